@@ -1,0 +1,146 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class EnvironmentRef(_message.Message):
+    __slots__ = ("name", "params_json")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARAMS_JSON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    params_json: str
+    def __init__(self, name: _Optional[str] = ..., params_json: _Optional[str] = ...) -> None: ...
+
+class TaskRef(_message.Message):
+    __slots__ = ("split", "index")
+    SPLIT_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    split: str
+    index: int
+    def __init__(self, split: _Optional[str] = ..., index: _Optional[int] = ...) -> None: ...
+
+class ListTasksRequest(_message.Message):
+    __slots__ = ("environment", "split", "start_index", "page_size")
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    SPLIT_FIELD_NUMBER: _ClassVar[int]
+    START_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    environment: EnvironmentRef
+    split: str
+    start_index: int
+    page_size: int
+    def __init__(self, environment: _Optional[_Union[EnvironmentRef, _Mapping]] = ..., split: _Optional[str] = ..., start_index: _Optional[int] = ..., page_size: _Optional[int] = ...) -> None: ...
+
+class TaskEntry(_message.Message):
+    __slots__ = ("task_id", "ref", "payload")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    REF_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    ref: TaskRef
+    payload: bytes
+    def __init__(self, task_id: _Optional[str] = ..., ref: _Optional[_Union[TaskRef, _Mapping]] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class ListTasksResponse(_message.Message):
+    __slots__ = ("tasks", "total_size")
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_SIZE_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[TaskEntry]
+    total_size: int
+    def __init__(self, tasks: _Optional[_Iterable[_Union[TaskEntry, _Mapping]]] = ..., total_size: _Optional[int] = ...) -> None: ...
+
+class ObservationMessage(_message.Message):
+    __slots__ = ("role", "content")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    content: str
+    def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
+
+class Observation(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[ObservationMessage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[ObservationMessage, _Mapping]]] = ...) -> None: ...
+
+class ResetRequest(_message.Message):
+    __slots__ = ("environment", "task", "observe_agents")
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    OBSERVE_AGENTS_FIELD_NUMBER: _ClassVar[int]
+    environment: EnvironmentRef
+    task: TaskRef
+    observe_agents: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, environment: _Optional[_Union[EnvironmentRef, _Mapping]] = ..., task: _Optional[_Union[TaskRef, _Mapping]] = ..., observe_agents: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ResetResponse(_message.Message):
+    __slots__ = ("state", "observations", "task_id")
+    class ObservationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Observation
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Observation, _Mapping]] = ...) -> None: ...
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    state: bytes
+    observations: _containers.MessageMap[str, Observation]
+    task_id: str
+    def __init__(self, state: _Optional[bytes] = ..., observations: _Optional[_Mapping[str, Observation]] = ..., task_id: _Optional[str] = ...) -> None: ...
+
+class StepRequest(_message.Message):
+    __slots__ = ("environment", "state", "agent", "actions", "observe_agents")
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVE_AGENTS_FIELD_NUMBER: _ClassVar[int]
+    environment: EnvironmentRef
+    state: bytes
+    agent: str
+    actions: _containers.RepeatedScalarFieldContainer[str]
+    observe_agents: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, environment: _Optional[_Union[EnvironmentRef, _Mapping]] = ..., state: _Optional[bytes] = ..., agent: _Optional[str] = ..., actions: _Optional[_Iterable[str]] = ..., observe_agents: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class StepOutcome(_message.Message):
+    __slots__ = ("state", "team_reward", "local_rewards", "is_done", "is_success", "info_json", "observations")
+    class LocalRewardsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class ObservationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Observation
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Observation, _Mapping]] = ...) -> None: ...
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TEAM_REWARD_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_REWARDS_FIELD_NUMBER: _ClassVar[int]
+    IS_DONE_FIELD_NUMBER: _ClassVar[int]
+    IS_SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    INFO_JSON_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    state: bytes
+    team_reward: float
+    local_rewards: _containers.ScalarMap[str, float]
+    is_done: bool
+    is_success: bool
+    info_json: str
+    observations: _containers.MessageMap[str, Observation]
+    def __init__(self, state: _Optional[bytes] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., observations: _Optional[_Mapping[str, Observation]] = ...) -> None: ...
+
+class StepResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[StepOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[StepOutcome, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,219 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RoundKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ROUND_KIND_UNSPECIFIED: _ClassVar[RoundKind]
+    ROUND_KIND_TRAIN: _ClassVar[RoundKind]
+    ROUND_KIND_EVAL: _ClassVar[RoundKind]
+
+class GroupKey(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GROUP_KEY_UNSPECIFIED: _ClassVar[GroupKey]
+    GROUP_KEY_OBSERVATION: _ClassVar[GroupKey]
+    GROUP_KEY_TASK: _ClassVar[GroupKey]
+
+class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FINISH_REASON_UNSPECIFIED: _ClassVar[FinishReason]
+    FINISH_REASON_STOP: _ClassVar[FinishReason]
+    FINISH_REASON_LENGTH: _ClassVar[FinishReason]
+ROUND_KIND_UNSPECIFIED: RoundKind
+ROUND_KIND_TRAIN: RoundKind
+ROUND_KIND_EVAL: RoundKind
+GROUP_KEY_UNSPECIFIED: GroupKey
+GROUP_KEY_OBSERVATION: GroupKey
+GROUP_KEY_TASK: GroupKey
+FINISH_REASON_UNSPECIFIED: FinishReason
+FINISH_REASON_STOP: FinishReason
+FINISH_REASON_LENGTH: FinishReason
+
+class Ticket(_message.Message):
+    __slots__ = ("ticket_id", "job_id", "round_id", "kind", "step", "split", "task_index", "policy_versions", "opened_at")
+    class PolicyVersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    TICKET_ID_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    SPLIT_FIELD_NUMBER: _ClassVar[int]
+    TASK_INDEX_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    OPENED_AT_FIELD_NUMBER: _ClassVar[int]
+    ticket_id: str
+    job_id: str
+    round_id: str
+    kind: RoundKind
+    step: int
+    split: str
+    task_index: int
+    policy_versions: _containers.ScalarMap[str, int]
+    opened_at: float
+    def __init__(self, ticket_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., split: _Optional[str] = ..., task_index: _Optional[int] = ..., policy_versions: _Optional[_Mapping[str, int]] = ..., opened_at: _Optional[float] = ...) -> None: ...
+
+class Prompt(_message.Message):
+    __slots__ = ("digest", "token_ids")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, digest: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Candidate(_message.Message):
+    __slots__ = ("index", "token_ids", "rollout_logprobs", "text", "finish_reason", "policy_version", "prompt_digest", "reward", "team_reward", "local_rewards", "is_chosen", "is_done", "is_success", "info_json", "turn")
+    class LocalRewardsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    ROLLOUT_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REWARD_FIELD_NUMBER: _ClassVar[int]
+    TEAM_REWARD_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_REWARDS_FIELD_NUMBER: _ClassVar[int]
+    IS_CHOSEN_FIELD_NUMBER: _ClassVar[int]
+    IS_DONE_FIELD_NUMBER: _ClassVar[int]
+    IS_SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    INFO_JSON_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    rollout_logprobs: _containers.RepeatedScalarFieldContainer[float]
+    text: str
+    finish_reason: FinishReason
+    policy_version: int
+    prompt_digest: str
+    reward: float
+    team_reward: float
+    local_rewards: _containers.ScalarMap[str, float]
+    is_chosen: bool
+    is_done: bool
+    is_success: bool
+    info_json: str
+    turn: int
+    def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., rollout_logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., policy_version: _Optional[int] = ..., prompt_digest: _Optional[str] = ..., reward: _Optional[float] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_chosen: _Optional[bool] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., turn: _Optional[int] = ...) -> None: ...
+
+class Group(_message.Message):
+    __slots__ = ("group_id", "job_id", "step", "task_id", "agent", "turn", "policy", "policy_version", "key", "prompts", "candidates", "ticket_id")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    TICKET_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    job_id: str
+    step: int
+    task_id: str
+    agent: str
+    turn: int
+    policy: str
+    policy_version: int
+    key: GroupKey
+    prompts: _containers.RepeatedCompositeFieldContainer[Prompt]
+    candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
+    ticket_id: str
+    def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ...) -> None: ...
+
+class Episode(_message.Message):
+    __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason")
+    EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    IS_SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    NUM_TURNS_FIELD_NUMBER: _ClassVar[int]
+    TEAM_RETURN_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    WALL_S_FIELD_NUMBER: _ClassVar[int]
+    NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_REASON_FIELD_NUMBER: _ClassVar[int]
+    episode_id: str
+    job_id: str
+    round_id: str
+    kind: RoundKind
+    step: int
+    task_id: str
+    is_success: bool
+    num_turns: int
+    team_return: float
+    groups: _containers.RepeatedCompositeFieldContainer[Group]
+    wall_s: float
+    num_tokens: int
+    dropped_reason: str
+    def __init__(self, episode_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., is_success: _Optional[bool] = ..., num_turns: _Optional[int] = ..., team_return: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., wall_s: _Optional[float] = ..., num_tokens: _Optional[int] = ..., dropped_reason: _Optional[str] = ...) -> None: ...
+
+class WeightsManifest(_message.Message):
+    __slots__ = ("policy", "policy_version", "kind", "adapter_config_json", "size_bytes", "sha256", "tensor_digest", "tensors", "job_id")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TENSORS_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    policy_version: int
+    kind: str
+    adapter_config_json: str
+    size_bytes: int
+    sha256: str
+    tensor_digest: str
+    tensors: _containers.RepeatedCompositeFieldContainer[TensorEntry]
+    job_id: str
+    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., kind: _Optional[str] = ..., adapter_config_json: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., tensor_digest: _Optional[str] = ..., tensors: _Optional[_Iterable[_Union[TensorEntry, _Mapping]]] = ..., job_id: _Optional[str] = ...) -> None: ...
+
+class TensorEntry(_message.Message):
+    __slots__ = ("name", "dtype", "shape")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    dtype: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Event(_message.Message):
+    __slots__ = ("job_id", "type", "occurred_at", "source", "data_json", "event_id")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    OCCURRED_AT_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    DATA_JSON_FIELD_NUMBER: _ClassVar[int]
+    EVENT_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    type: str
+    occurred_at: float
+    source: str
+    data_json: str
+    event_id: str
+    def __init__(self, job_id: _Optional[str] = ..., type: _Optional[str] = ..., occurred_at: _Optional[float] = ..., source: _Optional[str] = ..., data_json: _Optional[str] = ..., event_id: _Optional[str] = ...) -> None: ...

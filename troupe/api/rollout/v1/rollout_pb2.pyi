@@ -1,0 +1,184 @@
+from troupe.api.records.v1 import records_pb2 as _records_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ChatMessage(_message.Message):
+    __slots__ = ("role", "content")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    content: str
+    def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
+
+class ChatPrompt(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[ChatMessage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[ChatMessage, _Mapping]]] = ...) -> None: ...
+
+class TokenPrompt(_message.Message):
+    __slots__ = ("token_ids",)
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SamplingParams(_message.Message):
+    __slots__ = ("temperature", "top_p", "top_k", "max_new_tokens", "stop", "seed")
+    TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
+    TOP_P_FIELD_NUMBER: _ClassVar[int]
+    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    temperature: float
+    top_p: float
+    top_k: int
+    max_new_tokens: int
+    stop: _containers.RepeatedScalarFieldContainer[str]
+    seed: int
+    def __init__(self, temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., top_k: _Optional[int] = ..., max_new_tokens: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ...) -> None: ...
+
+class GenerateRequest(_message.Message):
+    __slots__ = ("request_id", "policy", "policy_version", "chat", "tokens", "num_candidates", "sampling")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CHAT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    policy: str
+    policy_version: int
+    chat: ChatPrompt
+    tokens: TokenPrompt
+    num_candidates: int
+    sampling: SamplingParams
+    def __init__(self, request_id: _Optional[str] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., chat: _Optional[_Union[ChatPrompt, _Mapping]] = ..., tokens: _Optional[_Union[TokenPrompt, _Mapping]] = ..., num_candidates: _Optional[int] = ..., sampling: _Optional[_Union[SamplingParams, _Mapping]] = ...) -> None: ...
+
+class GeneratedCandidate(_message.Message):
+    __slots__ = ("token_ids", "logprobs", "text", "finish_reason")
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    logprobs: _containers.RepeatedScalarFieldContainer[float]
+    text: str
+    finish_reason: _records_pb2.FinishReason
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[_records_pb2.FinishReason, str]] = ...) -> None: ...
+
+class GenerateResponse(_message.Message):
+    __slots__ = ("prompt", "candidates", "policy_version", "engine_s")
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_S_FIELD_NUMBER: _ClassVar[int]
+    prompt: _records_pb2.Prompt
+    candidates: _containers.RepeatedCompositeFieldContainer[GeneratedCandidate]
+    policy_version: int
+    engine_s: float
+    def __init__(self, prompt: _Optional[_Union[_records_pb2.Prompt, _Mapping]] = ..., candidates: _Optional[_Iterable[_Union[GeneratedCandidate, _Mapping]]] = ..., policy_version: _Optional[int] = ..., engine_s: _Optional[float] = ...) -> None: ...
+
+class ScoreTokensRequest(_message.Message):
+    __slots__ = ("policy", "policy_version", "token_ids")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    policy_version: int
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ScoreTokensResponse(_message.Message):
+    __slots__ = ("logprobs",)
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    logprobs: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, logprobs: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class UpdateWeightsRequest(_message.Message):
+    __slots__ = ("manifest", "chunk")
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    manifest: _records_pb2.WeightsManifest
+    chunk: WeightsChunk
+    def __init__(self, manifest: _Optional[_Union[_records_pb2.WeightsManifest, _Mapping]] = ..., chunk: _Optional[_Union[WeightsChunk, _Mapping]] = ...) -> None: ...
+
+class WeightsChunk(_message.Message):
+    __slots__ = ("offset_bytes", "data", "crc32")
+    OFFSET_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CRC32_FIELD_NUMBER: _ClassVar[int]
+    offset_bytes: int
+    data: bytes
+    crc32: int
+    def __init__(self, offset_bytes: _Optional[int] = ..., data: _Optional[bytes] = ..., crc32: _Optional[int] = ...) -> None: ...
+
+class UpdateWeightsResponse(_message.Message):
+    __slots__ = ("tensor_digest", "staged_s")
+    TENSOR_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    STAGED_S_FIELD_NUMBER: _ClassVar[int]
+    tensor_digest: str
+    staged_s: float
+    def __init__(self, tensor_digest: _Optional[str] = ..., staged_s: _Optional[float] = ...) -> None: ...
+
+class ActivateWeightsRequest(_message.Message):
+    __slots__ = ("policy", "policy_version")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    policy_version: int
+    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ...) -> None: ...
+
+class ActivateWeightsResponse(_message.Message):
+    __slots__ = ("policy_version",)
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    policy_version: int
+    def __init__(self, policy_version: _Optional[int] = ...) -> None: ...
+
+class DiscardWeightsRequest(_message.Message):
+    __slots__ = ("policy", "policy_version")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    policy_version: int
+    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ...) -> None: ...
+
+class DiscardWeightsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PolicyStatus(_message.Message):
+    __slots__ = ("policy", "active_version", "tensor_digest", "loaded_versions", "staged_versions")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LOADED_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    STAGED_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    active_version: int
+    tensor_digest: str
+    loaded_versions: _containers.RepeatedScalarFieldContainer[int]
+    staged_versions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, policy: _Optional[str] = ..., active_version: _Optional[int] = ..., tensor_digest: _Optional[str] = ..., loaded_versions: _Optional[_Iterable[int]] = ..., staged_versions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GetStatusResponse(_message.Message):
+    __slots__ = ("policies", "num_in_flight", "model", "engine")
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    NUM_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    policies: _containers.RepeatedCompositeFieldContainer[PolicyStatus]
+    num_in_flight: int
+    model: str
+    engine: str
+    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyStatus, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., model: _Optional[str] = ..., engine: _Optional[str] = ...) -> None: ...

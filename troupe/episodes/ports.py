@@ -1,0 +1,90 @@
+"""What playing an episode needs of the world: a policy that samples and an env that judges.
+
+Clients implement these over gRPC; a dry run and tests implement them in-process.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.contract import Observation, Split
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """One sampled completion of a prompt."""
+
+    token_ids: Sequence[int]
+    logprobs: Sequence[float]
+    text: str
+    finish_reason: Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Candidates of one prompt, sampled by one version. ``engine_s`` excludes queueing."""
+
+    prompt_token_ids: Sequence[int]
+    prompt_digest: str
+    candidates: Sequence[Sampled]
+    policy_version: int
+    engine_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One judged action and what the agents see after it."""
+
+    state: bytes
+    team_reward: float
+    local_rewards: Mapping[str, float]
+    is_done: bool
+    is_success: bool
+    info_json: str
+    observations: Mapping[str, Observation]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first state of an episode."""
+
+    task_id: str
+    state: bytes
+    observations: Mapping[str, Observation]
+
+
+class RolloutPort(Protocol):
+    """Samples completions."""
+
+    async def generate(
+        self,
+        *,
+        policy: str,
+        policy_version: int,
+        observation: Observation,
+        num_candidates: int,
+        sampling: SamplingSpec,
+        seed: int,
+        timeout_s: float,
+    ) -> Generation:
+        """Raises a retryable TroupeError when no replica answered in time."""
+        ...
+
+
+class EnvPort(Protocol):
+    """Judges actions of one task family."""
+
+    async def reset(
+        self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
+    ) -> Start: ...
+
+    async def step(
+        self,
+        *,
+        state: bytes,
+        agent: str,
+        actions: Sequence[str],
+        observe: Sequence[str],
+        timeout_s: float,
+    ) -> list[Outcome]: ...

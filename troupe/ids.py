@@ -1,0 +1,40 @@
+"""Deterministic names: equal inputs give equal ids on every machine and after every restart."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NewType
+
+import numpy as np
+
+JobId = NewType("JobId", str)
+RoundId = NewType("RoundId", str)
+TicketId = NewType("TicketId", str)
+GroupId = NewType("GroupId", str)
+AgentName = NewType("AgentName", str)
+PolicyName = NewType("PolicyName", str)
+
+
+def train_round(step: int) -> RoundId:
+    """Round that plays training step ``step`` (from 0), "train-00012"."""
+    return RoundId(f"train-{step:05d}")
+
+
+def eval_round(step: int) -> RoundId:
+    """Round that evaluates after ``step`` training steps, "eval-00012"."""
+    return RoundId(f"eval-{step:05d}")
+
+
+def ticket_id(job: str, round_id: str, position: int) -> TicketId:
+    """Id of the ticket at ``position`` of a round."""
+    return TicketId(f"{job}/{round_id}/{position:05d}")
+
+
+def group_id(ticket: str, agent: str, turn: int) -> GroupId:
+    """Id of the group of one (ticket, agent, turn); a ticket is one (job, step, task instance)."""
+    return GroupId(f"{ticket}/{agent}/t{turn:02d}")
+
+
+def prompt_digest(token_ids: Sequence[int]) -> str:
+    """Hex digest of a prompt's token ids (BLAKE2b-128 over little-endian uint32)."""
+    data = np.asarray(token_ids, dtype="<u4").tobytes()
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

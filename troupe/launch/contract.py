@@ -1,0 +1,47 @@
+"""The Launcher seam: bring the processes of an owner (a job, or the platform) to a wanted set."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One process that should run.
+
+    ``name`` is deterministic inside its owner ("rollout-shared-0"); ``module`` is run with
+    ``python -m``; ``env`` is added to the environment. A component with ``restarts`` False is
+    left alone after it exits with status 0.
+
+    Example: ``Component("trainer-0", "services.trainer", {"TROUPE_TRAINER_JOB_ID": "demo-1"})``.
+    """
+
+    name: str
+    module: str
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    args: Sequence[str] = ()
+    restarts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStatus:
+    """What the launcher sees of one component. ``detail`` is for people: the last lines of its log."""
+
+    name: str
+    state: Literal["running", "restarting", "exited", "failed", "absent"]
+    pid: int | None
+    restarts: int
+    exit_code: int | None
+    detail: str = ""
+
+
+class Launcher(Protocol):
+    """Level-triggered: call ``reconcile`` as often as you like, from any life of the caller."""
+
+    async def reconcile(self, owner: str, desired: Sequence[Component]) -> list[ComponentStatus]:
+        """Start what is missing, adopt what runs, restart what died (with backoff), stop the rest."""
+        ...
+
+    async def stop(self, owner: str, *, grace_s: float) -> None:
+        """End every process of the owner: SIGTERM, then SIGKILL after ``grace_s``."""
+        ...

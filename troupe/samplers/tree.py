@@ -1,0 +1,22 @@
+"""AT-GRPO's sampler: K candidates at every (agent, turn), go on from the best.
+
+Source: Stronger-MAS (arXiv 2510.11062), Algorithm 1.
+"""
+
+from collections.abc import Sequence
+
+from troupe.samplers.contract import GroupingKey
+
+
+class TreeSampler:
+    """One spine with K leaves a node: cost K * turns * agents, not K ** turns."""
+
+    num_trajectories = 1
+    grouping: GroupingKey = "observation"
+
+    def __init__(self, group_size: int) -> None:
+        self.num_candidates = group_size
+
+    def choose(self, rewards: Sequence[float]) -> int:
+        """The highest reward; the first of equals."""
+        return max(range(len(rewards)), key=lambda i: (rewards[i], -i))

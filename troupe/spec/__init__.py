@@ -1,0 +1,7 @@
+"""The job specification."""
+
+from troupe.spec.issues import Issue, SpecInvalidError
+from troupe.spec.job import JobSpec
+from troupe.spec.load import load_spec, parse_spec
+
+__all__ = ["Issue", "JobSpec", "SpecInvalidError", "load_spec", "parse_spec"]

@@ -1,0 +1,71 @@
+"""Cross-field rules of a JobSpec: what can be known to be wrong before anything starts."""
+
+from troupe.spec.issues import Issue, suggest
+from troupe.spec.job import JobSpec, SamplingSpec
+
+
+def cross_field_issues(spec: JobSpec) -> list[Issue]:
+    """Everything inconsistent between the spec's own fields."""
+    return [*_workflow(spec), *_agents(spec), *_rewards(spec), *_sampling(spec)]
+
+
+def _workflow(spec: JobSpec) -> list[Issue]:
+    issues = [
+        Issue(f"/workflow/order/{i}", f"no agent is called '{name}'; {suggest(name, spec.agents)}")
+        for i, name in enumerate(spec.workflow.order)
+        if name not in spec.agents
+    ]
+    issues += [
+        Issue(f"/agents/{name}", "this agent never acts; add it to /workflow/order or remove it")
+        for name in spec.agents
+        if name not in spec.workflow.order
+    ]
+    if len(set(spec.workflow.order)) != len(spec.workflow.order):
+        issues.append(Issue("/workflow/order", "an agent acts once in a turn; remove the repeat"))
+    return issues
+
+
+def _agents(spec: JobSpec) -> list[Issue]:
+    issues = [
+        Issue(
+            f"/agents/{name}/policy",
+            f"no policy is called '{agent.policy}'; {suggest(agent.policy, spec.policies)}",
+        )
+        for name, agent in spec.agents.items()
+        if agent.policy not in spec.policies
+    ]
+    used = {agent.policy for agent in spec.agents.values()}
+    issues += [
+        Issue(f"/policies/{name}", "no agent samples from this policy; map one or remove it")
+        for name in spec.policies
+        if name not in used
+    ]
+    return issues
+
+
+def _rewards(spec: JobSpec) -> list[Issue]:
+    return [
+        Issue(f"/reward/weights/{name}", f"no agent is called '{name}'; {suggest(name, spec.agents)}")
+        for name in spec.reward.weights
+        if name not in spec.agents
+    ]
+
+
+def _sampling(spec: JobSpec) -> list[Issue]:
+    issues = _trainable("/sampling", spec.sampling)
+    for name, agent in spec.agents.items():
+        if agent.sampling is not None:
+            issues += _trainable(f"/agents/{name}/sampling", agent.sampling)
+    return issues
+
+
+def _trainable(pointer: str, sampling: SamplingSpec) -> list[Issue]:
+    """Training needs the exact distribution that was sampled, at a positive temperature."""
+    issues: list[Issue] = []
+    if sampling.temperature == 0.0:
+        issues.append(Issue(f"{pointer}/temperature", "training needs a temperature above 0"))
+    if sampling.top_p < 1.0:
+        issues.append(Issue(f"{pointer}/top_p", "training needs top_p 1; use it in /eval/sampling"))
+    if sampling.top_k > 0:
+        issues.append(Issue(f"{pointer}/top_k", "training needs top_k 0; use it in /eval/sampling"))
+    return issues

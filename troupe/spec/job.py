@@ -1,0 +1,255 @@
+"""JobSpec: what to learn. The REST body, the YAML file, the JSON schema and the docs are this class.
+
+Where things run (addresses, limits of a process, paths of a machine) is never here: see the
+Settings class of each service.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9_-]{0,38}[a-z0-9])?$")]
+"""Lower-case letters, digits, '-' and '_'; starts with a letter; at most 40 characters."""
+
+
+class SpecModel(BaseModel):
+    """Base of every part of a spec: frozen, and unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class TaskSpec(SpecModel):
+    """Which task family, with which parameters."""
+
+    name: str
+    """Registered name (`troupe.tasks` entry point) or `module:attr`."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """Parameters of the family, checked by the family's own model."""
+
+
+class WorkflowSpec(SpecModel):
+    """Who acts, in which order, for how long."""
+
+    kind: str = "turn_based"
+    """Registered name (`troupe.workflows` entry point) or `module:attr`."""
+    order: list[str] = Field(min_length=1)
+    """Agents in the order in which they act inside one turn."""
+    max_turns: int = Field(default=4, ge=1, le=1000)
+    """Turns after which an episode ends, solved or not."""
+
+
+class SamplingSpec(SpecModel):
+    """How completions are drawn."""
+
+    temperature: float = Field(default=1.0, ge=0.0, le=10.0)
+    """Softmax temperature; 0 is greedy."""
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Nucleus mass; training with less than 1 biases the ratio and is refused."""
+    top_k: int = Field(default=0, ge=0)
+    """Keep the k most probable tokens; 0 keeps all; training with more than 0 is refused."""
+    max_new_tokens: int = Field(default=256, ge=1, le=131072)
+    """Largest number of tokens in a completion."""
+    stop: list[str] = Field(default_factory=list)
+    """Strings that end a completion."""
+
+
+class AgentSpec(SpecModel):
+    """One seat of the team."""
+
+    policy: str
+    """Name of the policy that this agent samples from."""
+    sampling: SamplingSpec | None = None
+    """Overrides the job's sampling for this agent."""
+
+
+class LoraSpec(SpecModel):
+    """Train a low-rank adapter (peft)."""
+
+    kind: Literal["lora"] = "lora"
+    """Selects LoRA."""
+    rank: int = Field(default=16, ge=1, le=1024)
+    """Rank r of the update matrices."""
+    alpha: float = Field(default=32.0, gt=0.0)
+    """Scale: the update is multiplied by alpha / rank."""
+    targets: list[str] | Literal["all-linear"] = "all-linear"
+    """Module names that get an adapter."""
+
+
+class FullSpec(SpecModel):
+    """Train all weights."""
+
+    kind: Literal["full"] = "full"
+    """Selects full weights."""
+
+
+class OptimizerSpec(SpecModel):
+    """AdamW and its schedule."""
+
+    learning_rate: float = Field(default=1e-4, gt=0.0, le=1.0)
+    """Peak learning rate. LoRA wants about ten times that of full weights."""
+    schedule: Literal["constant", "cosine", "linear"] = "constant"
+    """Shape after the warm-up, over the whole job."""
+    warmup_steps: int = Field(default=5, ge=0)
+    """Optimizer steps from 0 to the peak, linear."""
+    min_ratio: float = Field(default=0.1, ge=0.0, le=1.0)
+    """Learning rate at the end of cosine or linear, as a fraction of the peak."""
+    weight_decay: float = Field(default=0.0, ge=0.0)
+    """Decoupled weight decay."""
+    beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
+    """Adam's first-moment decay."""
+    beta2: float = Field(default=0.95, ge=0.0, lt=1.0)
+    """Adam's second-moment decay."""
+    max_grad_norm: float = Field(default=1.0, gt=0.0)
+    """Gradients are clipped to this global L2 norm."""
+
+
+class PolicySpec(SpecModel):
+    """One set of weights that agents sample from and that is trained."""
+
+    model: str = Field(min_length=1)
+    """Local folder or hub id of a transformers causal language model."""
+    train: Annotated[LoraSpec | FullSpec, Field(discriminator="kind")] = LoraSpec()
+    """What is trained."""
+    optimizer: OptimizerSpec = OptimizerSpec()
+    """How it is trained."""
+    replicas: int = Field(default=1, ge=1, le=256)
+    """Rollout replicas that serve this policy."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Number format of the weights in trainer and engine."""
+
+
+class LossSpec(SpecModel):
+    """Policy-gradient loss (PPO clip)."""
+
+    clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
+    """Ratio is clipped below 1 - clip_low."""
+    clip_high: float = Field(default=0.2, gt=0.0)
+    """Ratio is clipped above 1 + clip_high."""
+    entropy_coef: float = Field(default=0.0, ge=0.0)
+    """Weight of an entropy bonus, per token."""
+
+
+class AlgorithmSpec(SpecModel):
+    """How groups are drawn and what is learnt from them."""
+
+    kind: str = "at_grpo"
+    """Registered name (`troupe.algorithms` entry point) or `module:attr`."""
+    group_size: int = Field(default=8, ge=2, le=1024)
+    """K: candidates in a group."""
+    scale: Literal["std", "none"] = "std"
+    """Divide advantages by the group's standard deviation, or do not."""
+    minibatches: int = Field(default=1, ge=1, le=64)
+    """Optimizer steps per training step; each sees its share of the groups once."""
+    loss: LossSpec = LossSpec()
+    """The loss."""
+
+
+class RewardSpec(SpecModel):
+    """reward = alpha * team + sum of weight * local term (Stronger-MAS, arXiv 2510.11062, Eq. 3)."""
+
+    alpha: float = Field(default=1.0, ge=0.0)
+    """Weight of the team reward."""
+    weights: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """agent -> term -> weight; terms that are left out keep the task's default weight."""
+
+
+class BatchSpec(SpecModel):
+    """How sequences are laid out for the trainer. Never changes what is learnt."""
+
+    tokens_per_row: int = Field(default=512, ge=16, le=1_048_576)
+    """Groups are packed into rows of about this many tokens."""
+    rows_per_microbatch: int = Field(default=8, ge=1)
+    """Rows in one forward and backward pass."""
+
+
+class EvalSpec(SpecModel):
+    """Success on tasks that are never trained on."""
+
+    num_tasks: int = Field(default=200, ge=0, le=1_000_000)
+    """Held-out instances; 0 turns evaluation off."""
+    split: Literal["validation", "test"] = "test"
+    """Split that the instances come from."""
+    every: int = Field(default=0, ge=0)
+    """Evaluate every so many steps; 0: only before the first step and after the last."""
+    sampling: SamplingSpec | None = None
+    """Sampling for evaluation; the agents' own when left out."""
+
+
+class CheckpointSpec(SpecModel):
+    """When the trainer can be resumed from."""
+
+    every: int = Field(default=1, ge=1)
+    """Steps between checkpoints; groups are kept in Redis until one covers them."""
+    keep_last: int = Field(default=2, ge=1)
+    """Checkpoints kept."""
+
+
+class LimitsSpec(SpecModel):
+    """Deadlines and budgets; nothing waits for ever."""
+
+    generate_timeout_s: float = Field(default=120.0, gt=0.0)
+    """One Generate call, retries included."""
+    env_timeout_s: float = Field(default=60.0, gt=0.0)
+    """One Reset or Step call, retries included."""
+    episode_timeout_s: float = Field(default=900.0, gt=0.0)
+    """One episode; after it the ticket is tried again."""
+    step_timeout_s: float = Field(default=3600.0, gt=0.0)
+    """One step; after it the job fails and names what it waited for."""
+    startup_timeout_s: float = Field(default=300.0, gt=0.0)
+    """From launch until every service of the job serves."""
+    max_attempts: int = Field(default=5, ge=1)
+    """Deliveries of one ticket before it is parked and its groups count as dropped."""
+    max_dropped_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
+    """The job fails when more of a step's tickets than this are dropped."""
+    episodes_in_flight: int = Field(default=64, ge=1, le=100_000)
+    """Episodes that one worker plays at once."""
+
+
+class JobSpec(SpecModel):
+    """One training job, complete: same spec and seed, same curves."""
+
+    name: Name
+    """Name of the job; its run folder carries it."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """All randomness of the job derives from it."""
+    steps: int = Field(ge=1, le=1_000_000)
+    """Training steps."""
+    tasks_per_step: int = Field(default=32, ge=1, le=100_000)
+    """Task instances that one step plays."""
+    task: TaskSpec
+    """What the team does."""
+    workflow: WorkflowSpec
+    """Who acts when."""
+    agents: dict[Name, AgentSpec] = Field(min_length=1)
+    """Seat -> policy; the policy level (shared, adapter each, model each) is only this map."""
+    policies: dict[Name, PolicySpec] = Field(min_length=1)
+    """Weights that are trained."""
+    algorithm: AlgorithmSpec = AlgorithmSpec()
+    """How they are trained."""
+    reward: RewardSpec = RewardSpec()
+    """What for."""
+    sampling: SamplingSpec = SamplingSpec()
+    """How agents sample unless they say otherwise."""
+    batch: BatchSpec = BatchSpec()
+    """Layout in the trainer."""
+    eval: EvalSpec = EvalSpec()
+    """Held-out evaluation."""
+    checkpoint: CheckpointSpec = CheckpointSpec()
+    """Resuming."""
+    limits: LimitsSpec = LimitsSpec()
+    """Deadlines."""
+
+    @model_validator(mode="after")
+    def _names_must_match(self) -> "JobSpec":
+        from troupe.spec.checks import cross_field_issues
+        from troupe.spec.issues import raise_if_any
+
+        raise_if_any(type(self).__name__, cross_field_issues(self))
+        return self
+
+    def sampling_for(self, agent: str, *, evaluate: bool = False) -> SamplingSpec:
+        """Sampling of ``agent``: the eval override, then its own, then the job's."""
+        own = self.agents[agent].sampling or self.sampling
+        if not evaluate or self.eval.sampling is None:
+            return own
+        return self.eval.sampling.model_copy(update={"max_new_tokens": own.max_new_tokens})

@@ -1,0 +1,107 @@
+"""Plan-Path as a task family: its parameters, its tasks and its demonstrations."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.contract import Split, Task
+from troupe.tasks.plan_path import state as states
+from troupe.tasks.plan_path import text
+from troupe.tasks.plan_path.environment import RETURN_BOUND, PlanPathEnvironment
+from troupe.tasks.plan_path.grid import distances, draw, shortest_moves, split_of
+
+MAX_DRAWS = 10_000
+"""Candidates drawn for one task before its parameters are called unsatisfiable."""
+
+_LOCAL_TERMS = {"format": 0.1, "legal": 0.1, "progress": 0.8}
+
+
+class PlanPathParams(BaseModel):
+    """What kind of maps, and how much one answer may do."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = Field(0, description="Seed of the task generator.")
+    size: int = Field(10, ge=4, le=26, description="Cells per side of the square map.")
+    block_ratio: float = Field(0.22, ge=0.1, le=0.5, description="Share of cells that are walls.")
+    min_distance: int = Field(2, ge=1, description="Least number of moves from start to goal.")
+    max_actions: int = Field(8, ge=1, le=64, description="Moves in one answer, at most.")
+    style: text.Style = Field("compact", description="compact: one line; verbose: with rules.")
+
+
+class PlanPathTaskset:
+    """Tasks without end in each split: task ``index`` is a function of (seed, split, index)."""
+
+    def __init__(self, params: PlanPathParams) -> None:
+        self._params = params
+
+    def size(self, split: Split) -> int | None:
+        """None: no split ends."""
+        return None
+
+    def task(self, split: Split, index: int) -> Task:
+        """The first candidate of the index's own random sequence whose map is the split's."""
+        if index < 0:
+            raise InvalidArgumentError(f"Task indices count from 0, got {index}.")
+        params = self._params
+        rng = Random(f"{params.seed}/{split}/{index}")
+        num_walls = round(params.block_ratio * params.size**2)
+        candidates = draw(rng, params.size, num_walls, params.min_distance)
+        for instance, _ in zip(candidates, range(MAX_DRAWS), strict=False):
+            if split_of(instance.grid) == split:
+                payload = states.encode_instance(instance)
+                return Task(f"{PlanPath.name}/{split}/{index}", split, index, payload)
+        raise InvalidArgumentError(
+            f"No {split} task found in {MAX_DRAWS} draws with {params}; "
+            "use a larger map or a smaller min_distance."
+        )
+
+
+class PlanPath:
+    """A tool agent tries moves out, then a planner walks; the team must reach the goal.
+
+    The planner alone is a valid team too: its observation then has no tool result.
+
+    Example: ``PlanPath(PlanPathParams(size=6)).taskset().task("train", 0)``.
+    """
+
+    name: ClassVar[str] = "plan_path"
+    agents: ClassVar[tuple[str, ...]] = (text.TOOL, text.PLANNER)
+    Params: ClassVar[type[BaseModel]] = PlanPathParams
+    local_terms: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        text.TOOL: _LOCAL_TERMS,
+        text.PLANNER: _LOCAL_TERMS,
+    }
+    return_bound: ClassVar[float] = RETURN_BOUND
+
+    def __init__(self, params: BaseModel) -> None:
+        self._params = PlanPathParams.model_validate(params.model_dump())
+
+    def taskset(self) -> PlanPathTaskset:
+        """The family's tasks."""
+        return PlanPathTaskset(self._params)
+
+    def environment(self) -> PlanPathEnvironment:
+        """The family's judge."""
+        return PlanPathEnvironment(self._params.max_actions, self._params.style)
+
+    def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
+        """A shortest way on; the planner keeps what the tool tried when that was one."""
+        now = states.decode_state(state)
+        if agent == text.PLANNER and now.trial and _is_shortest(now, now.trial):
+            moves = now.trial.moves
+        else:
+            moves = shortest_moves(now.grid, now.at, now.goal, rng)
+        return text.answer(agent, moves[: self._params.max_actions])
+
+    def vocabulary(self) -> Sequence[str]:
+        """Every word of the compact style."""
+        return text.words(self._params.size)
+
+
+def _is_shortest(now: states.State, trial: states.Trial) -> bool:
+    closed = now.distance - distances(now.grid, now.goal)[trial.end]
+    return 0 < len(trial.moves) == closed
