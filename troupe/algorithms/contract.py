@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class CandidateOutcome:
     """What the advantage of one candidate may depend on.
 
+    ``trajectory`` numbers the independent episode of one task that it belongs to: in a group
+    that spans turns, all candidates of one trajectory carry the trajectory's reward.
+
     Example: ``CandidateOutcome(index=0, reward=1.25, num_tokens=9, is_truncated=False)``.
     """
 
@@ -28,6 +31,7 @@ class CandidateOutcome:
     reward: float
     num_tokens: int
     is_truncated: bool
+    trajectory: int = 0
 
 
 @dataclass(frozen=True, slots=True)

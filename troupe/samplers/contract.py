@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 GroupingKey = Literal["observation", "task"]
-"""observation: (task instance, agent, turn), members share one prompt; task: (task instance, agent)."""
+"""observation: (task instance, agent, turn), one prompt; task: (task instance, agent)."""
 
 
 class Sampler(Protocol):

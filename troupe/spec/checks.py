@@ -45,7 +45,9 @@ def _agents(spec: JobSpec) -> list[Issue]:
 
 def _rewards(spec: JobSpec) -> list[Issue]:
     return [
-        Issue(f"/reward/weights/{name}", f"no agent is called '{name}'; {suggest(name, spec.agents)}")
+        Issue(
+            f"/reward/weights/{name}", f"no agent is called '{name}'; {suggest(name, spec.agents)}"
+        )
         for name in spec.reward.weights
         if name not in spec.agents
     ]

@@ -94,11 +94,16 @@ def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
     for key in path:
         following: list[dict[str, Any]] = []
         for node in nodes:
-            child = node.get("properties", {}).get(str(key)) or node.get("additionalProperties")
-            if isinstance(child, dict):
-                following.extend(_resolve(child, defs))
+            following.extend(_resolve(_child(node, str(key)), defs))
         nodes = following
     return {name for node in nodes for name in node.get("properties", {})}
+
+
+def _child(node: dict[str, Any], key: str) -> dict[str, Any]:
+    """Schema of one key: a field, or the value type of a map."""
+    maps = [*node.get("patternProperties", {}).values(), node.get("additionalProperties")]
+    options = [node.get("properties", {}).get(key), *maps]
+    return next((o for o in options if isinstance(o, dict)), {})
 
 
 def _resolve(node: dict[str, Any], defs: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""JobSpec: what to learn. The REST body, the YAML file, the JSON schema and the docs are this class.
+"""JobSpec: what to learn. REST body, YAML file, JSON schema and docs are this one class.
 
 Where things run (addresses, limits of a process, paths of a machine) is never here: see the
 Settings class of each service.
@@ -145,7 +145,7 @@ class AlgorithmSpec(SpecModel):
 
 
 class RewardSpec(SpecModel):
-    """reward = alpha * team + sum of weight * local term (Stronger-MAS, arXiv 2510.11062, Eq. 3)."""
+    """reward = alpha * team + sum of weight * local term (arXiv 2510.11062, Eq. 3)."""
 
     alpha: float = Field(default=1.0, ge=0.0)
     """Weight of the team reward."""
@@ -212,8 +212,8 @@ class JobSpec(SpecModel):
     """Name of the job; its run folder carries it."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """All randomness of the job derives from it."""
-    steps: int = Field(ge=1, le=1_000_000)
-    """Training steps."""
+    steps: int = Field(ge=0, le=1_000_000)
+    """Training steps; 0 only evaluates."""
     tasks_per_step: int = Field(default=32, ge=1, le=100_000)
     """Task instances that one step plays."""
     task: TaskSpec

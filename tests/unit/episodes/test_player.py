@@ -1,0 +1,207 @@
+"""The tree on a small environment whose numbers can be followed by hand."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.player import EpisodePlayer
+from troupe.episodes.ports import Generation, Outcome, Sampled, Start
+from troupe.errors import DeadlineError, UnavailableError
+from troupe.ids import prompt_digest
+from troupe.rewards.mix import RewardMix
+from troupe.samplers.parallel import ParallelSampler
+from troupe.samplers.tree import TreeSampler
+from troupe.spec import parse_spec
+from troupe.tasks.contract import Message
+from troupe.workflows.turn_based import TurnBased
+
+K = 4
+
+
+class AddingEnv:
+    """The state is the list of executed numbers; an action adds one; done at a sum of 20."""
+
+    def __init__(self) -> None:
+        self.judged: list[tuple[str, list[int], list[str]]] = []
+
+    async def reset(self, *, split, index, observe, timeout_s):
+        return Start(f"adding/{split}/{index}", b"[]", self._observations([], observe))
+
+    async def step(self, *, state, agent, actions, observe, timeout_s):
+        history = json.loads(state)
+        self.judged.append((agent, history, list(actions)))
+        return [self._outcome(history, agent, int(a), observe) for a in actions]
+
+    def _outcome(self, history, agent, number, observe):
+        history = [*history, number]
+        done = sum(history) >= 20
+        local = {"size": float(number)}
+        view = self._observations(history, observe)
+        return Outcome(json.dumps(history).encode(), 0.5, local, done, done, "{}", view)
+
+    def _observations(self, history, agents):
+        return {a: (Message("user", f"{a} sees {history}"),) for a in agents}
+
+
+class CountingRollout:
+    """Candidate i of the j-th call says i + j; the prompt is the text's bytes."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+        self.seeds: list[int] = []
+
+    async def generate(self, *, observation, num_candidates, policy_version, seed, **_):
+        text = observation[0].content
+        base = len(self.prompts)
+        self.prompts.append(text)
+        self.seeds.append(seed)
+        ids = list(text.encode())
+        found = [Sampled([i + base], [-0.5], str(i + base), "stop") for i in range(num_candidates)]
+        return Generation(ids, prompt_digest(ids), found, policy_version, 0.0)
+
+
+def spec(**changes):
+    return parse_spec(
+        {
+            "name": "t",
+            "seed": 3,
+            "steps": 1,
+            "task": {"name": "adding"},
+            "workflow": {"order": ["a", "b"], "max_turns": 2},
+            "agents": {"a": {"policy": "p"}, "b": {"policy": "p"}},
+            "policies": {"p": {"model": "m"}},
+            **changes,
+        }
+    )
+
+
+def ticket(kind=pb.ROUND_KIND_TRAIN):
+    return pb.Ticket(
+        ticket_id="t/train-00000/00000",
+        job_id="t",
+        round_id="train-00000",
+        kind=kind,
+        split="train",
+        task_index=5,
+        policy_versions={"p": 7},
+    )
+
+
+def player(sampler, rollout, env, job=None):
+    job = job or spec()
+    return EpisodePlayer(
+        job,
+        workflow=TurnBased(job.workflow),
+        sampler=sampler,
+        mix=RewardMix(job.reward, {"a": {"size": 1.0}, "b": {"size": 2.0}}),
+        rollout=rollout,
+        env=env,
+    )
+
+
+async def test_tree_when_played_then_every_agent_turn_has_k_own_rewards_from_one_prompt():
+    played = await player(TreeSampler(K), CountingRollout(), AddingEnv()).play(ticket())
+    assert [(g.agent, g.turn) for g in played.groups] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    for call, group in enumerate(played.groups):
+        weight = {"a": 1.0, "b": 2.0}[group.agent]
+        assert group.key == pb.GROUP_KEY_OBSERVATION
+        assert len(group.prompts) == 1
+        assert {c.prompt_digest for c in group.candidates} == {group.prompts[0].digest}
+        assert [c.reward for c in group.candidates] == [0.5 + weight * (call + i) for i in range(K)]
+        assert [c.is_chosen for c in group.candidates] == [False, False, False, True]
+        assert group.policy_version == 7
+
+
+async def test_tree_when_second_agent_acts_then_it_sees_the_firsts_executed_action_of_this_turn():
+    rollout, env = CountingRollout(), AddingEnv()
+    await player(TreeSampler(K), rollout, env).play(ticket())
+    assert rollout.prompts == ["a sees []", "b sees [3]", "a sees [3, 4]", "b sees [3, 4, 5]"]
+    # Each candidate of b was judged on a state that holds a's winner and nothing else.
+    assert env.judged[1] == ("b", [3], ["1", "2", "3", "4"])
+
+
+async def test_tree_when_environment_is_done_then_the_turn_ends_at_once():
+    job = spec(workflow={"order": ["a", "b"], "max_turns": 50})
+    played = await player(TreeSampler(K), CountingRollout(), AddingEnv(), job).play(ticket())
+    # Winners 3 + 4 + 5 + 6 = 18, then 7: done in a's third turn, b does not act again.
+    assert [(g.agent, g.turn) for g in played.groups][-1] == ("a", 2)
+    assert played.episode.is_success
+    assert played.episode.num_turns == 3
+
+
+async def test_group_ids_when_played_twice_then_equal_and_seeds_differ_by_place():
+    first, second = CountingRollout(), CountingRollout()
+    one = await player(TreeSampler(K), first, AddingEnv()).play(ticket())
+    two = await player(TreeSampler(K), second, AddingEnv()).play(ticket())
+    assert [g.SerializeToString(deterministic=True) for g in one.groups] == [
+        g.SerializeToString(deterministic=True) for g in two.groups
+    ]
+    assert len({g.group_id for g in one.groups}) == 4
+    assert first.seeds == second.seeds
+    assert len(set(first.seeds)) == 4
+
+
+async def test_parallel_when_played_then_one_group_an_agent_with_the_trajectorys_return():
+    played = await player(ParallelSampler(3), CountingRollout(), AddingEnv()).play(ticket())
+    assert [(g.agent, g.key) for g in played.groups] == [
+        ("a", pb.GROUP_KEY_TASK),
+        ("b", pb.GROUP_KEY_TASK),
+    ]
+    for group in played.groups:
+        assert [c.index for c in group.candidates] == list(range(len(group.candidates)))
+        by_trajectory: dict[int, set[float]] = {}
+        for c in group.candidates:
+            by_trajectory.setdefault(c.trajectory, set()).add(c.reward)
+        assert sorted(by_trajectory) == [0, 1, 2]
+        assert all(len(rewards) == 1 for rewards in by_trajectory.values())
+        assert {c.prompt_digest for c in group.candidates} == {p.digest for p in group.prompts}
+
+
+async def test_evaluation_when_played_then_one_candidate_and_nothing_to_train_on():
+    played = await player(TreeSampler(K), CountingRollout(), AddingEnv()).play(
+        ticket(pb.ROUND_KIND_EVAL)
+    )
+    assert played.groups == []
+    assert all(len(g.candidates) == 1 for g in played.episode.groups)
+
+
+async def test_episode_record_when_made_then_token_ids_are_left_out_and_counted():
+    played = await player(TreeSampler(K), CountingRollout(), AddingEnv()).play(ticket())
+    assert played.episode.num_tokens == 4 * K
+    assert not any(c.token_ids for g in played.episode.groups for c in g.candidates)
+    assert all(c.token_ids for g in played.groups for c in g.candidates)
+
+
+async def test_equal_candidates_when_judged_then_the_environment_is_asked_once():
+    class Same(CountingRollout):
+        async def generate(self, **arguments):
+            made = await super().generate(**arguments)
+            return replace(made, candidates=[Sampled([1], [-0.1], "1", "stop")] * K)
+
+    env = AddingEnv()
+    played = await player(TreeSampler(K), Same(), env).play(ticket())
+    assert env.judged[0][2] == ["1"]
+    assert len(played.groups[0].candidates) == K
+
+
+@pytest.mark.parametrize("sampler", [TreeSampler(K), ParallelSampler(3)])
+async def test_machine_failure_when_env_is_down_then_raised_as_it_is_not_scored_zero(sampler):
+    class Down(AddingEnv):
+        async def step(self, **_):
+            raise UnavailableError("env-0 is down")
+
+    with pytest.raises(UnavailableError, match="env-0"):
+        await player(sampler, CountingRollout(), Down()).play(ticket())
+
+
+async def test_episode_when_it_never_ends_then_deadline_error_names_the_limit():
+    class Hanging(AddingEnv):
+        async def step(self, **_):
+            await asyncio.Event().wait()
+
+    job = spec(limits={"episode_timeout_s": 0.05})
+    with pytest.raises(DeadlineError, match="episode_timeout_s"):
+        await player(TreeSampler(K), CountingRollout(), Hanging(), job).play(ticket())

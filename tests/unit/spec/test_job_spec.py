@@ -1,0 +1,97 @@
+import copy
+from pathlib import Path
+
+import pytest
+
+from troupe.spec import JobSpec, SpecInvalidError, load_spec, parse_spec
+
+GOOD = {
+    "name": "demo",
+    "steps": 3,
+    "task": {"name": "plan_path"},
+    "workflow": {"order": ["tool", "planner"]},
+    "agents": {"tool": {"policy": "shared"}, "planner": {"policy": "shared"}},
+    "policies": {"shared": {"model": "./m"}},
+}
+
+
+def issues(change) -> dict[str, str]:
+    document = copy.deepcopy(GOOD)
+    change(document)
+    with pytest.raises(SpecInvalidError) as caught:
+        parse_spec(document)
+    return {i.pointer: i.message for i in caught.value.issues}
+
+
+def test_spec_when_good_then_defaults_are_filled():
+    spec = parse_spec(GOOD)
+    assert spec.algorithm.group_size == 8
+    assert spec.policies["shared"].train.kind == "lora"
+    assert parse_spec(spec.model_dump(mode="json")) == spec
+
+
+def test_spec_when_field_is_misspelt_then_pointer_and_suggestion():
+    found = issues(lambda d: d.update(task_per_step=3))
+    assert "did you mean 'tasks_per_step'" in found["/task_per_step"]
+
+
+def test_spec_when_nested_field_is_misspelt_then_known_fields_of_that_object_are_suggested():
+    found = issues(lambda d: d["policies"]["shared"].update(train={"kind": "lora", "rnk": 3}))
+    assert "did you mean 'rank'" in found["/policies/shared/train/rnk"]
+    found = issues(lambda d: d["policies"]["shared"].update(replica=3))
+    assert "did you mean 'replicas'" in found["/policies/shared/replica"]
+
+
+def test_spec_when_agent_maps_to_no_policy_then_pointer_names_the_agent():
+    found = issues(lambda d: d["agents"]["tool"].update(policy="shard"))
+    assert "did you mean 'shared'" in found["/agents/tool/policy"]
+
+
+def test_spec_when_group_size_is_one_then_refused():
+    assert "/algorithm/group_size" in issues(lambda d: d.update(algorithm={"group_size": 1}))
+
+
+def test_spec_when_agent_never_acts_then_refused():
+    assert "/agents/tool" in issues(lambda d: d["workflow"].update(order=["planner"]))
+
+
+def test_spec_when_workflow_names_unknown_agent_then_refused():
+    found = issues(lambda d: d["workflow"].update(order=["tool", "planer", "planner"]))
+    assert "did you mean 'planner'" in found["/workflow/order/1"]
+
+
+def test_spec_when_policy_is_unused_then_refused():
+    assert "/policies/other" in issues(lambda d: d["policies"].update(other={"model": "m"}))
+
+
+@pytest.mark.parametrize("field,value", [("temperature", 0), ("top_p", 0.9), ("top_k", 20)])
+def test_spec_when_training_sampling_is_truncated_then_refused(field, value):
+    assert f"/sampling/{field}" in issues(lambda d: d.update(sampling={field: value}))
+
+
+def test_spec_when_required_field_is_missing_then_pointer_to_it():
+    assert issues(lambda d: d.pop("steps")) == {"/steps": "this field is required"}
+
+
+def test_spec_when_document_is_not_a_mapping_then_said():
+    with pytest.raises(SpecInvalidError, match="mapping"):
+        parse_spec([1])
+
+
+def test_load_spec_when_file_is_absent_or_not_yaml_then_named(tmp_path: Path):
+    with pytest.raises(SpecInvalidError, match=r"nothere\.yaml"):
+        load_spec(tmp_path / "nothere.yaml")
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("a: [")
+    with pytest.raises(SpecInvalidError, match="not valid YAML"):
+        load_spec(bad)
+
+
+def test_sampling_when_evaluating_then_override_keeps_the_agents_token_limit():
+    document = copy.deepcopy(GOOD)
+    document["agents"]["tool"]["sampling"] = {"max_new_tokens": 5}
+    document["eval"] = {"sampling": {"temperature": 0}}
+    spec = JobSpec.model_validate(document)
+    assert spec.sampling_for("tool", evaluate=True).max_new_tokens == 5
+    assert spec.sampling_for("tool", evaluate=True).temperature == 0
+    assert spec.sampling_for("planner").temperature == 1

@@ -1,0 +1,102 @@
+"""In-process ports: a real environment, and a scripted policy that mixes demonstrations and slips.
+
+For dry runs, notebooks and tests. The scripted policy is told the state that each observation
+came from; a model never is.
+"""
+
+import json
+from collections.abc import Sequence
+from random import Random
+
+from troupe.episodes.ports import Generation, Outcome, Sampled, Start
+from troupe.ids import prompt_digest
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.contract import Observation, Split, TaskFamily, Transition
+
+
+class LocalEnv:
+    """EnvPort on a task family in this process."""
+
+    def __init__(self, family: TaskFamily) -> None:
+        self._environment = family.environment()
+        self._tasks = family.taskset()
+        self.origin: dict[Observation, tuple[bytes, str]] = {}
+
+    async def reset(
+        self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
+    ) -> Start:
+        """The first state of a task."""
+        task = self._tasks.task(split, index)
+        state = self._environment.reset(task)
+        return Start(task.id, state, self._observe(state, observe))
+
+    async def step(
+        self,
+        *,
+        state: bytes,
+        agent: str,
+        actions: Sequence[str],
+        observe: Sequence[str],
+        timeout_s: float,
+    ) -> list[Outcome]:
+        """Judge each action on its own copy of ``state``."""
+        return [
+            self._outcome(self._environment.step(state, agent, action), observe)
+            for action in actions
+        ]
+
+    def _outcome(self, done: Transition, observe: Sequence[str]) -> Outcome:
+        return Outcome(
+            state=done.state,
+            team_reward=done.team_reward,
+            local_rewards=done.local_rewards,
+            is_done=done.done,
+            is_success=done.success,
+            info_json=json.dumps(dict(done.info)),
+            observations=self._observe(done.state, observe),
+        )
+
+    def _observe(self, state: bytes, agents: Sequence[str]) -> dict[str, Observation]:
+        found = {agent: self._environment.observe(state, agent) for agent in agents}
+        self.origin.update({seen: (state, agent) for agent, seen in found.items()})
+        return found
+
+
+class ScriptedRollout:
+    """RolloutPort without a model: candidate 0 demonstrates, the others slip now and then.
+
+    Token ids are the text's UTF-8 bytes and every logprob is 0: good for reading, not to train on.
+    """
+
+    def __init__(self, family: TaskFamily, env: LocalEnv) -> None:
+        self._family = family
+        self._env = env
+
+    async def generate(
+        self,
+        *,
+        policy: str,
+        policy_version: int,
+        observation: Observation,
+        num_candidates: int,
+        sampling: SamplingSpec,
+        seed: int,
+        timeout_s: float,
+    ) -> Generation:
+        """Candidates for an observation that the local environment has shown."""
+        state, agent = self._env.origin[observation]
+        texts = [
+            self._text(state, agent, Random(f"{seed}/{i}"), slips=i > 0)
+            for i in range(num_candidates)
+        ]
+        prompt = list("\n".join(m.content for m in observation).encode())
+        sampled = [Sampled(list(t.encode()), [0.0] * len(t.encode()), t, "stop") for t in texts]
+        return Generation(prompt, prompt_digest(prompt), sampled, policy_version, 0.0)
+
+    def _text(self, state: bytes, agent: str, rng: Random, *, slips: bool) -> str:
+        words = self._family.demonstrate(state, agent, rng).split(" ")
+        if slips and len(words) > 1:
+            first, second = rng.randrange(len(words)), rng.randrange(len(words))
+            words[first], words[second] = words[second], words[first]
+            words = words[: rng.randint(1, len(words))]
+        return " ".join(words)

@@ -1,0 +1,45 @@
+"""Mixes team and local terms into the reward that candidates are compared by."""
+
+from collections.abc import Mapping
+
+from troupe.errors import InvalidArgumentError
+from troupe.spec.issues import Issue, SpecInvalidError, suggest
+from troupe.spec.job import RewardSpec
+
+
+class RewardMix:
+    """reward = alpha * team + sum of weight * local term (arXiv 2510.11062, Eq. 3)."""
+
+    def __init__(self, spec: RewardSpec, defaults: Mapping[str, Mapping[str, float]]) -> None:
+        """``defaults``: agent -> term -> weight, the task family's own; the spec overrides them.
+
+        Raises SpecInvalidError when the spec weighs a term that the family does not have.
+        """
+        issues = [
+            Issue(
+                f"/reward/weights/{agent}/{term}",
+                f"agent '{agent}' has no reward term '{term}'; {suggest(term, defaults[agent])}",
+            )
+            for agent, weights in spec.weights.items()
+            if agent in defaults
+            for term in weights
+            if term not in defaults[agent]
+        ]
+        if issues:
+            raise SpecInvalidError(issues)
+        self._alpha = spec.alpha
+        self._weights = {
+            agent: {**weights, **spec.weights.get(agent, {})} for agent, weights in defaults.items()
+        }
+
+    def __call__(self, agent: str, team_reward: float, local_rewards: Mapping[str, float]) -> float:
+        """The mixed reward of one action; raises InvalidArgumentError on unknown terms."""
+        weights = self._weights[agent]
+        unknown = local_rewards.keys() - weights.keys()
+        if unknown:
+            raise InvalidArgumentError(
+                f"the environment returned reward terms {sorted(unknown)} for agent '{agent}' that "
+                "its task family does not declare in local_terms"
+            )
+        local = sum(weights[term] * value for term, value in sorted(local_rewards.items()))
+        return self._alpha * team_reward + local
