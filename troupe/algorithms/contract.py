@@ -3,6 +3,7 @@
 The trainer is blind to algorithms: it calls these three hooks and nothing else. Advantages are
 pure floats; only the loss sees tensors.
 """
+# ruff: noqa: N815 (tensor names carry shape suffixes)
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ class Component:
     """One process that should run.
 
     ``name`` is deterministic inside its owner ("rollout-shared-0"); ``module`` is run with
-    ``python -m``; ``env`` is added to the environment. A component with ``restarts`` False is
-    left alone after it exits with status 0.
+    ``python -m``, or ``argv`` as it is when it is given (programs that are not Python); ``env``
+    is added to the environment. A component with ``restarts`` False is left alone after it exits
+    with status 0.
 
     Example: ``Component("trainer-0", "services.trainer", {"TROUPE_TRAINER_JOB_ID": "demo-1"})``.
     """
@@ -21,11 +22,12 @@ class Component:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     args: Sequence[str] = ()
     restarts: bool = True
+    argv: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """What the launcher sees of one component. ``detail`` is for people: the last lines of its log."""
+    """What the launcher sees of one component. ``detail`` is for people: its last log lines."""
 
     name: str
     state: Literal["running", "restarting", "exited", "failed", "absent"]
@@ -39,7 +41,7 @@ class Launcher(Protocol):
     """Level-triggered: call ``reconcile`` as often as you like, from any life of the caller."""
 
     async def reconcile(self, owner: str, desired: Sequence[Component]) -> list[ComponentStatus]:
-        """Start what is missing, adopt what runs, restart what died (with backoff), stop the rest."""
+        """Start what is missing, adopt what runs, restart what died, stop the rest."""
         ...
 
     async def stop(self, owner: str, *, grace_s: float) -> None:

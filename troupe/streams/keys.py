@@ -1,4 +1,4 @@
-"""Every Redis name, in one place. A job's keys share a hash tag, so they live in one cluster slot."""
+"""Every Redis name, in one place. A job's keys share a hash tag, so they live in one slot."""
 
 PREFIX = "troupe"
 
@@ -61,7 +61,7 @@ def round_done(job_id: str, round_id: str) -> str:
 
 
 def changes(job_id: str) -> str:
-    """Pub/sub channel: the ledger changed."""
+    """Stream of length 1: its newest entry names the last change of the ledger."""
     return f"{PREFIX}:{{{job_id}}}:changes"
 
 
@@ -83,3 +83,8 @@ def idempotency(key: str) -> str:
 def lease(name: str) -> str:
     """String with expiry: who holds the lease."""
     return f"{PREFIX}:lease:{name}"
+
+
+def every_key_of(job_id: str) -> str:
+    """Glob pattern of all keys of a job."""
+    return f"{PREFIX}:{{{job_id}}}:*"

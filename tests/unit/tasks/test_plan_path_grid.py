@@ -1,6 +1,5 @@
 """The maps of Plan-Path: true distances, disjoint splits, tasks that can be solved."""
 
-from itertools import islice
 from random import Random
 
 import pytest
@@ -10,7 +9,15 @@ from hypothesis import strategies as st
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.contract import SPLITS, Split
 from troupe.tasks.plan_path import PlanPath, PlanPathParams
-from troupe.tasks.plan_path.grid import Grid, distances, draw, shortest_moves, split_of, walk
+from troupe.tasks.plan_path.grid import (
+    Grid,
+    Instance,
+    distances,
+    draw,
+    shortest_moves,
+    split_of,
+    walk,
+)
 from troupe.tasks.plan_path.state import first_state
 
 # From the goal g, by hand: # 4 5 6
@@ -55,7 +62,7 @@ def test_walk_when_the_goal_is_reached_then_later_moves_are_not_made() -> None:
 
 @given(st.integers(0, 2**32))
 def test_shortest_moves_when_walked_then_reach_the_goal_in_the_true_distance(seed: int) -> None:
-    instance = next(draw(Random(seed), 7, 12, 1))
+    instance = _drawn(seed, 7, 12)
     moves = shortest_moves(instance.grid, instance.start, instance.goal, Random(seed))
     walked = walk(instance.grid, instance.start, instance.goal, moves)
     assert walked.end == instance.goal
@@ -66,7 +73,7 @@ def test_shortest_moves_when_walked_then_reach_the_goal_in_the_true_distance(see
 def test_split_of_when_a_map_is_turned_or_mirrored_then_is_the_same(
     seed: int, quarter_turns: int, is_mirrored: bool
 ) -> None:
-    grid = next(draw(Random(seed), 5, 6, 1)).grid
+    grid = _drawn(seed, 5, 6).grid
     rows = grid.rows[::-1] if is_mirrored else grid.rows
     for _ in range(quarter_turns):
         rows = tuple("".join(column) for column in zip(*rows[::-1], strict=True))
@@ -83,8 +90,7 @@ def test_task_whatever_the_seed_then_its_map_belongs_to_its_split(split: Split, 
 
 
 def test_split_of_over_many_maps_then_each_split_gets_its_share() -> None:
-    instances = islice(draw(Random(0), 6, 8, 1), 2000)
-    splits = [split_of(instance.grid) for instance in instances]
+    splits = [split_of(_drawn(seed, 6, 8).grid) for seed in range(2000)]
     assert 0.75 < splits.count("train") / 2000 < 0.85
     assert 0.05 < splits.count("test") / 2000 < 0.15
 
@@ -119,3 +125,10 @@ def test_task_when_the_parameters_cannot_be_met_then_says_so() -> None:
 def test_task_when_the_index_is_negative_then_is_refused() -> None:
     with pytest.raises(InvalidArgumentError):
         PlanPath(PlanPathParams()).taskset().task("train", -1)
+
+
+def _drawn(seed: int, size: int, num_walls: int) -> Instance:
+    rng = Random(seed)
+    while (instance := draw(rng, size, num_walls, 1)) is None:
+        pass
+    return instance

@@ -49,9 +49,9 @@ class PlanPathTaskset:
         params = self._params
         rng = Random(f"{params.seed}/{split}/{index}")
         num_walls = round(params.block_ratio * params.size**2)
-        candidates = draw(rng, params.size, num_walls, params.min_distance)
-        for instance, _ in zip(candidates, range(MAX_DRAWS), strict=False):
-            if split_of(instance.grid) == split:
+        for _ in range(MAX_DRAWS):
+            instance = draw(rng, params.size, num_walls, params.min_distance)
+            if instance and split_of(instance.grid) == split:
                 payload = states.encode_instance(instance)
                 return Task(f"{PlanPath.name}/{split}/{index}", split, index, payload)
         raise InvalidArgumentError(

@@ -137,20 +137,19 @@ def split_of(grid: Grid) -> Split:
     return _SPLIT_OF_BUCKET[int.from_bytes(digest[:8]) % len(_SPLIT_OF_BUCKET)]
 
 
-def draw(rng: Random, size: int, num_walls: int, min_distance: int) -> Iterator[Instance]:
-    """Candidate instances without end: at least ``min_distance`` moves long, all solvable."""
+def draw(rng: Random, size: int, num_walls: int, min_distance: int) -> Instance | None:
+    """One solvable candidate, or None when nothing on its map is ``min_distance`` moves apart."""
     cells = [(row, column) for row in range(size) for column in range(size)]
-    while True:
-        walls = set(rng.sample(cells, num_walls))
-        grid = Grid(
-            tuple(
-                "".join(WALL if (r, c) in walls else FREE for c in range(size)) for r in range(size)
-            )
+    walls = set(rng.sample(cells, num_walls))
+    grid = Grid(
+        tuple(
+            "".join(WALL if (row, column) in walls else FREE for column in range(size))
+            for row in range(size)
         )
-        goal = rng.choice(grid.cells(FREE))
-        far = [cell for cell, d in distances(grid, goal).items() if d >= min_distance]
-        if far:
-            yield Instance(grid, rng.choice(far), goal)
+    )
+    goal = rng.choice(grid.cells(FREE))
+    far = [cell for cell, distance in distances(grid, goal).items() if distance >= min_distance]
+    return Instance(grid, rng.choice(far), goal) if far else None
 
 
 def _symmetries(rows: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -1,0 +1,66 @@
+# The commands of a developer. Each sets up what it needs; a second call of the same one starts at once.
+#   make demo    train the two-agent demo from nothing and leave its results under runs/
+#   make test    run every test that this machine can run
+#   make check   lint, types, import contracts, drift of generated files
+
+VENV ?= .venv
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name) 2>/dev/null)))
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+
+bin := $(VENV)/bin
+installed := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+local_stamp := $(VENV)/.installed-local-$(installed)
+dev_stamp := $(VENV)/.installed-dev-$(installed)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format generate compose-check clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(bin)/python:
+	@test -n "$(PYTHON)" || { echo "no python3 was found; install Python 3.11 or newer, or run: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; run: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(local_stamp): | $(bin)/python
+	$(bin)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local]'
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+$(dev_stamp): | $(bin)/python
+	$(bin)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@rm -f $(VENV)/.installed-*
+	@touch $@ $(local_stamp)
+
+setup: $(dev_stamp) ## Make .venv with all that a developer needs
+
+demo: $(local_stamp) ## Train the two-agent demo, from nothing to a curve
+	$(bin)/troupe demo $(DEMO_ARGS)
+
+test: $(dev_stamp) ## Run the tests (PYTEST_ARGS="tests/unit -k grid")
+	$(bin)/python -m pytest $(PYTEST_ARGS)
+
+check: $(dev_stamp) ## Lint, types, import contracts, drift of generated files
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/basedpyright
+	$(bin)/lint-imports
+	$(bin)/buf lint proto
+	PYTHON=$(bin)/python scripts/check_generated.sh
+
+format: $(dev_stamp) ## Format the code and fix what lint can fix
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+generate: $(dev_stamp) ## Write generated files again: protos, docs/job-spec.md
+	PYTHON=$(bin)/python scripts/gen_proto.sh
+	$(bin)/python scripts/gen_job_spec_docs.py docs/job-spec.md
+
+compose-check: ## Validate docker-compose.yml (needs Docker's compose plugin)
+	docker compose --profile '*' config --quiet
+
+clean: ## Remove the virtual environment and caches; runs/ and models/ stay
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Fails when a committed generated file differs from what its source gives.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PYTHON=${PYTHON:-.venv/bin/python}
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+
+scripts/gen_proto.sh "$fresh"
+"$PYTHON" scripts/gen_job_spec_docs.py "$fresh/job-spec.md"
+
+status=0
+diff -ru --exclude=__pycache__ "$fresh/troupe/api" troupe/api || status=1
+diff -u "$fresh/job-spec.md" docs/job-spec.md || status=1
+if [ "$status" -ne 0 ]; then
+  echo "generated files drifted from proto/ or troupe/spec/job.py; run: make generate" >&2
+fi
+exit "$status"

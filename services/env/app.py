@@ -1,0 +1,73 @@
+"""Wires the env service: families, judge, servicer, membership."""
+
+import uuid
+from collections.abc import Sequence
+
+import grpc.aio
+
+from services.env.families import Families
+from services.env.judge import Judge
+from services.env.servicer import EnvServicer
+from services.env.settings import EnvSettings
+from troupe.api.env.v1 import env_pb2
+from troupe.api.env.v1.env_pb2_grpc import add_EnvServiceServicer_to_server
+from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ENV, Replica
+from troupe.clients.router import RouterClient
+from troupe.serving import Membership, replica_name
+
+
+class EnvApp:
+    """The env service as ``troupe.serving.serve`` runs it. Holds nothing between calls."""
+
+    name = "env"
+    grpc_services: Sequence[str] = (env_pb2.DESCRIPTOR.services_by_name["EnvService"].full_name,)
+
+    def __init__(self, settings: EnvSettings) -> None:
+        self._settings = settings
+        self._families = Families(settings.max_environments)
+        self._judge = Judge(settings)
+        self._router: RouterClient | None = None
+        self._replica_id = replica_name(settings, self.name)
+        self._incarnation = uuid.uuid4().hex
+        self._address = ""
+        self._is_serving = False
+
+    async def connect(self) -> None:
+        """The router may come later; only its address is checked here."""
+        self._router = RouterClient(self._settings.router)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        servicer = EnvServicer(self._settings, self._families, self._judge)
+        add_EnvServiceServicer_to_server(servicer, server)
+
+    async def warm(self, address: str) -> None:
+        """Nothing to load: families are constructed when they are asked for."""
+        self._address = address
+        self._is_serving = True
+
+    async def run(self) -> None:
+        """Be a member until the job ends."""
+        assert self._router is not None
+        membership = Membership(self._router, self._describe)
+        await membership.join()
+        await membership.run()
+
+    async def drain(self) -> None:
+        self._is_serving = False
+        await self._judge.wait_idle()
+
+    async def close(self) -> None:
+        self._judge.close()
+        if self._router is not None:
+            await self._router.close()
+
+    def _describe(self) -> Replica:
+        return Replica(
+            replica_id=self._replica_id,
+            kind=REPLICA_KIND_ENV,
+            address=self._address,
+            job_id=self._settings.job_id,
+            incarnation=self._incarnation,
+            num_in_flight=self._judge.num_requests,
+            is_serving=self._is_serving,
+        )

@@ -1,0 +1,80 @@
+"""The task families that this process has constructed, least recently used out first.
+
+Any family may be asked for at any time; parameters are checked by the family itself.
+"""
+
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from troupe import plugins
+from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.spec.issues import SpecInvalidError
+from troupe.tasks.contract import Environment, TaskFamily, Taskset
+from troupe.tasks.registry import load_family
+from troupe.telemetry import metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One constructed family."""
+
+    family: TaskFamily
+    taskset: Taskset
+    environment: Environment
+
+
+class Families:
+    """A bounded cache of constructed families; safe to use from several threads."""
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._lock = Lock()
+        self._loaded: OrderedDict[tuple[str, str], Loaded] = OrderedDict()
+
+    def get(self, name: str, params_json: str) -> Loaded:
+        """The family ``name`` with the parameters in ``params_json`` (empty means none).
+
+        Raises:
+            NotFoundError: there is no such family.
+            InvalidArgumentError: the parameters are not what the family takes.
+        """
+        params = _params(params_json)
+        key = (name, json.dumps(params, sort_keys=True))
+        with self._lock:
+            loaded = self._loaded.get(key)
+        if loaded is None:
+            loaded = _load(name, params)
+        with self._lock:
+            loaded = self._loaded.setdefault(key, loaded)
+            self._loaded.move_to_end(key)
+            while len(self._loaded) > self._max_size:
+                self._loaded.popitem(last=False)
+            metrics.ENV_FAMILIES.set(len(self._loaded))
+        return loaded
+
+
+def _params(params_json: str) -> dict[str, Any]:
+    try:
+        params = json.loads(params_json) if params_json else {}
+    except ValueError as error:
+        raise InvalidArgumentError(f"params_json is not JSON: {error}.") from error
+    if not isinstance(params, dict):
+        raise InvalidArgumentError(
+            f"params_json holds a JSON {type(params).__name__}; give an object of parameters."
+        )
+    return params
+
+
+def _load(name: str, params: dict[str, Any]) -> Loaded:
+    try:
+        plugins.load(plugins.TASKS, name)
+    except InvalidArgumentError as error:
+        raise NotFoundError(error.message) from error
+    try:
+        family = load_family(name, params)
+    except SpecInvalidError as error:
+        raise InvalidArgumentError(error.message, pointer=error.pointer) from error
+    return Loaded(family, family.taskset(), family.environment())

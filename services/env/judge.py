@@ -1,0 +1,154 @@
+"""Judges actions off the event loop: a bounded pool of threads, a bounded queue, a deadline.
+
+Owns concurrency. Never interprets a state and never scores: the task's environment does.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from services.env.families import Loaded
+from services.env.settings import EnvSettings
+from troupe.episodes.ports import Outcome
+from troupe.errors import DeadlineError, InvalidArgumentError, OverloadedError, TroupeError
+from troupe.tasks.contract import Observation, Transition
+from troupe.telemetry import metrics
+
+_T = TypeVar("_T")
+
+
+class Judge:
+    """Runs the pure functions of task families."""
+
+    def __init__(self, settings: EnvSettings) -> None:
+        self._settings = settings
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="env")
+        self._num_requests = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def num_requests(self) -> int:
+        """Requests queued or being judged."""
+        return self._num_requests
+
+    async def run(self, what: str, work: Callable[[], _T], timeout_s: float) -> _T:
+        """``work()`` on a thread.
+
+        Raises:
+            OverloadedError: too many requests wait already.
+            DeadlineError: no thread finished it in time.
+        """
+        return (await self._run_all(what, [work], timeout_s))[0]
+
+    async def step(
+        self,
+        loaded: Loaded,
+        *,
+        state: bytes,
+        agent: str,
+        actions: Sequence[str],
+        observe: Sequence[str],
+        timeout_s: float,
+    ) -> list[Outcome]:
+        """Each action's outcome on its own copy of ``state``, in order."""
+        size = self._settings.actions_per_thread
+        parts = [actions[i : i + size] for i in range(0, len(actions), size)]
+        works = [lambda part=part: _judged(loaded, state, agent, part, observe) for part in parts]
+        with metrics.ENV_STEP_SECONDS.time():
+            found = await self._run_all("Step", works, timeout_s)
+        outcomes = [outcome for part in found for outcome in part]
+        for outcome in outcomes:
+            metrics.ENV_ACTIONS.labels(str(outcome.is_success).lower()).inc()
+        return outcomes
+
+    async def wait_idle(self) -> None:
+        """Return when nothing is being judged."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Take no more work; a thread that hangs is left behind."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _run_all(
+        self, what: str, works: Sequence[Callable[[], _T]], timeout_s: float
+    ) -> list[_T]:
+        limit = self._settings.max_requests
+        if self._num_requests >= limit:
+            raise OverloadedError(
+                f"The env service judges or queues {limit} requests already; try again, add "
+                "replicas, or raise TROUPE_ENV_MAX_REQUESTS."
+            )
+        limit_s = min(timeout_s, self._settings.call_timeout_s)
+        self._count(+1)
+        loop = asyncio.get_running_loop()
+        futures = [loop.run_in_executor(self._pool, work) for work in works]
+        try:
+            async with asyncio.timeout(limit_s):
+                return list(await asyncio.gather(*futures))
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"{what} did not finish in {limit_s:g} s: the task's code is slow or hangs, or the "
+                "env service has too few threads (TROUPE_ENV_THREADS)."
+            ) from error
+        finally:
+            for future in futures:
+                future.cancel()
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self._num_requests += change
+        metrics.ENV_QUEUED.set(self._num_requests)
+        if self._num_requests:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+
+def observed(loaded: Loaded, state: bytes, agents: Sequence[str]) -> dict[str, Observation]:
+    """What each of ``agents`` sees in ``state``."""
+    return {agent: loaded.environment.observe(state, agent) for agent in agents}
+
+
+def _judged(
+    loaded: Loaded, state: bytes, agent: str, actions: Sequence[str], observe: Sequence[str]
+) -> list[Outcome]:
+    return [_outcome(loaded, _step(loaded, state, agent, a), observe) for a in actions]
+
+
+def _step(loaded: Loaded, state: bytes, agent: str, action: str) -> Transition:
+    try:
+        return loaded.environment.step(state, agent, action)
+    except TroupeError:
+        raise
+    except Exception:
+        _refuse_unreadable(loaded, state, agent)
+        raise
+
+
+def _refuse_unreadable(loaded: Loaded, state: bytes, agent: str) -> None:
+    """An environment that can't even show ``state`` was given bytes that are not a state."""
+    try:
+        loaded.environment.observe(state, agent)
+    except TroupeError:
+        raise
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"The {len(state)} state bytes are not a state of task {loaded.family.name!r} with "
+            f"these parameters ({type(error).__name__}: {error}); send the bytes that Reset or "
+            "Step returned."
+        ) from error
+
+
+def _outcome(loaded: Loaded, done: Transition, observe: Sequence[str]) -> Outcome:
+    return Outcome(
+        state=done.state,
+        team_reward=done.team_reward,
+        local_rewards=done.local_rewards,
+        is_done=done.done,
+        is_success=done.success,
+        info_json=json.dumps(dict(done.info), separators=(",", ":"), default=str),
+        observations=observed(loaded, done.state, observe),
+    )

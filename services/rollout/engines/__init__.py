@@ -1,0 +1,1 @@
+"""Inference engines that ship with the rollout service."""

@@ -1,0 +1,206 @@
+"""CpuEngine: the Engine seam on transformers and torch, in this process.
+
+Owns validation of requests and the life of versions; computing happens on one worker thread and
+building of new versions on another, so that receiving weights never stops generation.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from services.rollout.engines.cpu.job import Completion, Job
+from services.rollout.engines.cpu.lane import Lane
+from services.rollout.engines.cpu.model import BaseModel, load_base
+from services.rollout.engines.cpu.score import score_tokens
+from services.rollout.engines.cpu.settings import CpuEngineSettings
+from services.rollout.engines.cpu.text import cut_at_stop, render_chat, stop_detector
+from services.rollout.engines.cpu.versions import Slot, VersionTable
+from services.rollout.engines.cpu.weights import build_module, digest_tensors, load_tensors
+from services.rollout.engines.cpu.worker import Worker
+from troupe.engines.contract import (
+    EngineCandidate,
+    EngineRequest,
+    EngineResult,
+    PolicyState,
+    StagedWeights,
+)
+from troupe.errors import InvalidArgumentError, OverloadedError
+from troupe.spec.job import PolicySpec
+from troupe.tasks.contract import Message
+
+STOP_TIMEOUT_S = 4.0
+
+
+class CpuEngine:
+    """See `troupe.engines.contract.Engine`. Same seed, same completions, whatever else runs."""
+
+    name = "cpu"
+
+    def __init__(self, settings: CpuEngineSettings | None = None) -> None:
+        self._settings = settings or CpuEngineSettings()
+        self._worker = Worker(torch_threads=self._settings.torch_threads)
+        self._stager = ThreadPoolExecutor(
+            1, "cpu-stage", initializer=torch.set_num_threads, initargs=(1,)
+        )
+        self._bases: dict[str, BaseModel] = {}
+        self._tables: dict[str, VersionTable] = {}
+        self._in_flight = 0
+        self._is_stopping = False
+
+    async def start(self, policies: dict[str, PolicySpec]) -> None:
+        loaded: dict[tuple[str, str], BaseModel] = {}
+        loop = asyncio.get_running_loop()
+        for policy, spec in policies.items():
+            key = (spec.model, spec.dtype)
+            if key not in loaded:
+                loaded[key] = await loop.run_in_executor(
+                    self._stager, load_base, spec, self._settings.device
+                )
+            self._bases[policy] = loaded[key]
+            self._tables[policy] = VersionTable(policy, self._settings.max_versions)
+        self._worker.start()
+        for base in loaded.values():
+            prompt = [0] * min(32, base.context_length)
+            await asyncio.wrap_future(
+                self._worker.call(lambda base=base, ids=prompt: score_tokens(base.module, ids))
+            )
+
+    def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
+        return render_chat(self._base(policy), messages)
+
+    async def generate(self, request: EngineRequest) -> EngineResult:
+        base = self._base(request.policy)
+        job = self._job(base, request)
+        slot = self._tables[request.policy].serving(request.policy_version)
+        self._admit(request.num_candidates)
+        try:
+            self._worker.submit(slot.lane, job)
+            completions = await asyncio.wrap_future(job.future)
+        finally:
+            job.is_cancelled = True
+            self._in_flight -= request.num_candidates
+        return EngineResult(
+            [_candidate(base, item, request.sampling.stop) for item in completions],
+            request.policy_version,
+            job.compute_s,
+        )
+
+    async def score(
+        self, policy: str, policy_version: int, token_ids: Sequence[int]
+    ) -> list[float]:
+        base = self._base(policy)
+        _check_tokens(base, token_ids, minimum=2)
+        if len(token_ids) > base.context_length:
+            raise InvalidArgumentError(
+                f"{len(token_ids)} token ids exceed the {base.context_length} of the context of "
+                f"'{base.path}'. Score fewer."
+            )
+        module, ids = self._tables[policy].scoring(policy_version).module, list(token_ids)
+        return await asyncio.wrap_future(self._worker.call(lambda: score_tokens(module, ids)))
+
+    async def stage(self, weights: StagedWeights) -> str:
+        base, table = self._base(weights.policy), self._tables[weights.policy]
+        loop = asyncio.get_running_loop()
+        slot = await loop.run_in_executor(self._stager, self._build, base, weights)
+        if not table.holds(weights.policy_version, slot.tensor_digest):
+            table.stage(slot)
+        return slot.tensor_digest
+
+    async def activate(self, policy: str, policy_version: int) -> None:
+        self._base(policy)
+        self._tables[policy].activate(policy_version)
+
+    async def discard(self, policy: str, policy_version: int) -> None:
+        self._base(policy)
+        self._tables[policy].discard(policy_version)
+
+    def policies(self) -> list[PolicyState]:
+        return [table.state() for table in self._tables.values()]
+
+    def num_in_flight(self) -> int:
+        return self._in_flight
+
+    async def stop(self) -> None:
+        self._is_stopping = True
+        await asyncio.to_thread(self._worker.stop, STOP_TIMEOUT_S)
+        self._stager.shutdown(wait=False, cancel_futures=True)
+        self._tables.clear()
+        self._bases.clear()
+
+    def _base(self, policy: str) -> BaseModel:
+        if (base := self._bases.get(policy)) is None:
+            raise InvalidArgumentError(
+                f"Policy '{policy}' is not served here; this replica serves "
+                f"{sorted(self._bases)}. Correct the policy, or ask another replica."
+            )
+        return base
+
+    def _admit(self, num_candidates: int) -> None:
+        limit = self._settings.max_in_flight
+        if self._is_stopping or self._in_flight + num_candidates > limit:
+            raise OverloadedError(
+                f"{self._in_flight} candidates are in flight and {num_candidates} more exceed the "
+                f"{limit} that this replica takes (TROUPE_ROLLOUT_MAX_IN_FLIGHT), or it is "
+                "stopping. Try again later, or add replicas."
+            )
+        self._in_flight += num_candidates
+
+    def _job(self, base: BaseModel, request: EngineRequest) -> Job:
+        prompt = tuple(request.prompt_token_ids)
+        _check_tokens(base, prompt, minimum=1)
+        room = base.context_length - len(prompt)
+        if room < 1:
+            raise InvalidArgumentError(
+                f"The prompt has {len(prompt)} tokens and the context of '{base.path}' has "
+                f"{base.context_length}. Shorten the prompt."
+            )
+        if request.num_candidates < 1:
+            raise InvalidArgumentError("num_candidates is 0; ask for at least 1.")
+        limit = min(request.sampling.max_new_tokens, room)
+        cells = request.num_candidates * (len(prompt) + limit)
+        if cells > self._max_cells(base):
+            raise InvalidArgumentError(
+                f"{request.num_candidates} candidates of up to {len(prompt) + limit} tokens need "
+                f"more key/value memory than TROUPE_ROLLOUT_MAX_KV_MIB="
+                f"{self._settings.max_kv_mib}. Ask for fewer or shorter ones, or raise it."
+            )
+        detector = stop_detector(base, request.sampling.stop)
+        return Job(prompt, request.num_candidates, request.sampling, limit, request.seed, detector)
+
+    def _max_cells(self, base: BaseModel) -> int:
+        return self._settings.max_kv_mib * 2**20 // base.kv_bytes_per_token
+
+    def _build(self, base: BaseModel, weights: StagedWeights) -> Slot:
+        tensors = load_tensors(weights.path)
+        module = build_module(base, weights, tensors)
+        lane = Lane(
+            module,
+            base.end_token_ids,
+            device=self._settings.device,
+            max_rows=self._settings.max_rows,
+            max_prefill_tokens=self._settings.max_prefill_tokens,
+            max_cells=self._max_cells(base),
+        )
+        digest = digest_tensors(tensors)
+        return Slot(weights.policy, weights.policy_version, digest, module, lane)
+
+
+def _check_tokens(base: BaseModel, token_ids: Sequence[int], *, minimum: int) -> None:
+    if len(token_ids) < minimum:
+        raise InvalidArgumentError(
+            f"{len(token_ids)} token ids were given; at least {minimum} are needed."
+        )
+    if (largest := max(token_ids)) >= base.vocab_size or min(token_ids) < 0:
+        raise InvalidArgumentError(
+            f"Token id {largest if largest >= base.vocab_size else min(token_ids)} is outside the "
+            f"vocabulary of '{base.path}', which has {base.vocab_size} ids. Use its own tokenizer."
+        )
+
+
+def _candidate(base: BaseModel, item: Completion, stop: Sequence[str]) -> EngineCandidate:
+    text = base.tokenizer.decode(item.token_ids, skip_special_tokens=True)
+    return EngineCandidate(
+        item.token_ids, item.logprobs, cut_at_stop(text, stop), item.finish_reason
+    )

@@ -1,0 +1,98 @@
+"""Loading a base model with its tokenizer, and the facts that the engine needs of it.
+
+Owns what can be wrong with a model path. Never trains and never samples.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from troupe.errors import InvalidArgumentError
+from troupe.spec.job import PolicySpec
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """One model as it was found on disk. Policies with the same path and dtype share it."""
+
+    path: str
+    module: Any
+    tokenizer: Any
+    end_token_ids: tuple[int, ...]
+    vocab_size: int
+    context_length: int
+    kv_bytes_per_token: int
+
+
+def load_base(spec: PolicySpec, device: str) -> BaseModel:
+    """Raises InvalidArgumentError, in words for the user, when the model can't be served."""
+    path = spec.model
+    if path.startswith(("/", ".", "~")) and not Path(path).expanduser().is_dir():
+        raise InvalidArgumentError(
+            f"Model path '{path}' is not a folder on the machine of the rollout service. Make the "
+            "model there (`troupe model tiny`), or correct `model` of the policy in the job spec."
+        )
+    source = str(Path(path).expanduser()) if path.startswith("~") else path
+    transformers_logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        module: Any = AutoModelForCausalLM.from_pretrained(
+            source, dtype=getattr(torch, spec.dtype), attn_implementation="sdpa"
+        )
+        module.to(device)
+        module.eval()
+        module.requires_grad_(False)
+    except Exception as error:  # transformers raises many types for a broken folder
+        detail = " ".join(str(error).split())[:400]
+        raise InvalidArgumentError(
+            f"Model '{path}' can't be loaded ({type(error).__name__}: {detail}). It must be a "
+            "folder (or reachable hub id) with config.json, safetensors weights and a tokenizer "
+            "of a causal language model, and must fit in memory."
+        ) from error
+    _check_attention(path, module.config)
+    return BaseModel(
+        path=path,
+        module=module,
+        tokenizer=tokenizer,
+        end_token_ids=tuple(sorted(set(_end_tokens(module, tokenizer)))),
+        vocab_size=int(module.get_input_embeddings().num_embeddings),
+        context_length=int(module.config.max_position_embeddings),
+        kv_bytes_per_token=_kv_bytes(module),
+    )
+
+
+def replace_parameter(module: nn.Module, name: str, value: nn.Parameter) -> None:
+    """Put ``value`` in the place of the parameter called ``name``."""
+    owner, _, leaf = name.rpartition(".")
+    setattr(module.get_submodule(owner), leaf, value)
+
+
+def _check_attention(path: str, config: Any) -> None:
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"}:
+        raise InvalidArgumentError(
+            f"Model '{path}' has layers of kind {sorted(kinds)}, and the cpu engine decodes full "
+            "attention only. Use a Qwen2, Qwen3 or Llama model, or another engine."
+        )
+
+
+def _end_tokens(module: Any, tokenizer: Any) -> Iterator[int]:
+    for source in (module.generation_config, module.config, tokenizer):
+        value = getattr(source, "eos_token_id", None)
+        if isinstance(value, int):
+            yield value
+        elif value is not None:
+            yield from (int(item) for item in value)
+
+
+def _kv_bytes(module: Any) -> int:
+    config = module.config
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(config.num_hidden_layers * 2 * heads * size * module.dtype.itemsize)

@@ -1,0 +1,109 @@
+"""Preallocated keys and values for the rows that are decoded together.
+
+Owns the memory and its layout: (rows, heads, columns, head size) for each layer, one row a
+candidate, a column a position. Knows nothing of requests or sampling.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
+
+COLUMN_BLOCK = 32
+"""Columns are used in multiples of this, so that a row's sums do not depend on its neighbours."""
+
+
+def round_up(value: int, block: int) -> int:
+    """The smallest multiple of ``block`` that is at least ``value``."""
+    return -(-value // block) * block
+
+
+class _Layer(CacheLayerMixin):
+    """One layer: ``update`` writes one column a row and gives back the columns in use."""
+
+    def __init__(self, rows: int, columns: int, like: Tensor, like_values: Tensor) -> None:
+        super().__init__()
+        self.keys: Any = like.new_zeros(rows, like.shape[1], columns, like.shape[3])
+        self.values: Any = like_values.new_zeros(
+            rows, like_values.shape[1], columns, like_values.shape[3]
+        )
+        self.is_initialized = True
+        self.num_rows = 0
+        self.num_columns = 0
+        self.row_index = torch.empty(0, dtype=torch.long)
+        self.position = torch.empty(0, dtype=torch.long)
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing: the memory is there from the start."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        self.keys[self.row_index, :, self.position] = key_states[:, :, 0]
+        self.values[self.row_index, :, self.position] = value_states[:, :, 0]
+        rows, columns = self.num_rows, self.num_columns
+        return self.keys[:rows, :, :columns], self.values[:rows, :, :columns]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.num_columns, 0
+
+    def get_seq_length(self) -> int:
+        return self.num_columns
+
+    def get_max_length(self) -> int:
+        return self.keys.shape[2]
+
+
+class KvPool:
+    """Rows of keys and values. Row numbers are the caller's to give out."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.columns = 0
+        self.cache: Cache | None = None
+        self._layers: list[_Layer] = []
+
+    def reserve(self, rows: int, columns: int, like: DynamicCache) -> None:
+        """Room for ``rows`` of ``columns``, shaped as ``like``; what is stored is kept."""
+        rows, columns = max(rows, self.rows), max(columns, self.columns)
+        if (rows, columns) == (self.rows, self.columns):
+            return
+        grown: list[_Layer] = []
+        for number, (keys, values) in enumerate(_tensors(like.layers)):
+            layer = _Layer(rows, columns, keys, values)
+            if self._layers:
+                old = self._layers[number]
+                layer.keys[: self.rows, :, : self.columns] = old.keys
+                layer.values[: self.rows, :, : self.columns] = old.values
+            grown.append(layer)
+        self._layers, self.rows, self.columns = grown, rows, columns
+        self.cache = Cache(layers=list[Any](grown))
+
+    def write(
+        self, first_row: int, count: int, prompt: DynamicCache, index: int, length: int
+    ) -> None:
+        """Copy prompt ``index`` of a prefill, ``length`` columns, into ``count`` rows."""
+        rows = slice(first_row, first_row + count)
+        for layer, (keys, values) in zip(self._layers, _tensors(prompt.layers), strict=True):
+            layer.keys[rows, :, :length] = keys[index, None, :, :length]
+            layer.values[rows, :, :length] = values[index, None, :, :length]
+
+    def move(self, source: int, target: int, length: int) -> None:
+        """Copy the first ``length`` columns of one row over another."""
+        for layer in self._layers:
+            layer.keys[target, :, :length] = layer.keys[source, :, :length]
+            layer.values[target, :, :length] = layer.values[source, :, :length]
+
+    def bind(self, row_index: Tensor, position: Tensor, columns: int) -> Cache:
+        """The cache for one decoding pass: each row writes its column ``position``."""
+        for layer in self._layers:
+            layer.row_index, layer.position = row_index, position
+            layer.num_rows, layer.num_columns = len(row_index), columns
+        assert self.cache is not None
+        return self.cache
+
+
+def _tensors(layers: Sequence[Any]) -> list[tuple[Tensor, Tensor]]:
+    return [(layer.keys, layer.values) for layer in layers]

@@ -1,0 +1,157 @@
+"""Weight files on their way in: received in order, checked, and gone after use.
+
+Owns the staging folder. A file is there only while its upload is being received and staged;
+a broken, slow or oversized stream leaves nothing behind.
+"""
+
+import asyncio
+import shutil
+import tempfile
+import time
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.api.rollout.v1.rollout_pb2 import UpdateWeightsRequest, WeightsChunk
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    OverloadedError,
+    UnavailableError,
+    WeightsRejectedError,
+)
+from troupe.weights import check_declared, verify_file
+
+MAX_CHUNK_BYTES = 4 * 1024 * 1024
+_PREFIX = "troupe-rollout-"
+_STALE_S = 24 * 3600.0
+
+Requests = AsyncIterator[UpdateWeightsRequest]
+
+
+class StagingArea:
+    """Receives at most ``max_uploads`` files at once, each of at most ``max_bytes``."""
+
+    def __init__(
+        self, parent: str, *, max_bytes: int, max_uploads: int, chunk_timeout_s: float
+    ) -> None:
+        self._parent = Path(parent or tempfile.gettempdir())
+        self._max_bytes = max_bytes
+        self._max_uploads = max_uploads
+        self._chunk_timeout_s = chunk_timeout_s
+        self._num_uploads = 0
+        self._folder: Path | None = None
+
+    def open(self) -> None:
+        """Make the folder, and remove what lives of this service that were killed left in it."""
+        try:
+            self._parent.mkdir(parents=True, exist_ok=True)
+            for left in self._parent.glob(f"{_PREFIX}*"):
+                if time.time() - left.stat().st_mtime > _STALE_S:
+                    shutil.rmtree(left, ignore_errors=True)
+            self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent))
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"The staging folder {self._parent} can't be written ({error}). Set "
+                "TROUPE_ROLLOUT_STAGING_DIR to a folder that can."
+            ) from error
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    @asynccontextmanager
+    async def receive(self, requests: Requests) -> AsyncGenerator[tuple[WeightsManifest, Path]]:
+        """The verified file of an upload; it is deleted on leaving.
+
+        Raises:
+            InvalidArgumentError: the stream does not begin with a manifest.
+            OverloadedError: too many uploads at once.
+            DeadlineError: the sender went silent.
+            WeightsRejectedError: what arrived is not what the manifest says.
+        """
+        if self._folder is None:
+            raise UnavailableError("The rollout service is not up yet; send the weights again.")
+        if self._num_uploads >= self._max_uploads:
+            raise OverloadedError(
+                f"{self._num_uploads} uploads are being received, which is the limit "
+                "(TROUPE_ROLLOUT_MAX_UPLOADS). Send the weights again later."
+            )
+        self._num_uploads += 1
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        try:
+            manifest = await self._manifest(requests)
+            path = folder / "weights.safetensors"
+            await self._write(requests, manifest, path)
+            await asyncio.to_thread(verify_file, path, manifest)
+            yield manifest, path
+        finally:
+            self._num_uploads -= 1
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def _manifest(self, requests: Requests) -> WeightsManifest:
+        first = await self._next(requests, "the manifest")
+        if first is None or first.WhichOneof("part") != "manifest":
+            raise InvalidArgumentError("The first message of UpdateWeights must be the manifest.")
+        check_declared(first.manifest, max_bytes=self._max_bytes)
+        free = shutil.disk_usage(self._parent).free
+        if first.manifest.size_bytes > free:
+            raise UnavailableError(
+                f"{first.manifest.size_bytes} bytes of weights do not fit the {free} free bytes of "
+                f"{self._parent}. Free space there, or set TROUPE_ROLLOUT_STAGING_DIR."
+            )
+        return first.manifest
+
+    async def _write(self, requests: Requests, manifest: WeightsManifest, path: Path) -> None:
+        file = await asyncio.to_thread(path.open, "wb")
+        try:
+            written = 0
+            while (request := await self._next(requests, f"byte {written}")) is not None:
+                _check(request, manifest, written)
+                written += await asyncio.to_thread(_append, file, request.chunk)
+        finally:
+            file.close()
+
+    async def _next(self, requests: Requests, what: str) -> UpdateWeightsRequest | None:
+        try:
+            async with asyncio.timeout(self._chunk_timeout_s):
+                return await anext(requests, None)
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"Nothing arrived for {self._chunk_timeout_s:g} s while waiting for {what} of the "
+                "weights. Send them again."
+            ) from error
+
+
+def _check(request: UpdateWeightsRequest, manifest: WeightsManifest, written: int) -> None:
+    where = f"Weights of policy '{manifest.policy}' version {manifest.policy_version}"
+    if request.WhichOneof("part") != "chunk":
+        raise InvalidArgumentError(f"{where}: after the manifest only chunks may follow.")
+    chunk = request.chunk
+    if chunk.offset_bytes != written:
+        raise WeightsRejectedError(
+            f"{where}: a chunk at byte {chunk.offset_bytes} arrived where byte {written} was next. "
+            "Send them again, in order."
+        )
+    if not 0 < len(chunk.data) <= MAX_CHUNK_BYTES:
+        raise WeightsRejectedError(
+            f"{where}: the chunk at byte {written} has {len(chunk.data)} bytes; 1 to "
+            f"{MAX_CHUNK_BYTES} are allowed."
+        )
+    if written + len(chunk.data) > manifest.size_bytes:
+        raise WeightsRejectedError(
+            f"{where}: more than the announced {manifest.size_bytes} bytes arrived. Send again."
+        )
+    if zlib.crc32(chunk.data) != chunk.crc32:
+        raise WeightsRejectedError(
+            f"{where}: the CRC-32 of the chunk at byte {written} is wrong. Send them again."
+        )
+
+
+def _append(file: BinaryIO, chunk: WeightsChunk) -> int:
+    return file.write(chunk.data)

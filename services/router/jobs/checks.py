@@ -1,0 +1,77 @@
+"""What can be known to be wrong with a job before anything starts: names, models, folders."""
+
+import os
+import re
+from pathlib import Path
+
+from troupe.episodes.build import JobParts, load_parts
+from troupe.errors import InvalidArgumentError
+from troupe.spec import Issue, JobSpec, SpecInvalidError
+from troupe.spec.job import PolicySpec
+
+_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$")
+_OWN_FOLDERS = frozenset({"models", "runs", "checkpoints"})
+
+
+def resolve(spec: JobSpec) -> tuple[JobSpec, JobParts]:
+    """The spec with absolute model folders, and everything that it names, loaded.
+
+    Raises SpecInvalidError with every fault that was found.
+    """
+    issues: list[Issue] = []
+    policies: dict[str, PolicySpec] = {}
+    for name, policy in spec.policies.items():
+        fault = _model_fault(policy.model)
+        if fault:
+            issues.append(Issue(f"/policies/{name}/model", fault))
+        model = str(Path(policy.model).resolve()) if Path(policy.model).is_dir() else policy.model
+        policies[name] = policy.model_copy(update={"model": model})
+    resolved = spec.model_copy(update={"policies": policies})
+    parts: JobParts | None = None
+    try:
+        parts = load_parts(resolved)
+    except SpecInvalidError as error:
+        issues += error.issues
+    except InvalidArgumentError as error:
+        issues.append(Issue(error.pointer or "", error.message))
+    if parts is None or issues:
+        raise SpecInvalidError(issues)
+    return resolved, parts
+
+
+def check_runs_dir(runs_dir: Path) -> None:
+    """Raise InvalidArgumentError unless run folders can be made in ``runs_dir``."""
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"the run folder {runs_dir} cannot be made ({error.strerror}); "
+            "set TROUPE_ROUTER_RUNS_DIR to a folder that the router may write"
+        ) from error
+    if not os.access(runs_dir, os.W_OK | os.X_OK):
+        raise InvalidArgumentError(
+            f"the run folder {runs_dir} is not writable; "
+            "give the router write access or set TROUPE_ROUTER_RUNS_DIR to another folder"
+        )
+
+
+def _model_fault(model: str) -> str | None:
+    """Why ``model`` can be neither a local model folder nor a hub id, or None."""
+    folder = Path(model)
+    if folder.is_dir():
+        if (folder / "config.json").is_file():
+            return None
+        return f"'{model}' is a folder without config.json, so it is not a transformers model"
+    if folder.exists():
+        return f"'{model}' is a file; give the model's folder"
+    is_path = model.startswith((".", "/", "~")) or (len(folder.parts) > 1 and _is_local(folder))
+    if is_path:
+        return f"no folder '{model}' (looked from {Path.cwd()}); check the path"
+    if not _HUB_ID.match(model):
+        return f"'{model}' is neither an existing folder nor a hub id such as 'Qwen/Qwen3-0.6B'"
+    return None
+
+
+def _is_local(folder: Path) -> bool:
+    """Whether a relative path is meant as one: its first part is a folder, or named like ours."""
+    return folder.parts[0] in _OWN_FOLDERS or Path(folder.parts[0]).is_dir()

@@ -1,0 +1,222 @@
+"""Drives one job from where it is to its end, and may be stopped and started anywhere between.
+
+Owns the job's state changes and the life of everything that works for it in this router.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from services.router.conductor import Conductor
+from services.router.jobs.components import JobComponents
+from services.router.jobs.race import first_to_end
+from services.router.jobs.record import JobRecord
+from services.router.jobs.state import JobState
+from services.router.jobs.store import JobStore
+from services.router.membership import MemberStore
+from services.router.recorder import Recorder
+from services.router.routing.fleet import Fleet
+from services.router.routing.ports import FleetEnv, FleetRollout
+from services.router.settings import RouterSettings
+from services.router.summary import find_commit, summarize, write_summary
+from services.router.workers import EpisodeWorkers
+from troupe.episodes.build import load_parts
+from troupe.errors import JobFailedError, TroupeError
+from troupe.launch.contract import Launcher
+from troupe.streams.events import EventLog
+from troupe.streams.ledger import StepLedger
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
+_LOOK_S = 0.2
+
+
+class Cancelled(Exception):  # noqa: N818 (the user's wish, not a failure)
+    """The user asked the job to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerParts:
+    """What every controller of a router shares. ``router`` is this router's gRPC address."""
+
+    settings: RouterSettings
+    redis: Redis
+    store: JobStore
+    members: MemberStore
+    launcher: Launcher | None
+    router: str
+
+
+class JobController:
+    """One job in this router."""
+
+    def __init__(self, parts: ControllerParts, job: JobRecord) -> None:
+        self._parts = parts
+        self._job = job
+        self._events = EventLog(parts.redis, job.job_id, source="router")
+        self._lines: list[dict[str, Any]] = []
+        self._components = JobComponents(
+            job,
+            parts.settings,
+            parts.launcher,
+            parts.members,
+            self._events,
+            router=parts.router,
+        )
+
+    async def run(self) -> None:
+        """Drive the job to its end. Raises retryable errors: start another controller then."""
+        result: dict[str, Any] | None = None
+        try:
+            if self._job.state == "cancelling":
+                raise Cancelled
+            if self._job.state == "queued":
+                await self._become("launching")
+            result = await self._drive()
+            state, reason = "succeeded", ""
+        except Cancelled:
+            state, reason = "cancelled", self._job.reason or "cancelled by the user"
+        except RedisError:
+            raise
+        except TroupeError as error:
+            if error.retryable:
+                raise
+            state, reason = "failed", await self._cause(error)
+        except Exception as error:
+            _log.error("job.crashed", job_id=self._job.job_id, exc_info=error)
+            state, reason = "failed", f"unexpected {type(error).__name__}: {error}"
+        await self._end(state, reason, result)
+
+    async def _cause(self, error: TroupeError) -> str:
+        """The first reason: what the trainer said explains better than that it ended."""
+        said = await StepLedger(self._parts.redis, self._job.job_id).failure()
+        return said or error.message
+
+    async def stop_processes(self) -> None:
+        """End the job's processes without ending the job: this router goes down."""
+        await self._components.stop()
+
+    async def _drive(self) -> dict[str, Any]:
+        """Everything that works for the job, until its result."""
+        parts, job = self._parts, self._job
+        loaded = await asyncio.to_thread(load_parts, job.spec)
+        fleet = Fleet(job.job_id, job.spec, parts.members)
+        ledger = StepLedger(parts.redis, job.job_id)
+        recorder = Recorder(
+            job,
+            ledger,
+            parts.store,
+            self._events,
+            fleet,
+            fraction=parts.settings.record_fraction,
+        )
+        workers = EpisodeWorkers(
+            parts.redis,
+            job.job_id,
+            loaded.player(FleetRollout(fleet), FleetEnv(fleet)),
+            job.spec.limits,
+            claim_idle_s=parts.settings.claim_idle_s,
+        )
+        conductor = Conductor(
+            job,
+            ledger,
+            parts.store,
+            recorder,
+            self._events,
+            loaded.family.taskset(),
+            last_drop=lambda: workers.last_drop,
+        )
+
+        async def conduct() -> dict[str, Any]:
+            if self._job.state == "launching":
+                await self._wait_started()
+                await self._become("running")
+            result = await conductor.run()
+            await recorder.finish()
+            return result
+
+        try:
+            return await first_to_end(
+                conduct(),
+                _forever(self._components.keep()),
+                _forever(self._watch_cancel()),
+                _forever(workers.run()),
+                _forever(fleet.watch()),
+                _forever(recorder.run()),
+            )
+        finally:
+            self._lines = recorder.lines
+            await fleet.close()
+
+    async def _wait_started(self) -> None:
+        """Until every service serves and the first version of each policy is published."""
+        limit_s = self._job.spec.limits.startup_timeout_s
+        deadline = (self._job.started_at or time.time()) + limit_s
+        ledger = StepLedger(self._parts.redis, self._job.job_id)
+        while True:
+            failure = await ledger.failure()
+            if failure is not None:
+                raise JobFailedError(failure)
+            missing = await self._components.missing()
+            if not missing:
+                versions = await ledger.versions()
+                late = [p for p in self._job.spec.policies if p not in versions]
+                missing = [f"the trainer's first version of policy '{p}'" for p in late]
+            if not missing:
+                return
+            if time.time() >= deadline:
+                raise JobFailedError(
+                    f"not everything was up within limits.startup_timeout_s = {limit_s:g} s; "
+                    f"missing: {', '.join(missing)}. Look at {self._job.run_dir / 'logs'}"
+                )
+            await asyncio.sleep(_LOOK_S)
+
+    async def _watch_cancel(self) -> NoReturn:
+        while True:
+            state = await self._parts.store.state(self._job.job_id)
+            if state is None:
+                raise JobFailedError("the job's record vanished from Redis")
+            if state == "cancelling":
+                raise Cancelled
+            await asyncio.sleep(_LOOK_S)
+
+    async def _become(self, state: JobState, reason: str = "") -> None:
+        try:
+            self._job = await self._parts.store.transition(self._job.job_id, state, reason=reason)
+        except TroupeError as error:
+            if await self._parts.store.state(self._job.job_id) == "cancelling":
+                raise Cancelled from error
+            raise
+        _log.info("job.state", job_id=self._job.job_id, state=state, reason=reason)
+        event_id = f"{self._job.life}:{state}"
+        data = {"state": state, "reason": reason}
+        await self._events.emit("job.state", data, event_id=event_id)
+
+    async def _end(self, state: JobState, reason: str, result: dict[str, Any] | None) -> None:
+        """Stop everything, write the summary, and only then say that the job is over."""
+        await self._components.stop()
+        commit = self._parts.settings.commit or await find_commit()
+        summary = summarize(
+            self._job, self._lines, result, state=state, reason=reason, commit=commit
+        )
+        try:
+            await write_summary(self._job.run_dir, summary)
+        except OSError as error:
+            _log.error("summary.failed", job_id=self._job.job_id, error=str(error))
+        now = await self._parts.store.state(self._job.job_id)
+        if now == "cancelling":
+            state, reason = "cancelled", reason or "cancelled by the user"
+        elif now == "queued":
+            await self._become("launching")
+        await self._become(state, reason)
+        await StepLedger(self._parts.redis, self._job.job_id).delete()
+
+
+async def _forever(work: Any) -> NoReturn:
+    """Background work of a job: its end would be a bug."""
+    await work
+    raise JobFailedError("background work of the job ended by itself; see the router's log")

@@ -1,0 +1,63 @@
+"""The answer to a dry run: what a job would start and what a step would cost."""
+
+from pathlib import Path
+from typing import Any
+
+from services.router.jobs.processes import components
+from services.router.settings import RouterSettings
+from troupe.episodes.build import JobParts
+
+
+def plan(parts: JobParts, settings: RouterSettings) -> dict[str, Any]:
+    """The resolved spec, the processes, and bounds on one step's work."""
+    spec = parts.spec
+    sampler = parts.algorithm.sampler()
+    draws = sampler.num_trajectories * sampler.num_candidates
+    acts = spec.tasks_per_step * spec.workflow.max_turns
+    tokens = {name: acts * draws * spec.sampling_for(name).max_new_tokens for name in spec.agents}
+    agents = {
+        name: {
+            "policy": agent.policy,
+            "candidates_at_most": acts * draws,
+            "tokens_at_most": tokens[name],
+        }
+        for name, agent in spec.agents.items()
+    }
+    processes = components("dry-run", spec, settings, router=settings.grpc_address)
+    return {
+        "dry_run": True,
+        "spec": spec.model_dump(mode="json"),
+        "launcher": settings.launcher,
+        "processes": [
+            {"name": c.name, "module": c.module} for c in processes if settings.launcher == "local"
+        ],
+        "step": {
+            "tickets": spec.tasks_per_step,
+            "candidates_per_draw": sampler.num_candidates,
+            "trajectories_per_ticket": sampler.num_trajectories,
+            "agents": agents,
+            "candidates_at_most": acts * draws * len(agents),
+            "tokens_at_most": sum(tokens.values()),
+        },
+        "eval": {"tickets": spec.eval.num_tasks, "steps": eval_steps(spec.steps, spec.eval.every)}
+        if spec.eval.num_tasks
+        else None,
+        "checks": [
+            {"name": "spec", "ok": True, "detail": "task, agents, rewards and names agree"},
+            *(
+                {"name": f"model of {name}", "ok": True, "detail": _model(policy.model)}
+                for name, policy in spec.policies.items()
+            ),
+            {"name": "run folder", "ok": True, "detail": str(settings.runs_dir.absolute())},
+        ],
+    }
+
+
+def eval_steps(steps: int, every: int) -> list[int]:
+    """Steps after which the job is evaluated: before the first, after the last, every so many."""
+    between = range(every, steps, every) if every else ()
+    return sorted({0, *between, steps})
+
+
+def _model(model: str) -> str:
+    return model if Path(model).is_dir() else f"{model} (hub id, not looked up)"

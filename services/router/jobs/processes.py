@@ -1,0 +1,70 @@
+"""Which processes a job needs, with deterministic names. Pure: starts nothing."""
+
+from dataclasses import dataclass
+
+from services.router.settings import RouterSettings
+from troupe.launch.contract import Component
+from troupe.spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """How many replicas must serve before a job runs. ``rollouts`` is by policy."""
+
+    trainers: int
+    envs: int
+    rollouts: dict[str, int]
+
+
+def needs(spec: JobSpec, settings: RouterSettings) -> Needs:
+    """What ``spec`` wants; without a launcher one replica of each is enough to begin."""
+    if settings.launcher == "none":
+        return Needs(1, 1, dict.fromkeys(spec.policies, 1))
+    rollouts = {name: policy.replicas for name, policy in spec.policies.items()}
+    return Needs(1, settings.env_replicas, rollouts)
+
+
+def components(
+    job_id: str, spec: JobSpec, settings: RouterSettings, *, router: str
+) -> list[Component]:
+    """The job's processes for a launcher; ``router`` is the address that they register at."""
+    wanted = needs(spec, settings)
+
+    def component(service: str, name: str, **more: str) -> Component:
+        prefix = f"TROUPE_{service.upper()}_"
+        env = {
+            "ROUTER": router,
+            "JOB_ID": job_id,
+            "REPLICA_ID": replica_id(job_id, name),
+            "LOG_LEVEL": settings.log_level,
+            **more,
+        }
+        threads = str(settings.process_threads)
+        return Component(
+            name,
+            f"services.{service}",
+            {
+                **{prefix + key: value for key, value in env.items()},
+                "OMP_NUM_THREADS": threads,
+                "PYTHONUNBUFFERED": "1",
+            },
+        )
+
+    found = [component("trainer", "trainer-0", REDIS_URL=settings.redis_url)]
+    for policy, count in wanted.rollouts.items():
+        found += [component("rollout", f"rollout-{policy}-{i}") for i in range(count)]
+    found += [component("env", f"env-{i}") for i in range(wanted.envs)]
+    return found
+
+
+def replica_id(job_id: str, component: str) -> str:
+    """Replica names are unique over all jobs."""
+    return f"{job_id}-{component}"
+
+
+def policy_of(replica: str, job_id: str) -> str | None:
+    """The policy that a locally launched rollout's name asks for, or None."""
+    prefix = replica_id(job_id, "rollout-")
+    if not replica.startswith(prefix):
+        return None
+    return replica.removeprefix(prefix).rpartition("-")[0] or None

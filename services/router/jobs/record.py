@@ -1,0 +1,84 @@
+"""A job's record: what the router knows of one job, as it is kept in one Redis hash."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from services.router.jobs.state import ACTIVE, FINISHED, STATES, JobState
+from troupe.errors import TroupeError
+from troupe.spec import JobSpec, parse_spec
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job. ``spec`` is resolved; instants are Unix seconds, 0 when they have not come.
+
+    ``life`` counts from 1 and grows with every resume; ``step`` is the number of learned steps;
+    ``reason`` says why the state was reached.
+    """
+
+    job_id: str
+    spec: JobSpec
+    run_dir: Path
+    state: JobState
+    created_at: float
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    reason: str = ""
+    life: int = 1
+    step: int = 0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether processes work for the job."""
+        return self.state in ACTIVE
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing happens any more."""
+        return self.state in FINISHED
+
+    def to_fields(self) -> dict[str, str]:
+        """The hash fields."""
+        fields = {name: str(value) for name, value in asdict(self).items() if name != "spec"}
+        return {**fields, "spec": self.spec.model_dump_json()}
+
+    def to_json(self) -> dict[str, Any]:
+        """What REST shows."""
+        return {
+            "job_id": self.job_id,
+            "name": self.spec.name,
+            "state": self.state,
+            "reason": self.reason,
+            "error": self.reason if self.state == "failed" else None,
+            "created_at": self.created_at,
+            "started_at": self.started_at or None,
+            "ended_at": self.ended_at or None,
+            "run_dir": str(self.run_dir),
+            "life": self.life,
+            "step": self.step,
+            "steps": self.spec.steps,
+            "spec": self.spec.model_dump(mode="json"),
+        }
+
+
+def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
+    """The record in a hash; raises TroupeError when the hash is not one."""
+    text = {key.decode(): value.decode() for key, value in fields.items()}
+    state = text.get("state", "")
+    if state not in STATES or "spec" not in text:
+        raise TroupeError(f"the Redis record of job '{text.get('job_id')}' is not readable")
+    return JobRecord(
+        job_id=text["job_id"],
+        spec=parse_spec(json.loads(text["spec"]), source=f"stored spec of {text['job_id']}"),
+        run_dir=Path(text["run_dir"]),
+        state=state,
+        created_at=float(text["created_at"]),
+        started_at=float(text["started_at"]),
+        ended_at=float(text["ended_at"]),
+        reason=text["reason"],
+        life=int(text["life"]),
+        step=int(text.get("step", 0)),
+    )

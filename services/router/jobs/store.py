@@ -1,0 +1,158 @@
+"""Job records in Redis: create, read, and the only way to change a job's state.
+
+Owns the record hashes, the job index and idempotency keys. Never decides what a job does next.
+"""
+
+import json
+import time
+from collections.abc import Awaitable, Mapping
+from typing import Any, cast
+
+from redis.asyncio import Redis
+
+from services.router.jobs.record import JobRecord, record_from_fields
+from services.router.jobs.state import FINISHED, JobState, before
+from troupe.errors import ConflictError, NotFoundError
+from troupe.streams import keys
+
+IDEMPOTENCY_TTL_S = 24 * 3600
+
+_TRANSITION = """
+local now = redis.call('HGET', KEYS[1], 'state')
+if not now then return 'absent' end
+if not string.find(ARGV[1], ',' .. now .. ',', 1, true) then return now end
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+return ''
+"""
+"""HSET of ARGV[2..] when the state is in ARGV[1] (',a,b,'); else the state that forbids it."""
+
+_NOTE = "note:"
+
+
+class JobStore:
+    """Every router's view of the jobs."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def create(self, record: JobRecord) -> None:
+        """Add a new job."""
+        fields = cast("Mapping[Any, Any]", record.to_fields())
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.hset(keys.job(record.job_id), mapping=fields)
+            pipe.zadd(keys.JOBS, {record.job_id: record.created_at})
+            await pipe.execute()
+
+    async def find(self, job_id: str) -> JobRecord | None:
+        """The record, or None."""
+        reading = self._redis.hgetall(keys.job(job_id))
+        fields = await cast("Awaitable[dict[bytes, bytes]]", reading)
+        return record_from_fields(fields) if fields else None
+
+    async def get(self, job_id: str) -> JobRecord:
+        """The record; raises NotFoundError."""
+        record = await self.find(job_id)
+        if record is None:
+            raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists the jobs that there are")
+        return record
+
+    async def all(self) -> list[JobRecord]:
+        """Every job, oldest first."""
+        ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hgetall(keys.job(job_id.decode()))
+            found = cast("list[dict[bytes, bytes]]", await pipe.execute())
+        return [record_from_fields(fields) for fields in found if fields]
+
+    async def unfinished(self) -> list[JobRecord]:
+        """Jobs that somebody must conduct, oldest first."""
+        ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hget(keys.job(job_id.decode()), "state")
+            states = cast("list[bytes | None]", await pipe.execute())
+        open_ids = [i for i, s in zip(ids, states, strict=True) if s and s.decode() not in FINISHED]
+        found = [await self.find(job_id.decode()) for job_id in open_ids]
+        return [record for record in found if record]
+
+    async def transition(self, job_id: str, to: JobState, *, reason: str = "") -> JobRecord:
+        """Move a job to ``to``; raises ConflictError when the state table refuses it."""
+        now = time.time()
+        changes = {"state": to, "reason": reason}
+        if to == "launching":
+            changes["started_at"] = str(now)
+        if to in FINISHED:
+            changes["ended_at"] = str(now)
+        await self._change(job_id, to, changes)
+        return await self.get(job_id)
+
+    async def set_step(self, job_id: str, step: int) -> None:
+        """Show ``step`` as the number of learned steps."""
+        await self._redis.hset(keys.job(job_id), "step", str(step))
+
+    async def reopen(self, record: JobRecord) -> JobRecord:
+        """Queue a failed or cancelled job again with the spec and life of ``record``."""
+        await self._change(record.job_id, "queued", record.to_fields())
+        return await self.get(record.job_id)
+
+    async def note(self, job_id: str, name: str, value: Any) -> None:
+        """Remember a JSON value beside the record: what its conductor must not forget."""
+        await self._redis.hset(keys.job(job_id), _NOTE + name, json.dumps(value))
+
+    async def notes(self, job_id: str) -> dict[str, Any]:
+        """All that was noted."""
+        reading = self._redis.hgetall(keys.job(job_id))
+        fields = await cast("Awaitable[dict[bytes, bytes]]", reading)
+        prefix = _NOTE.encode()
+        return {
+            key[len(prefix) :].decode(): json.loads(value)
+            for key, value in fields.items()
+            if key.startswith(prefix)
+        }
+
+    async def forget_notes(self, job_id: str, *names: str) -> None:
+        """Drop these notes, or all of them: the job begins a new life."""
+        fields = [_NOTE + name for name in names or await self.notes(job_id)]
+        if fields:
+            await self._redis.hdel(keys.job(job_id), *fields)
+
+    async def state(self, job_id: str) -> JobState | None:
+        """The job's state now, or None when there is no such job."""
+        reading = self._redis.hget(keys.job(job_id), "state")
+        value = await cast("Awaitable[bytes | None]", reading)
+        return None if value is None else cast("JobState", value.decode())
+
+    async def claim_key(self, key: str, body_digest: str, job_id: str) -> str:
+        """Bind an Idempotency-Key to ``job_id``; the job that the key stands for.
+
+        Raises ConflictError when the key was used with another body.
+        """
+        name = keys.idempotency(key)
+        value = json.dumps({"digest": body_digest, "job_id": job_id})
+        if await self._redis.set(name, value, nx=True, ex=IDEMPOTENCY_TTL_S):
+            return job_id
+        return await self.job_of_key(key, body_digest) or job_id
+
+    async def job_of_key(self, key: str, body_digest: str) -> str | None:
+        """The job that a key was used for, or None; raises ConflictError for another body."""
+        stored = cast("bytes | None", await self._redis.get(keys.idempotency(key)))
+        if stored is None:
+            return None
+        used = json.loads(stored)
+        if used["digest"] != body_digest:
+            raise ConflictError(
+                f"Idempotency-Key '{key}' was used with another body (job {used['job_id']}); "
+                "send a new key with a new body"
+            )
+        return str(used["job_id"])
+
+    async def _change(self, job_id: str, to: JobState, changes: Mapping[str, str]) -> None:
+        allowed = "," + ",".join(before(to)) + ","
+        flat = [part for pair in changes.items() for part in pair]
+        running = self._redis.eval(_TRANSITION, 1, keys.job(job_id), allowed, *flat)
+        answer = await cast("Awaitable[bytes]", running)
+        if answer == b"absent":
+            raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists the jobs that there are")
+        if answer:
+            raise ConflictError(f"job '{job_id}' is {answer.decode()}; it cannot become {to}")

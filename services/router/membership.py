@@ -1,0 +1,84 @@
+"""Who is there: replicas and their assignments, in Redis with expiry, so that routers are equal.
+
+Owns the replica entries. Never decides what a replica works on (see assignment).
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from redis.asyncio import Redis
+
+from troupe.api.router.v1.router_pb2 import Replica, ReplicaKind
+from troupe.streams import keys
+from troupe.streams.redis import redis_errors
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A living replica and what it works on (``job_id`` empty: nothing yet)."""
+
+    replica: Replica
+    job_id: str = ""
+    policies: tuple[str, ...] = ()
+
+
+class MemberStore:
+    """The living replicas of every job."""
+
+    def __init__(self, redis: Redis, *, ttl_s: float) -> None:
+        self._redis = redis
+        self.ttl_s = ttl_s
+
+    async def put(self, member: Member) -> None:
+        """Write a heartbeat: the member lives for another ``ttl_s``."""
+        replica_id = member.replica.replica_id
+        with redis_errors(f"heartbeat of {replica_id}"):
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.set(keys.replica(replica_id), _encode(member), px=round(self.ttl_s * 1000))
+                pipe.sadd(keys.REPLICAS, replica_id)
+                await pipe.execute()
+
+    async def all(self) -> list[Member]:
+        """Every living member, by replica id; forgets the ids of the dead."""
+        with redis_errors("list of replicas"):
+            known = cast("set[bytes]", await self._redis.smembers(keys.REPLICAS))
+            ids = sorted(i.decode() for i in known)
+            if not ids:
+                return []
+            values = await self._redis.mget([keys.replica(i) for i in ids])
+            dead = [i for i, value in zip(ids, values, strict=True) if value is None]
+            if dead:
+                await self._redis.srem(keys.REPLICAS, *dead)
+        return [_decode(cast("bytes", value)) for value in values if value is not None]
+
+    async def of_job(
+        self, job_id: str, kind: ReplicaKind = ReplicaKind.REPLICA_KIND_UNSPECIFIED
+    ) -> list[Member]:
+        """Members that work for the job; UNSPECIFIED lists all kinds."""
+        return [
+            member
+            for member in await self.all()
+            if member.job_id == job_id and kind in (0, member.replica.kind)
+        ]
+
+    async def remove(self, replica_ids: Iterable[str]) -> None:
+        """Forget members whose processes are known to have ended."""
+        ids = list(replica_ids)
+        if ids:
+            with redis_errors("removal of replicas"):
+                await self._redis.delete(*(keys.replica(i) for i in ids))
+                await self._redis.srem(keys.REPLICAS, *ids)
+
+
+def _encode(member: Member) -> bytes:
+    """One JSON line with the assignment, then the proto Replica."""
+    head = json.dumps({"job_id": member.job_id, "policies": member.policies})
+    return head.encode() + b"\n" + member.replica.SerializeToString()
+
+
+def _decode(value: bytes) -> Member:
+    head, _, body = value.partition(b"\n")
+    document = json.loads(head)
+    return Member(Replica.FromString(body), document["job_id"], tuple(document["policies"]))

@@ -1,0 +1,210 @@
+"""Writes what a job did into its run folder, each episode and each step exactly once.
+
+Owns episodes.jsonl and metrics.jsonl. What must outlive the process between two writes is noted
+in the job's record; the files hold the rest.
+"""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from services.router.episodes_file import append_at, is_kept, keep_lines
+from services.router.jobs.record import JobRecord
+from services.router.jobs.store import JobStore
+from services.router.play_metrics import eval_line, play_metrics, train_line
+from services.router.routing.fleet import Fleet
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.ids import eval_round, train_round
+from troupe.streams.events import EventLog
+from troupe.streams.ledger import RoundState, StepLedger
+from troupe.telemetry import metrics
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
+_LEARNED_WAIT_S = 30.0
+"""A step whose trainer said nothing for so long after its end is recorded without its words."""
+
+
+class Recorder:
+    """The run folder of one job. ``run`` must be alive for step lines to be written."""
+
+    def __init__(
+        self,
+        job: JobRecord,
+        ledger: StepLedger,
+        store: JobStore,
+        events: EventLog,
+        fleet: Fleet,
+        *,
+        fraction: float,
+    ) -> None:
+        self._job = job
+        self._ledger = ledger
+        self._store = store
+        self._events = events
+        self._fleet = fleet
+        self._fraction = fraction
+        self._notes: dict[str, Any] = {}
+        self._learned: dict[int, dict[str, Any]] = {}
+        self._ended: dict[int, float] = {}
+        self._lines: dict[tuple[str, int], dict[str, Any]] = {}
+        self._cursor = "0"
+        self._settling = asyncio.Lock()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        return list(self._lines.values())
+
+    async def rewind(self, step: int) -> None:
+        """Make the files agree with a job that is at ``step``: later lines are another life's."""
+        self._notes = await self._store.notes(self._job.job_id)
+
+        def is_past(line: dict[str, Any]) -> bool:
+            limit = step if line.get("kind") == "eval" else step - 1
+            return int(line.get("step", 0)) <= limit
+
+        found = await asyncio.to_thread(keep_lines, self._path("metrics.jsonl"), is_past)
+        self._lines = {(line["kind"], line["step"]): line for line in found}
+        is_fresh = (
+            self._job.life > 1
+            and await self._ledger.round(train_round(step)) is None
+            and await self._ledger.round(eval_round(step)) is None
+        )
+        if is_fresh:
+            await asyncio.to_thread(keep_lines, self._path("episodes.jsonl"), is_past)
+
+    async def run(self) -> None:
+        """Follow the trainer's words and write step lines, until cancelled."""
+        while True:
+            await self._listen(block_s=1.0)
+            await self._settle()
+
+    async def has_eval(self, step: int) -> bool:
+        """Whether the evaluation after ``step`` steps is recorded."""
+        return ("eval", step) in self._lines
+
+    async def round_opens(self, round_id: str) -> None:
+        """A new round begins: what was measured before is not its."""
+        _ = round_id
+        self._fleet.take_meter()
+
+    async def next_opened(self, state: RoundState) -> None:
+        """The round after a step has opened: that is the step's end."""
+        await self._end_step(state.step - 1, state.opened_at)
+
+    async def learned(self, step: int) -> None:
+        """The version after ``step`` is committed; the step ends now unless a round opens."""
+        self._ended.setdefault(step, time.time())
+
+    async def record(self, state: RoundState) -> None:
+        """Record a complete round. Repeating it after a crash changes nothing."""
+        wall_s = time.time() - state.opened_at
+        meter = self._fleet.take_meter()
+        episodes = sorted(
+            await self._ledger.episodes(state.round_id), key=lambda episode: episode.episode_id
+        )
+        await self._append_episodes(state.round_id, episodes)
+        play = await asyncio.to_thread(play_metrics, episodes, meter, wall_s)
+        kind = "eval" if state.kind == pb.ROUND_KIND_EVAL else "train"
+        if play["success_rate"] is not None:
+            metrics.JOB_SUCCESS.labels(self._job.job_id, kind).set(play["success_rate"])
+        await self._emit(
+            "round.played",
+            state.round_id,
+            {
+                "round_id": state.round_id,
+                "kind": kind,
+                "step": state.step,
+                "wall_s": play["play_s"],
+                **{k: v for k, v in play.items() if k != "play_s"},
+            },
+        )
+        if kind == "eval":
+            line = eval_line(state.step, play)
+            await self._append_line(line)
+            data = {k: line[k] for k in ("step", "success", "num_tasks", "wall_s")}
+            await self._emit("eval.done", str(state.step), data)
+        else:
+            await self._note(f"play:{state.step}", {**play, "opened_at": state.opened_at})
+
+    async def finish(self) -> None:
+        """Write the lines of all steps that ended, waiting a while for the trainer's words."""
+        for step, ended_at in list(self._ended.items()):
+            await self._end_step(step, ended_at)
+        deadline = time.monotonic() + 5.0
+        while self._open_steps() and time.monotonic() < deadline:
+            await self._listen(block_s=0.5)
+            await self._settle()
+        await self._settle(is_last=True)
+
+    async def _append_episodes(self, round_id: str, episodes: list[pb.Episode]) -> None:
+        path = self._path("episodes.jsonl")
+        name = f"offset:{round_id}"
+        if name not in self._notes:
+            size = path.stat().st_size if path.is_file() else 0
+            await self._note(name, size)
+        kept = [e for e in episodes if is_kept(e, self._fraction)]
+        await asyncio.to_thread(append_at, path, int(self._notes[name]), kept)
+
+    async def _end_step(self, step: int, ended_at: float) -> None:
+        if f"play:{step}" in self._notes and f"ended:{step}" not in self._notes:
+            await self._note(f"ended:{step}", ended_at)
+            await self._settle()
+
+    async def _listen(self, *, block_s: float) -> None:
+        for stored in await self._events.read(self._cursor, count=200, block_s=block_s):
+            self._cursor = stored.id
+            if stored.event.type == "step.learned":
+                data = json.loads(stored.event.data_json)
+                self._learned.setdefault(int(data["step"]), {}).update(data)
+
+    def _open_steps(self) -> list[int]:
+        """Steps that ended and have no line, in order."""
+        names = [name for name in self._notes if name.startswith("ended:")]
+        return sorted(int(name.partition(":")[2]) for name in names)
+
+    async def _settle(self, *, is_last: bool = False) -> None:
+        """Write the line of every step about which all is known."""
+        async with self._settling:
+            for step in self._open_steps():
+                ended_at = float(self._notes[f"ended:{step}"])
+                is_late = is_last or time.time() - ended_at > _LEARNED_WAIT_S
+                if step not in self._learned and not is_late:
+                    continue
+                play = dict(self._notes[f"play:{step}"])
+                wall_s = ended_at - float(play.pop("opened_at"))
+                if ("train", step) not in self._lines:
+                    line = train_line(step, play, self._learned.get(step, {}), wall_s)
+                    await self._append_line(line)
+                    await self._emit("step.recorded", str(step), line)
+                names = (f"play:{step}", f"ended:{step}", f"offset:{train_round(step)}")
+                for name in names:
+                    self._notes.pop(name, None)
+                await self._store.forget_notes(self._job.job_id, *names)
+                self._learned.pop(step, None)
+
+    async def _append_line(self, line: dict[str, Any]) -> None:
+        key = (str(line["kind"]), int(line["step"]))
+        if key not in self._lines:
+            text = json.dumps(line, separators=(",", ":")) + "\n"
+            await asyncio.to_thread(_append_text, self._path("metrics.jsonl"), text)
+            self._lines[key] = line
+
+    async def _note(self, name: str, value: Any) -> None:
+        self._notes[name] = value
+        await self._store.note(self._job.job_id, name, value)
+
+    async def _emit(self, type: str, what: str, data: dict[str, Any]) -> None:
+        event_id = f"{self._job.life}:{type}:{what}"
+        await self._events.emit(type, data, event_id=event_id)
+
+    def _path(self, name: str) -> Path:
+        return self._job.run_dir / name
+
+
+def _append_text(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,78 @@
+"""Takes heartbeats: keeps members alive, assigns work, tells of joins, and when to exit."""
+
+import time
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from services.router.assignment import assign
+from services.router.jobs.store import JobStore
+from services.router.membership import Member, MemberStore
+from troupe.api.router.v1.router_pb2 import Assignment, Replica, ReplicaKind
+from troupe.streams.events import EventLog
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The answer to a heartbeat."""
+
+    assignment: Assignment
+    should_exit: bool
+
+
+class Registry:
+    """Membership and assignment of every replica that calls this router."""
+
+    def __init__(self, redis: Redis, store: JobStore, members: MemberStore) -> None:
+        self._redis = redis
+        self._store = store
+        self._members = members
+
+    @property
+    def ttl_s(self) -> float:
+        """A silent member is evicted after this time."""
+        return self._members.ttl_s
+
+    async def heartbeat(self, replica: Replica) -> Seen:
+        """The replica is there, in this state. Idempotent."""
+        replica.seen_at = time.time()
+        living = await self._members.all()
+        jobs = [record for record in await self._store.unfinished() if record.is_active]
+        held = next((m for m in living if m.replica.replica_id == replica.replica_id), None)
+        work = assign(replica, jobs, living)
+        if work is None:
+            is_same = held is not None and held.replica.incarnation == replica.incarnation
+            had_work = is_same and held is not None and held.job_id != ""
+            # The old assignment stays in the entry, so that the answer stays "exit".
+            old = held if had_work and held is not None else Member(replica)
+            await self._members.put(Member(replica, old.job_id, old.policies))
+            return Seen(Assignment(), should_exit=had_work)
+        job = work.job
+        await self._members.put(Member(replica, job.job_id, work.policies))
+        if (
+            held is None
+            or held.job_id != job.job_id
+            or (held.replica.incarnation != replica.incarnation)
+        ):
+            await self._say_joined(replica, job.job_id)
+        assignment = Assignment(
+            job_id=job.job_id,
+            spec_json=job.spec.model_dump_json(),
+            policies=work.policies,
+            run_dir=str(job.run_dir),
+        )
+        return Seen(assignment, should_exit=False)
+
+    async def members(self, job_id: str, kind: ReplicaKind) -> list[Member]:
+        """Living members of a job."""
+        return await self._members.of_job(job_id, kind)
+
+    async def _say_joined(self, replica: Replica, job_id: str) -> None:
+        log = EventLog(self._redis, job_id, source="router")
+        data = {
+            "replica_id": replica.replica_id,
+            "kind": ReplicaKind.Name(replica.kind).removeprefix("REPLICA_KIND_").lower(),
+            "address": replica.address,
+        }
+        event_id = f"joined:{replica.replica_id}:{replica.incarnation}"
+        await log.emit("replica.joined", data, event_id=event_id)

@@ -1,0 +1,72 @@
+"""Errors as RFC 9457 problem+json: one handler for Troupe's tree, one for the framework's."""
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from troupe.errors import TroupeError
+from troupe.spec import SpecInvalidError
+from troupe.spec.issues import pointer_of
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class TooLargeError(TroupeError):
+    """The request's body is larger than the router accepts."""
+
+    http_status = 413
+    reason = "BODY_TOO_LARGE"
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of ``app`` as problem+json."""
+
+    async def on_troupe(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, TroupeError)
+        return problem(error.http_status, error.reason, error.message, **_details(error))
+
+    async def on_request(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        issues = [
+            {"pointer": pointer_of(e["loc"]), "message": str(e["msg"])} for e in error.errors()
+        ]
+        return problem(422, "INVALID_ARGUMENT", "the request is not valid", errors=issues)
+
+    async def on_http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        reason = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "HTTP")
+        return problem(error.status_code, reason, str(error.detail))
+
+    async def on_bug(_: Request, error: Exception) -> JSONResponse:
+        return problem(500, "INTERNAL", f"unexpected {type(error).__name__}; see the router's log")
+
+    app.add_exception_handler(TroupeError, on_troupe)
+    app.add_exception_handler(RequestValidationError, on_request)
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(Exception, on_bug)
+
+
+def problem(status: int, reason: str, detail: str, **more: Any) -> JSONResponse:
+    """One problem document. ``reason`` is stable; ``detail`` is for people."""
+    document = {
+        "type": f"urn:troupe:{reason.lower().replace('_', '-')}",
+        "title": reason.replace("_", " ").capitalize(),
+        "status": status,
+        "detail": detail,
+        "reason": reason,
+        **more,
+    }
+    return JSONResponse(document, status_code=status, media_type=MEDIA_TYPE)
+
+
+def _details(error: TroupeError) -> dict[str, Any]:
+    if isinstance(error, SpecInvalidError):
+        issues = [{"pointer": i.pointer, "message": i.message} for i in error.issues]
+        return {"errors": issues, "pointer": error.pointer}
+    if error.pointer is not None:
+        one = {"pointer": error.pointer, "message": error.message}
+        return {"errors": [one], "pointer": error.pointer}
+    return {"errors": []} if error.http_status == 422 else {}

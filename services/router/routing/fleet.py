@@ -1,0 +1,141 @@
+"""The living rollout and env replicas of one job, as this router sees them now.
+
+Owns connections and in-flight counts. What a replica holds comes from heartbeats, and from the
+replica itself when it is asked (``probe``): a new version is then known in milliseconds.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from services.router.membership import Member, MemberStore
+from services.router.routing.busy import BusyMeter
+from services.router.routing.choose import RouteCandidate
+from troupe.api.router.v1.router_pb2 import ReplicaKind
+from troupe.clients import EnvClient, RolloutClient
+from troupe.errors import TroupeError
+from troupe.spec import JobSpec
+
+_ROLLOUT = ReplicaKind.REPLICA_KIND_ROLLOUT
+_ENV = ReplicaKind.REPLICA_KIND_ENV
+_PROBE_S = 0.02
+"""Least time between two probes."""
+
+
+@dataclass(slots=True)
+class Seat:
+    """One life of one replica, with a connection to it."""
+
+    member: Member
+    client: RolloutClient | EnvClient
+    num_in_flight: int = 0
+    versions: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    versions_at: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Which life this is."""
+        replica = self.member.replica
+        return (replica.replica_id, replica.incarnation, replica.address)
+
+    def candidate(self) -> RouteCandidate:
+        """As ``choose`` sees it."""
+        replica = self.member.replica
+        held: dict[str, Collection[int]] = dict(self.versions)
+        return RouteCandidate(replica.replica_id, replica.is_serving, self.num_in_flight, held)
+
+
+class Fleet:
+    """Replicas of one job. ``watch`` must run for it to notice joins and losses."""
+
+    def __init__(
+        self, job_id: str, spec: JobSpec, members: MemberStore, *, refresh_s: float = 0.25
+    ) -> None:
+        self._job_id = job_id
+        self._spec = spec
+        self._members = members
+        self._refresh_s = refresh_s
+        self._seats: dict[tuple[str, str, str], Seat] = {}
+        self._probing: asyncio.Task[None] | None = None
+        self._probed_at = 0.0
+        self.meter = BusyMeter()
+
+    async def watch(self) -> None:
+        """Follow the membership until cancelled."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(self._refresh_s)
+
+    async def refresh(self) -> None:
+        """Take over the membership as it is now."""
+        found = await self._members.of_job(self._job_id)
+        present: set[tuple[str, str, str]] = set()
+        for member in found:
+            if member.replica.kind not in (_ROLLOUT, _ENV):
+                continue
+            replica = member.replica
+            key = (replica.replica_id, replica.incarnation, replica.address)
+            present.add(key)
+            seat = self._seats.get(key)
+            if seat is None:
+                seat = self._seats[key] = Seat(member, self._client(member))
+            seat.member = member
+            if replica.seen_at > seat.versions_at:
+                seat.versions = {p.policy: set(p.loaded_versions) for p in replica.policies}
+                seat.versions_at = replica.seen_at
+        for key in self._seats.keys() - present:
+            await self._seats.pop(key).client.close()
+
+    async def probe(self) -> None:
+        """Ask every rollout replica what it holds; concurrent callers share one round of asking."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe())
+        await asyncio.shield(self._probing)
+
+    def rollouts(self) -> list[Seat]:
+        """Rollout replicas, serving or not."""
+        return [s for s in self._seats.values() if s.member.replica.kind == _ROLLOUT]
+
+    def envs(self) -> list[Seat]:
+        """Env replicas, serving or not."""
+        return [s for s in self._seats.values() if s.member.replica.kind == _ENV]
+
+    def take_meter(self) -> BusyMeter:
+        """What was measured since the last call."""
+        meter, self.meter = self.meter, BusyMeter()
+        return meter
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.gather(self._probing, return_exceptions=True)
+        for seat in self._seats.values():
+            await seat.client.close()
+        self._seats.clear()
+
+    def _client(self, member: Member) -> RolloutClient | EnvClient:
+        address = member.replica.address
+        if member.replica.kind == _ROLLOUT:
+            return RolloutClient(address, retry_for_s=0.0)
+        task = self._spec.task
+        return EnvClient(address, task.name, task.params, retry_for_s=0.0)
+
+    async def _probe(self) -> None:
+        wait_s = self._probed_at + _PROBE_S - time.monotonic()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        await asyncio.gather(*(self._ask(seat) for seat in self.rollouts()))
+        self._probed_at = time.monotonic()
+
+    async def _ask(self, seat: Seat) -> None:
+        if not isinstance(seat.client, RolloutClient):
+            return
+        asked_at = time.time()
+        try:
+            status = await seat.client.status(timeout_s=2.0)
+        except TroupeError:
+            return
+        seat.versions = {p.policy: set(p.loaded_versions) for p in status.policies}
+        seat.versions_at = asked_at

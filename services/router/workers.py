@@ -1,0 +1,142 @@
+"""Episode workers: claim tickets, play many episodes at once, complete or drop each.
+
+Owns claims and retries of tickets. A machine's failure is retried and then dropped and counted;
+it is never a reward.
+"""
+
+import asyncio
+import random
+import uuid
+
+from google.protobuf.message import DecodeError
+from redis.asyncio import Redis
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.player import EpisodePlayer, Played
+from troupe.errors import TroupeError
+from troupe.spec.job import LimitsSpec
+from troupe.streams import keys
+from troupe.streams.consumer import Consumer, Entry
+from troupe.streams.ledger import StepLedger
+from troupe.telemetry import metrics
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
+
+
+class EpisodeWorkers:
+    """Plays the tickets of one job for one life of its controller."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        job_id: str,
+        player: EpisodePlayer,
+        limits: LimitsSpec,
+        *,
+        claim_idle_s: float,
+    ) -> None:
+        self._job_id = job_id
+        self._player = player
+        self._limits = limits
+        self._claim_idle_s = claim_idle_s
+        self._ledger = StepLedger(redis, job_id)
+        self._consumer = Consumer(
+            redis,
+            keys.tickets(job_id),
+            keys.WORKERS_GROUP,
+            f"worker-{uuid.uuid4().hex[:12]}",
+            claim_idle_s=claim_idle_s,
+            max_attempts=limits.max_attempts,
+        )
+        self._held: set[str] = set()
+        self._freed = asyncio.Event()
+        self.last_drop = ""
+
+    async def run(self) -> None:
+        """Claim and play until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep())
+            while True:
+                free = self._limits.episodes_in_flight - len(self._held)
+                if free <= 0:
+                    self._freed.clear()
+                    await self._freed.wait()
+                    continue
+                for entry in await self._consumer.read(count=min(free, 64), block_s=1.0):
+                    self._held.add(entry.id)
+                    tasks.create_task(self._work(entry))
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._claim_idle_s / 3)
+            await self._consumer.keep(*self._held)
+
+    async def _work(self, entry: Entry) -> None:
+        in_flight = metrics.ROUTER_IN_FLIGHT.labels(self._job_id)
+        in_flight.inc()
+        try:
+            await self._finish(entry)
+        finally:
+            in_flight.dec()
+            self._held.discard(entry.id)
+            self._freed.set()
+
+    async def _finish(self, entry: Entry) -> None:
+        try:
+            ticket = pb.Ticket.FromString(entry.payload)
+        except DecodeError as error:
+            await self._consumer.park(entry, f"not a Ticket: {error}")
+            await self._ledger.fail(
+                f"entry {entry.id} of the tickets stream is not a Ticket; it was parked"
+            )
+            return
+        if entry.is_exhausted:
+            await self._drop(ticket, entry, f"workers died {entry.attempts - 1} times playing it")
+            return
+        played = await self._play(ticket, entry)
+        if played is not None:
+            await self._ledger.complete_ticket(ticket, entry.id, played.groups, played.episode)
+            metrics.ROUTER_TICKETS.labels(self._job_id, "done").inc()
+            metrics.ROUTER_EPISODE_SECONDS.labels(self._job_id).observe(played.episode.wall_s)
+
+    async def _play(self, ticket: pb.Ticket, entry: Entry) -> Played | None:
+        """The episode, or None when the ticket was dropped."""
+        attempt = max(1, entry.attempts)
+        while True:
+            try:
+                return await self._player.play(ticket)
+            except TroupeError as error:
+                _log.warning(
+                    "episode.failed",
+                    ticket=ticket.ticket_id,
+                    attempt=attempt,
+                    reason=error.reason,
+                    error=error.message,
+                )
+                if not error.retryable or attempt >= self._limits.max_attempts:
+                    await self._drop(ticket, entry, f"{error.reason}: {error.message}")
+                    return None
+            except Exception as error:
+                _log.error("episode.crashed", ticket=ticket.ticket_id, exc_info=error)
+                await self._drop(ticket, entry, f"{type(error).__name__}: {error}")
+                return None
+            pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+            attempt += 1
+
+    async def _drop(self, ticket: pb.Ticket, entry: Entry, reason: str) -> None:
+        self.last_drop = reason
+        episode = pb.Episode(
+            episode_id=ticket.ticket_id,
+            job_id=ticket.job_id,
+            round_id=ticket.round_id,
+            kind=ticket.kind,
+            step=ticket.step,
+            task_id=f"{ticket.split}/{ticket.task_index}",
+            dropped_reason=reason,
+        )
+        await self._ledger.drop_ticket(ticket, entry.id, episode)
+        metrics.ROUTER_TICKETS.labels(self._job_id, "dropped").inc()

@@ -1,0 +1,132 @@
+"""The trainer as a service: connects, joins, runs one job, and says how it ended.
+
+Owns wiring and the exit status. Never trains by itself.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc.aio
+from pydantic import ValidationError
+from redis.asyncio import Redis
+
+from services.trainer.job import TrainingJob
+from services.trainer.progress import Control, Progress, StoppedError
+from services.trainer.servicer import TrainerServicer
+from services.trainer.settings import TrainerSettings
+from troupe.api.router.v1.router_pb2 import REPLICA_KIND_TRAINER, Assignment, Replica
+from troupe.api.trainer.v1.trainer_pb2_grpc import add_TrainerServiceServicer_to_server
+from troupe.clients.router import RouterClient
+from troupe.errors import InvalidArgumentError, JobFailedError
+from troupe.serving.life import replica_name
+from troupe.serving.membership import Membership
+from troupe.spec.job import JobSpec
+from troupe.streams.ledger import StepLedger
+from troupe.streams.redis import connect
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
+
+EXIT_JOB_FAILED = 3
+"""The job failed for good: starting this process again would fail again."""
+
+
+class TrainerService:
+    """One trainer process. ``exit_code`` is what the process should end with."""
+
+    name = "trainer"
+    grpc_services: Sequence[str] = ("troupe.api.trainer.v1.TrainerService",)
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        self.exit_code = 0
+        self._settings = settings
+        self._progress = Progress()
+        self._control = Control()
+        self._ended = asyncio.Event()
+        self._incarnation = uuid.uuid4().hex
+        self._address = ""
+        self._redis: Redis | None = None
+        self._router: RouterClient | None = None
+
+    async def connect(self) -> None:
+        self._redis = await connect(self._settings.redis_url)
+        self._router = RouterClient(self._settings.router, retry_for_s=2.0)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        servicer = TrainerServicer(self._progress, self._control)
+        add_TrainerServiceServicer_to_server(servicer, server)
+
+    async def warm(self, address: str) -> None:
+        self._address = address
+
+    async def run(self) -> None:
+        assert self._router is not None
+        membership = Membership(self._router, self._describe)
+        try:
+            assignment = await membership.join()
+            job = asyncio.ensure_future(self._work(assignment))
+            beats = asyncio.ensure_future(membership.run())
+            try:
+                await asyncio.wait({job, beats}, return_when=asyncio.FIRST_COMPLETED)
+                (job if job.done() else beats).result()
+            finally:
+                for task in (job, beats):
+                    task.cancel()
+                await asyncio.gather(job, beats, return_exceptions=True)
+        finally:
+            self._ended.set()
+
+    async def drain(self) -> None:
+        self._control.stop("the process was asked to end")
+        await self._ended.wait()
+
+    async def close(self) -> None:
+        if self._router is not None:
+            await self._router.close()
+        if self._redis is not None:
+            await self._redis.aclose()
+
+    async def _work(self, assignment: Assignment) -> None:
+        """The job; an end for good is told to the ledger and to the exit status."""
+        assert self._redis is not None
+        try:
+            await self._job(assignment).run()
+        except StoppedError:
+            return
+        except (JobFailedError, InvalidArgumentError) as error:
+            self.exit_code = EXIT_JOB_FAILED
+            _log.error("job.failed", job_id=assignment.job_id, error=error.message)
+            await StepLedger(self._redis, assignment.job_id).fail(error.message)
+
+    def _job(self, assignment: Assignment) -> TrainingJob:
+        assert self._redis is not None
+        assert self._router is not None
+        try:
+            spec = JobSpec.model_validate_json(assignment.spec_json)
+        except ValidationError as error:
+            raise InvalidArgumentError(
+                f"The spec of job {assignment.job_id} can't be read by this trainer: {error}. "
+                "Run router and trainer of one version."
+            ) from error
+        return TrainingJob(
+            assignment.job_id,
+            spec,
+            Path(self._settings.run_dir or assignment.run_dir).absolute(),
+            self._settings,
+            redis=self._redis,
+            router=self._router,
+            progress=self._progress,
+            control=self._control,
+        )
+
+    def _describe(self) -> Replica:
+        return Replica(
+            replica_id=replica_name(self._settings, self.name),
+            kind=REPLICA_KIND_TRAINER,
+            address=self._address,
+            job_id=self._settings.job_id,
+            incarnation=self._incarnation,
+            is_serving=self._progress.phase not in ("idle", "load"),
+        )

@@ -1,0 +1,153 @@
+"""One job from its assignment to its end: builds the parts, runs the loop, exports.
+
+Owns what happens around the loop. Never serves and never registers.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from services.trainer.checkpoints import Checkpoints
+from services.trainer.collector import Collector
+from services.trainer.export import export_artifacts
+from services.trainer.journal import Journal
+from services.trainer.loop import Parts, train
+from services.trainer.progress import Control, Progress, StoppedError
+from services.trainer.publisher import Publisher
+from services.trainer.settings import TrainerSettings
+from services.trainer.team import Team
+from services.trainer.versions import Versions
+from troupe.clients.router import RouterClient
+from troupe.errors import InvalidArgumentError
+from troupe.spec.job import JobSpec
+from troupe.streams.events import EventLog
+from troupe.streams.ledger import StepLedger
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
+
+
+class TrainingJob:
+    """One job in this process."""
+
+    def __init__(
+        self,
+        job_id: str,
+        spec: JobSpec,
+        run_dir: Path,
+        settings: TrainerSettings,
+        *,
+        redis: Redis,
+        router: RouterClient,
+        progress: Progress,
+        control: Control,
+    ) -> None:
+        self._ledger = StepLedger(redis, job_id)
+        self._job_id = job_id
+        self._spec = spec
+        self._run_dir = run_dir
+        self._settings = settings
+        self._redis = redis
+        self._publisher = Publisher(job_id, spec, router)
+        self._progress = progress
+        self._control = control
+
+    async def run(self) -> None:
+        """Train, export, then keep replicas at the last version until cancelled or stopped.
+
+        Raises:
+            JobFailedError, InvalidArgumentError: the job can't go on.
+            StoppedError: it was asked to stop; what was learnt is in a checkpoint.
+        """
+        _check_writable(self._run_dir)
+        self._progress.job_id, self._progress.num_steps = self._job_id, self._spec.steps
+        self._progress.enter("load")
+        settings = self._settings
+        team = await Team.load(
+            self._spec, self._run_dir, device=settings.device, threads=settings.torch_threads
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(self._publisher.watch())
+                await self._train(team)
+                self._progress.enter("done")
+                await self._control.stopped()
+                watch.cancel()
+        except ExceptionGroup as group:
+            raise _first(group) from group
+        finally:
+            team.close()
+            await self._publisher.close()
+
+    async def _train(self, team: Team) -> None:
+        journal = Journal(
+            self._spec,
+            team,
+            Checkpoints(self._run_dir, self._spec),
+            EventLog(self._redis, self._job_id, source="trainer"),
+        )
+        first_step = await journal.restore()
+        self._progress.begin_step(first_step)
+        await self._publisher.wait_for_replicas()
+        parts = self._parts(team, journal, first_step)
+        try:
+            await train(self._spec, parts, first_step=first_step)
+        except StoppedError as reason:
+            await journal.save()
+            _log.info("job.stopped", reason=str(reason))
+            raise
+        self._progress.enter("export")
+        await self._ledger.set_result(await self._export(team))
+
+    def _parts(self, team: Team, journal: Journal, first_step: int) -> Parts:
+        vocabularies = {p: it.model.vocabulary_size for p, it in team.learners.items()}
+        collector = Collector(
+            self._redis,
+            self._job_id,
+            vocabularies,
+            first_step=first_step,
+            timeout_s=self._spec.limits.step_timeout_s,
+            control=self._control,
+        )
+        versions = Versions(
+            self._job_id,
+            team,
+            self._publisher,
+            self._ledger,
+            self._run_dir / "publish",
+            self._progress,
+        )
+        return Parts(team, collector, versions, journal, self._progress, self._control)
+
+    async def _export(self, team: Team) -> dict[str, Any]:
+        """Artifacts of every policy; their paths are in the job's result."""
+        policies: dict[str, dict[str, str]] = {}
+        for policy, learner in team.learners.items():
+            spec, folder = self._spec.policies[policy], self._run_dir / "policies" / policy
+            policies[policy] = await team.on_thread(
+                lambda it=learner, s=spec, f=folder: export_artifacts(it, s, f)
+            )
+        return {"step": self._spec.steps, "policies": policies}
+
+
+def _check_writable(run_dir: Path) -> None:
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        probe = run_dir / ".writable"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"The run folder {run_dir} is not writable for the trainer ({error.strerror}). Give "
+            "another one, or change its owner."
+        ) from error
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """The first single error in a tree of groups."""
+    error: Exception = group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,52 @@
+"""The training loop: collect, learn, checkpoint, publish. One function on one screen.
+
+Owns the order of things and nothing else: no branch on transport, device, LoRA or agent.
+"""
+
+from dataclasses import dataclass
+
+from services.trainer.collector import Collector
+from services.trainer.journal import Journal
+from services.trainer.progress import Control, Progress
+from services.trainer.report import step_report
+from services.trainer.team import Team
+from services.trainer.versions import Versions
+from troupe.spec.job import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the loop drives."""
+
+    team: Team
+    collector: Collector
+    versions: Versions
+    journal: Journal
+    progress: Progress
+    control: Control
+
+
+async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
+    """Train from ``first_step`` to the last step; every effect before its ack.
+
+    Raises:
+        JobFailedError: the job can't go on; StoppedError: it was asked to stop.
+    """
+    progress = parts.progress
+    with progress.during("publish"):
+        await parts.versions.publish(first_step)
+    await parts.collector.ack_below(first_step)
+    for step in range(first_step, spec.steps):
+        progress.begin_step(step)
+        with progress.during("collect"):
+            batch = await parts.collector.collect(step)
+            await parts.control.gate()
+        with progress.during("learn"):
+            learned = await parts.team.learn(batch)
+        report = step_report(batch, learned, progress.phase_seconds["learn"])
+        with progress.during("checkpoint"):
+            covered = await parts.journal.write(step + 1, batch, report)
+        with progress.during("publish"):
+            await parts.versions.publish(step + 1)
+        await parts.collector.ack_below(covered)
+        await parts.journal.tell(report, progress.phase_seconds)

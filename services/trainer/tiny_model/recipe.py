@@ -1,0 +1,45 @@
+"""Everything that decides the bytes of a tiny model: equal recipes give equal models."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ModelShape(BaseModel):
+    """Dimensions of the Qwen3 network."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hidden_size: int = Field(128, description="Width of the residual stream.")
+    num_layers: int = Field(6, description="Transformer blocks.")
+    num_heads: int = Field(4, description="Attention heads (as many for keys and values).")
+    intermediate_size: int = Field(384, description="Width inside the gated MLP.")
+    max_positions: int = Field(512, description="Longest sequence, in tokens.")
+
+
+class WarmStart(BaseModel):
+    """How little the model is taught before RL: it must be mediocre, not good."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_steps: int = Field(1500, ge=0, description="Optimizer steps.")
+    batch_size: int = Field(64, ge=1, description="Demonstrations in one step.")
+    learning_rate: float = Field(2e-3, gt=0, description="Peak of AdamW's rate.")
+    num_warmup_steps: int = Field(50, ge=0, description="Linear warm-up; cosine to 0 follows.")
+    weight_decay: float = Field(0.05, ge=0, description="AdamW's decay.")
+    noise: float = Field(
+        0.3, ge=0, le=1, description="Share of demonstrations that belong to another state."
+    )
+    num_turns: int = Field(4, ge=1, description="Turns of each demonstrated episode, at most.")
+
+
+class Recipe(BaseModel):
+    """One tiny model: a task family to learn the words of, a shape, and a warm start."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str = Field(description="Entry point name of the task family, or module:attr.")
+    params: dict[str, Any] = Field(default_factory=dict, description="Its parameters.")
+    seed: int = Field(0, description="Seed of weights, demonstrations and their order.")
+    shape: ModelShape = ModelShape()
+    warm_start: WarmStart = WarmStart()

@@ -1,0 +1,72 @@
+"""Which groups may be trained: pure checks of one record against what the step expects.
+
+Owns the reasons under which refused groups are counted. Never repairs a group.
+"""
+
+import math
+from dataclasses import dataclass
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.ids import prompt_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What every group of a step must agree with."""
+
+    job_id: str
+    policy: str
+    step: int
+    policy_version: int
+    vocabulary_size: int
+
+
+def fault(group: pb.Group, expected: Expected) -> str | None:
+    """The reason why ``group`` must not be trained, or None.
+
+    Example: ``fault(group_with_two_prompts, expected) == "mixed_prompts"``.
+    """
+    if (group.job_id, group.policy, group.step) != (
+        expected.job_id,
+        expected.policy,
+        expected.step,
+    ):
+        return "foreign"
+    if len(group.candidates) < 2:
+        return "too_few_candidates"
+    return _prompt_fault(group, expected) or _candidates_fault(group, expected)
+
+
+def _prompt_fault(group: pb.Group, expected: Expected) -> str | None:
+    if group.key == pb.GROUP_KEY_UNSPECIFIED:
+        return "no_group_key"
+    known = {prompt.digest for prompt in group.prompts}
+    asked = {candidate.prompt_digest for candidate in group.candidates}
+    is_one = group.key == pb.GROUP_KEY_OBSERVATION
+    if (is_one and len(group.prompts) != 1) or asked - known or len(known) != len(group.prompts):
+        return "mixed_prompts"
+    for prompt in group.prompts:
+        if not prompt.token_ids:
+            return "empty_prompt"
+        if prompt_digest(prompt.token_ids) != prompt.digest:
+            return "prompt_digest"
+        if max(prompt.token_ids) >= expected.vocabulary_size:
+            return "unknown_token"
+    return None
+
+
+def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
+    versions = {group.policy_version, *(c.policy_version for c in group.candidates)}
+    if versions != {expected.policy_version}:
+        return "stale_version"
+    for candidate in group.candidates:
+        if not candidate.token_ids:
+            return "empty_completion"
+        if max(candidate.token_ids) >= expected.vocabulary_size:
+            return "unknown_token"
+        if not math.isfinite(candidate.reward):
+            return "non_finite_reward"
+        logprobs = candidate.rollout_logprobs
+        if len(logprobs) != len(candidate.token_ids) or not math.isfinite(sum(logprobs)):
+            return "bad_logprobs"
+    return None

@@ -1,0 +1,293 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+from safetensors.torch import load_file
+from trainer_data import groups_of_step, job_spec
+from trainer_world import JOB, ReplicaServer, RouterServer, conduct, eventually, play
+
+from services.trainer import checkpoints as checkpoints_module
+from services.trainer.checkpoints import CheckpointMismatchError, Checkpoints
+from services.trainer.collector import Collector
+from services.trainer.job import TrainingJob
+from services.trainer.journal import Journal
+from services.trainer.progress import Control, Progress, StoppedError
+from services.trainer.settings import TrainerSettings
+from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
+from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
+from troupe.clients.router import RouterClient
+from troupe.errors import JobFailedError
+from troupe.spec.job import JobSpec
+from troupe.streams import keys
+from troupe.streams.events import EventLog
+from troupe.streams.ledger import StepLedger
+
+
+class Killed(Exception):
+    """Stands for SIGKILL at one point."""
+
+
+@dataclass
+class World:
+    redis: Redis
+    router: RouterServer
+    client: RouterClient
+    replica: ReplicaServer
+    spec: JobSpec
+    run_dir: Path
+
+    def job(self, spec: JobSpec | None = None, control: Control | None = None) -> TrainingJob:
+        self.progress = Progress()
+        return TrainingJob(
+            JOB,
+            spec or self.spec,
+            self.run_dir,
+            TrainerSettings(),
+            redis=self.redis,
+            router=self.client,
+            progress=self.progress,
+            control=control or Control(),
+        )
+
+    async def run_to_the_end(self) -> None:
+        """A whole life of a trainer with a conductor beside it."""
+        task = asyncio.ensure_future(self.job().run())
+        conductor = asyncio.ensure_future(conduct(self.redis, self.spec))
+        try:
+            await eventually(lambda: self.progress.phase == "done" or task.done(), 60)
+            if task.done():
+                task.result()
+        finally:
+            for it in (task, conductor):
+                it.cancel()
+            await asyncio.gather(task, conductor, return_exceptions=True)
+
+    def weights(self) -> dict[str, Any]:
+        folder = self.run_dir / "checkpoints" / f"step-{self.spec.steps:05d}"
+        return load_file(folder / "shared.safetensors")
+
+    def trained(self) -> list[dict[str, Any]]:
+        lines = (self.run_dir / "groups.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    async def learned(self) -> list[dict[str, Any]]:
+        events = await EventLog(self.redis, JOB, source="test").read()
+        return [json.loads(e.event.data_json) for e in events if e.event.type == "step.learned"]
+
+
+Serve = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def world(
+    redis: Redis, grpc_servers: Serve, tiny_model: Path, tmp_path: Path
+) -> AsyncIterator[World]:
+    replica, router = ReplicaServer(tiny_model), RouterServer()
+    replica.address = await grpc_servers(
+        lambda server: add_RolloutServiceServicer_to_server(replica, server)
+    )
+    address = await grpc_servers(lambda server: add_RouterServiceServicer_to_server(router, server))
+    router.replicas.append(replica)
+    client = RouterClient(address)
+    spec = job_spec(tiny_model, steps=3, limits={"step_timeout_s": 20, "startup_timeout_s": 5})
+    yield World(redis, router, client, replica, spec, tmp_path / "run")
+    await client.close()
+
+
+async def test_job_when_played_then_trains_publishes_and_exports(world: World) -> None:
+    await world.run_to_the_end()
+    ledger = StepLedger(world.redis, JOB)
+    assert await ledger.versions() == {"shared": 3}
+    assert world.replica.active == 3
+    assert sorted(world.replica.versions) == [2, 3]
+    assert (await ledger.digests())["shared"] == world.replica.versions[3]
+    result = await ledger.result()
+    assert result is not None
+    for path in result["policies"]["shared"].values():
+        assert (Path(path) / "config.json").is_file() or "adapter" in path
+    assert await world.redis.xlen(keys.groups(JOB, "shared")) == 0
+    want = [sorted(g.group_id for g in groups_of_step(step)) for step in range(3)]
+    assert [line["group_ids"] for line in world.trained()] == want
+    reports = await world.learned()
+    assert [r["step"] for r in reports] == [0, 1, 2]
+    for report in reports:
+        assert report["groups_trained"] == 4
+        assert report["groups_dropped"] == {}
+        assert {"collect", "learn", "checkpoint", "publish"} <= report["phases"].keys()
+        assert report["reward_by_agent"].keys() == {"tool", "planner"}
+        assert report["grad_norm"] > 0
+        assert report["entropy"] > 0
+
+
+def _once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int, *, after: bool) -> None:
+    """Raise Killed in the ``at``-th call of ``owner.name``, before or after its effect."""
+    real, calls = getattr(owner, name), iter(range(1, 10**6))
+
+    if asyncio.iscoroutinefunction(real):
+
+        async def wrapped(*args: Any, **kwargs: Any) -> Any:
+            is_it = next(calls) == at
+            if is_it and not after:
+                raise Killed(name)
+            result = await real(*args, **kwargs)
+            if is_it:
+                raise Killed(name)
+            return result
+    else:
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            is_it = next(calls) == at
+            if is_it and not after:
+                raise Killed(name)
+            result = real(*args, **kwargs)
+            if is_it:
+                raise Killed(name)
+            return result
+
+    monkeypatch.setattr(owner, name, wrapped)
+
+
+POINTS = {
+    "before the checkpoint": (Checkpoints, "save", 2, False),
+    "inside the checkpoint": (checkpoints_module, "_sync", 5, True),
+    "after the checkpoint": (Checkpoints, "save", 2, True),
+    "before the commit": (StepLedger, "commit_version", 3, False),
+    "after the commit": (StepLedger, "commit_version", 3, True),
+    "before the ack": (Collector, "ack_below", 3, False),
+    "before telling": (Journal, "tell", 2, False),
+    "while collecting": (Collector, "collect", 2, True),
+}
+
+
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("point", POINTS)
+async def test_job_when_killed_and_restarted_then_ends_bit_identical(
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str, every: int
+) -> None:
+    world.spec = world.spec.model_copy(
+        update={"checkpoint": world.spec.checkpoint.model_copy(update={"every": every})}
+    )
+    await world.run_to_the_end()
+    weights, trained = world.weights(), world.trained()
+
+    await world.redis.flushall()
+    world.replica.restart()
+    world.run_dir = world.run_dir.with_name("again")
+    owner, name, at, after = POINTS[point]
+    if every == 2 and owner in (Checkpoints, checkpoints_module):
+        at = 1 if owner is Checkpoints else at
+    with monkeypatch.context() as patch:
+        _once(patch, owner, name, at, after=after)
+        with pytest.raises(Killed):
+            await world.run_to_the_end()
+    await world.run_to_the_end()
+
+    again = world.weights()
+    assert weights.keys() == again.keys()
+    assert all(weights[n].equal(again[n]) for n in weights)
+    assert world.trained() == trained
+    assert [r["step"] for r in await world.learned()] == [0, 1, 2]
+    assert await world.redis.xlen(keys.groups(JOB, "shared")) == 0
+    assert world.replica.active == 3
+
+
+async def test_job_when_a_replica_restarts_after_the_end_then_gets_the_version_again(
+    world: World,
+) -> None:
+    task = asyncio.ensure_future(world.job().run())
+    conductor = asyncio.ensure_future(conduct(world.redis, world.spec))
+    await eventually(lambda: world.progress.phase == "done")
+    world.replica.restart()
+    await eventually(lambda: world.replica.active == 3)
+    for it in (task, conductor):
+        it.cancel()
+    await asyncio.gather(task, conductor, return_exceptions=True)
+
+
+async def test_job_when_the_canary_differs_then_old_version_serves_and_the_job_fails(
+    world: World,
+) -> None:
+    conductor = asyncio.ensure_future(conduct(world.redis, world.spec))
+    task = asyncio.ensure_future(world.job().run())
+    await eventually(lambda: world.replica.active == 0)
+    world.replica.score_offset = 0.01
+    with pytest.raises(JobFailedError, match=r"rollout-0 .* canary"):
+        await asyncio.wait_for(task, 30)
+    conductor.cancel()
+    await asyncio.gather(conductor, return_exceptions=True)
+    version = (await StepLedger(world.redis, JOB).versions())["shared"]
+    assert world.replica.active == version
+    assert version + 1 not in world.replica.versions
+
+
+async def test_job_when_a_digest_is_wrong_once_then_stages_again(world: World) -> None:
+    world.replica.wrong_digests = 1
+    await world.run_to_the_end()
+    assert world.replica.calls.count("stage 0") == 2
+    assert world.replica.calls.count("activate 0") == 1
+
+
+async def test_job_when_a_replica_is_away_for_a_moment_then_waits_for_it(world: World) -> None:
+    world.replica.refusals = 2
+    await world.run_to_the_end()
+    assert world.replica.active == 3
+
+
+async def test_job_when_no_replica_comes_then_fails_and_says_which_policy(world: World) -> None:
+    world.router.replicas.clear()
+    world.spec = world.spec.model_copy(
+        update={"limits": world.spec.limits.model_copy(update={"startup_timeout_s": 0.3})}
+    )
+    with pytest.raises(JobFailedError, match="'shared' has 0 of 1"):
+        await asyncio.wait_for(world.job().run(), 20)
+
+
+async def test_job_when_the_round_never_opens_then_fails_and_says_so(world: World) -> None:
+    world.spec = world.spec.model_copy(
+        update={"limits": world.spec.limits.model_copy(update={"step_timeout_s": 0.3})}
+    )
+    with pytest.raises(JobFailedError, match="train-00000 was never opened"):
+        await asyncio.wait_for(world.job().run(), 20)
+
+
+async def test_job_when_stopped_then_saves_a_checkpoint_and_goes_on_later(world: World) -> None:
+    world.spec = world.spec.model_copy(
+        update={"checkpoint": world.spec.checkpoint.model_copy(update={"every": 100})}
+    )
+    control = Control()
+    task = asyncio.ensure_future(world.job(control=control).run())
+    await eventually(lambda: world.replica.active == 0)
+    await play(world.redis, 0)
+    await eventually(lambda: world.replica.active == 1)
+    control.stop("a test")
+    with pytest.raises(StoppedError):
+        await asyncio.wait_for(task, 20)
+    assert [p.name for p in (world.run_dir / "checkpoints").iterdir()] == ["step-00001"]
+    await world.run_to_the_end()
+    assert [line["step"] for line in world.trained()] == [0, 1, 2]
+
+
+async def test_job_when_paused_then_does_not_learn_until_resumed(world: World) -> None:
+    control = Control()
+    control.pause()
+    task = asyncio.ensure_future(world.job(control=control).run())
+    await eventually(lambda: world.replica.active == 0)
+    await play(world.redis, 0)
+    await asyncio.sleep(0.3)  # nothing may happen in this time
+    assert (await StepLedger(world.redis, JOB).versions()) == {"shared": 0}
+    control.resume()
+    await eventually(lambda: world.replica.active == 1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_job_when_the_checkpoint_is_of_another_spec_then_refuses(world: World) -> None:
+    await world.run_to_the_end()
+    other = world.spec.model_copy(update={"seed": 99})
+    with pytest.raises(CheckpointMismatchError, match="another spec"):
+        await asyncio.wait_for(world.job(other).run(), 20)

@@ -1,0 +1,187 @@
+"""The trainer's surroundings in one process: a router, replicas and players over real gRPC."""
+
+import asyncio
+import json
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
+from redis.asyncio import Redis
+from safetensors.torch import load_file
+from trainer_data import groups_of_step
+from transformers import AutoModelForCausalLM
+
+from services.trainer.model import quiet_peft
+from troupe.api.records.v1 import records_pb2 as records
+from troupe.api.rollout.v1 import rollout_pb2 as rollout
+from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceServicer
+from troupe.api.router.v1 import router_pb2 as router
+from troupe.api.router.v1.router_pb2_grpc import RouterServiceServicer
+from troupe.errors import UnavailableError, VersionNotLoadedError
+from troupe.ids import ticket_id, train_round
+from troupe.spec.job import JobSpec
+from troupe.streams.ledger import StepLedger
+from troupe.weights import file_tensors, tensor_digest, verify_file
+
+JOB = "unit-1"
+
+
+@dataclass
+class ReplicaServer(RolloutServiceServicer):
+    """Holds adapters as a real replica does: own copy of the model, own digest, own scores."""
+
+    model: Path
+    replica_id: str = "rollout-0"
+    incarnation: str = "1"
+    address: str = ""
+    versions: dict[int, str] = field(default_factory=dict)
+    adapters: dict[int, tuple[dict[str, Any], dict[str, torch.Tensor]]] = field(
+        default_factory=dict
+    )
+    active: int | None = None
+    refusals: int = 0
+    wrong_digests: int = 0
+    score_offset: float = 0.0
+    calls: list[str] = field(default_factory=list)
+
+    async def UpdateWeights(self, request_iterator: Any, context: Any) -> Any:
+        manifest = records.WeightsManifest()
+        with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+            async for part in request_iterator:
+                if part.WhichOneof("part") == "manifest":
+                    manifest.CopyFrom(part.manifest)
+                else:
+                    file.write(part.chunk.data)
+            file.flush()
+            if self.refusals > 0:
+                self.refusals -= 1
+                raise UnavailableError("the replica restarts")
+            path = Path(file.name)
+            verify_file(path, manifest)
+            digest = tensor_digest(file_tensors(path))
+            tensors = load_file(path)
+        version = manifest.policy_version
+        self.calls.append(f"stage {version}")
+        self.versions[version] = digest
+        self.adapters[version] = (json.loads(manifest.adapter_config_json), tensors)
+        if self.wrong_digests > 0:
+            self.wrong_digests -= 1
+            digest = "0" * 64
+        return rollout.UpdateWeightsResponse(tensor_digest=digest)
+
+    async def ScoreTokens(self, request: Any, context: Any) -> Any:
+        if request.policy_version not in self.adapters:
+            raise VersionNotLoadedError(f"version {request.policy_version} is not loaded")
+        config, tensors = self.adapters[request.policy_version]
+        base = AutoModelForCausalLM.from_pretrained(self.model)
+        with quiet_peft():
+            module: Any = get_peft_model(base, LoraConfig(**config))
+        set_peft_model_state_dict(module, tensors)
+        tokens = torch.tensor([list(request.token_ids)])
+        with torch.no_grad():
+            table = torch.log_softmax(module(input_ids=tokens).logits[0, :-1], -1)
+        scores = table.gather(1, tokens[0, 1:, None])[:, 0] + self.score_offset
+        return rollout.ScoreTokensResponse(logprobs=scores.tolist())
+
+    async def ActivateWeights(self, request: Any, context: Any) -> Any:
+        if request.policy_version not in self.versions:
+            raise VersionNotLoadedError(f"version {request.policy_version} is not staged")
+        self.calls.append(f"activate {request.policy_version}")
+        self.active = request.policy_version
+        return rollout.ActivateWeightsResponse(policy_version=self.active)
+
+    async def DiscardWeights(self, request: Any, context: Any) -> Any:
+        self.calls.append(f"discard {request.policy_version}")
+        self.versions.pop(request.policy_version, None)
+        self.adapters.pop(request.policy_version, None)
+        return rollout.DiscardWeightsResponse()
+
+    def restart(self) -> None:
+        """Lose everything, as a new process would."""
+        self.incarnation += "x"
+        self.versions.clear()
+        self.adapters.clear()
+        self.active = None
+
+    def describe(self) -> router.Replica:
+        active = self.active if self.active is not None else 0
+        policy = router.ReplicaPolicy(
+            policy="shared",
+            active_version=active,
+            loaded_versions=sorted(self.versions),
+            tensor_digest=self.versions.get(active, "") if self.active is not None else "",
+        )
+        return router.Replica(
+            replica_id=self.replica_id,
+            kind=router.REPLICA_KIND_ROLLOUT,
+            address=self.address,
+            incarnation=self.incarnation,
+            policies=[policy],
+            is_serving=True,
+        )
+
+
+@dataclass
+class RouterServer(RouterServiceServicer):
+    """Lists the replicas that there are, and assigns the job to whoever asks."""
+
+    replicas: list[ReplicaServer] = field(default_factory=list)
+    assignment: router.Assignment = field(default_factory=router.Assignment)
+    should_exit: bool = False
+
+    async def ListReplicas(self, request: Any, context: Any) -> Any:
+        return router.ListReplicasResponse(replicas=[r.describe() for r in self.replicas])
+
+    async def RegisterReplica(self, request: Any, context: Any) -> Any:
+        return router.RegisterReplicaResponse(assignment=self.assignment, lease_ttl_s=5.0)
+
+    async def SendHeartbeat(self, request: Any, context: Any) -> Any:
+        return router.SendHeartbeatResponse(
+            assignment=self.assignment, should_exit=self.should_exit
+        )
+
+
+async def open_round(redis: Redis, step: int, num_tickets: int) -> list[records.Ticket]:
+    tickets = [
+        records.Ticket(
+            ticket_id=ticket_id(JOB, train_round(step), i),
+            job_id=JOB,
+            round_id=train_round(step),
+            kind=records.ROUND_KIND_TRAIN,
+            step=step,
+        )
+        for i in range(num_tickets)
+    ]
+    ledger = StepLedger(redis, JOB)
+    await ledger.open_round(train_round(step), records.ROUND_KIND_TRAIN, step, tickets)
+    return tickets
+
+
+async def play(redis: Redis, step: int, num_tickets: int = 2) -> None:
+    """Open the round of ``step`` and finish its tickets; harmless when that was done before."""
+    ledger = StepLedger(redis, JOB)
+    groups = groups_of_step(step, tasks=num_tickets)
+    for position, ticket in enumerate(await open_round(redis, step, num_tickets)):
+        own = [g for g in groups if g.ticket_id == ticket.ticket_id]
+        episode = records.Episode(episode_id=ticket.ticket_id, step=step)
+        await ledger.complete_ticket(ticket, f"1-{position + 1}", own, episode)
+
+
+async def conduct(redis: Redis, spec: JobSpec) -> None:
+    """Open each step's round when the policy is at its version, until cancelled."""
+    ledger = StepLedger(redis, JOB)
+    while True:
+        version = (await ledger.versions()).get("shared")
+        if version is not None and version < spec.steps:
+            await play(redis, version)
+        await ledger.wait_change(0.5)
+
+
+async def eventually(condition: Any, timeout_s: float = 20.0) -> None:
+    """Poll until ``condition`` holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -1,0 +1,173 @@
+"""The local launcher against real processes: adoption, restarts, failures, stopping."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from troupe.launch.contract import Component, ComponentStatus
+from troupe.launch.local import LocalLauncher, RestartPolicy
+
+FAST = RestartPolicy(first_s=0.01, longest_s=0.05, max_restarts=3, window_s=60.0)
+
+
+def python(name: str, code: str, *, restarts: bool = True, **env: str) -> Component:
+    return Component(name, "", env, restarts=restarts, argv=(sys.executable, "-c", code))
+
+
+SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+async def launcher(tmp_path: Path) -> AsyncIterator[LocalLauncher]:
+    launcher = LocalLauncher(tmp_path, restarts=FAST)
+    yield launcher
+    await launcher.stop("job", grace_s=0.2)
+
+
+async def until(
+    launcher: LocalLauncher, component: Component, holds: Callable[[ComponentStatus], bool]
+) -> ComponentStatus:
+    deadline = time.monotonic() + 15
+    while True:
+        (status,) = await launcher.reconcile("job", [component])
+        if holds(status):
+            return status
+        assert time.monotonic() < deadline, status
+        await asyncio.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_reconcile_twice_starts_one_process(launcher: LocalLauncher) -> None:
+    first = await launcher.reconcile("job", [python("a", SLEEPER)])
+    second = await launcher.reconcile("job", [python("a", SLEEPER)])
+    assert first[0].state == second[0].state == "running"
+    assert first[0].pid == second[0].pid
+
+
+async def test_another_launcher_adopts_what_runs(launcher: LocalLauncher, tmp_path: Path) -> None:
+    (started,) = await launcher.reconcile("job", [python("a", SLEEPER)])
+    (adopted,) = await LocalLauncher(tmp_path).reconcile("job", [python("a", SLEEPER)])
+    assert (adopted.pid, adopted.restarts) == (started.pid, 0)
+
+
+async def test_crash_between_start_and_record_loses_no_process(
+    launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    (started,) = await launcher.reconcile("job", [python("a", SLEEPER)])
+    path = tmp_path / "job/procs/a.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "pid": None, "ticks": 0}))
+    (adopted,) = await LocalLauncher(tmp_path).reconcile("job", [python("a", SLEEPER)])
+    assert (adopted.pid, adopted.restarts) == (started.pid, 0)
+
+
+async def test_killed_process_is_restarted_and_counted(launcher: LocalLauncher) -> None:
+    component = python("a", SLEEPER)
+    (started,) = await launcher.reconcile("job", [component])
+    assert started.pid
+    os.kill(started.pid, signal.SIGKILL)
+    again = await until(launcher, component, lambda s: s.restarts == 1 and s.state == "running")
+    assert again.pid != started.pid
+
+
+async def test_exit_code_3_is_a_failure_with_the_log_as_detail(launcher: LocalLauncher) -> None:
+    component = python("a", "import sys; print('port 1 is in use'); sys.exit(3)")
+    status = await until(launcher, component, lambda s: s.state == "failed")
+    assert (status.exit_code, status.restarts) == (3, 0)
+    assert "port 1 is in use" in status.detail
+
+
+async def test_program_that_is_missing_is_a_failure(launcher: LocalLauncher) -> None:
+    (status,) = await launcher.reconcile("job", [Component("a", "", argv=("/no/such/program",))])
+    assert status.state == "failed"
+    assert "/no/such/program" in status.detail
+
+
+async def test_too_many_deaths_are_a_failure(launcher: LocalLauncher) -> None:
+    component = python("a", "raise SystemExit(1)")
+    status = await until(launcher, component, lambda s: s.state == "failed")
+    assert status.restarts == FAST.max_restarts
+    assert "died 4 times" in status.detail
+
+
+async def test_exit_0_without_restarts_is_left_alone(launcher: LocalLauncher) -> None:
+    component = python("a", "pass", restarts=False)
+    status = await until(launcher, component, lambda s: s.state == "exited")
+    assert (status.exit_code, status.restarts) == (0, 0)
+
+
+async def test_exit_0_with_restarts_starts_afresh(launcher: LocalLauncher) -> None:
+    status = await until(launcher, python("a", "pass"), lambda s: s.restarts >= 1)
+    assert status.restarts >= 1
+
+
+async def test_undesired_component_is_stopped(launcher: LocalLauncher) -> None:
+    started = await launcher.reconcile("job", [python("a", SLEEPER), python("b", SLEEPER)])
+    left = await launcher.reconcile("job", [python("b", SLEEPER)])
+    assert [s.name for s in left] == ["b"]
+    assert not is_alive(started[0].pid or 0)
+    assert is_alive(started[1].pid or 0)
+
+
+async def test_changed_environment_starts_a_new_process(launcher: LocalLauncher) -> None:
+    (old,) = await launcher.reconcile("job", [python("a", SLEEPER, PORT="1")])
+    (new,) = await launcher.reconcile("job", [python("a", SLEEPER, PORT="2")])
+    assert old.pid != new.pid
+    assert not is_alive(old.pid or 0)
+
+
+async def test_stop_kills_what_ignores_sigterm(launcher: LocalLauncher, tmp_path: Path) -> None:
+    code = "import signal; signal.signal(15, signal.SIG_IGN);" + SLEEPER
+    (status,) = await launcher.reconcile("job", [python("a", code)])
+    log = tmp_path / "job/logs/a.log"
+    deadline = time.monotonic() + 10
+    while "up" not in log.read_text():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    await launcher.stop("job", grace_s=0.1)
+    assert not is_alive(status.pid or 0)
+    assert not list((tmp_path / "job/procs").glob("*.json"))
+
+
+async def test_stop_ends_the_whole_process_group(launcher: LocalLauncher, tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys, time;"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
+        "print(p.pid, flush=True); time.sleep(600)"
+    )
+    await launcher.reconcile("job", [python("a", code)])
+    log = tmp_path / "job/logs/a.log"
+    deadline = time.monotonic() + 10
+    while not log.read_text().strip():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    child = int(log.read_text().split()[0])
+    await launcher.stop("job", grace_s=5)
+    assert not is_alive(child)
+
+
+async def test_reused_pid_is_never_signalled(launcher: LocalLauncher, tmp_path: Path) -> None:
+    (bystander,) = await LocalLauncher(tmp_path).reconcile("other", [python("x", SLEEPER)])
+    component = python("a", SLEEPER)
+    (status,) = await launcher.reconcile("job", [component])
+    path = tmp_path / "job/procs/a.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "pid": bystander.pid, "ticks": 1}))
+    await launcher.stop("job", grace_s=0.1)
+    assert is_alive(bystander.pid or 0)
+    os.kill(status.pid or 0, signal.SIGKILL)
+    await asyncio.to_thread(os.waitpid, status.pid or 0, 0)
+    await LocalLauncher(tmp_path).stop("other", grace_s=0.1)

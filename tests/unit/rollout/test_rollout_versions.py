@@ -1,0 +1,78 @@
+import pytest
+
+from services.rollout.engines.cpu.versions import Slot, VersionTable
+from troupe.errors import ConflictError, VersionNotLoadedError
+
+
+def slot(version: int, digest: str = "") -> Slot:
+    return Slot("shared", version, digest or f"d{version}", module=None, lane=None)  # pyright: ignore
+
+
+def table_at(*versions: int) -> VersionTable:
+    table = VersionTable("shared", max_versions=2)
+    for version in versions:
+        table.stage(slot(version))
+        table.activate(version)
+    return table
+
+
+def test_new_table_serves_nothing():
+    table = VersionTable("shared", 2)
+    assert table.state().active_version is None
+    with pytest.raises(VersionNotLoadedError):
+        table.serving(0)
+
+
+def test_staged_version_scores_but_does_not_serve_until_it_is_activated():
+    table = table_at(0)
+    table.stage(slot(1))
+    assert table.scoring(1).policy_version == 1
+    with pytest.raises(VersionNotLoadedError, match=r"Version 1 .* staged: \[1\], active: 0"):
+        table.serving(1)
+    table.activate(1)
+    assert table.serving(1) is table.scoring(1)
+    assert table.serving(0).policy_version == 0, "the old version still answers"
+
+
+def test_activate_twice_changes_nothing():
+    table = table_at(0, 1)
+    table.activate(1)
+    assert table.state().loaded_versions == (0, 1)
+    assert table.state().active_version == 1
+
+
+def test_activate_beyond_the_bound_unloads_the_oldest_and_never_the_active():
+    table = table_at(5, 6, 3)
+    assert table.state().loaded_versions == (3, 6)
+    assert table.state().active_version == 3
+
+
+def test_stage_beyond_the_bound_forgets_the_oldest_staged():
+    table = table_at(0)
+    for version in (1, 2, 3):
+        table.stage(slot(version))
+    assert table.state().staged_versions == (2, 3)
+
+
+def test_discard_of_the_active_version_is_refused_but_drops_its_restaged_copy():
+    table = table_at(0)
+    table.stage(slot(0, "other"))
+    with pytest.raises(ConflictError):
+        table.discard(0)
+    assert table.scoring(0).tensor_digest == "d0"
+
+
+def test_discard_twice_is_idempotent():
+    table = table_at(0, 1)
+    table.discard(0)
+    table.discard(0)
+    assert table.state().loaded_versions == (1,)
+
+
+def test_activate_of_a_restaged_version_replaces_its_tensors():
+    table = table_at(0)
+    table.stage(slot(0, "other"))
+    assert table.state().tensor_digest == "d0"
+    table.activate(0)
+    assert table.state().tensor_digest == "other"
+    assert table.holds(0, "other") and not table.holds(0, "d0")

@@ -1,0 +1,86 @@
+import random
+from collections.abc import Callable
+
+import pytest
+from trainer_data import VOCABULARY, make_group
+
+from services.trainer.validation import Expected, fault
+from troupe.api.records.v1 import records_pb2 as pb
+
+EXPECTED = Expected("unit-1", "shared", 0, 0, VOCABULARY)
+
+
+def test_fault_when_the_group_is_sound_then_none() -> None:
+    assert fault(make_group(random.Random(0)), EXPECTED) is None
+
+
+def _mix(group: pb.Group) -> None:
+    other = make_group(random.Random(9), task=1)
+    group.prompts.extend(other.prompts)
+    group.candidates[1].prompt_digest = other.prompts[0].digest
+
+
+def _orphan(group: pb.Group) -> None:
+    group.candidates[1].prompt_digest = "0" * 32
+
+
+def _tamper(group: pb.Group) -> None:
+    group.prompts[0].token_ids[0] = (group.prompts[0].token_ids[0] + 1) % VOCABULARY
+
+
+def _stale(group: pb.Group) -> None:
+    group.candidates[2].policy_version = 7
+
+
+def _nan(group: pb.Group) -> None:
+    group.candidates[0].reward = float("nan")
+
+
+def _alone(group: pb.Group) -> None:
+    del group.candidates[1:]
+
+
+def _empty(group: pb.Group) -> None:
+    del group.candidates[0].token_ids[:]
+
+
+def _short(group: pb.Group) -> None:
+    group.candidates[0].rollout_logprobs.append(-1.0)
+
+
+def _foreign(group: pb.Group) -> None:
+    group.job_id = "another"
+
+
+def _unknown(group: pb.Group) -> None:
+    group.candidates[0].token_ids[0] = VOCABULARY
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (_mix, "mixed_prompts"),
+        (_orphan, "mixed_prompts"),
+        (_tamper, "prompt_digest"),
+        (_stale, "stale_version"),
+        (_nan, "non_finite_reward"),
+        (_alone, "too_few_candidates"),
+        (_empty, "empty_completion"),
+        (_short, "bad_logprobs"),
+        (_foreign, "foreign"),
+        (_unknown, "unknown_token"),
+    ],
+)
+def test_fault_when_the_group_is_spoilt_then_names_why(
+    spoil: Callable[[pb.Group], None], reason: str
+) -> None:
+    group = make_group(random.Random(0))
+    spoil(group)
+    assert fault(group, EXPECTED) == reason
+
+
+def test_fault_when_the_key_is_the_task_then_prompts_may_differ() -> None:
+    group = make_group(random.Random(0))
+    _mix(group)
+    group.key = pb.GROUP_KEY_TASK
+    assert fault(group, EXPECTED) is None

@@ -1,0 +1,100 @@
+"""Follows a job on the terminal until it ends, and says what came out.
+
+Owns watching and the closing summary. Never starts or stops a process.
+"""
+
+import json
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from rich.live import Live
+from rich.table import Table
+
+from troupe.cli.output import EXIT_FAILED, EXIT_OK, err, out
+from troupe.cli.progress import Progress, clock, panel
+from troupe.clients.rest import Job, RestClient
+
+
+def watch(client: RestClient, job: Job, *, quiet: bool = False) -> Job:
+    """Show the job's progress until it is over; the job as it ended.
+
+    A live panel on a terminal, one line for each event elsewhere, nothing when ``quiet``.
+    """
+    progress = Progress.of(job)
+    console = err()
+    is_live = console.is_terminal and not quiet
+    started_at = job.created_at or time.time()
+    live = Live(
+        console=console,
+        get_renderable=lambda: panel(progress, started_at),
+        refresh_per_second=4,
+        vertical_overflow="crop",
+    )
+    with live if is_live else nullcontext():
+        for event in client.events(job.job_id):
+            line = progress.apply(event)
+            if line and not quiet and (not is_live or not line.startswith("step ")):
+                console.print(line, markup=False)
+    return client.job(job.job_id)
+
+
+def exit_status(job: Job) -> int:
+    """0 for a job that succeeded, else 1."""
+    return EXIT_OK if job.state == "succeeded" else EXIT_FAILED
+
+
+def read_summary(run_dir: Path) -> dict[str, Any] | None:
+    """The run's ``summary.json``, or None when there is none."""
+    try:
+        document = json.loads((run_dir / "summary.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def print_outcome(job: Job) -> None:
+    """Say how the job ended, with the numbers of its summary."""
+    if job.state != "succeeded":
+        reason = job.error or job.reason or "no reason was given"
+        err().print(f"{job.job_id} {job.state}: {reason}", markup=False)
+        err().print(f"logs: {Path(job.run_dir) / 'logs'}", markup=False)
+        return
+    run_dir = Path(job.run_dir)
+    summary = read_summary(run_dir) or {}
+    table = Table.grid(padding=(0, 2))
+    for label, value in _lines(summary):
+        table.add_row(label, value)
+    table.add_row("run folder", str(_relative(run_dir)))
+    if (run_dir / "curve.png").is_file():
+        table.add_row("curve", str(_relative(run_dir / "curve.png")))
+    console = out()
+    console.print(
+        f"{job.job_id} succeeded", markup=False, style="green" if sys.stdout.isatty() else ""
+    )
+    console.print(table)
+
+
+def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    base, final = summary.get("base_success"), summary.get("final_success")
+    lines: list[tuple[str, str]] = []
+    if isinstance(base, int | float) and isinstance(final, int | float):
+        lines.append(("held-out success", f"{base:.1%} -> {final:.1%}"))
+    elif isinstance(base, int | float):
+        lines.append(("held-out success", f"{base:.1%}"))
+    if isinstance(summary.get("steps"), int):
+        lines.append(("steps", str(summary["steps"])))
+    if isinstance(summary.get("wall_s"), int | float):
+        lines.append(("wall time", clock(float(summary["wall_s"]))))
+    if isinstance(summary.get("busy_ratio"), int | float):
+        lines.append(("generate + learn over wall", f"{summary['busy_ratio']:.2f}"))
+    return lines
+
+
+def _relative(path: Path) -> Path:
+    try:
+        return path.relative_to(Path.cwd())
+    except ValueError:
+        return path

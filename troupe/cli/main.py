@@ -1,0 +1,90 @@
+"""The ``troupe`` command: its commands, and the one place where errors become exit statuses."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from troupe import __version__
+from troupe.cli import (
+    job_commands,
+    platform_commands,
+    spec_commands,
+    train_commands,
+)
+from troupe.cli.output import EXIT_INTERRUPTED, EXIT_OK, out, report
+from troupe.errors import TroupeError
+
+EPILOG = "Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted."
+
+
+def build_app() -> typer.Typer:
+    """The command with all its subcommands."""
+    app = typer.Typer(
+        name="troupe",
+        help="Train teams of LLM agents with on-policy RL.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    command = app.command
+    command("demo", rich_help_panel="Train")(train_commands.demo)
+    command("train", rich_help_panel="Train")(train_commands.train)
+    command("eval", rich_help_panel="Train")(train_commands.evaluate)
+    command("validate", rich_help_panel="Specs and models")(spec_commands.validate)
+    command("dryrun", rich_help_panel="Specs and models")(spec_commands.dryrun)
+    command("schema", rich_help_panel="Specs and models")(spec_commands.schema)
+    spec_commands.model_app.command("tiny")(spec_commands.tiny)
+    spec_commands.model_app.callback()(_model)
+    app.add_typer(spec_commands.model_app, name="model", rich_help_panel="Specs and models")
+    command("up", rich_help_panel="Platform")(platform_commands.up)
+    command("down", rich_help_panel="Platform")(platform_commands.down)
+    command("status", rich_help_panel="Platform")(platform_commands.status)
+    command("submit", rich_help_panel="Jobs")(job_commands.submit)
+    command("watch", rich_help_panel="Jobs")(job_commands.watch_job)
+    command("cancel", rich_help_panel="Jobs")(job_commands.cancel)
+    command("jobs", rich_help_panel="Jobs")(job_commands.jobs)
+    return app
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (default: this process's); its exit status."""
+    try:
+        build_app()(args=None if arguments is None else list(arguments), prog_name="troupe")
+    except TroupeError as error:
+        return report(error)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else EXIT_OK
+    return EXIT_OK
+
+
+def main() -> None:
+    """Entry point of the ``troupe`` script."""
+    sys.exit(run())
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        out().print(__version__, markup=False)
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Train teams of LLM agents with on-policy RL."""
+
+
+def _model() -> None:
+    """Make base models."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Arguments and options that several commands share, each declared once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troupe.cli import platform
+from troupe.cli.settings import HOST, CliSettings
+from troupe.clients.rest import RestClient
+
+SpecPath = Annotated[Path, typer.Argument(help="Job spec, YAML or JSON.", metavar="SPEC")]
+JobArgument = Annotated[str, typer.Argument(help="Job id, or a run folder.", metavar="JOB")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override a field: steps=20, policies.shared.model=models/x."),
+]
+Url = Annotated[
+    str | None, typer.Option("--url", help="Router to talk to [TROUPE_REST_URL].", metavar="URL")
+]
+RunsDir = Annotated[
+    Path | None,
+    typer.Option("--runs-dir", help="Folder of run folders [TROUPE_RUNS_DIR, ./runs]."),
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(help="Redis to use instead of an embedded Valkey [TROUPE_REDIS_URL]."),
+]
+RestPort = Annotated[
+    int | None, typer.Option(help="Port of the REST API [TROUPE_REST_PORT, 8480].")
+]
+GrpcPort = Annotated[int | None, typer.Option(help="Port of the router's gRPC [8481].")]
+AdminPort = Annotated[int | None, typer.Option(help="Port of the router's health [8482].")]
+RedisPort = Annotated[int | None, typer.Option(help="Port of the embedded Valkey [8479].")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+RETRY_FOR_S = 60.0
+"""How long commands wait for a router that restarts."""
+
+
+def is_remote(settings: CliSettings) -> bool:
+    """True when a router was named, so that nothing of this machine may be assumed."""
+    return bool(settings.rest_url)
+
+
+def client_for(settings: CliSettings, *, retry_for_s: float = 0.0) -> RestClient:
+    """A client of the named router, else of the platform in the runs folder, else the default."""
+    found = platform.running(settings.runs_dir)
+    local = found.rest_url if found else f"http://{HOST}:{settings.rest_port}"
+    return RestClient(settings.rest_url or local, retry_for_s=retry_for_s)
+
+
+def job_id_of(text: str) -> str:
+    """The job id in ``text``: itself, or the name of a run folder."""
+    return Path(text).resolve().name if "/" in text else text

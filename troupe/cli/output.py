@@ -1,0 +1,45 @@
+"""How the command line speaks: consoles, JSON, errors and exit statuses.
+
+Owns the exit statuses. Results go to stdout, everything else to stderr.
+"""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError, TroupeError
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+_BAD_INPUT = (InvalidArgumentError, NotFoundError, ConflictError)
+
+
+def out() -> Console:
+    """Console of results."""
+    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def err() -> Console:
+    """Console of notes and errors."""
+    return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+
+def note(message: str) -> None:
+    """Say something that is not a result."""
+    err().print(message, markup=False)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
+
+
+def report(error: TroupeError) -> int:
+    """Print ``error`` and return its exit status."""
+    err().print(f"error: {error.message}", markup=False)
+    return EXIT_BAD_INPUT if isinstance(error, _BAD_INPUT) else EXIT_FAILED

@@ -1,0 +1,120 @@
+"""``troupe up``, ``down`` and ``status``: the platform of this machine."""
+
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from troupe.cli import options as opt
+from troupe.cli import platform
+from troupe.cli.output import EXIT_FAILED, note, out, print_json
+from troupe.cli.settings import CliSettings, settings_from
+from troupe.clients.rest import RestClient
+from troupe.errors import TroupeError
+from troupe.launch.processes import ProcessId, look
+from troupe.launch.records import ProcRecord
+
+
+def up(
+    runs_dir: opt.RunsDir = None,
+    redis_url: opt.RedisUrl = None,
+    rest_port: opt.RestPort = None,
+    grpc_port: opt.GrpcPort = None,
+    admin_port: opt.AdminPort = None,
+    redis_port: opt.RedisPort = None,
+) -> None:
+    """Start Redis and the router in the background, and keep them alive."""
+    settings = settings_from(
+        runs_dir=runs_dir,
+        redis_url=redis_url,
+        rest_port=rest_port,
+        grpc_port=grpc_port,
+        admin_port=admin_port,
+        redis_port=redis_port,
+    )
+    config, is_new = platform.up(settings)
+    out().print(f"{'started' if is_new else 'already up'}: {config.rest_url}", markup=False)
+    note(f"logs: {config.state_dir / platform.OWNER / 'logs'}; end it with `troupe down`")
+    with RestClient(config.rest_url) as client:
+        active = [job.job_id for job in client.jobs() if not job.is_over] if is_new else []
+    if active:
+        note(f"jobs that go on: {', '.join(active)}")
+
+
+def down(runs_dir: opt.RunsDir = None) -> None:
+    """Stop the platform and every process of its jobs; unfinished jobs go on at the next `up`."""
+    settings = settings_from(runs_dir=runs_dir)
+    was_up = platform.down(settings)
+    out().print("stopped" if was_up else f"nothing runs in {settings.runs_dir}", markup=False)
+
+
+def status(runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
+    """Show the platform, its processes and its jobs; status 1 when it is down or ill."""
+    settings = settings_from(runs_dir=runs_dir)
+    document = _status(settings)
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
+    if not document["is_ready"]:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _status(settings: CliSettings) -> dict[str, Any]:
+    config = platform.running(settings.runs_dir)
+    processes = [
+        {"owner": owner, **_process(record)}
+        for owner, records in platform.processes(settings.runs_dir).items()
+        for record in records
+    ]
+    document: dict[str, Any] = {
+        "is_up": config is not None,
+        "is_ready": False,
+        "rest_url": config.rest_url if config else None,
+        "redis_url": config.redis_url if config else None,
+        "supervisor_pid": config.pid if config else None,
+        "processes": processes,
+        "jobs": [],
+    }
+    if config is None:
+        return document
+    with RestClient(config.rest_url, timeout_s=5.0) as client:
+        document["is_ready"] = client.is_up()
+        try:
+            jobs = client.jobs(limit=20)
+        except TroupeError as error:
+            document["error"] = error.message
+        else:
+            document["jobs"] = [job.model_dump(exclude={"spec"}) for job in jobs]
+    return document
+
+
+def _process(record: ProcRecord) -> dict[str, Any]:
+    is_alive = record.pid is not None and look(ProcessId(record.pid, record.ticks)).is_alive
+    state = "dead" if record.state == "running" and not is_alive else record.state
+    return {
+        "name": record.name,
+        "state": state,
+        "pid": record.pid if is_alive else None,
+        "restarts": record.restarts,
+        "log": record.log,
+    }
+
+
+def _show(document: dict[str, Any]) -> None:
+    console = out()
+    if not document["is_up"]:
+        console.print("the platform is down; start it with `troupe up`", markup=False)
+        return
+    ready = "ready" if document["is_ready"] else "not ready"
+    console.print(f"router {document['rest_url']} {ready}; Redis {document['redis_url']}")
+    processes = Table("owner", "process", "state", "pid", "restarts", box=None)
+    for p in document["processes"]:
+        pid = str(p["pid"] or "-")
+        processes.add_row(p["owner"], p["name"], p["state"], pid, str(p["restarts"]))
+    console.print(processes)
+    if document["jobs"]:
+        jobs = Table("job", "state", "step", box=None)
+        for job in document["jobs"]:
+            jobs.add_row(job["job_id"], job["state"], f"{job['step']}/{job['steps']}")
+        console.print(jobs)

@@ -1,0 +1,149 @@
+"""A job's progress as people see it: events in, one state out, drawn as a live panel or as lines.
+
+Owns the reading of events and their drawing. Never talks to the router.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from troupe.clients.rest import Job, JobEvent
+
+
+@dataclass(slots=True)
+class Progress:
+    """What is known of a job from its events so far.
+
+    ``metrics`` is the last learned step's; ``evals`` are (step, success rate) pairs; ``marks`` are
+    (instant, learned steps) pairs, Unix seconds.
+    """
+
+    job_id: str
+    steps: int
+    state: str = "queued"
+    reason: str = ""
+    step: int = 0
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
+    phases: dict[str, float] = field(default_factory=dict[str, float])
+    evals: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    marks: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+
+    @classmethod
+    def of(cls, job: Job) -> "Progress":
+        """The state before any event."""
+        return cls(job.job_id, job.steps, job.state, job.reason, job.step)
+
+    def apply(self, event: JobEvent) -> str | None:
+        """Take ``event`` in; the line to print for it, or None when it is not worth one."""
+        if event.type == "job.state":
+            return self._on_state(event.data)
+        if event.type == "round.played" and event.data.get("kind") == "eval":
+            return self._on_eval(event.data)
+        if event.type == "round.played":
+            self._take(event.data)
+            return None
+        if event.type == "step.learned":
+            return self._on_learned(event)
+        if event.type in ("component.failed", "component.restarted", "job.warning"):
+            return " ".join([event.type, *(f"{k}={v}" for k, v in event.data.items())])
+        return None
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds until the last step at the pace of the last ten, or None before two are done."""
+        recent = self.marks[-10:]
+        if len(recent) < 2 or recent[-1][1] == recent[0][1]:
+            return None
+        pace_s = (recent[-1][0] - recent[0][0]) / (recent[-1][1] - recent[0][1])
+        return max(0.0, pace_s * (self.steps - recent[-1][1]))
+
+    def _on_state(self, data: Mapping[str, Any]) -> str:
+        self.state = str(data.get("state", self.state))
+        self.reason = str(data.get("reason") or "")
+        return f"{self.job_id}: {self.state}" + (f" ({self.reason})" if self.reason else "")
+
+    def _on_eval(self, data: Mapping[str, Any]) -> str:
+        step, success = int(data.get("step", 0)), float(data.get("success_rate", 0.0))
+        if (step, success) not in self.evals:
+            self.evals.append((step, success))
+        count = data.get("num_episodes", "?")
+        return f"held-out after {step} steps: {success:.1%} of {count} tasks solved"
+
+    def _on_learned(self, event: JobEvent) -> str:
+        self._take(event.data)
+        self.step = max(self.step, int(event.data.get("step", self.step)) + 1)
+        self.marks.append((event.occurred_at or time.time(), self.step))
+        return f"step {self.step:>4}/{self.steps}  " + "  ".join(self._words())
+
+    def _take(self, data: Mapping[str, Any]) -> None:
+        phases = data.get("phases")
+        if isinstance(phases, dict):
+            self.phases = {k: float(v) for k, v in phases.items() if _is_number(v)}
+        self.metrics |= {k: float(v) for k, v in data.items() if _is_number(v)}
+
+    def _words(self) -> list[str]:
+        words = [
+            f"{label} {form.format(self.metrics[k])}"
+            for k, label, form in _SHOWN
+            if k in self.metrics
+        ]
+        words += [f"{name} {spent:.1f} s" for name, spent in self.phases.items()]
+        return [*words, f"eta {clock(self.eta_s)}"] if self.eta_s is not None else words
+
+
+_SHOWN = (
+    ("success_rate", "success", "{:.2f}"),
+    ("reward_mean", "reward", "{:+.3f}"),
+    ("tokens_per_s", "tokens/s", "{:.0f}"),
+    ("kl_rollout", "kl", "{:.4f}"),
+    ("entropy", "entropy", "{:.3f}"),
+    ("wall_s", "step", "{:.1f} s"),
+)
+
+
+def panel(progress: Progress, started_at: float) -> RenderableType:
+    """The live view of ``progress``; ``started_at`` in Unix seconds."""
+    bar = Table.grid(padding=(0, 2))
+    bar.add_row(
+        Text(progress.state, style=_STYLES.get(progress.state, "cyan")),
+        ProgressBar(total=max(progress.steps, 1), completed=progress.step, width=32),
+        f"step {progress.step}/{progress.steps}",
+        f"elapsed {clock(time.time() - started_at)}",
+        f"left {clock(progress.eta_s)}",
+    )
+    numbers = Table.grid(padding=(0, 3))
+    shown = [
+        (label, form.format(progress.metrics[k]))
+        for k, label, form in _SHOWN
+        if k in progress.metrics
+    ]
+    numbers.add_row(*(f"[dim]{label}[/] {value}" for label, value in shown))
+    phases = "  ".join(f"[dim]{name}[/] {spent:.1f} s" for name, spent in progress.phases.items())
+    evals = "  ".join(f"[dim]step {step}[/] {success:.1%}" for step, success in progress.evals)
+    rows: list[RenderableType] = [bar, numbers]
+    rows += [Text.from_markup(f"phases   {phases}")] if phases else []
+    rows += [Text.from_markup(f"held out {evals}")] if evals else []
+    return Panel(Group(*rows), title=progress.job_id, title_align="left")
+
+
+_STYLES = {"succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan"}
+
+
+def clock(seconds: float | None) -> str:
+    """Seconds as m:ss or h:mm:ss; "-" when unknown."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,68 @@
+"""Where the command line finds and runs things: ``TROUPE_*`` variables, flags override them.
+
+Owns addresses and folders of this machine. Never says what is learnt: that is the job spec.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from troupe.errors import InvalidArgumentError
+
+HOST = "127.0.0.1"
+
+
+class CliSettings(BaseSettings):
+    """Settings of the ``troupe`` command.
+
+    Example: ``CliSettings(runs_dir=Path("/data/runs"), rest_port=9480)``.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="TROUPE_", extra="ignore", frozen=True, use_attribute_docstrings=True
+    )
+
+    rest_url: str = ""
+    """Router to talk to; empty means the one of ``troupe up``, else http://127.0.0.1:8480."""
+    runs_dir: Path = Path("runs")
+    """Folder of the run folders and of the platform's state (``.troupe``)."""
+    redis_url: str = ""
+    """Redis to use; empty starts an embedded Valkey."""
+    rest_port: int = Field(default=8480, ge=1, le=65535)
+    """Port of the router's REST API and web page, for ``troupe up``."""
+    grpc_port: int = Field(default=8481, ge=1, le=65535)
+    """Port of the router's gRPC server, for ``troupe up``."""
+    admin_port: int = Field(default=8482, ge=1, le=65535)
+    """Port of the router's health and metrics, for ``troupe up``."""
+    redis_port: int = Field(default=8479, ge=1, le=65535)
+    """Port of the embedded Valkey, for ``troupe up``."""
+    start_timeout_s: float = Field(default=60.0, gt=0)
+    """From ``troupe up`` until the router answers, seconds."""
+    grace_s: float = Field(default=15.0, gt=0)
+    """A process that was told to end is killed after this time, seconds."""
+
+    @property
+    def state_dir(self) -> Path:
+        """Folder of the platform: its pid record, logs and embedded Redis data."""
+        return self.runs_dir / ".troupe"
+
+    def ports(self) -> dict[str, int]:
+        """Every port that ``troupe up`` takes, by the name of its flag."""
+        taken = {"rest": self.rest_port, "grpc": self.grpc_port, "admin": self.admin_port}
+        return taken if self.redis_url else {**taken, "redis": self.redis_port}
+
+
+def settings_from(**flags: Any) -> CliSettings:
+    """Settings with the flags that were given (not None); raises InvalidArgumentError."""
+    try:
+        return CliSettings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        faults = "; ".join(
+            f"TROUPE_{'_'.join(str(p) for p in e['loc']).upper()}: {e['msg']} (got {e['input']!r})"
+            for e in error.errors()
+        )
+        raise InvalidArgumentError(
+            f"the settings of the command are not valid: {faults}; correct the variable or the flag"
+        ) from error

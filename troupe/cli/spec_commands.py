@@ -1,0 +1,148 @@
+"""``troupe validate``, ``schema``, ``dryrun`` and ``model tiny``: work without services."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from troupe.cli import options as opt
+from troupe.cli.output import EXIT_FAILED, err, out, print_json
+from troupe.cli.specs import read_spec
+from troupe.episodes.build import load_parts
+from troupe.episodes.dryrun import DryEpisode, dry_run
+from troupe.errors import InvalidArgumentError
+from troupe.spec import JobSpec
+
+model_app = typer.Typer(no_args_is_help=True, help="Make base models.")
+
+
+def validate(
+    spec: opt.SpecPath, overrides: opt.Overrides = None, as_json: opt.AsJson = False
+) -> None:
+    """Check a spec, with everything that it names, and change nothing."""
+    found = read_spec(spec, overrides or ())
+    load_parts(found)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        out().print(f"{spec} is valid: job '{found.name}', {found.steps} steps", markup=False)
+
+
+def schema() -> None:
+    """Print the JSON schema of a job spec."""
+    print_json(JobSpec.model_json_schema())
+
+
+def dryrun(
+    spec: opt.SpecPath,
+    num_tasks: Annotated[int, typer.Option(min=1, max=1000, help="Tasks to play.")] = 2,
+    overrides: opt.Overrides = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Play a few tasks with a scripted policy, down to groups and advantages; no services."""
+    found = read_spec(spec, overrides or ())
+    episodes = asyncio.run(dry_run(found, num_tasks=num_tasks))
+    if as_json:
+        print_json([_document(episode) for episode in episodes])
+        return
+    console = out()
+    for episode in episodes:
+        record = episode.played.episode
+        console.print(
+            f"{record.task_id}: {'solved' if record.is_success else 'not solved'} in "
+            f"{record.num_turns} turns, team return {record.team_return:.3f}",
+            markup=False,
+        )
+        console.print(_table(episode))
+
+
+def tiny(
+    target: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")],
+    task: Annotated[
+        str, typer.Option(help="Task family that it is warm-started on.")
+    ] = "plan_path",
+    size: Annotated[int, typer.Option(min=1, help="Size of the task's instances.")] = 6,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    params: Annotated[str | None, typer.Option(help="Other task parameters, JSON.")] = None,
+    shape: Annotated[str | None, typer.Option(help="Dimensions of the network, JSON.")] = None,
+    warm_start: Annotated[str | None, typer.Option(help="Warm start, JSON.")] = None,
+) -> None:
+    """Make a small chat model with its own tokenizer, warm-started on demonstrations.
+
+    A folder that holds the same model already is left as it is.
+    """
+    args = ["--task", task, "--size", str(size), "--seed", str(seed), "--out", str(target)]
+    more = {"--params": params, "--shape": shape, "--warm-start": warm_start}
+    args += [part for flag, value in more.items() if value is not None for part in (flag, value)]
+    make_tiny(target, args)
+
+
+def make_tiny(target: Path, args: list[str]) -> None:
+    """Run the trainer package's model maker; raises Exit with status 1 when it fails."""
+    if target.exists() and not (target / "manifest.json").is_file():
+        raise InvalidArgumentError(
+            f"{target} exists and was not made by `troupe model tiny`, so it is left alone; give "
+            "another folder with --out, or remove that one"
+        )
+    command = [sys.executable, "-m", "services.trainer.tiny_model", *args]
+    if subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+        err().print(
+            f"error: the model {target} was not made, for the reason above. Making one needs the "
+            "trainer's packages: pip install 'troupe[trainer]'.",
+            markup=False,
+        )
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _table(episode: DryEpisode) -> Table:
+    table = Table("turn", "agent", "policy", "prompt", "rewards", "advantages", "chosen", box=None)
+    for group, advantages in zip(episode.played.groups, episode.advantages, strict=True):
+        chosen = [str(c.index) for c in group.candidates if c.is_chosen]
+        table.add_row(
+            str(group.turn),
+            group.agent,
+            group.policy,
+            ", ".join(p.digest[:8] for p in group.prompts),
+            " ".join(f"{c.reward:.2f}" for c in group.candidates),
+            " ".join(f"{a:+.2f}" for a in advantages),
+            ",".join(chosen),
+        )
+    return table
+
+
+def _document(episode: DryEpisode) -> dict[str, Any]:
+    record = episode.played.episode
+    groups = [
+        {
+            "group_id": group.group_id,
+            "agent": group.agent,
+            "turn": group.turn,
+            "policy": group.policy,
+            "prompts": [prompt.digest for prompt in group.prompts],
+            "candidates": [
+                {
+                    "text": c.text,
+                    "reward": c.reward,
+                    "team_reward": c.team_reward,
+                    "local_rewards": dict(c.local_rewards),
+                    "advantage": advantage,
+                    "is_chosen": c.is_chosen,
+                    "info": json.loads(c.info_json or "{}"),
+                }
+                for c, advantage in zip(group.candidates, advantages, strict=True)
+            ],
+        }
+        for group, advantages in zip(episode.played.groups, episode.advantages, strict=True)
+    ]
+    return {
+        "task_id": record.task_id,
+        "is_success": record.is_success,
+        "num_turns": record.num_turns,
+        "team_return": record.team_return,
+        "groups": groups,
+    }

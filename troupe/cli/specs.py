@@ -1,0 +1,132 @@
+"""Reads job specs for commands: the file, ``--set`` overrides and local model folders.
+
+Owns what a command changes in a spec before the router sees it. Never checks what the spec means.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from troupe.errors import InvalidArgumentError
+from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec
+
+
+def read_spec(path: Path, overrides: Sequence[str] = ()) -> JobSpec:
+    """The spec in ``path`` with ``key=value`` overrides; raises SpecInvalidError."""
+    if not overrides:
+        return load_spec(path)
+    document = _document(path)
+    for override in overrides:
+        _set(document, override)
+    return parse_spec(document, source=f"{path} with {', '.join(overrides)}")
+
+
+def with_local_models(spec: JobSpec) -> JobSpec:
+    """``spec`` with absolute paths of model folders.
+
+    Raises:
+        SpecInvalidError: a model is meant as a folder, and there is none; says how to make one.
+    """
+    issues = [
+        Issue(f"/policies/{name}/model", _missing(spec, policy.model))
+        for name, policy in spec.policies.items()
+        if is_missing_folder(policy.model)
+    ]
+    if issues:
+        raise SpecInvalidError(issues)
+    policies = {
+        name: policy.model_copy(update={"model": _absolute(policy.model)})
+        for name, policy in spec.policies.items()
+    }
+    return spec.model_copy(update={"policies": policies})
+
+
+def is_missing_folder(model: str) -> bool:
+    """True when ``model`` reads as a path on this machine (not as a hub id) and is not there."""
+    path = Path(model).expanduser()
+    if (path / "config.json").is_file():
+        return False
+    looks_local = model.startswith((".", "/", "~")) or model.count("/") > 1
+    return looks_local or path.exists() or path.parts[0] in ("models", "runs")
+
+
+def tiny_model_args(spec: JobSpec, model: str) -> list[str]:
+    """Arguments of ``troupe model tiny`` that make ``model`` for the task of ``spec``."""
+    args = ["--task", spec.task.name]
+    if "size" in spec.task.params:
+        args += ["--size", str(spec.task.params["size"])]
+    return [*args, "--seed", str(spec.seed), "--out", model]
+
+
+def _missing(spec: JobSpec, model: str) -> str:
+    command = " ".join(["troupe model tiny", *tiny_model_args(spec, model)])
+    return (
+        f"there is no model folder '{model}' (no {Path(model) / 'config.json'}); make a small one "
+        f"with `{command}`, or give a folder that save_pretrained wrote, or a hub id"
+    )
+
+
+def _absolute(model: str) -> str:
+    path = Path(model).expanduser()
+    return str(path.resolve()) if (path / "config.json").is_file() else model
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, yaml.YAMLError):
+        load_spec(path)
+        raise
+    if not isinstance(document, dict):
+        raise SpecInvalidError([Issue("", "must be a mapping of fields")], source=str(path))
+    return document
+
+
+def _set(document: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise InvalidArgumentError(
+            f"--set {override!r} is not key=value; give for example --set steps=20 or "
+            "--set policies.shared.optimizer.learning_rate=1e-4"
+        )
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidArgumentError(f"--set {key}: the value is not YAML: {error}") from error
+    *path, last = key.split(".")
+    node: Any = document
+    for part in path:
+        node = _child(node, part, override)
+    if isinstance(node, list):
+        node[_position(node, last, override)] = value
+    elif isinstance(node, dict):
+        node[last] = value
+    else:
+        raise _not_inside(override, last)
+
+
+def _child(node: Any, part: str, override: str) -> Any:
+    if isinstance(node, list):
+        return node[_position(node, part, override)]
+    if not isinstance(node, dict):
+        raise _not_inside(override, part)
+    if node.get(part) is None:
+        node[part] = {}
+    return node[part]
+
+
+def _position(node: list[Any], part: str, override: str) -> int:
+    if not part.isdigit() or int(part) >= len(node):
+        raise InvalidArgumentError(
+            f"--set {override!r}: '{part}' is no place in a list of {len(node)}; "
+            f"give 0 to {len(node) - 1}"
+        )
+    return int(part)
+
+
+def _not_inside(override: str, part: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"--set {override!r}: there is nothing called '{part}' inside a plain value; check the key"
+    )

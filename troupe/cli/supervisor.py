@@ -1,0 +1,85 @@
+"""Keeps the platform's processes alive until it is told to end.
+
+Owns the reconcile loop and the orderly end. Never serves anything itself; when it is killed, the
+processes stay, and the next ``troupe up`` or ``troupe down`` cleans up after it.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import sys
+from typing import TextIO
+
+from troupe.cli.platform import OWNER, PlatformConfig, remember, stop_all
+from troupe.launch.contract import ComponentStatus
+from troupe.launch.local import LocalLauncher
+
+_PERIOD_S = 0.5
+
+
+async def supervise(config: PlatformConfig, stopping: asyncio.Event) -> None:
+    """Reconcile until ``stopping`` is set, then end everything in order."""
+    launcher = LocalLauncher(config.state_dir, grace_s=config.grace_s)
+    desired = config.components()
+    told: dict[str, tuple[str, int]] = {}
+    try:
+        while not stopping.is_set():
+            for status in await launcher.reconcile(OWNER, desired):
+                _tell(status, told)
+            try:
+                await asyncio.wait_for(stopping.wait(), _PERIOD_S)
+            except TimeoutError:
+                continue
+    finally:
+        print("stopping", flush=True)
+        await stop_all(config)
+        print("stopped", flush=True)
+
+
+def _tell(status: ComponentStatus, told: dict[str, tuple[str, int]]) -> None:
+    """Log what changed."""
+    now = (status.state, status.restarts)
+    if told.get(status.name) != now:
+        told[status.name] = now
+        print(f"{status.name}: {status.state} pid={status.pid} restarts={status.restarts}")
+        if status.state in ("failed", "restarting"):
+            print(status.detail)
+        sys.stdout.flush()
+
+
+async def _main(config: PlatformConfig) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sig, stopping.set)
+    await supervise(config, stopping)
+
+
+def _lock(config: PlatformConfig) -> TextIO | None:
+    """The platform's lock, held as long as the file is open; None when another one holds it."""
+    config.state_dir.mkdir(parents=True, exist_ok=True)
+    lock = (config.state_dir / "supervisor.lock").open("w", encoding="ascii")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        return None
+    return lock
+
+
+def main() -> int:
+    """Supervise the platform that the first argument describes as JSON."""
+    config = PlatformConfig.model_validate_json(sys.argv[1])
+    lock = _lock(config)
+    if lock is None:
+        print(f"another supervisor runs in {config.state_dir}", file=sys.stderr)
+        return 3
+    with lock:
+        remember(config, pid=os.getpid())
+        asyncio.run(_main(config))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""``troupe train``, ``eval`` and ``demo``: a job from a spec to its results in one command.
+
+Owns the sequence up, submit, watch, down, and what an interrupt means on the way. Never leaves a
+process behind that it started.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from troupe.cli import options as opt
+from troupe.cli import platform
+from troupe.cli.follow import exit_status, print_outcome, read_summary, watch
+from troupe.cli.output import EXIT_INTERRUPTED, err, note, print_json
+from troupe.cli.settings import CliSettings, settings_from
+from troupe.cli.spec_commands import make_tiny
+from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_models
+from troupe.clients.rest import Job, RestClient
+from troupe.episodes.build import load_parts
+from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
+from troupe.spec import JobSpec, load_spec, parse_spec
+
+DEMO_SPEC = Path("examples/demo.yaml")
+_CANCEL_WITHIN_S = 30.0
+
+Begin = Callable[[RestClient], Job]
+"""Submits or resumes the job."""
+
+
+def train(
+    spec: Annotated[Path | None, typer.Argument(help="Job spec.", metavar="SPEC")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Run folder of a job to go on with, instead of SPEC.")
+    ] = None,
+    overrides: opt.Overrides = None,
+    runs_dir: opt.RunsDir = None,
+    redis_url: opt.RedisUrl = None,
+    rest_port: opt.RestPort = None,
+    grpc_port: opt.GrpcPort = None,
+    admin_port: opt.AdminPort = None,
+    redis_port: opt.RedisPort = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Train a team: start what is needed, submit, show progress, stop what was started."""
+    if (spec is None) == (resume is None):
+        raise InvalidArgumentError(
+            "give either a job spec (`troupe train spec.yaml`) or a run folder to go on with "
+            "(`troupe train --resume runs/demo-1`)"
+        )
+    if resume is not None:
+        runs_dir = _run_folder(resume).parent
+    settings = settings_from(
+        runs_dir=runs_dir,
+        redis_url=redis_url,
+        rest_port=rest_port,
+        grpc_port=grpc_port,
+        admin_port=admin_port,
+        redis_port=redis_port,
+    )
+    if resume is not None:
+        begin = _resuming(_run_folder(resume), overrides or [])
+    else:
+        assert spec is not None
+        begin = _submitting(with_local_models(read_spec(spec, overrides or ())))
+    raise typer.Exit(run_job(settings, begin, as_json=as_json))
+
+
+def evaluate(
+    what: Annotated[Path, typer.Argument(help="Run folder of a job, or a job spec.")],
+    num_tasks: Annotated[int | None, typer.Option(min=1, help="Held-out tasks.")] = None,
+    split: Annotated[str | None, typer.Option(help="validation or test.")] = None,
+    overrides: opt.Overrides = None,
+    runs_dir: opt.RunsDir = None,
+    redis_url: opt.RedisUrl = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Measure success on held-out tasks, with the weights of a run or the models of a spec."""
+    spec = _eval_spec(what, num_tasks, split, overrides or [])
+    settings = settings_from(runs_dir=runs_dir, redis_url=redis_url)
+    raise typer.Exit(run_job(settings, _submitting(with_local_models(spec)), as_json=as_json))
+
+
+def demo(
+    spec: Annotated[Path, typer.Option(help="Job spec.")] = DEMO_SPEC,
+    overrides: opt.Overrides = None,
+    runs_dir: opt.RunsDir = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Train the example team from nothing: make the base model, then `troupe train`."""
+    settings = settings_from(runs_dir=runs_dir)
+    if platform.running(settings.runs_dir) is None:
+        platform.check_ports(settings)
+    platform.check_folder(settings.runs_dir)
+    found = read_spec(spec, overrides or ())
+    for model in dict.fromkeys(policy.model for policy in found.policies.values()):
+        folder = Path(model)
+        if is_missing_folder(model) or (folder / "manifest.json").is_file():
+            note(f"base model {model}: made once, then kept")
+            make_tiny(folder, tiny_model_args(found, model))
+    raise typer.Exit(run_job(settings, _submitting(with_local_models(found)), as_json=as_json))
+
+
+def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> int:
+    """Up, begin, watch, down; the exit status."""
+    job: Job | None = None
+    with _terminate_as_interrupt():
+        try:
+            config, is_ours = platform.up(settings)
+        except KeyboardInterrupt:
+            note("interrupted before the job was submitted; what was started is stopped")
+            return EXIT_INTERRUPTED
+        try:
+            with RestClient(config.rest_url, retry_for_s=opt.RETRY_FOR_S) as client:
+                job = begin(client)
+                note(f"{job.job_id}: run folder {job.run_dir}, page {config.rest_url}")
+                job = watch(client, job, quiet=as_json)
+        except KeyboardInterrupt:
+            _on_interrupt(config.rest_url, job, is_ours=is_ours)
+            return EXIT_INTERRUPTED
+        finally:
+            if is_ours:
+                _down(settings)
+    if as_json:
+        print_json({**job.model_dump(exclude={"spec"}), "summary": read_summary(Path(job.run_dir))})
+    else:
+        print_outcome(job)
+    return exit_status(job)
+
+
+def _on_interrupt(rest_url: str, job: Job | None, *, is_ours: bool) -> None:
+    """End the job when its platform ends with this command; else let it go on."""
+    if job is None:
+        note("interrupted before the job was submitted")
+        return
+    if not is_ours:
+        note(
+            f"no longer watching; the job goes on, because the platform was up before. "
+            f"`troupe watch {job.job_id}` shows it, `troupe cancel {job.job_id}` ends it."
+        )
+        return
+    note("\ninterrupted: ending the job and its processes ...")
+    try:
+        with RestClient(rest_url, timeout_s=10.0) as client:
+            ended = client.cancel(job.job_id)
+            if not ended.is_over:
+                _await_end(client, job.job_id)
+    except TroupeError as error:
+        err().print(f"the job was not told to end ({error.message})", markup=False)
+    note(f"go on with: troupe train --resume {_shown(Path(job.run_dir))}")
+
+
+def _await_end(client: RestClient, job_id: str) -> None:
+    deadline = time.monotonic() + _CANCEL_WITHIN_S
+    while not client.job(job_id).is_over:
+        if time.monotonic() > deadline:
+            note(f"the job did not end within {_CANCEL_WITHIN_S:.0f} s; its processes are stopped")
+            return
+        time.sleep(0.2)
+
+
+def _down(settings: CliSettings) -> None:
+    """Stop what was started; the wait is bounded, so a second Ctrl-C cannot cut it short."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        platform.down(settings)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _terminate_as_interrupt() -> Generator[None]:
+    """SIGTERM ends the command as Ctrl-C does: in order."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _submitting(spec: JobSpec) -> Begin:
+    load_parts(spec)
+    return lambda client: client.submit(spec.model_dump(mode="json"))
+
+
+def _resuming(folder: Path, overrides: list[str]) -> Begin:
+    spec = read_spec(folder / "spec.json", overrides) if overrides else None
+    document = spec.model_dump(mode="json") if spec else None
+    return lambda client: client.resume(folder.name, document)
+
+
+def _run_folder(path: Path) -> Path:
+    folder = path.resolve()
+    if not (folder / "spec.json").is_file():
+        raise NotFoundError(
+            f"{path} is not a run folder (there is no spec.json in it); give one such as "
+            "runs/demo-1, `troupe jobs` lists them"
+        )
+    return folder
+
+
+def _eval_spec(
+    what: Path, num_tasks: int | None, split: str | None, overrides: list[str]
+) -> JobSpec:
+    """A job of no steps, over the weights in ``what``."""
+    if what.is_dir():
+        folder = _run_folder(what)
+        spec = load_spec(folder / "spec.json")
+        document = spec.model_dump(mode="json")
+        for name, policy in document["policies"].items():
+            merged = folder / "policies" / name / "merged"
+            if not (merged / "config.json").is_file():
+                raise NotFoundError(
+                    f"{what} holds no exported model of policy '{name}' ({merged}); evaluate a job "
+                    "that has succeeded, or a spec"
+                )
+            policy["model"] = str(merged)
+    else:
+        document = read_spec(what, overrides).model_dump(mode="json")
+    document["name"] = f"{document['name'][:35]}-eval"
+    document["steps"] = 0
+    asked = {"num_tasks": num_tasks, "split": split, "every": 0}
+    document["eval"] |= {key: value for key, value in asked.items() if value is not None}
+    return parse_spec(document, source=f"evaluation of {what}")
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

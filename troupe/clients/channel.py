@@ -1,0 +1,127 @@
+"""How gRPC calls are made: channel settings, error mapping, retries. The only retry loop there is.
+
+Settings of servers stand beside those of clients because keepalive must match on both ends.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Self, TypeVar
+
+import grpc
+import grpc.aio
+
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    TroupeError,
+    VersionNotLoadedError,
+    error_for_code,
+    error_for_reason,
+)
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+KEEPALIVE_MS = 20_000
+
+_SIZES: list[tuple[str, int]] = [
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS // 2),
+    ("grpc.keepalive_permit_without_calls", 1),
+]
+SERVER_OPTIONS: list[tuple[str, int]] = [
+    *_SIZES,
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 4),
+    ("grpc.http2.max_ping_strikes", 0),
+]
+CLIENT_OPTIONS: list[tuple[str, int]] = [
+    *_SIZES,
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+_T = TypeVar("_T")
+
+
+class Client:
+    """A connection to one address. ``retry_for_s`` bounds retries on that same address.
+
+    Retried are errors that are ``retryable``, of idempotent calls, inside the call's deadline; a
+    caller who knows another replica wants a short bound.
+    """
+
+    def __init__(self, address: str, *, retry_for_s: float = 2.0) -> None:
+        if not address.rpartition(":")[2].isdecimal() or address.startswith(":"):
+            raise InvalidArgumentError(f"{address!r} is not the host:port of a gRPC server.")
+        self.address = address
+        self._retry_for_s = retry_for_s
+        self._channel = grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS)
+
+    async def close(self) -> None:
+        """Close the connection; calls in flight are cancelled."""
+        await self._channel.close(None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _call(
+        self,
+        what: str,
+        attempt: Callable[[float], Awaitable[_T]],
+        *,
+        timeout_s: float,
+        retries: bool = True,
+    ) -> _T:
+        """``attempt`` with the seconds that are left, repeated while that may help."""
+        now = asyncio.get_running_loop().time
+        started = now()
+        deadline = started + timeout_s
+        give_up_at = min(deadline, started + self._retry_for_s) if retries else started
+        pause_s = 0.05
+        while True:
+            left_s = deadline - now()
+            if left_s <= 0:
+                raise DeadlineError(f"{what} at {self.address} did not answer in {timeout_s:g} s.")
+            try:
+                return await attempt(left_s)
+            except grpc.aio.AioRpcError as rpc_error:
+                error = from_rpc_error(rpc_error, what=what, address=self.address)
+                wait_s = pause_s * random.uniform(0.5, 1.5)
+                if not _is_worth_retrying(error) or now() + wait_s >= give_up_at:
+                    raise error from rpc_error
+            await asyncio.sleep(wait_s)
+            pause_s = min(pause_s * 2, 1.0)
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError, *, what: str, address: str) -> TroupeError:
+    """The TroupeError that the server raised, or the one that fits the bare status."""
+    pairs: Any = error.trailing_metadata() or ()
+    trailing: dict[str, Any] = dict(pairs)
+    details = error.details() or error.code().name
+    pointer = trailing.get("troupe-pointer")
+    cls = error_for_reason(str(trailing.get("troupe-reason", "")))
+    if cls is not None:
+        return _construct(cls, details, pointer)
+    return error_for_code(error.code())(f"{what} at {address}: {details}")
+
+
+def _construct(cls: type[TroupeError], message: str, pointer: str | None) -> TroupeError:
+    """An error of ``cls``, or of its nearest parent that is made of a message alone."""
+    for candidate in cls.__mro__:
+        if candidate.__init__ is TroupeError.__init__:
+            return candidate(message, pointer=pointer)
+    return TroupeError(message, pointer=pointer)
+
+
+def _is_worth_retrying(error: TroupeError) -> bool:
+    """Asking the same address again may help; a missing version or a spent deadline won't."""
+    return error.retryable and not isinstance(error, DeadlineError | VersionNotLoadedError)

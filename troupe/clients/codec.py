@@ -1,0 +1,192 @@
+"""Proto messages to domain values and back, shared by clients and servicers.
+
+Decoding checks what the wire can't: a wrong role or an impossible parameter is an
+InvalidArgumentError. Never calls anything.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from troupe.api.env.v1 import env_pb2 as env
+from troupe.api.records.v1 import records_pb2 as records
+from troupe.api.rollout.v1 import rollout_pb2 as rollout
+from troupe.engines.contract import PolicyState
+from troupe.episodes.ports import Generation, Outcome, Sampled
+from troupe.errors import InvalidArgumentError
+from troupe.ids import prompt_digest
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.contract import SPLITS, Message, Observation, Split
+
+_ROLES = ("system", "user", "assistant", "tool")
+_FINISH: dict[Literal["stop", "length"], records.FinishReason] = {
+    "stop": records.FINISH_REASON_STOP,
+    "length": records.FINISH_REASON_LENGTH,
+}
+
+
+def finish_reason_to_proto(reason: Literal["stop", "length"]) -> records.FinishReason:
+    """The enum value of a finish reason."""
+    return _FINISH[reason]
+
+
+def finish_reason_from_proto(value: int) -> Literal["stop", "length"]:
+    """The finish reason behind an enum value."""
+    return "length" if value == records.FINISH_REASON_LENGTH else "stop"
+
+
+def chat_to_proto(observation: Observation) -> rollout.ChatPrompt:
+    """An observation as a chat prompt."""
+    return rollout.ChatPrompt(
+        messages=[rollout.ChatMessage(role=m.role, content=m.content) for m in observation]
+    )
+
+
+def chat_from_proto(prompt: rollout.ChatPrompt) -> Observation:
+    """A chat prompt as an observation; raises InvalidArgumentError when a role is unknown."""
+    return tuple(_message(m.role, m.content) for m in prompt.messages)
+
+
+def observation_to_proto(observation: Observation) -> env.Observation:
+    """An observation on the env service's wire."""
+    return env.Observation(
+        messages=[env.ObservationMessage(role=m.role, content=m.content) for m in observation]
+    )
+
+
+def observation_from_proto(observation: env.Observation) -> Observation:
+    """An observation from the env service's wire."""
+    return tuple(_message(m.role, m.content) for m in observation.messages)
+
+
+def observations_to_proto(found: Mapping[str, Observation]) -> dict[str, env.Observation]:
+    """Observations by agent."""
+    return {agent: observation_to_proto(observation) for agent, observation in found.items()}
+
+
+def observations_from_proto(found: Mapping[str, env.Observation]) -> dict[str, Observation]:
+    """Observations by agent."""
+    return {agent: observation_from_proto(observation) for agent, observation in found.items()}
+
+
+def sampling_to_proto(sampling: SamplingSpec, seed: int) -> rollout.SamplingParams:
+    """Sampling parameters and the seed of a request."""
+    return rollout.SamplingParams(
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        max_new_tokens=sampling.max_new_tokens,
+        stop=sampling.stop,
+        seed=seed,
+    )
+
+
+def sampling_from_proto(params: rollout.SamplingParams) -> tuple[SamplingSpec, int]:
+    """Sampling parameters and the seed; raises InvalidArgumentError when out of range."""
+    try:
+        spec = SamplingSpec(
+            temperature=params.temperature,
+            top_p=params.top_p,
+            top_k=params.top_k,
+            max_new_tokens=params.max_new_tokens,
+            stop=list(params.stop),
+        )
+    except ValidationError as error:
+        raise InvalidArgumentError(f"sampling is wrong: {validation_text(error)}.") from error
+    return spec, params.seed
+
+
+def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
+    """A Generate answer as the episode player wants it."""
+    token_ids = list(response.prompt.token_ids)
+    return Generation(
+        prompt_token_ids=token_ids,
+        prompt_digest=response.prompt.digest or prompt_digest(token_ids),
+        candidates=[
+            Sampled(
+                token_ids=list(c.token_ids),
+                logprobs=list(c.logprobs),
+                text=c.text,
+                finish_reason=finish_reason_from_proto(c.finish_reason),
+            )
+            for c in response.candidates
+        ],
+        policy_version=response.policy_version,
+        engine_s=response.engine_s,
+    )
+
+
+def policy_state_to_proto(state: PolicyState) -> rollout.PolicyStatus:
+    """What an engine holds of one policy. A policy without an active version has none loaded."""
+    return rollout.PolicyStatus(
+        policy=state.policy,
+        active_version=state.active_version or 0,
+        tensor_digest=state.tensor_digest,
+        loaded_versions=state.loaded_versions,
+        staged_versions=state.staged_versions,
+    )
+
+
+def policy_state_from_proto(status: rollout.PolicyStatus) -> PolicyState:
+    """What a replica holds of one policy."""
+    is_active = status.active_version in status.loaded_versions
+    return PolicyState(
+        policy=status.policy,
+        active_version=status.active_version if is_active else None,
+        tensor_digest=status.tensor_digest,
+        loaded_versions=tuple(status.loaded_versions),
+        staged_versions=tuple(status.staged_versions),
+    )
+
+
+def outcome_to_proto(outcome: Outcome) -> env.StepOutcome:
+    """A judged action and what the agents see after it."""
+    return env.StepOutcome(
+        state=outcome.state,
+        team_reward=outcome.team_reward,
+        local_rewards=dict(outcome.local_rewards),
+        is_done=outcome.is_done,
+        is_success=outcome.is_success,
+        info_json=outcome.info_json,
+        observations=observations_to_proto(outcome.observations),
+    )
+
+
+def outcome_from_proto(outcome: env.StepOutcome) -> Outcome:
+    """A judged action and what the agents see after it."""
+    return Outcome(
+        state=outcome.state,
+        team_reward=outcome.team_reward,
+        local_rewards=dict(outcome.local_rewards),
+        is_done=outcome.is_done,
+        is_success=outcome.is_success,
+        info_json=outcome.info_json,
+        observations=observations_from_proto(outcome.observations),
+    )
+
+
+def split_from_text(text: str) -> Split:
+    """A split's name; raises InvalidArgumentError when it is none."""
+    for split in SPLITS:
+        if split == text:
+            return split
+    raise InvalidArgumentError(f"{text!r} is not a split; the splits are {', '.join(SPLITS)}.")
+
+
+def validation_text(error: ValidationError) -> str:
+    """pydantic's findings in one line: "top_p: Input should be ..."."""
+    return "; ".join(_finding(e["loc"], e["msg"]) for e in error.errors())
+
+
+def _finding(loc: Iterable[Any], message: str) -> str:
+    where = ".".join(str(part) for part in loc)
+    return f"{where}: {message}" if where else message
+
+
+def _message(role: str, content: str) -> Message:
+    if role not in _ROLES:
+        raise InvalidArgumentError(
+            f"{role!r} is not the role of a chat message; the roles are {', '.join(_ROLES)}."
+        )
+    return Message(role, content)

@@ -1,0 +1,94 @@
+"""One env replica, judging actions of one task family (``troupe.episodes.ports.EnvPort``)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from troupe.api.env.v1 import env_pb2 as pb
+from troupe.api.env.v1.env_pb2_grpc import EnvServiceStub
+from troupe.clients import codec
+from troupe.clients.channel import Client
+from troupe.episodes.ports import Outcome, Start
+from troupe.errors import TroupeError
+from troupe.tasks.contract import Split, Task
+
+
+class EnvClient(Client):
+    """Speaks for one task family; every call is a pure function and may be repeated anywhere."""
+
+    def __init__(
+        self,
+        address: str,
+        task_name: str,
+        task_params: Mapping[str, Any] | None = None,
+        *,
+        retry_for_s: float = 2.0,
+    ) -> None:
+        super().__init__(address, retry_for_s=retry_for_s)
+        self._stub = EnvServiceStub(self._channel)
+        params_json = json.dumps(dict(task_params or {}), sort_keys=True)
+        self._environment = pb.EnvironmentRef(name=task_name, params_json=params_json)
+
+    async def reset(
+        self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
+    ) -> Start:
+        """The first state of a task, and what ``observe`` see in it."""
+        request = pb.ResetRequest(
+            environment=self._environment,
+            task=pb.TaskRef(split=split, index=index),
+            observe_agents=observe,
+        )
+        answer = await self._call(
+            "Reset",
+            lambda left_s: self._stub.Reset(request, timeout=left_s),
+            timeout_s=timeout_s,
+        )
+        observations = codec.observations_from_proto(answer.observations)
+        return Start(answer.task_id, answer.state, observations)
+
+    async def step(
+        self,
+        *,
+        state: bytes,
+        agent: str,
+        actions: Sequence[str],
+        observe: Sequence[str],
+        timeout_s: float,
+    ) -> list[Outcome]:
+        """Each action's outcome on its own copy of ``state``, in order."""
+        request = pb.StepRequest(
+            environment=self._environment,
+            state=state,
+            agent=agent,
+            actions=actions,
+            observe_agents=observe,
+        )
+        answer = await self._call(
+            "Step",
+            lambda left_s: self._stub.Step(request, timeout=left_s),
+            timeout_s=timeout_s,
+        )
+        if len(answer.outcomes) != len(actions):
+            raise TroupeError(
+                f"The env service at {self.address} judged {len(answer.outcomes)} of "
+                f"{len(actions)} actions; its version differs from this client's."
+            )
+        return [codec.outcome_from_proto(outcome) for outcome in answer.outcomes]
+
+    async def list_tasks(
+        self, *, split: Split, start: int = 0, count: int = 100, timeout_s: float = 30.0
+    ) -> tuple[list[Task], int | None]:
+        """A page of at most 1000 tasks, and the size of the split (None: it does not end)."""
+        request = pb.ListTasksRequest(
+            environment=self._environment, split=split, start_index=start, page_size=count
+        )
+        answer = await self._call(
+            "ListTasks",
+            lambda left_s: self._stub.ListTasks(request, timeout=left_s),
+            timeout_s=timeout_s,
+        )
+        tasks = [
+            Task(t.task_id, codec.split_from_text(t.ref.split), t.ref.index, t.payload)
+            for t in answer.tasks
+        ]
+        return tasks, answer.total_size or None

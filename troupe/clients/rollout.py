@@ -1,0 +1,152 @@
+"""One rollout replica: generation, scoring and weights (``troupe.episodes.ports.RolloutPort``)."""
+
+import asyncio
+import uuid
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceStub
+from troupe.clients import codec
+from troupe.clients.channel import Client
+from troupe.engines.contract import PolicyState
+from troupe.episodes.ports import Generation
+from troupe.errors import NotFoundError
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.contract import Observation
+
+CHUNK_BYTES = 2 * 1024 * 1024
+"""Size of a weights chunk; servers accept up to 4 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutStatus:
+    """What a replica holds and how busy it is."""
+
+    policies: Sequence[PolicyState]
+    num_in_flight: int
+    model: str
+    engine: str
+
+
+class RolloutClient(Client):
+    """One replica at one address.
+
+    ``generate`` and ``update_weights`` make one attempt: whether to ask this replica again or
+    another one is the caller's choice.
+    """
+
+    def __init__(self, address: str, *, retry_for_s: float = 2.0) -> None:
+        super().__init__(address, retry_for_s=retry_for_s)
+        self._stub = RolloutServiceStub(self._channel)
+
+    async def generate(
+        self,
+        *,
+        policy: str,
+        policy_version: int,
+        observation: Observation,
+        num_candidates: int,
+        sampling: SamplingSpec,
+        seed: int,
+        timeout_s: float,
+    ) -> Generation:
+        """``num_candidates`` completions of one observation, by one version of one policy."""
+        request = pb.GenerateRequest(
+            request_id=uuid.uuid4().hex,
+            policy=policy,
+            policy_version=policy_version,
+            chat=codec.chat_to_proto(observation),
+            num_candidates=num_candidates,
+            sampling=codec.sampling_to_proto(sampling, seed),
+        )
+        answer = await self._call(
+            "Generate",
+            lambda left_s: self._stub.Generate(request, timeout=left_s),
+            timeout_s=timeout_s,
+            retries=False,
+        )
+        return codec.generation_from_proto(answer)
+
+    async def score(
+        self,
+        policy: str,
+        policy_version: int,
+        token_ids: Sequence[int],
+        *,
+        timeout_s: float = 60.0,
+    ) -> list[float]:
+        """Logprob of every token but the first, at temperature 1."""
+        request = pb.ScoreTokensRequest(
+            policy=policy, policy_version=policy_version, token_ids=token_ids
+        )
+        answer = await self._call(
+            "ScoreTokens",
+            lambda left_s: self._stub.ScoreTokens(request, timeout=left_s),
+            timeout_s=timeout_s,
+        )
+        return list(answer.logprobs)
+
+    async def update_weights(
+        self, manifest: WeightsManifest, path: Path, timeout_s: float = 300.0
+    ) -> str:
+        """Stream a safetensors file and stage it; the digest of the tensors that now are there.
+
+        Raises:
+            NotFoundError: ``path`` is not there.
+            WeightsRejectedError: the file did not arrive as the manifest says.
+        """
+        if not await asyncio.to_thread(path.is_file):
+            raise NotFoundError(f"There is no weights file {path}; export the weights first.")
+        answer = await self._call(
+            "UpdateWeights",
+            lambda left_s: self._stub.UpdateWeights(_parts(manifest, path), timeout=left_s),
+            timeout_s=timeout_s,
+            retries=False,
+        )
+        return answer.tensor_digest
+
+    async def activate(self, policy: str, policy_version: int, *, timeout_s: float = 60.0) -> None:
+        """Serve a staged version. Idempotent."""
+        request = pb.ActivateWeightsRequest(policy=policy, policy_version=policy_version)
+        await self._call(
+            "ActivateWeights",
+            lambda left_s: self._stub.ActivateWeights(request, timeout=left_s),
+            timeout_s=timeout_s,
+        )
+
+    async def discard(self, policy: str, policy_version: int, *, timeout_s: float = 60.0) -> None:
+        """Forget a staged or an old version. Idempotent."""
+        request = pb.DiscardWeightsRequest(policy=policy, policy_version=policy_version)
+        await self._call(
+            "DiscardWeights",
+            lambda left_s: self._stub.DiscardWeights(request, timeout=left_s),
+            timeout_s=timeout_s,
+        )
+
+    async def status(self, *, timeout_s: float = 5.0) -> RolloutStatus:
+        """What is loaded and how busy the engine is."""
+        answer = await self._call(
+            "GetStatus",
+            lambda left_s: self._stub.GetStatus(pb.GetStatusRequest(), timeout=left_s),
+            timeout_s=timeout_s,
+        )
+        return RolloutStatus(
+            policies=[codec.policy_state_from_proto(p) for p in answer.policies],
+            num_in_flight=answer.num_in_flight,
+            model=answer.model,
+            engine=answer.engine,
+        )
+
+
+async def _parts(manifest: WeightsManifest, path: Path) -> AsyncIterator[pb.UpdateWeightsRequest]:
+    yield pb.UpdateWeightsRequest(manifest=manifest)
+    offset = 0
+    with path.open("rb") as file:
+        while data := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            chunk = pb.WeightsChunk(offset_bytes=offset, data=data, crc32=zlib.crc32(data))
+            yield pb.UpdateWeightsRequest(chunk=chunk)
+            offset += len(data)

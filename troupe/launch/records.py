@@ -1,0 +1,62 @@
+"""The local launcher's memory: one JSON file for each component, so that any caller can adopt it.
+
+Owns the record's shape and its atomic write. Never looks at processes.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(slots=True)
+class ProcRecord:
+    """What is known of one component.
+
+    ``launch_id`` marks the environment of the life that ``pid`` (with ``ticks``) is, and is written
+    before the process starts; ``digest`` covers argv and environment; ``log_start`` is where this
+    life begins in the log, bytes; instants are Unix seconds.
+    """
+
+    name: str
+    digest: str
+    log: str
+    launch_id: str = ""
+    pid: int | None = None
+    ticks: int = 0
+    state: str = "absent"
+    restarts: int = 0
+    exit_code: int | None = None
+    detail: str = ""
+    log_start: int = 0
+    started_at: float = 0.0
+    restart_at: float = 0.0
+    failures: list[float] = field(default_factory=list[float])
+
+    def save(self, folder: Path) -> None:
+        """Write the record atomically to ``<folder>/<name>.json``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f".{self.name}.json.tmp"
+        temporary.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        temporary.replace(folder / f"{self.name}.json")
+
+
+def load_record(folder: Path, name: str) -> ProcRecord | None:
+    """The record of ``name``, or None when there is none that can be read."""
+    try:
+        document: Mapping[str, Any] = json.loads((folder / f"{name}.json").read_text("utf-8"))
+        return ProcRecord(**document)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def load_records(folder: Path) -> list[ProcRecord]:
+    """Every readable record of the folder, by name."""
+    names = sorted(path.stem for path in folder.glob("*.json"))
+    return [record for name in names if (record := load_record(folder, name))]
+
+
+def forget_record(folder: Path, name: str) -> None:
+    """Delete the record of ``name``."""
+    (folder / f"{name}.json").unlink(missing_ok=True)

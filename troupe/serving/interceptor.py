@@ -1,0 +1,92 @@
+"""Turns errors of servicers into gRPC statuses, in one place, and counts calls."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import grpc.aio
+
+from troupe.errors import DeadlineError, TroupeError
+from troupe.telemetry import metrics
+from troupe.telemetry.logging import get_logger
+
+REASON_KEY = "troupe-reason"
+"""Trailing metadata: the error's stable reason."""
+POINTER_KEY = "troupe-pointer"
+"""Trailing metadata: JSON pointer into the offending document."""
+
+_log = get_logger(__name__)
+if TYPE_CHECKING:
+    _Interceptor = grpc.aio.ServerInterceptor[Any, Any]
+    _Handler = grpc.RpcMethodHandler[Any, Any]
+else:
+    _Interceptor = grpc.aio.ServerInterceptor
+    _Handler = Any
+
+
+class ErrorInterceptor(_Interceptor):
+    """A TroupeError becomes its status and reason; anything else is logged and INTERNAL."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> _Handler:
+        """Wrap the handler of the called method."""
+        handler = cast("Any", await continuation(handler_call_details))
+        method: str = handler_call_details.method
+        if not handler or method.startswith("/grpc."):
+            return handler
+        if handler.unary_unary:
+            return _rebuilt(
+                grpc.unary_unary_rpc_method_handler, handler, handler.unary_unary, method
+            )
+        if handler.stream_unary:
+            return _rebuilt(
+                grpc.stream_unary_rpc_method_handler, handler, handler.stream_unary, method
+            )
+        return handler
+
+
+def _rebuilt(make: Any, handler: Any, behaviour: Any, method: str) -> _Handler:
+    async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        started = time.perf_counter()
+        code = grpc.StatusCode.OK
+        try:
+            return await behaviour(request, context)
+        except grpc.aio.AbortError:
+            code = context.code() or grpc.StatusCode.UNKNOWN
+            raise
+        except Exception as error:
+            failure = _as_troupe(error, method)
+            code = failure.code
+            await _abort(context, failure)
+        finally:
+            metrics.GRPC_REQUESTS.labels(method, code.name).inc()
+            metrics.GRPC_SECONDS.labels(method).observe(time.perf_counter() - started)
+
+    return make(
+        guarded,
+        request_deserializer=handler.request_deserializer,
+        response_serializer=handler.response_serializer,
+    )
+
+
+def _as_troupe(error: Exception, method: str) -> TroupeError:
+    if isinstance(error, TroupeError):
+        return error
+    if isinstance(error, TimeoutError):
+        return DeadlineError(f"{method} did not finish in time.")
+    _log.error("grpc.failed", method=method, exc_info=error)
+    return TroupeError(
+        f"{method} failed with {type(error).__name__}: {error}. This is a bug or a broken "
+        "installation; the service's log has the traceback."
+    )
+
+
+async def _abort(context: grpc.aio.ServicerContext[Any, Any], error: TroupeError) -> None:
+    trailing = [(REASON_KEY, error.reason)]
+    if error.pointer is not None and error.pointer.isascii():
+        trailing.append((POINTER_KEY, error.pointer))
+    await context.abort(error.code, error.message, tuple(trailing))

@@ -1,0 +1,30 @@
+"""Settings that every service has. Each service's own Settings derives from it."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ServingSettings(BaseSettings):
+    """Where a service listens, whom it reports to and how long it drains.
+
+    A subclass sets ``model_config = SettingsConfigDict(env_prefix="TROUPE_<SERVICE>_")``.
+    """
+
+    model_config = SettingsConfigDict(extra="ignore")
+
+    grpc_address: str = "127.0.0.1:0"
+    """host:port of the gRPC server; port 0 takes a free one."""
+    advertise_host: str = ""
+    """Host under which others reach this process; empty: the bound host, or the host's name."""
+    admin_address: str = "127.0.0.1:0"
+    """host:port of /metrics, /livez and /readyz."""
+    grace_s: float = Field(default=10.0, ge=0.0)
+    """Time for work in flight to end after SIGTERM, seconds."""
+    log_level: str = "info"
+    """debug, info, warning or error."""
+    router: str = "127.0.0.1:8481"
+    """host:port of the router's gRPC server."""
+    job_id: str = ""
+    """Take only this job's work; empty takes any job's."""
+    replica_id: str = ""
+    """Stable name of this process; empty: made from the service, the host and the process."""

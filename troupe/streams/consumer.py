@@ -1,0 +1,196 @@
+"""The reading end of a stream: consumer groups, claiming from the dead, parking of poison.
+
+Owns delivery: an entry stays pending until it is acked, and is delivered again when its consumer
+dies. Never knows what a payload means.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import redis.exceptions as rex
+from redis.asyncio import Redis
+
+from troupe.streams import keys
+from troupe.streams.redis import MAX_BLOCK_S, redis_errors
+from troupe.streams.stream import FIELD
+
+_ACK = """
+for i = 2, #ARGV do
+  redis.call('XACK', KEYS[1], ARGV[1], ARGV[i])
+  redis.call('XDEL', KEYS[1], ARGV[i])
+end
+return #ARGV - 1
+"""
+
+_KEEP = """
+local kept = 0
+for i = 3, #ARGV do
+  local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2])
+  if #held > 0 then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
+    kept = kept + 1
+  end
+end
+return kept
+"""
+
+_PARK = """
+if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) > 0 then
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', 10000, '*', 'p', ARGV[3], 'reason', ARGV[4],
+             'entry_id', ARGV[2], 'attempts', ARGV[5])
+end
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+redis.call('XDEL', KEYS[1], ARGV[2])
+return 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One delivery. ``attempts`` counts deliveries, this one included.
+
+    ``is_exhausted`` says that it was delivered more than ``max_attempts`` times: its readers died
+    or gave up on it, so park it (or drop its ticket) instead of trying again.
+    """
+
+    id: str
+    payload: bytes
+    attempts: int
+    is_exhausted: bool = False
+
+
+class Consumer:
+    """One named reader of one consumer group.
+
+    A reader that comes back under its old name first gets what it held. Entries that another
+    reader held for ``claim_idle_s`` without ``keep`` are claimed. A stream has one group: an ack
+    deletes the entry. ``max_attempts`` 0 never calls an entry exhausted.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        key: str,
+        group: str,
+        consumer: str,
+        *,
+        claim_idle_s: float,
+        max_attempts: int,
+    ) -> None:
+        self._redis = redis
+        self._key = key
+        self._group = group
+        self._consumer = consumer
+        self._claim_idle_ms = max(1, round(claim_idle_s * 1000))
+        self._max_attempts = max_attempts
+        self._backlog_after: bytes | None = b"0"
+        self._claim_after: bytes = b"0-0"
+        self._ack = redis.register_script(_ACK)
+        self._keep = redis.register_script(_KEEP)
+        self._park = redis.register_script(_PARK)
+
+    async def read(self, *, count: int, block_s: float) -> list[Entry]:
+        """Up to ``count`` entries: own pending ones, then those of the dead, then new ones.
+
+        Waits ``block_s`` for the first one at most; an empty list means that there is none.
+        """
+        now = asyncio.get_running_loop().time
+        deadline = now() + block_s
+        while True:
+            left_s = max(0.0, deadline - now())
+            with redis_errors(f"read of {self._key}"):
+                try:
+                    found = await self._read_once(count, min(left_s, MAX_BLOCK_S))
+                except rex.ResponseError as error:
+                    if not str(error).startswith(("NOGROUP", "UNBLOCKED")):
+                        raise
+                    await self._create_group()
+                    continue
+            if found or now() >= deadline:
+                return found
+
+    async def ack(self, *entry_ids: str) -> None:
+        """The effect of these entries is safe: forget them. Idempotent."""
+        if entry_ids:
+            with redis_errors(f"ack on {self._key}"):
+                await self._ack(keys=[self._key], args=[self._group, *entry_ids])
+
+    async def keep(self, *entry_ids: str) -> None:
+        """These are still being worked on: claim them from nobody, but reset their idle time.
+
+        Entries that another consumer claimed meanwhile stay with it.
+        """
+        if entry_ids:
+            with redis_errors(f"keep on {self._key}"):
+                await self._keep(keys=[self._key], args=[self._group, self._consumer, *entry_ids])
+
+    async def park(self, entry: Entry, reason: str) -> None:
+        """Move an entry that nobody can handle to the dead stream, with the reason. Idempotent."""
+        with redis_errors(f"park on {self._key}"):
+            await self._park(
+                keys=[self._key, keys.dead(self._key)],
+                args=[self._group, entry.id, entry.payload, reason, entry.attempts],
+            )
+
+    async def _read_once(self, count: int, block_s: float) -> list[Entry]:
+        while self._backlog_after is not None:
+            raw = await self._read_group(count, self._backlog_after, None)
+            self._backlog_after = raw[-1][0] if raw else None
+            if entries := await self._redelivered(raw):
+                return entries
+        if entries := await self._claim(count):
+            return entries
+        raw = await self._read_group(count, b">", block_s)
+        return await self._entries(raw, {})
+
+    async def _read_group(self, count: int, after: bytes, block_s: float | None) -> list[Any]:
+        block_ms = None if block_s is None or block_s <= 0 else max(1, round(block_s * 1000))
+        streams: Any = await self._redis.xreadgroup(
+            self._group, self._consumer, {self._key: after}, count=count, block=block_ms
+        )
+        return streams[0][1] if streams else []
+
+    async def _claim(self, count: int) -> list[Entry]:
+        answer = await self._redis.xautoclaim(
+            self._key,
+            self._group,
+            self._consumer,
+            self._claim_idle_ms,
+            start_id=self._claim_after,
+            count=count,
+        )
+        self._claim_after = answer[0]
+        return await self._redelivered(answer[1])
+
+    async def _redelivered(self, raw: list[Any]) -> list[Entry]:
+        """Entries with their delivery counts; those deleted while pending are acked away."""
+        if not raw:
+            return []
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for entry_id, _ in raw:
+                pipe.xpending_range(self._key, self._group, min=entry_id, max=entry_id, count=1)
+            counts = [int(p[0]["times_delivered"]) if p else 1 for p in await pipe.execute()]
+        return await self._entries(raw, {pair[0]: n for pair, n in zip(raw, counts, strict=True)})
+
+    async def _entries(self, raw: Iterable[Any], attempts: dict[bytes, int]) -> list[Entry]:
+        found: list[Entry] = []
+        for entry_id, fields in raw:
+            number = attempts.get(entry_id, 1)
+            is_exhausted = 0 < self._max_attempts < number
+            if not fields:
+                await self.ack(entry_id.decode())
+            elif FIELD not in fields:
+                malformed = Entry(entry_id.decode(), repr(fields).encode(), number, True)
+                await self.park(malformed, "the entry has no payload field")
+            else:
+                found.append(Entry(entry_id.decode(), fields[FIELD], number, is_exhausted))
+        return found
+
+    async def _create_group(self) -> None:
+        try:
+            await self._redis.xgroup_create(self._key, self._group, id="0", mkstream=True)
+        except rex.ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
