@@ -29,7 +29,7 @@ def save_random_model(
     sharpness: float = 3.0,
     tied: bool = True,
 ) -> Path:
-    """Write a model folder; ``sharpness`` scales the weights so that tokens differ in probability."""
+    """Write a model folder; ``sharpness`` scales the weights, so that tokens differ."""
     words = [*SPECIAL, "system", "user", "assistant", "tool", *[f"w{i}" for i in range(num_words)]]
     inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

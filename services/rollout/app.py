@@ -42,7 +42,7 @@ class RolloutApp:
 
     def __init__(self, settings: RolloutSettings) -> None:
         self._settings = settings
-        self._engine: Engine = load(ENGINES, settings.engine)()
+        self._engine = make_engine(settings.engine)
         self._staging = StagingArea(
             settings.staging_dir,
             max_bytes=settings.max_weights_bytes,
@@ -136,6 +136,20 @@ class RolloutApp:
             num_in_flight=self._engine.num_in_flight(),
             is_serving=self._is_serving,
         )
+
+
+def make_engine(name: str) -> Engine:
+    """The engine called ``name``, with its own settings from the environment."""
+    try:
+        return load(ENGINES, name)()
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"TROUPE_ROLLOUT_{'_'.join(map(str, item['loc'])).upper()}: {item['msg']}"
+            for item in error.errors()
+        )
+        raise InvalidArgumentError(
+            f"The settings of engine '{name}' are wrong: {wrong}. Correct the environment."
+        ) from error
 
 
 def assigned_policies(assignment: Assignment) -> dict[str, PolicySpec]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from troupe.api.records.v1.records_pb2 import WeightsManifest
-from troupe.api.rollout.v1.rollout_pb2 import UpdateWeightsRequest, WeightsChunk
+from troupe.api.rollout.v1.rollout_pb2 import UpdateWeightsRequest
 from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
@@ -108,14 +108,11 @@ class StagingArea:
         return first.manifest
 
     async def _write(self, requests: Requests, manifest: WeightsManifest, path: Path) -> None:
-        file = await asyncio.to_thread(path.open, "wb")
-        try:
+        with _created(path) as file:
             written = 0
             while (request := await self._next(requests, f"byte {written}")) is not None:
                 _check(request, manifest, written)
-                written += await asyncio.to_thread(_append, file, request.chunk)
-        finally:
-            file.close()
+                written += await asyncio.to_thread(file.write, request.chunk.data)
 
     async def _next(self, requests: Requests, what: str) -> UpdateWeightsRequest | None:
         try:
@@ -153,5 +150,6 @@ def _check(request: UpdateWeightsRequest, manifest: WeightsManifest, written: in
         )
 
 
-def _append(file: BinaryIO, chunk: WeightsChunk) -> int:
-    return file.write(chunk.data)
+def _created(path: Path) -> BinaryIO:
+    """Opened here and now: a thread's open file would be lost to a cancelled upload."""
+    return path.open("wb")

@@ -32,6 +32,9 @@ _log = get_logger(__name__)
 EXIT_JOB_FAILED = 3
 """The job failed for good: starting this process again would fail again."""
 
+END_S = 5.0
+"""Time for the tasks of a job to end after they were cancelled, seconds."""
+
 
 class TrainerService:
     """One trainer process. ``exit_code`` is what the process should end with."""
@@ -72,9 +75,10 @@ class TrainerService:
                 await asyncio.wait({job, beats}, return_when=asyncio.FIRST_COMPLETED)
                 (job if job.done() else beats).result()
             finally:
+                self._control.stop("the job is over")
                 for task in (job, beats):
                     task.cancel()
-                await asyncio.gather(job, beats, return_exceptions=True)
+                await asyncio.wait({job, beats}, timeout=END_S)
         finally:
             self._ended.set()
 

@@ -21,6 +21,7 @@ from troupe import plugins
 from troupe.algorithms.contract import Algorithm
 from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 
 _T = TypeVar("_T")
@@ -56,6 +57,7 @@ class Team:
             team.learners[policy] = await team.on_thread(
                 lambda p=policy: Learner(p, spec, team._algorithm, device=where)
             )
+        torch.manual_seed(derive_seed(spec.seed, "learner"))
         return team
 
     async def on_thread(self, work: Callable[[], _T]) -> _T:

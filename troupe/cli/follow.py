@@ -4,14 +4,12 @@ Owns watching and the closing summary. Never starts or stops a process.
 """
 
 import json
-import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from rich.live import Live
-from rich.table import Table
 
 from troupe.cli.output import EXIT_FAILED, EXIT_OK, err, out
 from troupe.cli.progress import Progress, clock, panel
@@ -64,23 +62,22 @@ def print_outcome(job: Job) -> None:
         return
     run_dir = Path(job.run_dir)
     summary = read_summary(run_dir) or {}
-    table = Table.grid(padding=(0, 2))
-    for label, value in _lines(summary):
-        table.add_row(label, value)
-    table.add_row("run folder", str(_relative(run_dir)))
+    lines = [*_lines(summary), ("run folder", str(_relative(run_dir)))]
     if (run_dir / "curve.png").is_file():
-        table.add_row("curve", str(_relative(run_dir / "curve.png")))
+        lines.append(("curve", str(_relative(run_dir / "curve.png"))))
+    width = max(len(label) for label, _ in lines)
     console = out()
     console.print(
-        f"{job.job_id} succeeded", markup=False, style="green" if sys.stdout.isatty() else ""
+        f"{job.job_id} succeeded", markup=False, style="green" if console.is_terminal else ""
     )
-    console.print(table)
+    for label, value in lines:
+        console.print(f"  {label:<{width}}  {value}", markup=False)
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     base, final = summary.get("base_success"), summary.get("final_success")
     lines: list[tuple[str, str]] = []
-    if isinstance(base, int | float) and isinstance(final, int | float):
+    if summary.get("steps") and isinstance(base, int | float) and isinstance(final, int | float):
         lines.append(("held-out success", f"{base:.1%} -> {final:.1%}"))
     elif isinstance(base, int | float):
         lines.append(("held-out success", f"{base:.1%}"))

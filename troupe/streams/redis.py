@@ -30,7 +30,9 @@ _deadline: ContextVar[float | None] = ContextVar("redis_retry_deadline", default
 class BoundedRetry(Retry):
     """Retries lost connections until ``retry_for_s`` has passed, however calls are nested.
 
-    redis-py retries a command and, inside it, the connection; a count would multiply.
+    redis-py retries a command and, inside it, the connection; a count would multiply. It also
+    sends with ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that arrives
+    together with the result: it is raised here.
     """
 
     def __init__(self, retry_for_s: float) -> None:
@@ -46,6 +48,7 @@ class BoundedRetry(Retry):
     ) -> _T:
         """Call ``do`` until it answers, fails for good, or the time is up."""
         now = asyncio.get_running_loop().time
+        was_cancelled = _num_cancels()
         inherited = _deadline.get()
         deadline = now() + self._retry_for_s if inherited is None else inherited
         token = _deadline.set(deadline)
@@ -53,7 +56,7 @@ class BoundedRetry(Retry):
         try:
             while True:
                 try:
-                    return await do()
+                    return await _attempt(do, was_cancelled)
                 except (rex.ConnectionError, rex.TimeoutError) as error:
                     failures += 1
                     await (fail(error, failures) if with_failure_count else fail(error))
@@ -137,3 +140,21 @@ def _shown(url: str) -> str:
     """``url`` without its password."""
     password = urlsplit(url).password
     return url.replace(f":{password}@", ":***@") if password else url
+
+
+async def _attempt(do: Callable[[], Awaitable[_T]], was_cancelled: int) -> _T:
+    """``do()``, or the cancellation that it swallowed."""
+    try:
+        answer = await do()
+    except Exception as error:
+        if _num_cancels() > was_cancelled:
+            raise asyncio.CancelledError from error
+        raise
+    if _num_cancels() > was_cancelled:
+        raise asyncio.CancelledError
+    return answer
+
+
+def _num_cancels() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

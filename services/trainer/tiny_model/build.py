@@ -52,9 +52,7 @@ def _make(recipe: Recipe, directory: Path, progress: Progress) -> None:
     torch.manual_seed(recipe.seed)
     model = Qwen3ForCausalLM(_config(recipe.shape, tokenizer))
     warm_start = recipe.warm_start
-    samples = demonstrations(
-        family, tokenizer, warm_start.noise, warm_start.num_turns, Random(recipe.seed)
-    )
+    samples = demonstrations(family, tokenizer, warm_start, Random(recipe.seed))
     imitate(model, samples, warm_start, progress)
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)

@@ -6,11 +6,13 @@ They are imitated *and* played, so the states seen are those of a clumsy team.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 
 from transformers import PreTrainedTokenizerFast
 
-from troupe.tasks.contract import TaskFamily
+from services.trainer.tiny_model.recipe import WarmStart
+from troupe.tasks.contract import Observation, TaskFamily
 
 RECENT = 64
 """Demonstrations per agent that a noisy one may be borrowed from."""
@@ -25,27 +27,32 @@ class Demonstration:
 
 
 def demonstrations(
-    family: TaskFamily, tokenizer: PreTrainedTokenizerFast, noise: float, num_turns: int, rng: Random
+    family: TaskFamily,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: WarmStart,
+    rng: Random,
 ) -> Iterator[Demonstration]:
     """Demonstrations without end, from train tasks 0, 1, 2, ... played once each."""
     taskset, env = family.taskset(), family.environment()
+    teams = recipe.teams or (family.agents,)
     recent: dict[str, list[str]] = {agent: [] for agent in family.agents}
-    index = 0
-    while True:
-        state, is_done = env.reset(taskset.task("train", index)), False
-        for agent in family.agents * num_turns:
+    for index in count():
+        state = env.reset(taskset.task("train", index))
+        for agent in rng.choice(teams) * recipe.num_turns:
             good = family.demonstrate(state, agent, rng)
-            shown = rng.choice(recent[agent]) if recent[agent] and rng.random() < noise else good
+            is_borrowed = recent[agent] and rng.random() < recipe.noise
+            shown = rng.choice(recent[agent]) if is_borrowed else good
             recent[agent] = [*recent[agent][-RECENT + 1 :], good]
             yield _encoded(tokenizer, env.observe(state, agent), shown)
             transition = env.step(state, agent, shown)
-            state, is_done = transition.state, transition.done
-            if is_done:
+            if transition.done:
                 break
-        index += 1
+            state = transition.state
 
 
-def _encoded(tokenizer, observation, answer: str) -> Demonstration:
+def _encoded(
+    tokenizer: PreTrainedTokenizerFast, observation: Observation, answer: str
+) -> Demonstration:
     chat = [{"role": message.role, "content": message.content} for message in observation]
     prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
     completion = tokenizer(answer, add_special_tokens=False)["input_ids"]

@@ -30,6 +30,9 @@ class WarmStart(BaseModel):
     noise: float = Field(
         0.3, ge=0, le=1, description="Share of demonstrations that belong to another state."
     )
+    teams: tuple[tuple[str, ...], ...] = Field(
+        (), description="Teams that demonstrate, drawn evenly; empty: all agents together."
+    )
     num_turns: int = Field(4, ge=1, description="Turns of each demonstrated episode, at most.")
 
 

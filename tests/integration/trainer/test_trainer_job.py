@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import Redis
 from safetensors.torch import load_file
 from trainer_data import groups_of_step, job_spec
-from trainer_world import JOB, ReplicaServer, RouterServer, conduct, eventually, play
+from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually, play
 
 from services.trainer import checkpoints as checkpoints_module
 from services.trainer.checkpoints import CheckpointMismatchError, Checkpoints
@@ -63,13 +63,13 @@ class World:
             if task.done():
                 task.result()
         finally:
-            for it in (task, conductor):
-                it.cancel()
-            await asyncio.gather(task, conductor, return_exceptions=True)
+            await end(task, conductor)
 
     def weights(self) -> dict[str, Any]:
+        """Parameters and moments; the generator's state is left out, since replicas share it."""
         folder = self.run_dir / "checkpoints" / f"step-{self.spec.steps:05d}"
-        return load_file(folder / "shared.safetensors")
+        tensors = load_file(folder / "shared.safetensors")
+        return {name: tensor for name, tensor in tensors.items() if name != "rng"}
 
     def trained(self) -> list[dict[str, Any]]:
         lines = (self.run_dir / "groups.jsonl").read_text().splitlines()
@@ -204,9 +204,7 @@ async def test_job_when_a_replica_restarts_after_the_end_then_gets_the_version_a
     await eventually(lambda: world.progress.phase == "done")
     world.replica.restart()
     await eventually(lambda: world.replica.active == 3)
-    for it in (task, conductor):
-        it.cancel()
-    await asyncio.gather(task, conductor, return_exceptions=True)
+    await end(task, conductor)
 
 
 async def test_job_when_the_canary_differs_then_old_version_serves_and_the_job_fails(
@@ -218,8 +216,7 @@ async def test_job_when_the_canary_differs_then_old_version_serves_and_the_job_f
     world.replica.score_offset = 0.01
     with pytest.raises(JobFailedError, match=r"rollout-0 .* canary"):
         await asyncio.wait_for(task, 30)
-    conductor.cancel()
-    await asyncio.gather(conductor, return_exceptions=True)
+    await end(conductor)
     version = (await StepLedger(world.redis, JOB).versions())["shared"]
     assert world.replica.active == version
     assert version + 1 not in world.replica.versions
@@ -282,8 +279,7 @@ async def test_job_when_paused_then_does_not_learn_until_resumed(world: World) -
     assert (await StepLedger(world.redis, JOB).versions()) == {"shared": 0}
     control.resume()
     await eventually(lambda: world.replica.active == 1)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await end(task)
 
 
 async def test_job_when_the_checkpoint_is_of_another_spec_then_refuses(world: World) -> None:

@@ -185,3 +185,18 @@ async def eventually(condition: Any, timeout_s: float = 20.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def end(*tasks: asyncio.Future[None]) -> None:
+    """Cancel ``tasks``, again if need be: redis-py may swallow a cancellation."""
+    alive = set(tasks)
+    for _ in range(10):
+        for task in alive:
+            task.cancel()
+        _, alive = await asyncio.wait(alive, timeout=2)
+        if not alive:
+            break
+    assert not alive, [str(task) for task in alive]
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()

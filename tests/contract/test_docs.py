@@ -1,0 +1,67 @@
+"""Words that point somewhere point at something: links, commands, make targets, settings."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from troupe.cli.main import build_app
+from troupe.cli.settings import CliSettings
+from troupe.spec import load_spec
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_when_it_links_to_a_file_then_the_file_is_there(page: Path) -> None:
+    targets = LINK.findall(page.read_text("utf-8"))
+    missing = [
+        target
+        for target in targets
+        if not target.startswith(("http://", "https://", "#", "mailto:"))
+        and not (page.parent / target.partition("#")[0]).exists()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_when_it_names_a_command_then_the_command_exists(page: Path) -> None:
+    names = {command.name for command in build_app().registered_commands} | {"model"}
+    text = page.read_text("utf-8")
+    said = set(re.findall(r"(?:^|`)troupe ([a-z]+)\b", text, flags=re.MULTILINE))
+    assert said <= names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_when_it_names_a_make_target_then_the_target_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    said = set(re.findall(r"(?:^|`)make ([a-z-]+)\b", page.read_text("utf-8"), re.MULTILINE))
+    assert said <= targets
+
+
+def test_cli_page_when_read_then_lists_every_setting_and_command() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    missing = [n for n in CliSettings.model_fields if f"`TROUPE_{n.upper()}`" not in text]
+    missing += [
+        str(c.name) for c in build_app().registered_commands if f"`troupe {c.name}" not in text
+    ]
+    assert missing == []
+
+
+def test_readme_when_it_shows_a_spec_then_the_spec_is_valid(tmp_path: Path) -> None:
+    [shown] = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "shown.yaml").write_text(shown, encoding="utf-8")
+    load_spec(tmp_path / "shown.yaml")
+    assert len(shown.splitlines()) <= 40
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
+def test_example_when_loaded_then_is_a_valid_spec(path: Path) -> None:
+    load_spec(path)
+
+
+def test_agents_page_when_read_then_is_short_and_claude_points_to_it() -> None:
+    assert len((ROOT / "AGENTS.md").read_text("utf-8").splitlines()) <= 60
+    assert "AGENTS.md" in (ROOT / "CLAUDE.md").read_text("utf-8")

@@ -1,0 +1,70 @@
+"""A rollout servicer over real gRPC, and the weights that are sent to it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc.aio
+import pytest
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+from benchmarks.random_model import save_random_model
+from services.rollout.engines.cpu import CpuEngine
+from services.rollout.engines.cpu.settings import CpuEngineSettings
+from services.rollout.servicer import RolloutServicer
+from services.rollout.settings import RolloutSettings
+from services.rollout.staging import StagingArea
+from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
+from troupe.clients.channel import SERVER_OPTIONS
+from troupe.clients.rollout import RolloutClient
+from troupe.serving.interceptor import ErrorInterceptor
+from troupe.spec.job import PolicySpec
+
+
+@pytest.fixture(scope="session")
+def rollout_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random_model(tmp_path_factory.mktemp("random") / "model")
+
+
+@pytest.fixture(scope="session")
+def rollout_weights(rollout_model: Path) -> Path:
+    model = AutoModelForCausalLM.from_pretrained(rollout_model)
+    path = rollout_model / "weights-to-send"
+    save_file({name: p.detach().clone() for name, p in model.named_parameters()}, path)
+    return path
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """A servicer on a real port, its client and its staging folder."""
+
+    client: RolloutClient
+    channel: grpc.aio.Channel
+    servicer: RolloutServicer
+    staging_dir: Path
+
+    def files_left(self) -> list[Path]:
+        return [path for path in self.staging_dir.rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+async def rollout(rollout_model: Path, tmp_path: Path) -> AsyncIterator[Rollout]:
+    engine = CpuEngine(CpuEngineSettings())
+    await engine.start({"shared": PolicySpec(model=str(rollout_model))})
+    staging = StagingArea(str(tmp_path), max_bytes=2**22, max_uploads=2, chunk_timeout_s=0.5)
+    staging.open()
+    servicer = RolloutServicer(RolloutSettings(), engine, staging)
+    servicer.open(str(rollout_model))
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
+    add_RolloutServiceServicer_to_server(servicer, server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    client = RolloutClient(address, retry_for_s=0.0)
+    channel = grpc.aio.insecure_channel(address)
+    yield Rollout(client, channel, servicer, tmp_path)
+    await client.close()
+    await channel.close()
+    await server.stop(None)
+    await engine.stop()
+    staging.close()

@@ -1,0 +1,304 @@
+"""RolloutService over a real channel: generation, weights, and every way an upload goes wrong."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceStub
+from troupe.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+    VersionNotLoadedError,
+    WeightsRejectedError,
+)
+from troupe.ids import prompt_digest
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.contract import Message
+from troupe.weights import build_manifest, iter_chunks
+
+Rollout = Any
+"""See the fixture ``rollout``."""
+
+OBSERVATION = (Message("system", "w1 w2"), Message("user", "w3"))
+
+
+def manifest_for(path: Path, version: int = 0) -> WeightsManifest:
+    return build_manifest(path, policy="shared", policy_version=version, kind="full")
+
+
+async def publish(rollout: Rollout, path: Path, version: int = 0) -> str:
+    digest = await rollout.client.update_weights(manifest_for(path, version), path, 20.0)
+    await rollout.client.activate("shared", version)
+    return digest
+
+
+async def generate(rollout: Rollout, version: int = 0, k: int = 4, tokens: int = 8):
+    return await rollout.client.generate(
+        policy="shared",
+        policy_version=version,
+        observation=OBSERVATION,
+        num_candidates=k,
+        sampling=SamplingSpec(max_new_tokens=tokens),
+        seed=7,
+        timeout_s=20.0,
+    )
+
+
+async def test_generate_before_and_after_a_publish(rollout: Rollout, rollout_weights: Path):
+    with pytest.raises(VersionNotLoadedError):
+        await generate(rollout)
+    manifest = manifest_for(rollout_weights)
+    assert await publish(rollout, rollout_weights) == manifest.tensor_digest
+    result = await generate(rollout)
+    assert result.prompt_digest == prompt_digest(result.prompt_token_ids)
+    assert len(result.candidates) == 4
+    assert result.policy_version == 0
+    assert 0 < result.engine_s < 20
+    status = await rollout.client.status()
+    assert status.policies[0].active_version == 0
+    assert status.policies[0].tensor_digest == manifest.tensor_digest
+    assert status.engine == "cpu"
+    assert status.num_in_flight == 0
+    assert rollout.files_left() == []
+
+
+async def test_staged_version_can_be_scored_discarded_and_does_not_answer(
+    rollout: Rollout, rollout_weights: Path
+):
+    await publish(rollout, rollout_weights)
+    await rollout.client.update_weights(manifest_for(rollout_weights, 1), rollout_weights, 20.0)
+    old = await rollout.client.score("shared", 0, [5, 6, 7])
+    assert await rollout.client.score("shared", 1, [5, 6, 7]) == old
+    with pytest.raises(VersionNotLoadedError):
+        await generate(rollout, version=1)
+    await rollout.client.discard("shared", 1)
+    with pytest.raises(VersionNotLoadedError):
+        await rollout.client.score("shared", 1, [5, 6, 7])
+    await generate(rollout, version=0)
+
+
+async def test_generation_goes_on_while_weights_are_received(
+    rollout: Rollout, rollout_weights: Path
+):
+    await publish(rollout, rollout_weights)
+    requests = [asyncio.ensure_future(generate(rollout, k=8, tokens=32)) for _ in range(20)]
+    await publish(rollout, rollout_weights, version=1)
+    results = await asyncio.gather(*requests)
+    assert {result.policy_version for result in results} == {0}
+    assert (await generate(rollout, version=1)).policy_version == 1
+
+
+async def test_prompt_of_token_ids_is_echoed(rollout: Rollout, rollout_weights: Path):
+    await publish(rollout, rollout_weights)
+    answer = await RolloutServiceStub(rollout.channel).Generate(
+        pb.GenerateRequest(
+            policy="shared",
+            tokens=pb.TokenPrompt(token_ids=[5, 6, 7]),
+            num_candidates=2,
+            sampling=pb.SamplingParams(temperature=1, top_p=1, max_new_tokens=3),
+        ),
+        timeout=20,
+    )
+    assert list(answer.prompt.token_ids) == [5, 6, 7]
+    assert len(answer.candidates) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_candidates": 0},
+        {"num_candidates": 100_000},
+        {"sampling": pb.SamplingParams(temperature=-1, top_p=1, max_new_tokens=3)},
+        {"tokens": pb.TokenPrompt(token_ids=[99_999])},
+        {"tokens": pb.TokenPrompt()},
+        {"chat": pb.ChatPrompt(messages=[pb.ChatMessage(role="robot", content="x")])},
+    ],
+)
+async def test_generate_when_the_request_is_wrong_is_invalid(
+    rollout: Rollout, rollout_weights: Path, change: dict[str, object]
+):
+    await publish(rollout, rollout_weights)
+    request: dict[str, object] = {
+        "policy": "shared",
+        "tokens": pb.TokenPrompt(token_ids=[5]),
+        "num_candidates": 1,
+        "sampling": pb.SamplingParams(temperature=1, top_p=1, max_new_tokens=3),
+    }
+    if "chat" in change:
+        del request["tokens"]
+    message = pb.GenerateRequest(**(request | change))  # pyright: ignore
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await RolloutServiceStub(rollout.channel).Generate(message, timeout=20)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_generate_while_draining_is_unavailable(rollout: Rollout, rollout_weights: Path):
+    await publish(rollout, rollout_weights)
+    slow = asyncio.ensure_future(generate(rollout, k=64, tokens=200))
+    while (await rollout.client.status()).num_in_flight == 0:
+        pass
+    drained = asyncio.ensure_future(rollout.servicer.wait_idle())
+    await asyncio.sleep(0)
+    with pytest.raises(UnavailableError):
+        await generate(rollout)
+    assert len((await slow).candidates) == 64
+    await asyncio.wait_for(drained, 5)
+
+
+Parts = Sequence[pb.UpdateWeightsRequest]
+
+
+def parts_of(path: Path, *, chunk_bytes: int = 4096) -> list[pb.UpdateWeightsRequest]:
+    manifest = pb.UpdateWeightsRequest(manifest=manifest_for(path, 1))
+    chunks = iter_chunks(path, chunk_bytes=chunk_bytes)
+    return [manifest, *(pb.UpdateWeightsRequest(chunk=chunk) for chunk in chunks)]
+
+
+def lost_chunk(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    return parts[:3] + parts[4:]
+
+
+def repeated_chunk(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    return [*parts[:3], parts[2], *parts[3:]]
+
+
+def early_end(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    return parts[:-1]
+
+
+def flipped_bit(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    data = bytearray(parts[2].chunk.data)
+    data[7] ^= 1
+    parts[2].chunk.data = bytes(data)
+    return parts
+
+
+def other_tensors(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    """A wrong byte that the sender's own CRC covers."""
+    flipped_bit(parts)
+    parts[2].chunk.crc32 = zlib.crc32(parts[2].chunk.data)
+    return parts
+
+
+def surplus(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    end = parts[0].manifest.size_bytes
+    extra = pb.WeightsChunk(offset_bytes=end, data=b"x", crc32=zlib.crc32(b"x"))
+    return [*parts, pb.UpdateWeightsRequest(chunk=extra)]
+
+
+def wrong_digest(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    parts[0].manifest.tensor_digest = "0" * 64
+    return parts
+
+
+def wrong_name(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    parts[0].manifest.tensors[0].name = "impostor"
+    return parts
+
+
+def too_large(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    parts[0].manifest.size_bytes = 2**23
+    return parts
+
+
+def no_manifest(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    return parts[1:]
+
+
+def two_manifests(parts: list[pb.UpdateWeightsRequest]) -> Parts:
+    return [parts[0], *parts]
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "message"),
+    [
+        (lost_chunk, grpc.StatusCode.DATA_LOSS, "arrived where byte"),
+        (repeated_chunk, grpc.StatusCode.DATA_LOSS, "arrived where byte"),
+        (early_end, grpc.StatusCode.DATA_LOSS, "were announced"),
+        (flipped_bit, grpc.StatusCode.DATA_LOSS, "CRC-32"),
+        (other_tensors, grpc.StatusCode.DATA_LOSS, "SHA-256|well-formed|tensor"),
+        (surplus, grpc.StatusCode.DATA_LOSS, "more than the announced"),
+        (wrong_digest, grpc.StatusCode.DATA_LOSS, "digest"),
+        (wrong_name, grpc.StatusCode.DATA_LOSS, "tensor 'impostor'"),
+        (too_large, grpc.StatusCode.DATA_LOSS, "8388608 bytes are announced"),
+        (no_manifest, grpc.StatusCode.INVALID_ARGUMENT, "first message"),
+        (two_manifests, grpc.StatusCode.INVALID_ARGUMENT, "only chunks"),
+    ],
+)
+async def test_damaged_upload_is_refused_and_leaves_nothing(
+    rollout: Rollout, rollout_weights: Path, damage, code: grpc.StatusCode, message: str
+):
+    await publish(rollout, rollout_weights)
+    parts = damage(parts_of(rollout_weights))
+    with pytest.raises(grpc.aio.AioRpcError, match=message) as caught:
+        await RolloutServiceStub(rollout.channel).UpdateWeights(iter(parts), timeout=20)
+    assert caught.value.code() == code
+    (state,) = (await rollout.client.status()).policies
+    assert (state.loaded_versions, state.staged_versions) == ((0,), ())
+    assert rollout.files_left() == []
+    assert (await generate(rollout)).policy_version == 0
+
+
+async def test_upload_that_goes_silent_ends_and_leaves_nothing(
+    rollout: Rollout, rollout_weights: Path
+):
+    parts = parts_of(rollout_weights)
+    forever = asyncio.Event()
+
+    async def silent() -> AsyncIterator[pb.UpdateWeightsRequest]:
+        for part in parts[:3]:
+            yield part
+        await forever.wait()
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await RolloutServiceStub(rollout.channel).UpdateWeights(silent(), timeout=20)
+    assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert rollout.files_left() == []
+
+
+async def test_upload_whose_sender_is_gone_leaves_nothing(rollout: Rollout, rollout_weights: Path):
+    parts = parts_of(rollout_weights)
+    call = RolloutServiceStub(rollout.channel).UpdateWeights(timeout=20)
+    for part in parts[:3]:
+        await call.write(part)
+    call.cancel()
+    async with asyncio.timeout(5):
+        await rollout.servicer.wait_idle()
+        assert rollout.files_left() == []
+
+
+async def test_update_of_a_policy_that_is_not_served_is_invalid(
+    rollout: Rollout, rollout_weights: Path
+):
+    manifest = manifest_for(rollout_weights)
+    manifest.policy = "coder"
+    with pytest.raises(InvalidArgumentError, match="coder"):
+        await rollout.client.update_weights(manifest, rollout_weights, 20.0)
+
+
+async def test_update_with_a_missing_file_is_not_found(rollout: Rollout, rollout_weights: Path):
+    with pytest.raises(NotFoundError):
+        await rollout.client.update_weights(
+            manifest_for(rollout_weights), rollout_weights.with_name("gone"), 20.0
+        )
+
+
+async def test_activate_of_a_version_that_is_not_there_says_so(rollout: Rollout):
+    with pytest.raises(VersionNotLoadedError):
+        await rollout.client.activate("shared", 4, timeout_s=2.0)
+
+
+async def test_rejected_error_keeps_its_class_on_the_wire(rollout: Rollout, rollout_weights: Path):
+    manifest = manifest_for(rollout_weights)
+    manifest.sha256 = "0" * 64
+    with pytest.raises(WeightsRejectedError, match="SHA-256"):
+        await rollout.client.update_weights(manifest, rollout_weights, 20.0)

@@ -1,0 +1,126 @@
+"""RouterService over real gRPC and Valkey: joining, assignments, the end of a job."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc.aio
+import pytest
+from redis.asyncio import Redis
+
+from services.router.jobs.record import JobRecord
+from services.router.jobs.store import JobStore
+from services.router.membership import MemberStore
+from services.router.registry import Registry
+from services.router.servicer import RouterServicer
+from troupe.api.router.v1 import router_pb2 as pb
+from troupe.api.router.v1 import router_pb2_grpc
+from troupe.clients import RouterClient
+from troupe.errors import ConflictError, InvalidArgumentError
+from troupe.serving.interceptor import ErrorInterceptor
+from troupe.spec import parse_spec
+from troupe.streams.events import EventLog
+
+
+@dataclass
+class Router:
+    client: RouterClient
+    store: JobStore
+    members: MemberStore
+
+
+@pytest.fixture
+async def router(redis: Redis) -> AsyncIterator[Router]:
+    store, members = JobStore(redis), MemberStore(redis, ttl_s=5)
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
+    servicer = RouterServicer(Registry(redis, store, members))
+    router_pb2_grpc.add_RouterServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    client = RouterClient(f"127.0.0.1:{port}")
+    yield Router(client, store, members)
+    await client.close()
+    await server.stop(None)
+
+
+async def add_job(store: JobStore, job_id: str, created_at: float = 1.0) -> None:
+    document = {
+        "name": "demo",
+        "steps": 1,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": ["tool"]},
+        "agents": {"tool": {"policy": "p"}},
+        "policies": {"p": {"model": "m"}},
+    }
+    record = JobRecord(
+        job_id, parse_spec(document), Path("/runs") / job_id, "queued", created_at=created_at
+    )
+    await store.create(record)
+    await store.transition(job_id, "launching")
+
+
+def replica(kind: pb.ReplicaKind, name: str = "r0", life: str = "1", job: str = "") -> pb.Replica:
+    return pb.Replica(
+        replica_id=name, kind=kind, address="127.0.0.1:1", incarnation=life, job_id=job
+    )
+
+
+async def test_replica_that_joins_before_any_job_waits_and_is_then_assigned(
+    router: Router, redis: Redis
+) -> None:
+    me = replica(pb.REPLICA_KIND_ROLLOUT)
+    assert (await router.client.register(me)).job_id == ""
+    await add_job(router.store, "demo-1")
+    answer = await router.client.heartbeat(me)
+    assert (answer.assignment.job_id, list(answer.assignment.policies)) == ("demo-1", ["p"])
+    assert answer.assignment.run_dir == "/runs/demo-1"
+    assert not answer.should_exit
+    await router.client.heartbeat(me)
+    events = await EventLog(redis, "demo-1", source="t").read()
+    assert [e.event.type for e in events] == ["replica.joined"]
+
+
+async def test_member_exits_when_its_job_is_over_and_keeps_being_told_so(router: Router) -> None:
+    await add_job(router.store, "demo-1")
+    me = replica(pb.REPLICA_KIND_TRAINER)
+    await router.client.register(me)
+    await router.store.transition("demo-1", "failed")
+    await add_job(router.store, "demo-2", created_at=2.0)
+    assert (await router.client.heartbeat(me)).should_exit
+    assert (await router.client.heartbeat(me)).should_exit
+    reborn = replica(pb.REPLICA_KIND_TRAINER, life="2")
+    assert (await router.client.register(reborn)).job_id == "demo-2"
+
+
+async def test_list_replicas_is_by_job_and_kind(router: Router) -> None:
+    await add_job(router.store, "demo-1")
+    await router.client.register(replica(pb.REPLICA_KIND_TRAINER, "t0"))
+    await router.client.register(replica(pb.REPLICA_KIND_ENV, "e0"))
+    await router.client.register(replica(pb.REPLICA_KIND_ENV, "idle", job="other"))
+    found = await router.client.list_replicas("demo-1")
+    assert [r.replica_id for r in found] == ["e0", "t0"]
+    trainers = await router.client.list_replicas("demo-1", pb.REPLICA_KIND_TRAINER)
+    assert [r.replica_id for r in trainers] == ["t0"]
+    assert found[0].seen_at > 0
+
+
+async def test_silent_member_is_evicted(redis: Redis, router: Router) -> None:
+    short = MemberStore(redis, ttl_s=0.001)
+    from services.router.membership import Member
+
+    await short.put(Member(replica(pb.REPLICA_KIND_ENV, "gone"), "demo-1"))
+    while await redis.exists("troupe:replica:gone"):
+        pass
+    assert await short.all() == []
+    assert await redis.scard("troupe:replicas") == 0
+
+
+async def test_replica_without_a_name_is_refused(router: Router) -> None:
+    with pytest.raises(InvalidArgumentError):
+        await router.client.register(pb.Replica(address="x:1", kind=pb.REPLICA_KIND_ENV))
+
+
+async def test_store_refuses_what_the_state_table_forbids(router: Router) -> None:
+    await add_job(router.store, "demo-1")
+    with pytest.raises(ConflictError, match="launching"):
+        await router.store.transition("demo-1", "cancelled")

@@ -1,0 +1,208 @@
+"""The REST API over a real Valkey: problems, idempotency, plans, events, resume."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from redis.asyncio import Redis
+
+from services.router.jobs.desk import Desk
+from services.router.jobs.store import JobStore
+from services.router.membership import MemberStore
+from services.router.rest.app import RestParts, create_app
+from services.router.settings import RouterSettings
+from troupe.streams.events import EventLog
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def spec(model: Path) -> dict[str, Any]:
+    return {
+        "name": "demo",
+        "steps": 2,
+        "tasks_per_step": 3,
+        "task": {"name": "plan_path", "params": {"size": 6}},
+        "workflow": {"order": ["tool", "planner"], "max_turns": 4},
+        "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
+        "policies": {"p": {"model": str(model)}},
+        "algorithm": {"group_size": 8},
+        "sampling": {"max_new_tokens": 10},
+    }
+
+
+@pytest.fixture
+def store(redis: Redis) -> JobStore:
+    return JobStore(redis)
+
+
+@pytest.fixture
+async def http(redis: Redis, store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    settings = RouterSettings(runs_dir=tmp_path / "runs")
+
+    async def is_ready() -> bool:
+        return True
+
+    members = MemberStore(redis, ttl_s=5)
+    desk = Desk(settings, redis, store)
+    app = create_app(RestParts(redis, store, desk, members, is_ready, 10_000))
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://router") as client:
+        yield client
+
+
+def pointers(answer: httpx.Response) -> set[str]:
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == answer.status_code
+    return {error["pointer"] for error in answer.json().get("errors", [])}
+
+
+async def test_submit_when_valid_then_201_and_a_run_folder(
+    http: httpx.AsyncClient, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    answer = await http.post("/v1/jobs", json=spec)
+    assert (answer.status_code, answer.json()["job_id"]) == (201, "demo-1")
+    assert answer.headers["location"] == "/v1/jobs/demo-1"
+    stored = json.loads((tmp_path / "runs/demo-1/spec.json").read_text())
+    assert stored["algorithm"]["group_size"] == 8
+    second = await http.post("/v1/jobs", json=spec)
+    assert second.json()["job_id"] == "demo-2"
+    listed = (await http.get("/v1/jobs", params={"limit": 1})).json()
+    assert [j["job_id"] for j in listed["jobs"]] == ["demo-2"]
+    rest = (await http.get("/v1/jobs", params={"cursor": listed["next_cursor"]})).json()
+    assert [j["job_id"] for j in rest["jobs"]] == ["demo-1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"polcies": 1}, "/polcies"),
+        ({"steps": -1}, "/steps"),
+        ({"algorithm": {"group_size": 1}}, "/algorithm/group_size"),
+        ({"algorithm": {"kind": "nope"}}, "/algorithm/kind"),
+        ({"task": {"name": "nope"}}, "/task/name"),
+        ({"task": {"name": "plan_path", "params": {"sise": 6}}}, "/task/params/sise"),
+        ({"reward": {"weights": {"tool": {"frmat": 1}}}}, "/reward/weights/tool/frmat"),
+        ({"policies": {"p": {"model": "./nowhere"}}}, "/policies/p/model"),
+        ({"policies": {"p": {"model": "models/nowhere"}}}, "/policies/p/model"),
+        ({"policies": {"p": {"model": "no good id"}}}, "/policies/p/model"),
+    ],
+)
+async def test_submit_when_wrong_then_422_with_its_pointer_and_no_folder(
+    http: httpx.AsyncClient,
+    spec: dict[str, Any],
+    tmp_path: Path,
+    change: dict[str, Any],
+    pointer: str,
+) -> None:
+    answer = await http.post("/v1/jobs", json={**spec, **change})
+    assert answer.status_code == 422
+    assert pointer in pointers(answer)
+    assert not list((tmp_path / "runs").glob("*"))
+
+
+async def test_body_that_is_no_document_is_422_and_a_huge_one_is_413(
+    http: httpx.AsyncClient,
+) -> None:
+    assert (await http.post("/v1/jobs", content=b"{")).status_code == 422
+    assert (await http.post("/v1/jobs", content=b"[]")).status_code == 422
+    assert (await http.post("/v1/jobs", content=b"x" * 10_001)).status_code == 413
+
+
+async def test_idempotency_key_with_the_same_body_gives_the_same_job(
+    http: httpx.AsyncClient, spec: dict[str, Any]
+) -> None:
+    key = {"Idempotency-Key": "k1"}
+    first = await http.post("/v1/jobs", json=spec, headers=key)
+    again = await http.post("/v1/jobs", json=spec, headers=key)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["job_id"] == again.json()["job_id"]
+    other = await http.post("/v1/jobs", json={**spec, "steps": 9}, headers=key)
+    assert (other.status_code, other.json()["reason"]) == (409, "CONFLICT")
+    assert len((await http.get("/v1/jobs")).json()["jobs"]) == 1
+
+
+async def test_dry_run_plans_and_starts_nothing(
+    http: httpx.AsyncClient, spec: dict[str, Any]
+) -> None:
+    plan = (await http.post("/v1/jobs?dry_run=true", json=spec)).json()
+    assert [p["name"] for p in plan["processes"]] == ["trainer-0", "rollout-p-0", "env-0"]
+    assert plan["step"]["tickets"] == 3
+    assert plan["step"]["candidates_at_most"] == 3 * 4 * 2 * 8
+    assert plan["step"]["tokens_at_most"] == 3 * 4 * 2 * 8 * 10
+    assert (await http.get("/v1/jobs")).json()["jobs"] == []
+
+
+async def test_unknown_job_is_a_404_problem(http: httpx.AsyncClient) -> None:
+    for path in ("/v1/jobs/none", "/v1/jobs/none/events", "/v1/jobs/none/metrics", "/nowhere"):
+        answer = await http.get(path)
+        assert answer.status_code == 404
+        pointers(answer)
+
+
+async def test_cancel_twice_is_the_same_and_a_finished_job_stays(
+    http: httpx.AsyncClient, store: JobStore, spec: dict[str, Any]
+) -> None:
+    job = (await http.post("/v1/jobs", json=spec)).json()["job_id"]
+    assert (await http.post(f"/v1/jobs/{job}/cancel")).json()["state"] == "cancelling"
+    assert (await http.post(f"/v1/jobs/{job}/cancel")).json()["state"] == "cancelling"
+    await store.transition(job, "cancelled")
+    assert (await http.post(f"/v1/jobs/{job}/cancel")).json()["state"] == "cancelled"
+
+
+async def test_resume_goes_on_under_the_same_id(
+    http: httpx.AsyncClient, store: JobStore, redis: Redis, spec: dict[str, Any]
+) -> None:
+    job = (await http.post("/v1/jobs", json=spec)).json()["job_id"]
+    assert (await http.post(f"/v1/jobs/{job}/resume")).json()["life"] == 1
+    await store.transition(job, "launching")
+    await store.transition(job, "failed", reason="broken")
+    assert (await http.get(f"/v1/jobs/{job}")).json()["error"] == "broken"
+    longer = await http.post(f"/v1/jobs?resume={job}", json={**spec, "steps": 5})
+    assert (longer.json()["state"], longer.json()["life"]) == ("queued", 2)
+    assert longer.json()["steps"] == 5
+    await redis.flushall()
+    from_folder = await http.post(f"/v1/jobs/{job}/resume")
+    assert (from_folder.json()["job_id"], from_folder.json()["state"]) == (job, "queued")
+    await store.transition(job, "launching")
+    await store.transition(job, "failed")
+    changed = await http.post(f"/v1/jobs?resume={job}", json={**spec, "seed": 5})
+    assert changed.status_code == 409
+    assert "seed" in changed.json()["detail"]
+
+
+async def test_events_as_pages_and_as_a_stream_that_ends_with_the_job(
+    http: httpx.AsyncClient, store: JobStore, redis: Redis, spec: dict[str, Any]
+) -> None:
+    job = (await http.post("/v1/jobs", json=spec)).json()["job_id"]
+    log = EventLog(redis, job, source="router")
+    await log.emit("step.recorded", {"step": 0})
+    await store.transition(job, "launching")
+    await store.transition(job, "failed", reason="x")
+    await log.emit("job.state", {"state": "failed"})
+    page = (await http.get(f"/v1/jobs/{job}/events", params={"limit": 2})).json()
+    assert [e["type"] for e in page["events"]] == ["job.state", "step.recorded"]
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": page["events"][0]["id"]}
+    stream = await http.get(f"/v1/jobs/{job}/events", headers=headers)
+    lines = stream.text.splitlines()
+    assert [x for x in lines if x.startswith("event:")] == [
+        "event: step.recorded",
+        "event: job.state",
+    ]
+    assert f"id: {page['events'][1]['id']}" in lines
+    assert (await http.get(f"/v1/jobs/{job}/events?after=nonsense")).status_code == 422
+
+
+async def test_openapi_describes_the_spec(http: httpx.AsyncClient) -> None:
+    document = (await http.get("/openapi.json")).json()
+    body = document["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]
+    assert {"task", "agents", "policies"} <= body["schema"]["properties"].keys()

@@ -1,0 +1,103 @@
+"""The trainer as a process of its own."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+from trainer_data import job_spec
+from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually
+
+from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
+from troupe.api.router.v1 import router_pb2 as router
+from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
+from troupe.streams.ledger import StepLedger
+
+Serve = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def surroundings(grpc_servers: Serve, tiny_model: Path) -> tuple[str, RouterServer]:
+    replica, server = ReplicaServer(tiny_model), RouterServer()
+    replica.address = await grpc_servers(
+        lambda it: add_RolloutServiceServicer_to_server(replica, it)
+    )
+    server.replicas.append(replica)
+    address = await grpc_servers(lambda it: add_RouterServiceServicer_to_server(server, it))
+    return address, server
+
+
+async def _start(redis_url: str, router_address: str) -> asyncio.subprocess.Process:
+    env = os.environ | {
+        "TROUPE_TRAINER_REDIS_URL": redis_url,
+        "TROUPE_TRAINER_ROUTER": router_address,
+        "TROUPE_TRAINER_REPLICA_ID": "trainer-0",
+    }
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "services.trainer", env=env, stderr=asyncio.subprocess.PIPE
+    )
+
+
+async def test_process_when_killed_in_mid_job_then_its_successor_ends_the_job(
+    redis: Redis,
+    redis_url: str,
+    surroundings: tuple[str, RouterServer],
+    tiny_model: Path,
+    tmp_path: Path,
+) -> None:
+    address, server = surroundings
+    spec = job_spec(tiny_model, steps=3)
+    server.assignment = router.Assignment(
+        job_id=JOB, spec_json=spec.model_dump_json(), run_dir=str(tmp_path)
+    )
+    conductor = asyncio.ensure_future(conduct(redis, spec))
+    ledger = StepLedger(redis, JOB)
+    first = await _start(redis_url, address)
+    await eventually(lambda: (server.replicas[0].active or 0) >= 1, 60)
+    first.send_signal(signal.SIGKILL)
+    await first.wait()
+    second = await _start(redis_url, address)
+    async with asyncio.timeout(60):
+        while await ledger.result() is None:
+            await ledger.wait_change(1.0)
+    assert await ledger.versions() == {"shared": 3}
+    server.should_exit = True
+    assert await asyncio.wait_for(second.wait(), 20) == 0
+    await end(conductor)
+
+
+async def test_process_when_the_model_is_missing_then_fails_the_job_and_exits_with_3(
+    redis: Redis, redis_url: str, surroundings: tuple[str, RouterServer], tmp_path: Path
+) -> None:
+    address, server = surroundings
+    spec = job_spec(tmp_path / "nowhere", steps=3)
+    server.assignment = router.Assignment(
+        job_id=JOB, spec_json=spec.model_dump_json(), run_dir=str(tmp_path)
+    )
+    process = await _start(redis_url, address)
+    assert await asyncio.wait_for(process.wait(), 60) == 3
+    failure = await StepLedger(redis, JOB).failure()
+    assert failure is not None
+    assert "nowhere" in failure
+    assert "policy 'shared'" in failure
+
+
+async def test_process_when_asked_to_end_then_exits_with_0(
+    redis: Redis,
+    redis_url: str,
+    surroundings: tuple[str, RouterServer],
+    tmp_path: Path,
+    tiny_model: Path,
+) -> None:
+    address, server = surroundings
+    server.assignment = router.Assignment(
+        job_id=JOB, spec_json=job_spec(tiny_model).model_dump_json(), run_dir=str(tmp_path)
+    )
+    process = await _start(redis_url, address)
+    await eventually(lambda: server.replicas[0].active == 0, 60)
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 20) == 0

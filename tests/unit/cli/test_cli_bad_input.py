@@ -1,0 +1,157 @@
+"""What a person gets wrong: one paragraph on stderr and the documented exit status."""
+
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+
+from troupe.cli.main import run
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "demo.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("REST_URL", "RUNS_DIR", "REDIS_URL", "REST_PORT"):
+        monkeypatch.delenv(f"TROUPE_{name}", raising=False)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    document = yaml.safe_load(EXAMPLE.read_text("utf-8"))
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["stepz=3"], "/stepz: unknown field; did you mean 'steps'?"),
+        (["algorithm.group_size=1"], "/algorithm/group_size"),
+        (["agents.tool.policy=shraed"], "did you mean 'shared'?"),
+        (["task.name=plan_paht"], "plan_path"),
+        (["steps"], "is not key=value"),
+        (["workflow.order.7=tool"], "is no place in a list"),
+        (["name.inner=1"], "inside a plain value"),
+    ],
+)
+def test_validate_when_a_field_is_wrong_then_says_where_and_exits_2(
+    spec: Path, overrides: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [part for override in overrides for part in ("--set", override)]
+    assert run(["validate", str(spec), *flags]) == 2
+    seen = capsys.readouterr()
+    assert said in seen.err
+    assert seen.out == ""
+
+
+def test_validate_when_the_spec_is_right_then_exits_0(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["validate", str(spec), "--set", "steps=3"]) == 0
+    assert "3 steps" in capsys.readouterr().out
+
+
+def test_validate_when_there_is_no_file_then_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["validate", "nope.yaml"]) == 2
+    assert "nope.yaml" in capsys.readouterr().err
+
+
+def test_train_when_the_model_folder_is_missing_then_says_how_to_make_one(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["train", str(spec), "--set", "policies.shared.model=models/none"]) == 2
+    said = capsys.readouterr().err
+    assert "/policies/shared/model" in said
+    assert "troupe model tiny --task plan_path --size 6" in said
+    assert not Path("runs").exists()
+
+
+def test_train_when_neither_spec_nor_resume_is_given_then_exits_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["train"]) == 2
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_train_when_resume_names_no_run_folder_then_exits_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["train", "--resume", "runs/none-1"]) == 2
+    assert "not a run folder" in capsys.readouterr().err
+
+
+def test_up_when_a_port_is_in_use_then_names_port_and_flag(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert run(["up", "--rest-port", str(port)]) == 2
+    said = capsys.readouterr().err
+    assert f"Port {port}" in said
+    assert "--rest-port or TROUPE_REST_PORT" in said
+    assert not Path("runs/.troupe").exists()
+
+
+def test_up_when_one_port_is_given_twice_then_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "--rest-port", "28123", "--grpc-port", "28123"]) == 2
+    assert "given to both" in capsys.readouterr().err
+
+
+def test_up_when_the_runs_folder_cannot_be_written_then_exits_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert run(["up", "--runs-dir", str(tmp_path / "file")]) == 2
+    assert "--runs-dir or TROUPE_RUNS_DIR" in capsys.readouterr().err
+
+
+def test_up_when_redis_is_unreachable_then_exits_1_and_starts_nothing(
+    free_port, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ports = [free_port() for _ in range(4)]
+    flags = ["--rest-port", str(ports[0]), "--grpc-port", str(ports[1])]
+    flags += ["--admin-port", str(ports[2]), "--redis-url", f"redis://127.0.0.1:{ports[3]}/0"]
+    assert run(["up", *flags]) == 1
+    assert f"127.0.0.1:{ports[3]}" in capsys.readouterr().err
+    assert not Path("runs/.troupe").exists()
+
+
+def test_jobs_when_no_router_answers_then_exits_1(
+    free_port, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["jobs", "--url", f"http://127.0.0.1:{free_port()}"]) == 1
+    assert "troupe up" in capsys.readouterr().err
+
+
+def test_settings_when_a_variable_is_not_valid_then_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TROUPE_REST_PORT", "many")
+    assert run(["jobs"]) == 2
+    assert "TROUPE_REST_PORT" in capsys.readouterr().err
+
+
+def test_status_when_nothing_runs_then_exits_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status"]) == 1
+    assert "troupe up" in capsys.readouterr().out
+
+
+def test_model_tiny_when_the_folder_is_not_its_own_then_leaves_it_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("all of it", encoding="utf-8")
+    assert run(["model", "tiny", "--out", str(tmp_path / "mine")]) == 2
+    assert (tmp_path / "mine" / "thesis.tex").read_text("utf-8") == "all of it"
+    assert "left alone" in capsys.readouterr().err
+
+
+def test_command_when_it_is_unknown_then_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["trian"]) == 2
+    assert "trian" in capsys.readouterr().err

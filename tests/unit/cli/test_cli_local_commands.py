@@ -1,0 +1,87 @@
+"""Commands that need no service: dry run, schema, version."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from troupe import __version__
+from troupe.cli.main import run
+from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_models
+from troupe.spec import JobSpec
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "demo.yaml"
+
+
+def test_dryrun_when_the_example_is_played_then_each_group_has_one_prompt_and_centred_advantages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["dryrun", str(EXAMPLE), "--num-tasks", "1", "--json"]) == 0
+    [episode] = json.loads(capsys.readouterr().out)
+    assert {group["agent"] for group in episode["groups"]} == {"tool", "planner"}
+    for group in episode["groups"]:
+        assert len(group["prompts"]) == 1
+        assert sum(c["is_chosen"] for c in group["candidates"]) == 1
+        assert sum(c["advantage"] for c in group["candidates"]) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_dryrun_when_printed_for_people_then_names_agents_and_outcome(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["dryrun", str(EXAMPLE), "--num-tasks", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "planner" in said
+    assert "solved" in said
+
+
+def test_schema_when_printed_then_is_the_models_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == JobSpec.model_json_schema()
+
+
+def test_version_when_asked_then_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+def test_overrides_when_nested_then_change_only_their_field() -> None:
+    spec = read_spec(EXAMPLE, ["policies.shared.optimizer.learning_rate=3e-4", "steps=7"])
+    plain = read_spec(EXAMPLE)
+    assert spec.policies["shared"].optimizer.learning_rate == pytest.approx(3e-4)
+    assert spec.steps == 7
+    assert spec.model_copy(update={"policies": plain.policies, "steps": plain.steps}) == plain
+
+
+@pytest.mark.parametrize(
+    ("model", "is_missing"),
+    [
+        ("Qwen/Qwen3-0.6B", False),
+        ("gpt2", False),
+        ("models/nothing", True),
+        ("./nothing", True),
+        ("/no/such/model", True),
+        ("a/b/c", True),
+    ],
+)
+def test_is_missing_folder_when_a_name_may_be_a_hub_id_then_is_not_missing(
+    model: str, is_missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert is_missing_folder(model) is is_missing
+
+
+def test_with_local_models_when_a_folder_is_relative_then_it_becomes_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text("{}", encoding="utf-8")
+    spec = with_local_models(read_spec(EXAMPLE, ["policies.shared.model=m"]))
+    assert spec.policies["shared"].model == str(tmp_path / "m")
+
+
+def test_tiny_model_args_when_the_task_has_a_size_then_carry_it() -> None:
+    spec = read_spec(EXAMPLE, ["task.params.size=9", "seed=4"])
+    assert tiny_model_args(spec, "m") == [
+        *("--task", "plan_path", "--size", "9", "--seed", "4", "--out", "m")
+    ]

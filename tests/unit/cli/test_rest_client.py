@@ -1,0 +1,132 @@
+"""The REST client against a router that is a function: shapes, errors, reconnects."""
+
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from troupe.clients.rest import RestClient, parse_sse
+from troupe.errors import ConflictError, NotFoundError, TroupeError, UnavailableError
+from troupe.spec.issues import SpecInvalidError
+
+JOB = {"job_id": "demo-1", "name": "demo", "state": "running", "step": 1, "steps": 3}
+
+
+def client(handler: Callable[[httpx.Request], httpx.Response], **more: float) -> RestClient:
+    return RestClient("http://router", transport=httpx.MockTransport(handler), **more)
+
+
+def sse(*events: tuple[str, str, dict[str, object]]) -> httpx.Response:
+    text = ": ping\n\n" + "".join(
+        f"id: {place}\nevent: {kind}\n"
+        f"data: {json.dumps({'type': kind, 'occurred_at': 1.0, 'data': data})}\n\n"
+        for place, kind, data in events
+    )
+    return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
+
+
+def test_submit_when_accepted_then_carries_a_key_and_gives_the_job() -> None:
+    seen: list[httpx.Request] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(201, json=JOB)
+
+    with client(handler) as rest:
+        assert rest.submit({"name": "demo"}).job_id == "demo-1"
+    assert seen[0].headers["idempotency-key"]
+    assert json.loads(seen[0].content) == {"name": "demo"}
+
+
+def test_submit_when_the_spec_is_refused_then_every_pointer_comes_back() -> None:
+    problem = {
+        "detail": "job spec is invalid",
+        "reason": "SPEC_INVALID",
+        "errors": [{"pointer": "/stepz", "message": "unknown field"}],
+    }
+    with (
+        client(lambda _: httpx.Response(422, json=problem)) as rest,
+        pytest.raises(SpecInvalidError) as caught,
+    ):
+        rest.submit({})
+    assert [issue.pointer for issue in caught.value.issues] == ["/stepz"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "cls"),
+    [
+        (404, {"reason": "NOT_FOUND", "detail": "no job"}, NotFoundError),
+        (409, {"detail": "it is over"}, ConflictError),
+        (500, {"detail": "boom"}, TroupeError),
+    ],
+)
+def test_job_when_the_answer_is_a_problem_then_is_its_error(
+    status: int, body: dict[str, str], cls: type[TroupeError]
+) -> None:
+    with (
+        client(lambda _: httpx.Response(status, json=body)) as rest,
+        pytest.raises(cls, match=body["detail"]),
+    ):
+        rest.job("demo-1")
+
+
+def test_job_when_a_stranger_answers_then_says_so() -> None:
+    with (
+        client(lambda _: httpx.Response(200, text="<html>")) as rest,
+        pytest.raises(TroupeError, match="not a Troupe router"),
+    ):
+        rest.job("demo-1")
+
+
+def test_job_when_the_router_restarts_then_is_asked_again() -> None:
+    calls = 0
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise httpx.ConnectError("refused", request=request)
+        return httpx.Response(200, json=JOB)
+
+    with client(handler, retry_for_s=10.0) as rest:
+        assert rest.job("demo-1").step == 1
+
+
+def test_job_when_nobody_answers_then_names_address_and_remedy() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    with (
+        client(handler) as rest,
+        pytest.raises(UnavailableError, match=r"http://router.*troupe up"),
+    ):
+        rest.job("demo-1")
+
+
+def test_events_when_the_connection_breaks_then_go_on_after_the_last_seen() -> None:
+    places: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/events"):
+            state = "succeeded" if len(places) > 1 else "running"
+            return httpx.Response(200, json={**JOB, "state": state})
+        places.append(request.url.params["after"])
+        if len(places) == 1:
+            return sse(("1-0", "job.state", {"state": "running"}))
+        return sse(("2-0", "job.state", {"state": "succeeded"}))
+
+    with client(handler, retry_for_s=10.0) as rest:
+        ids = [event.id for event in rest.events("demo-1")]
+    assert ids == ["1-0", "2-0"]
+    assert places == ["0", "1-0"]
+
+
+def test_parse_sse_when_an_event_has_two_data_lines_then_they_are_joined() -> None:
+    lines = iter(["id: 7-0", "event: x", 'data: {"type": "x",', 'data: "data": {"a": 1}}', ""])
+    [event] = parse_sse(lines)
+    assert (event.id, event.type, event.data) == ("7-0", "x", {"a": 1})
+
+
+def test_parse_sse_when_the_last_event_is_cut_then_it_is_not_given() -> None:
+    assert list(parse_sse(iter(["id: 7-0", 'data: {"type"']))) == []

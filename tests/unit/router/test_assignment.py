@@ -1,0 +1,79 @@
+"""What processes work on."""
+
+from pathlib import Path
+
+from services.router.assignment import assign
+from services.router.jobs.record import JobRecord
+from services.router.membership import Member
+from troupe.api.router.v1 import router_pb2 as pb
+from troupe.spec import parse_spec
+
+
+def job(job_id: str, **replicas: int) -> JobRecord:
+    policies = replicas or {"p": 1}
+    agents = {f"agent-{name}": {"policy": name} for name in policies}
+    document = {
+        "name": "t",
+        "steps": 1,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": list(agents)},
+        "agents": agents,
+        "policies": {n: {"model": "m", "replicas": count} for n, count in policies.items()},
+    }
+    return JobRecord(job_id, parse_spec(document), Path("runs"), "running", created_at=1.0)
+
+
+def replica(name: str, kind: int, *, job_id: str = "", life: str = "1") -> pb.Replica:
+    return pb.Replica(replica_id=name, kind=kind, address="h:1", job_id=job_id, incarnation=life)
+
+
+TRAINER, ROLLOUT, ENV = (
+    pb.REPLICA_KIND_TRAINER,
+    pb.REPLICA_KIND_ROLLOUT,
+    pb.REPLICA_KIND_ENV,
+)
+
+
+def test_trainer_gets_the_oldest_job_without_one() -> None:
+    jobs = [job("a"), job("b")]
+    taken = [Member(replica("t0", TRAINER), "a")]
+    assert assign(replica("t1", TRAINER), jobs, []).job.job_id == "a"
+    assert assign(replica("t1", TRAINER), jobs, taken).job.job_id == "b"
+    assert assign(replica("t1", TRAINER, job_id="a"), jobs, taken) is None
+
+
+def test_rollout_gets_the_policy_that_lacks_most() -> None:
+    jobs = [job("a", p=2, q=3)]
+    members = [
+        Member(replica("r0", ROLLOUT), "a", ("q",)),
+        Member(replica("r1", ROLLOUT), "a", ("q",)),
+    ]
+    assert assign(replica("r2", ROLLOUT), jobs, members).policies == ("p",)
+
+
+def test_rollout_that_nothing_needs_gets_nothing() -> None:
+    members = [Member(replica("r0", ROLLOUT), "a", ("p",))]
+    assert assign(replica("r1", ROLLOUT), [job("a")], members) is None
+
+
+def test_rollout_named_for_a_policy_gets_it() -> None:
+    named = replica("a-rollout-q-0", ROLLOUT, job_id="a")
+    assert assign(named, [job("a", p=9, q=1)], []).policies == ("q",)
+
+
+def test_rollout_that_a_router_forgot_keeps_the_policy_that_it_holds() -> None:
+    known = replica("r0", ROLLOUT)
+    known.policies.append(pb.ReplicaPolicy(policy="q"))
+    assert assign(known, [job("a", p=9, q=1)], []).policies == ("q",)
+
+
+def test_same_life_keeps_its_work_and_a_new_life_asks_again() -> None:
+    jobs = [job("a"), job("b")]
+    members = [Member(replica("e0", ENV), "b"), Member(replica("e1", ENV), "b")]
+    assert assign(replica("e0", ENV), jobs, members).job.job_id == "b"
+    assert assign(replica("e0", ENV, life="2"), jobs, members).job.job_id == "a"
+
+
+def test_held_job_that_is_over_gives_nothing_so_that_the_process_exits() -> None:
+    members = [Member(replica("e0", ENV), "gone")]
+    assert assign(replica("e0", ENV), [job("b")], members) is None

@@ -1,0 +1,71 @@
+"""Numbers of rounds and steps, by hand."""
+
+import pytest
+
+from services.router.play_metrics import eval_line, play_metrics, step_phases, train_line
+from services.router.routing.busy import BusyMeter, union_s
+from troupe.api.records.v1 import records_pb2 as pb
+
+
+def episode(name: str, success: bool, rewards: dict[str, list[float]], dropped: str = ""):
+    groups = [
+        pb.Group(agent=agent, candidates=[pb.Candidate(reward=r) for r in values])
+        for agent, values in rewards.items()
+    ]
+    return pb.Episode(
+        episode_id=name,
+        is_success=success,
+        success_fraction=float(success),
+        num_turns=2,
+        team_return=1.0,
+        num_tokens=100,
+        groups=groups,
+        dropped_reason=dropped,
+    )
+
+
+def test_union_counts_overlaps_once() -> None:
+    assert union_s([(5, 6), (0, 2), (1, 3), (1.5, 1.8)]) == 4
+    assert union_s([]) == 0
+
+
+def test_env_time_that_generation_covers_is_generation() -> None:
+    meter = BusyMeter(generate=[(0, 2), (4, 5)], env=[(1, 3), (4.2, 4.4)])
+    assert (meter.generate_s(), meter.env_s()) == (3, 1)
+
+
+def test_play_metrics_never_score_a_dropped_episode() -> None:
+    episodes = [
+        episode("a", True, {"tool": [1.0, 3.0], "planner": [2.0]}),
+        episode("b", False, {"tool": [0.0, 0.0], "planner": [0.0]}),
+        episode("c", False, {}, dropped="UNAVAILABLE: gone"),
+    ]
+    play = play_metrics(episodes, BusyMeter(generate=[(0, 4)]), 8.0)
+    assert (play["num_episodes"], play["num_dropped"]) == (2, 1)
+    assert play["success_rate"] == 0.5
+    assert play["reward_by_agent"] == {"planner": 1.0, "tool": 1.0}
+    assert play["reward_mean"] == 1.0
+    assert play["tokens_per_s"] == 50.0
+
+
+def test_play_metrics_of_nothing_played_are_unknown_not_zero() -> None:
+    play = play_metrics([episode("c", False, {}, dropped="x")], BusyMeter(), 1.0)
+    assert play["success_rate"] is None
+    assert play["reward_mean"] is None
+    assert eval_line(3, play)["success"] is None
+
+
+def test_phases_sum_to_the_wall_time_of_the_step() -> None:
+    trainer = {"collect": 5.0, "learn": 2.0, "publish": 0.5, "checkpoint": 0.25}
+    phases = step_phases({"generate_s": 4.0, "env_s": 1.0}, trainer, 8.0)
+    assert phases["other"] == 0.25
+    assert sum(phases.values()) == pytest.approx(8.0)
+
+
+def test_train_line_merges_both_sides_and_keeps_the_players_numbers() -> None:
+    play = {"success_rate": 0.5, "reward_mean": 1.0, "generate_s": 4.0, "env_s": 1.0}
+    learned = {"step": 7, "phases": {"learn": 4.0}, "loss": 0.1, "reward_mean": 9.0}
+    line = train_line(7, play, learned, 10.0)
+    assert (line["kind"], line["step"], line["loss"]) == ("train", 7, 0.1)
+    assert line["reward_mean"] == 1.0
+    assert line["busy_ratio"] == 0.8

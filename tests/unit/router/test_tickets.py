@@ -1,0 +1,51 @@
+"""Which tasks a round plays."""
+
+from services.router.jobs.plan import eval_steps
+from services.router.tickets import eval_indices, make_tickets, train_indices
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.spec import parse_spec
+
+
+def spec(**more: object):
+    document = {
+        "name": "t",
+        "steps": 4,
+        "tasks_per_step": 4,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": ["tool", "planner"]},
+        "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
+        "policies": {"p": {"model": "m"}},
+    }
+    return parse_spec({**document, **more})
+
+
+def test_train_indices_when_repeated_then_equal_and_distinct_by_step_and_seed() -> None:
+    assert train_indices(spec(), 3, None) == train_indices(spec(), 3, None)
+    assert train_indices(spec(), 3, None) != train_indices(spec(), 2, None)
+    assert train_indices(spec(), 3, None) != train_indices(spec(seed=1), 3, None)
+
+
+def test_train_indices_of_a_finite_split_see_each_task_once_an_epoch() -> None:
+    seen = [i for step in range(5) for i in train_indices(spec(), step, 10)]
+    assert sorted(seen[:10]) == list(range(10))
+    assert sorted(seen[10:]) == list(range(10))
+    assert seen[:10] != seen[10:]
+
+
+def test_eval_indices_never_pass_the_end_of_the_split() -> None:
+    assert eval_indices(spec(eval={"num_tasks": 5}), None) == [0, 1, 2, 3, 4]
+    assert eval_indices(spec(eval={"num_tasks": 5}), 3) == [0, 1, 2]
+
+
+def test_eval_steps_are_first_last_and_every_so_many() -> None:
+    assert eval_steps(10, 0) == [0, 10]
+    assert eval_steps(10, 4) == [0, 4, 8, 10]
+    assert eval_steps(8, 4) == [0, 4, 8]
+
+
+def test_tickets_carry_the_versions_that_must_answer() -> None:
+    kind = pb.ROUND_KIND_TRAIN
+    tickets = make_tickets("j", "train-00002", kind, 2, "train", [9, 4], {"p": 2}, 1.0)
+    assert [t.ticket_id for t in tickets] == ["j/train-00002/00000", "j/train-00002/00001"]
+    assert [t.task_index for t in tickets] == [9, 4]
+    assert dict(tickets[1].policy_versions) == {"p": 2}
