@@ -19,6 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 GOAL = 0.85
+LIMIT_S = 1800
 
 
 def main() -> int:
@@ -57,11 +58,21 @@ def _train(spec: Path, overrides: list[str], runs_dir: Path) -> list[dict[str, A
     for name in ("rest", "grpc", "admin", "redis"):
         flags += [f"--{name}-port", str(_free_port())]
     command = [sys.executable, "-m", "troupe.cli", "train", str(spec), "--runs-dir", str(runs_dir)]
-    if subprocess.run([*command, *flags], stdout=sys.stderr, check=False).returncode != 0:
+    if _run([*command, *flags]) != 0:
         return None
     [metrics] = runs_dir.glob("*/metrics.jsonl")
     lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
     return [line for line in lines if line["kind"] == "train"]
+
+
+def _run(command: list[str]) -> int:
+    """Run until it ends; past the limit it is told to end in order, so that nothing stays."""
+    with subprocess.Popen(command, stdout=sys.stderr) as process:
+        try:
+            return process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            return process.wait(120) or 1
 
 
 def _report(spec: Path, overrides: list[str], lines: list[dict[str, Any]]) -> dict[str, Any]:

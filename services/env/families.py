@@ -41,12 +41,11 @@ class Families:
             NotFoundError: there is no such family.
             InvalidArgumentError: the parameters are not what the family takes.
         """
+        if loaded := self.cached(name, params_json):
+            return loaded
         params = _params(params_json)
-        key = (name, json.dumps(params, sort_keys=True))
-        with self._lock:
-            loaded = self._loaded.get(key)
-        if loaded is None:
-            loaded = _load(name, params)
+        key = _key(name, params)
+        loaded = _load(name, params)
         with self._lock:
             loaded = self._loaded.setdefault(key, loaded)
             self._loaded.move_to_end(key)
@@ -54,6 +53,19 @@ class Families:
                 self._loaded.popitem(last=False)
             metrics.ENV_FAMILIES.set(len(self._loaded))
         return loaded
+
+    def cached(self, name: str, params_json: str) -> Loaded | None:
+        """The family when it is constructed already: quick, for the event loop."""
+        key = _key(name, _params(params_json))
+        with self._lock:
+            loaded = self._loaded.get(key)
+            if loaded is not None:
+                self._loaded.move_to_end(key)
+        return loaded
+
+
+def _key(name: str, params: dict[str, Any]) -> tuple[str, str]:
+    return name, json.dumps(params, sort_keys=True)
 
 
 def _params(params_json: str) -> dict[str, Any]:

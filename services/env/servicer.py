@@ -80,7 +80,10 @@ class EnvServicer(EnvServiceServicer):
                 f"Step has {len(request.actions)} actions; give 1 to {limit}.", pointer="/actions"
             )
         timeout_s = _seconds_left(context)
-        loaded = await self._judge.run("Step", lambda: self._load(request.environment), timeout_s)
+        ref = request.environment
+        loaded = self._families.cached(ref.name, ref.params_json)
+        if loaded is None:
+            loaded = await self._judge.run("Step", lambda: self._load(ref), timeout_s)
         _check_agents(loaded, [request.agent, *request.observe_agents])
         outcomes = await self._judge.step(
             loaded,

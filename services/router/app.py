@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from services.router.jobs.checks import check_runs_dir
 from services.router.jobs.controller import ControllerParts
 from services.router.jobs.desk import Desk
+from services.router.jobs.race import end
 from services.router.jobs.store import JobStore
 from services.router.jobs.supervisor import JobSupervisor
 from services.router.membership import MemberStore
@@ -108,8 +109,7 @@ class RouterApp:
                 if task.done():
                     task.result()
         finally:
-            conducting.cancel()
-            await asyncio.gather(conducting, return_exceptions=True)
+            await end(conducting)
 
     async def drain(self) -> None:
         """Stop conducting; end the processes that this router launched."""

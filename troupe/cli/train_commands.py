@@ -118,7 +118,7 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
         try:
             with RestClient(config.rest_url, retry_for_s=opt.RETRY_FOR_S) as client:
                 job = begin(client)
-                note(f"{job.job_id}: run folder {job.run_dir}, page {config.rest_url}")
+                note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
                 job = watch(client, job, quiet=as_json)
         except KeyboardInterrupt:
             _on_interrupt(config.rest_url, job, is_ours=is_ours)

@@ -17,6 +17,12 @@ from troupe.launch.contract import ComponentStatus, Launcher
 from troupe.streams.events import EventLog
 
 
+def said(log: str) -> str:
+    """What a process told people: its plain lines, or all of them when each is a JSON log line."""
+    plain = [line for line in log.splitlines() if line.strip() and not line.startswith("{")]
+    return "\n".join(plain) or log
+
+
 class JobComponents:
     """The processes of one job. ``launcher`` None: they come and go by themselves."""
 
@@ -94,7 +100,7 @@ class JobComponents:
             code = "unknown" if status.exit_code is None else status.exit_code
             raise JobFailedError(
                 f"component {status.name} cannot run (exit status {code}): "
-                f"{status.detail or 'it said nothing'}"
+                f"{said(status.detail) or 'it said nothing'}"
             )
         if status.state == "restarting" and (before is None or before.state != "restarting"):
             await self._members.remove([replica_id(self._job.job_id, status.name)])

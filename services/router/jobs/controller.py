@@ -198,15 +198,11 @@ class JobController:
 
     async def _end(self, state: JobState, reason: str, result: dict[str, Any] | None) -> None:
         """Stop everything, write the summary, and only then say that the job is over."""
-        await self._components.stop()
         commit = self._parts.settings.commit or await find_commit()
         summary = summarize(
             self._job, self._lines, result, state=state, reason=reason, commit=commit
         )
-        try:
-            await write_summary(self._job.run_dir, summary)
-        except OSError as error:
-            _log.error("summary.failed", job_id=self._job.job_id, error=str(error))
+        await asyncio.gather(self._components.stop(), self._write(summary))
         now = await self._parts.store.state(self._job.job_id)
         if now == "cancelling":
             state, reason = "cancelled", reason or "cancelled by the user"
@@ -214,6 +210,12 @@ class JobController:
             await self._become("launching")
         await self._become(state, reason)
         await StepLedger(self._parts.redis, self._job.job_id).delete()
+
+    async def _write(self, summary: dict[str, Any]) -> None:
+        try:
+            await write_summary(self._job.run_dir, summary)
+        except OSError as error:
+            _log.error("summary.failed", job_id=self._job.job_id, error=str(error))
 
 
 async def _forever(work: Any) -> NoReturn:

@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+_TRIES = 20
+_TRY_S = 0.5
 
 
 async def first_to_end(*work: Coroutine[Any, Any, _T]) -> _T:
@@ -17,9 +19,21 @@ async def first_to_end(*work: Coroutine[Any, Any, _T]) -> _T:
     except BaseExceptionGroup as group:
         raise _leaf(group) from group
     finally:
-        for task in tasks:
+        await end(*tasks)
+
+
+async def end(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel and await tasks, again and again: a library may lose one cancellation on its way."""
+    for _ in range(_TRIES):
+        pending = [task for task in tasks if not task.done()]
+        if not pending:
+            break
+        for task in pending:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait(pending, timeout=_TRY_S)
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()
 
 
 def _leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from services.router.jobs.controller import ControllerParts, JobController
 from services.router.jobs.lease import Lease
+from services.router.jobs.race import end
 from services.router.jobs.record import JobRecord
 from troupe.errors import TroupeError
 from troupe.telemetry.logging import get_logger
@@ -59,9 +60,7 @@ class JobSupervisor:
         """Stop conducting and end the processes; the jobs go on with the next router."""
         self._is_draining = True
         charges = list(self._charges.values())
-        for charge in charges:
-            charge.task.cancel()
-        await asyncio.gather(*(c.task for c in charges), return_exceptions=True)
+        await end(*(charge.task for charge in charges))
         stopping = [c.controller.stop_processes() for c in charges]
         for outcome in await asyncio.gather(*stopping, return_exceptions=True):
             if isinstance(outcome, Exception):
@@ -71,9 +70,7 @@ class JobSupervisor:
 
     async def close(self) -> None:
         """Cancel what still runs."""
-        for charge in self._charges.values():
-            charge.task.cancel()
-        await asyncio.gather(*(c.task for c in self._charges.values()), return_exceptions=True)
+        await end(*(charge.task for charge in self._charges.values()))
 
     async def _take(self, record: JobRecord) -> None:
         job_id = record.job_id

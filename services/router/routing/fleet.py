@@ -6,7 +6,8 @@ replica itself when it is asked (``probe``): a new version is then known in mill
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from services.router.membership import Member, MemberStore
@@ -14,7 +15,7 @@ from services.router.routing.busy import BusyMeter
 from services.router.routing.choose import RouteCandidate
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.clients import EnvClient, RolloutClient
-from troupe.errors import TroupeError
+from troupe.errors import TroupeError, UnavailableError
 from troupe.spec import JobSpec
 
 _ROLLOUT = ReplicaKind.REPLICA_KIND_ROLLOUT
@@ -44,6 +45,22 @@ class Seat:
         replica = self.member.replica
         held: dict[str, Collection[int]] = dict(self.versions)
         return RouteCandidate(replica.replica_id, replica.is_serving, self.num_in_flight, held)
+
+
+@contextmanager
+def unless_closed(seat: Seat) -> Generator[None]:
+    """Turn the cancellation of a call whose connection was closed into UnavailableError.
+
+    gRPC cancels the calls of a closed channel; the task that waits for one was not cancelled.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        name = seat.member.replica.replica_id
+        raise UnavailableError(f"replica {name} left while it was asked") from None
 
 
 class Fleet:
@@ -134,7 +151,8 @@ class Fleet:
             return
         asked_at = time.time()
         try:
-            status = await seat.client.status(timeout_s=2.0)
+            with unless_closed(seat):
+                status = await seat.client.status(timeout_s=2.0)
         except TroupeError:
             return
         seat.versions = {p.policy: set(p.loaded_versions) for p in status.policies}

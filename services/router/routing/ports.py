@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from services.router.routing.choose import RouteCandidate, RouteRequest, choose
-from services.router.routing.fleet import Fleet, Seat
+from services.router.routing.fleet import Fleet, Seat, unless_closed
 from troupe.clients import EnvClient, RolloutClient
 from troupe.episodes.ports import Generation, Outcome, Start
 from troupe.errors import TroupeError, UnavailableError, VersionNotLoadedError
@@ -154,7 +154,8 @@ async def _until_answered(
         if seat is not None:
             replica_id = seat.member.replica.replica_id
             try:
-                answer = await ask(seat, left_s)
+                with unless_closed(seat):
+                    answer = await ask(seat, left_s)
             except TroupeError as error:
                 metrics.ROUTER_ROUTED.labels(replica_id, error.reason).inc()
                 if not error.retryable:

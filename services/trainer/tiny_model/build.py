@@ -14,6 +14,7 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from services.trainer.tiny_model.demonstrations import demonstrations
+from services.trainer.tiny_model.embedding import embed_words
 from services.trainer.tiny_model.recipe import ModelShape, Recipe
 from services.trainer.tiny_model.tokenizer import make_tokenizer
 from services.trainer.tiny_model.warm_start import Progress, imitate
@@ -51,6 +52,7 @@ def _make(recipe: Recipe, directory: Path, progress: Progress) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     model = Qwen3ForCausalLM(_config(recipe.shape, tokenizer))
+    embed_words(model, tokenizer, family.vocabulary(), recipe.shape.embedding_std)
     warm_start = recipe.warm_start
     samples = demonstrations(family, tokenizer, warm_start, Random(recipe.seed))
     imitate(model, samples, warm_start, progress)

@@ -11,9 +11,10 @@ class ModelShape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     hidden_size: int = Field(128, description="Width of the residual stream.")
-    num_layers: int = Field(6, description="Transformer blocks.")
+    num_layers: int = Field(4, description="Transformer blocks.")
     num_heads: int = Field(4, description="Attention heads (as many for keys and values).")
     intermediate_size: int = Field(384, description="Width inside the gated MLP.")
+    embedding_std: float = Field(0.1, gt=0, description="Spread of the first embeddings.")
     max_positions: int = Field(512, description="Longest sequence, in tokens.")
 
 
@@ -22,13 +23,17 @@ class WarmStart(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    num_steps: int = Field(1500, ge=0, description="Optimizer steps.")
+    num_steps: int = Field(140, ge=0, description="Optimizer steps.")
     batch_size: int = Field(64, ge=1, description="Demonstrations in one step.")
-    learning_rate: float = Field(2e-3, gt=0, description="Peak of AdamW's rate.")
-    num_warmup_steps: int = Field(50, ge=0, description="Linear warm-up; cosine to 0 follows.")
-    weight_decay: float = Field(0.05, ge=0, description="AdamW's decay.")
+    muon_learning_rate: float = Field(0.03, gt=0, description="Peak rate of the matrices (Muon).")
+    adam_learning_rate: float = Field(
+        2e-3, gt=0, description="Peak rate of embeddings and norms (AdamW)."
+    )
+    num_warmup_steps: int = Field(
+        30, ge=0, description="Linear warm-up; a linear fall to 0 takes the second half."
+    )
     noise: float = Field(
-        0.3, ge=0, le=1, description="Share of demonstrations that belong to another state."
+        0.2, ge=0, le=1, description="Share of demonstrations that belong to another state."
     )
     teams: tuple[tuple[str, ...], ...] = Field(
         (), description="Teams that demonstrate, drawn evenly; empty: all agents together."

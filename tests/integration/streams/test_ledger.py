@@ -116,7 +116,7 @@ async def test_complete_ticket_when_repeated_then_counts_once_and_acks(redis: Re
 
 
 async def test_complete_ticket_when_two_workers_race_then_its_groups_are_there_once(redis: Redis):
-    ledger, [(ticket, entry)] = await opened(redis, 1)
+    _, [(ticket, entry)] = await opened(redis, 1)
     answers = await asyncio.gather(
         *(
             StepLedger(redis, "j").complete_ticket(

@@ -88,8 +88,9 @@ async def test_commands_when_the_server_is_killed_and_restarted_then_go_on(own_v
                 await ledger.complete_ticket(ticket, entry.id, [group], Episode())
 
     playing = asyncio.create_task(play())
-    while not (await redis.xlen(keys.groups("j", "p"))) > 5:
-        await asyncio.sleep(0)
+    watcher = StepLedger(redis, "j")
+    while await redis.xlen(keys.groups("j", "p")) <= 5:
+        await watcher.wait_change(5)
     own_valkey_server.stop(signal.SIGKILL)
     own_valkey_server.start()
     async with asyncio.timeout(30):
@@ -107,7 +108,7 @@ async def test_commands_when_the_server_stays_away_then_unavailable_within_the_b
     own_valkey_server.stop(signal.SIGKILL)
     loop = asyncio.get_running_loop()
     started = loop.time()
-    with pytest.raises(UnavailableError, match="versions|ledger"):
+    with pytest.raises(UnavailableError, match="ledger"):
         await StepLedger(redis, "j").versions()
     with pytest.raises(UnavailableError):
         await Stream(redis, "s", max_length=5).append(b"x")
@@ -171,7 +172,7 @@ async def test_embedded_when_run_as_a_component_then_serves_and_keeps_its_data(
     argv = [sys.executable, "-m", "troupe.streams.embedded", "--port", str(port)]
     argv += ["--data-dir", str(tmp_path / "data")]
     for expected in (None, b"1"):
-        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+        process = await asyncio.to_thread(subprocess.Popen, argv, stdout=subprocess.DEVNULL)
         client = await connect(f"redis://127.0.0.1:{port}/0", connect_for_s=20)
         assert await client.get("x") == expected
         await client.set("x", "1")

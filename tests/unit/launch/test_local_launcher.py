@@ -50,6 +50,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+async def says(log: Path, text: str) -> None:
+    """Wait until a process wrote ``text``."""
+    deadline = time.monotonic() + 10
+    while text not in await asyncio.to_thread(log.read_text):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
 async def test_reconcile_twice_starts_one_process(launcher: LocalLauncher) -> None:
     first = await launcher.reconcile("job", [python("a", SLEEPER)])
     second = await launcher.reconcile("job", [python("a", SLEEPER)])
@@ -67,6 +75,7 @@ async def test_crash_between_start_and_record_loses_no_process(
     launcher: LocalLauncher, tmp_path: Path
 ) -> None:
     (started,) = await launcher.reconcile("job", [python("a", SLEEPER)])
+    await says(tmp_path / "job/logs/a.log", "up")
     path = tmp_path / "job/procs/a.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "pid": None, "ticks": 0}))
@@ -132,11 +141,7 @@ async def test_changed_environment_starts_a_new_process(launcher: LocalLauncher)
 async def test_stop_kills_what_ignores_sigterm(launcher: LocalLauncher, tmp_path: Path) -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN);" + SLEEPER
     (status,) = await launcher.reconcile("job", [python("a", code)])
-    log = tmp_path / "job/logs/a.log"
-    deadline = time.monotonic() + 10
-    while "up" not in log.read_text():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+    await says(tmp_path / "job/logs/a.log", "up")
     await launcher.stop("job", grace_s=0.1)
     assert not is_alive(status.pid or 0)
     assert not list((tmp_path / "job/procs").glob("*.json"))
@@ -150,10 +155,7 @@ async def test_stop_ends_the_whole_process_group(launcher: LocalLauncher, tmp_pa
     )
     await launcher.reconcile("job", [python("a", code)])
     log = tmp_path / "job/logs/a.log"
-    deadline = time.monotonic() + 10
-    while not log.read_text().strip():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+    await says(log, "\n")
     child = int(log.read_text().split()[0])
     await launcher.stop("job", grace_s=5)
     assert not is_alive(child)

@@ -1,0 +1,75 @@
+"""Domain values survive the wire, and what is impossible is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.clients import codec
+from troupe.engines.contract import PolicyState
+from troupe.episodes.ports import Outcome
+from troupe.errors import InvalidArgumentError
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.contract import Message
+
+messages = st.lists(
+    st.builds(Message, st.sampled_from(["system", "user", "assistant", "tool"]), st.text())
+).map(tuple)
+
+
+@given(messages)
+def test_observation_when_sent_then_comes_back_equal(observation):
+    assert codec.observation_from_proto(codec.observation_to_proto(observation)) == observation
+    assert codec.chat_from_proto(codec.chat_to_proto(observation)) == observation
+
+
+@given(
+    st.builds(
+        SamplingSpec,
+        temperature=st.floats(0, 10),
+        top_p=st.floats(0.01, 1),
+        top_k=st.integers(0, 1000),
+        max_new_tokens=st.integers(1, 131072),
+        stop=st.lists(st.text()),
+    ),
+    st.integers(0, 2**63 - 1),
+)
+def test_sampling_when_sent_then_comes_back_equal(sampling, seed):
+    assert codec.sampling_from_proto(codec.sampling_to_proto(sampling, seed)) == (sampling, seed)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+        {"top_p": 0.0},
+        {"top_p": 1.5},
+        {"max_new_tokens": 0},
+    ],
+)
+def test_sampling_when_out_of_range_then_invalid_argument_names_the_field(wrong):
+    params = pb.SamplingParams(**{"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 8, **wrong})
+    with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
+        codec.sampling_from_proto(params)
+
+
+def test_chat_when_a_role_is_unknown_then_invalid_argument():
+    prompt = pb.ChatPrompt(messages=[pb.ChatMessage(role="robot", content="x")])
+    with pytest.raises(InvalidArgumentError, match="robot"):
+        codec.chat_from_proto(prompt)
+
+
+def test_outcome_when_sent_then_comes_back_equal():
+    outcome = Outcome(
+        b"\x00s", 0.5, {"legal": 1.0}, True, False, "{}", {"a": (Message("user", "x"),)}
+    )
+    assert codec.outcome_from_proto(codec.outcome_to_proto(outcome)) == outcome
+
+
+@pytest.mark.parametrize(
+    "state",
+    [PolicyState("p", 0, "d", (0,), (1,)), PolicyState("p", None, "", (), (0,))],
+)
+def test_policy_state_when_sent_then_comes_back_equal(state):
+    assert codec.policy_state_from_proto(codec.policy_state_to_proto(state)) == state
