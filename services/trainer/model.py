@@ -4,7 +4,6 @@ Owns what depends on transformers and peft. Never sees groups, rewards or other 
 
 Shape suffixes: R rows, T tokens of a row, N trained tokens, C a chunk of N, D hidden, V vocabulary.
 """
-# ruff: noqa: N803, N806 (tensor names carry shape suffixes)
 
 import json
 import warnings

@@ -7,7 +7,7 @@ nothing and is left out of the input. Owns layout in numpy; never sees a model.
 
 Shape suffixes: R rows, T tokens of a row, N trained tokens of a micro-batch, B tokens of a block.
 """
-# ruff: noqa: N803, N806, N815 (array names carry shape suffixes)
+# ruff: noqa: N815 (array names carry shape suffixes)
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

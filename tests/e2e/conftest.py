@@ -40,7 +40,7 @@ class Platform:
         )
 
     def client(self) -> RestClient:
-        return RestClient(f"http://127.0.0.1:{self.rest_port}")
+        return RestClient(f"http://127.0.0.1:{self.rest_port}", retry_for_s=60)
 
     def run_dir(self, job_id: str) -> Path:
         return self.folder / "runs" / job_id

@@ -18,8 +18,7 @@ from services.trainer.tiny_model.embedding import embed_words
 from services.trainer.tiny_model.recipe import ModelShape, Recipe
 from services.trainer.tiny_model.tokenizer import make_tokenizer
 from services.trainer.tiny_model.warm_start import Progress, imitate
-from troupe import plugins
-from troupe.tasks.contract import TaskFamily
+from troupe.tasks.registry import load_family
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
@@ -46,7 +45,7 @@ def build(recipe: Recipe, out_dir: Path, progress: Progress | None = None) -> bo
 
 
 def _make(recipe: Recipe, directory: Path, progress: Progress) -> None:
-    family: TaskFamily = _family(recipe)
+    family = load_family(recipe.task, recipe.params, pointer="")
     tokenizer = make_tokenizer(family.vocabulary(), recipe.shape.max_positions)
     # One thread: a network this small only waits for the others, and sums stay in one order.
     torch.set_num_threads(1)
@@ -58,11 +57,6 @@ def _make(recipe: Recipe, directory: Path, progress: Progress) -> None:
     imitate(model, samples, warm_start, progress)
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
-
-
-def _family(recipe: Recipe) -> TaskFamily:
-    family_class = plugins.load(plugins.TASKS, recipe.task, pointer="/task")
-    return family_class(family_class.Params.model_validate(recipe.params))
 
 
 def _config(shape: ModelShape, tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:

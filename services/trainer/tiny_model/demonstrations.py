@@ -34,11 +34,12 @@ def demonstrations(
 ) -> Iterator[Demonstration]:
     """Demonstrations without end, from train tasks 0, 1, 2, ... played once each."""
     taskset, env = family.taskset(), family.environment()
-    teams = recipe.teams or (family.agents,)
     recent: dict[str, list[str]] = {agent: [] for agent in family.agents}
     for index in count():
         state = env.reset(taskset.task("train", index))
-        for agent in rng.choice(teams) * recipe.num_turns:
+        is_solo = rng.random() < recipe.solo_share
+        team = family.agents[-1:] if is_solo else family.agents
+        for agent in team * recipe.num_turns:
             good = family.demonstrate(state, agent, rng)
             is_borrowed = recent[agent] and rng.random() < recipe.noise
             shown = rng.choice(recent[agent]) if is_borrowed else good

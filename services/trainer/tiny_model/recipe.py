@@ -23,7 +23,7 @@ class WarmStart(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    num_steps: int = Field(140, ge=0, description="Optimizer steps.")
+    num_steps: int = Field(165, ge=0, description="Optimizer steps.")
     batch_size: int = Field(64, ge=1, description="Demonstrations in one step.")
     muon_learning_rate: float = Field(0.03, gt=0, description="Peak rate of the matrices (Muon).")
     adam_learning_rate: float = Field(
@@ -33,10 +33,10 @@ class WarmStart(BaseModel):
         30, ge=0, description="Linear warm-up; a linear fall to 0 takes the second half."
     )
     noise: float = Field(
-        0.2, ge=0, le=1, description="Share of demonstrations that belong to another state."
+        0.1, ge=0, le=1, description="Share of demonstrations that belong to another state."
     )
-    teams: tuple[tuple[str, ...], ...] = Field(
-        (), description="Teams that demonstrate, drawn evenly; empty: all agents together."
+    solo_share: float = Field(
+        0.25, ge=0, le=1, description="Share of episodes that the team's last agent plays alone."
     )
     num_turns: int = Field(4, ge=1, description="Turns of each demonstrated episode, at most.")
 

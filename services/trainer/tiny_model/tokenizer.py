@@ -28,9 +28,7 @@ def make_tokenizer(words: Sequence[str], max_length: int) -> PreTrainedTokenizer
         words: Words without spaces; order decides their ids.
         max_length: Longest sequence in tokens, told to whoever loads the tokenizer.
     """
-    tokenizer = Tokenizer(
-        models.BPE(vocab=_vocabulary(words), merges=[], ignore_merges=True)
-    )
+    tokenizer = Tokenizer(models.BPE(vocab=_vocabulary(words), merges=[], ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(r" ?[^\s]+|\s"), behavior="isolated"),

@@ -29,9 +29,7 @@ def imitate(
 ) -> None:
     """Train ``model`` in place on the completions of ``samples``, in their order."""
     optimizers = _optimizers(model, recipe)
-    schedules = [
-        LambdaLR(optimizer, lambda step: _rate(step, recipe)) for optimizer in optimizers
-    ]
+    schedules = [LambdaLR(optimizer, lambda step: _rate(step, recipe)) for optimizer in optimizers]
     model.train()
     for step in range(recipe.num_steps):
         tokens_BT, labels_BT = _batch(list(islice(samples, recipe.batch_size)))

@@ -5,7 +5,6 @@ Equation 10; KL estimators k1 and k3: Schulman, "Approximating KL Divergence" (2
 
 Shape suffix: N trained tokens.
 """
-# ruff: noqa: N806 (tensor names carry shape suffixes)
 
 import torch
 

@@ -110,7 +110,7 @@ class Lane:
 
     def _prefill(self, prompts: list[list[Job]]) -> None:
         lengths = [len(jobs[0].prompt) for jobs in prompts]
-        logits_PV, cache = prefill(self._module, [jobs[0].prompt for jobs in prompts])  # noqa: N806
+        logits_PV, cache = prefill(self._module, [jobs[0].prompt for jobs in prompts])
         first_row, order = len(self._rows), list[int]()
         for number, jobs in enumerate(prompts):
             for job in jobs:
@@ -153,7 +153,7 @@ class Lane:
         self._rows.position[:count] += 1
         self._emit(slice(0, count), output.logits[:count, -1].float())
 
-    def _emit(self, rows: slice, logits_RV: Tensor) -> None:  # noqa: N803
+    def _emit(self, rows: slice, logits_RV: Tensor) -> None:
         """Sample one token for each of these rows; complete and drop those that end."""
         uniforms = self._rows.next_uniforms(rows)
         tokens, logprobs = sample(logits_RV, self._rows.filters(rows), uniforms)

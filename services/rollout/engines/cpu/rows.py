@@ -83,9 +83,9 @@ class Rows:
             self.uniforms_RU[row] = torch.from_numpy(fresh).to(self.device)
         return self.uniforms_RU[rows].gather(1, column[:, None])[:, 0]
 
-    def record(self, rows: slice, tokens_R: Tensor, logprobs_R: Tensor) -> None:  # noqa: N803
+    def record(self, rows: slice, tokens_R: Tensor, logprobs_R: Tensor) -> None:
         """Append one sampled token to each of these rows."""
-        column_R1 = self.count[rows][:, None]  # noqa: N806
+        column_R1 = self.count[rows][:, None]
         self.tokens_RN[rows].scatter_(1, column_R1, tokens_R[:, None])
         self.logprobs_RN[rows].scatter_(1, column_R1, logprobs_R[:, None])
         self.last_token[rows] = tokens_R

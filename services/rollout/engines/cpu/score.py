@@ -12,7 +12,7 @@ def score_tokens(module: Any, token_ids: list[int]) -> list[float]:
     padded = round_up(len(token_ids), COLUMN_BLOCK)
     ids = torch.tensor([[*token_ids, *[0] * (padded - len(token_ids))]], device=module.device)
     with torch.inference_mode():
-        logits_TV = module(input_ids=ids, use_cache=False).logits[0, : len(token_ids) - 1].float()  # noqa: N806
-        targets_T1 = ids[0, 1 : len(token_ids), None]  # noqa: N806
+        logits_TV = module(input_ids=ids, use_cache=False).logits[0, : len(token_ids) - 1].float()
+        targets_T1 = ids[0, 1 : len(token_ids), None]
         scored: list[float] = torch.log_softmax(logits_TV, -1).gather(1, targets_T1)[:, 0].tolist()
     return scored
