@@ -55,17 +55,11 @@ class RolloutApp:
         self._incarnation = uuid.uuid4().hex
         self._address = ""
         self._is_serving = False
-        self.is_misconfigured = False
-        """True after a failure that another start can't cure."""
 
     async def connect(self) -> None:
         """The router may come later; only its address and the staging folder are checked here."""
-        try:
-            self._router = RouterClient(self._settings.router)
-            self._staging.open()
-        except InvalidArgumentError:
-            self.is_misconfigured = True
-            raise
+        self._router = RouterClient(self._settings.router)
+        self._staging.open()
 
     def register(self, server: grpc.aio.Server) -> None:
         self._servicer = RolloutServicer(self._settings, self._engine, self._staging)
@@ -106,12 +100,8 @@ class RolloutApp:
 
     async def _load(self, assignment: Assignment) -> None:
         assert self._servicer is not None
-        try:
-            policies = assigned_policies(assignment)
-            await self._engine.start(policies)
-        except InvalidArgumentError:
-            self.is_misconfigured = True
-            raise
+        policies = assigned_policies(assignment)
+        await self._engine.start(policies)
         models = sorted({spec.model for spec in policies.values()})
         self._servicer.open(", ".join(models))
         self._is_serving = True

@@ -5,7 +5,7 @@ plays an episode and never learns.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from services.router.jobs.plan import eval_steps
@@ -25,7 +25,11 @@ _LOOK_S = 1.0
 
 
 class Conductor:
-    """One job's steps. ``last_drop`` tells why a ticket was dropped last."""
+    """One job's steps.
+
+    ``last_drop`` and ``last_failure`` tell why a ticket was dropped, or failed to be played, last;
+    ``missing`` names what does not serve: both are for the reasons of failed jobs.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,8 @@ class Conductor:
         taskset: Taskset,
         *,
         last_drop: Callable[[], str],
+        last_failure: Callable[[], str],
+        missing: Callable[[], Awaitable[list[str]]],
     ) -> None:
         self._job = job
         self._spec = job.spec
@@ -46,6 +52,8 @@ class Conductor:
         self._events = events
         self._taskset = taskset
         self._last_drop = last_drop
+        self._last_failure = last_failure
+        self._missing = missing
         self._evals = eval_steps(job.spec.steps, job.spec.eval.every)
 
     async def run(self) -> dict[str, Any]:
@@ -93,7 +101,7 @@ class Conductor:
         await self._recorder.next_opened(state)
         while not state.is_complete:
             self._check_drops(state)
-            await self._wait(f"the episodes of {round_id}", state.opened_at)
+            await self._wait(self._unplayed(state), state.opened_at)
             state = await self._round(round_id)
         self._check_drops(state)
         if not state.is_recorded:
@@ -125,14 +133,23 @@ class Conductor:
         limit_s = self._spec.limits.step_timeout_s
         left_s = since + limit_s - time.time()
         if left_s <= 0:
+            missing = await self._missing()
             raise JobFailedError(
                 f"waited longer than limits.step_timeout_s = {limit_s:g} s for {what}; "
-                f"look at the logs in {self._job.run_dir / 'logs'}"
+                + (f"not serving: {', '.join(missing)}; " if missing else "")
+                + f"look at the logs in {self._job.run_dir / 'logs'}"
             )
         await self._ledger.wait_change(min(left_s, _LOOK_S))
         failure = await self._ledger.failure()
         if failure is not None:
             raise JobFailedError(failure)
+
+    def _unplayed(self, state: RoundState) -> str:
+        """The tickets that are waited for, in words."""
+        left = state.num_tickets - state.num_done - state.num_dropped
+        failure = self._last_failure()
+        why = f" (playing one failed last with {failure})" if failure else ""
+        return f"{left} of {state.num_tickets} tickets of {state.round_id}{why}"
 
     async def _round(self, round_id: str) -> RoundState:
         state = await self._ledger.round(round_id)

@@ -39,9 +39,18 @@ def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float
 
 
 def train_line(
-    step: int, play: Mapping[str, Any], learned: Mapping[str, Any], wall_s: float
+    step: int,
+    play: Mapping[str, Any],
+    learned: Mapping[str, Any],
+    wall_s: float,
+    *,
+    interrupted: bool = False,
 ) -> dict[str, Any]:
-    """The metrics.jsonl line of a training step."""
+    """The metrics.jsonl line of a training step.
+
+    ``interrupted``: a process of the job died or restarted meanwhile, so ``wall_s`` and
+    ``busy_ratio`` hold its absence too.
+    """
     shown = {k: v for k, v in play.items() if k not in ("generate_s", "env_s")}
     own = {k: v for k, v in learned.items() if k not in ("step", "phases", "wall_s", "kind")}
     phases = step_phases(play, learned.get("phases") or {}, wall_s)
@@ -54,6 +63,7 @@ def train_line(
         "phases": phases,
         "wall_s": round(wall_s, 4),
         "busy_ratio": round(busy_s / wall_s, 4) if wall_s > 0 else None,
+        "interrupted": interrupted,
     }
 
 

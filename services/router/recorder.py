@@ -49,6 +49,7 @@ class Recorder:
         self._notes: dict[str, Any] = {}
         self._learned: dict[int, dict[str, Any]] = {}
         self._ended: dict[int, float] = {}
+        self._breaks: list[tuple[float, float]] = []
         self._lines: dict[tuple[str, int], dict[str, Any]] = {}
         self._cursor = "0"
         self._settling = asyncio.Lock()
@@ -61,6 +62,7 @@ class Recorder:
     async def rewind(self, step: int) -> None:
         """Make the files agree with a job that is at ``step``: later lines are another life's."""
         self._notes = await self._store.notes(self._job.job_id)
+        self._breaks.append((time.time(), time.time()))
 
         def is_past(line: dict[str, Any]) -> bool:
             limit = step if line.get("kind") == "eval" else step - 1
@@ -157,9 +159,14 @@ class Recorder:
     async def _listen(self, *, block_s: float) -> None:
         for stored in await self._events.read(self._cursor, count=200, block_s=block_s):
             self._cursor = stored.id
+            if stored.event.type not in ("step.learned", "component.restarted", "replica.left"):
+                continue
+            data = json.loads(stored.event.data_json)
             if stored.event.type == "step.learned":
-                data = json.loads(stored.event.data_json)
                 self._learned.setdefault(int(data["step"]), {}).update(data)
+            else:
+                at = stored.event.occurred_at
+                self._breaks.append((float(data.get("seen_at") or at), at))
 
     def _open_steps(self) -> list[int]:
         """Steps that ended and have no line, in order."""
@@ -175,9 +182,12 @@ class Recorder:
                 if step not in self._learned and not is_late:
                     continue
                 play = dict(self._notes[f"play:{step}"])
-                wall_s = ended_at - float(play.pop("opened_at"))
+                opened_at = float(play.pop("opened_at"))
+                wall_s = ended_at - opened_at
                 if ("train", step) not in self._lines:
-                    line = train_line(step, play, self._learned.get(step, {}), wall_s)
+                    is_broken = any(a <= ended_at and b >= opened_at for a, b in self._breaks)
+                    learned = self._learned.get(step, {})
+                    line = train_line(step, play, learned, wall_s, interrupted=is_broken)
                     await self._append_line(line)
                     await self._emit("step.recorded", str(step), line)
                 names = (f"play:{step}", f"ended:{step}", f"offset:{train_round(step)}")

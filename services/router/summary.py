@@ -31,8 +31,7 @@ def summarize(
     spec = job.spec
     train = [line for line in lines if line["kind"] == "train"]
     evals = {line["step"]: line for line in lines if line["kind"] == "eval"}
-    wall_s = sum(line["wall_s"] for line in train)
-    busy_s = sum(line["phases"]["generate"] + line["phases"]["learn"] for line in train)
+    whole = [line for line in train if not line.get("interrupted")]
     dropped: Counter[str] = Counter()
     for line in train:
         dropped.update(line.get("groups_dropped") or {})
@@ -51,8 +50,10 @@ def summarize(
         "final_success": evals[spec.steps]["success"] if spec.steps in evals else None,
         "steps": len(train),
         "wall_s": round(time.time() - (job.started_at or job.created_at), 3),
-        "steps_wall_s": round(wall_s, 3),
-        "busy_ratio": round(busy_s / wall_s, 4) if wall_s > 0 else None,
+        "steps_wall_s": round(sum(line["wall_s"] for line in train), 3),
+        "steps_interrupted": len(train) - len(whole),
+        "busy_ratio": _busy_ratio(whole),
+        "busy_ratio_with_interruptions": _busy_ratio(train),
         "groups_trained": sum(int(line.get("groups_trained") or 0) for line in train),
         "groups_dropped": dict(sorted(dropped.items())),
         "episodes_dropped": sum(int(line.get("num_dropped") or 0) for line in lines),
@@ -64,6 +65,13 @@ def summarize(
         "versions": _versions(),
         "commit": commit,
     }
+
+
+def _busy_ratio(train: Sequence[Mapping[str, Any]]) -> float | None:
+    """Seconds of generation and learning over the wall time of these steps."""
+    wall_s = sum(line["wall_s"] for line in train)
+    busy_s = sum(line["phases"]["generate"] + line["phases"]["learn"] for line in train)
+    return round(busy_s / wall_s, 4) if wall_s > 0 else None
 
 
 async def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:

@@ -1,16 +1,19 @@
 """Episode workers: claim tickets, play many episodes at once, complete or drop each.
 
 Owns claims and retries of tickets. A machine's failure is retried and then dropped and counted;
-it is never a reward.
+it is never a reward. A delivery is not a failure: routers may die at any moment.
 """
 
 import asyncio
 import random
 import uuid
+from collections.abc import Callable
+from typing import NoReturn
 
 from google.protobuf.message import DecodeError
 from redis.asyncio import Redis
 
+from services.router.jobs.race import end, first_to_end
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.player import EpisodePlayer, Played
 from troupe.errors import TroupeError
@@ -24,6 +27,8 @@ from troupe.telemetry.logging import get_logger
 _log = get_logger(__name__)
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
+_DELIVERIES_AN_ATTEMPT = 3
+"""A ticket that was delivered this many times ``max_attempts`` kills its workers: it is dropped."""
 
 
 class EpisodeWorkers:
@@ -49,27 +54,52 @@ class EpisodeWorkers:
             keys.WORKERS_GROUP,
             f"worker-{uuid.uuid4().hex[:12]}",
             claim_idle_s=claim_idle_s,
-            max_attempts=limits.max_attempts,
+            max_attempts=_DELIVERIES_AN_ATTEMPT * limits.max_attempts,
         )
         self._held: set[str] = set()
         self._freed = asyncio.Event()
         self.last_drop = ""
+        """Why a ticket was dropped last."""
+        self.last_failure = ""
+        """How playing a ticket failed last, whether or not it was dropped."""
 
     async def run(self) -> None:
-        """Claim and play until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep())
-            while True:
-                free = self._limits.episodes_in_flight - len(self._held)
-                if free <= 0:
-                    self._freed.clear()
-                    await self._freed.wait()
-                    continue
-                for entry in await self._consumer.read(count=min(free, 64), block_s=1.0):
-                    self._held.add(entry.id)
-                    tasks.create_task(self._work(entry))
+        """Claim and play until cancelled; raises the first error that is not a play's."""
+        plays: set[asyncio.Task[None]] = set()
+        failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def _keep(self) -> None:
+        def ended(play: asyncio.Task[None]) -> None:
+            plays.discard(play)
+            error = None if play.cancelled() else play.exception()
+            if error is not None and not failing.done():
+                failing.set_exception(error)
+
+        async def fail() -> None:
+            await failing
+
+        def begin(entry: Entry) -> None:
+            self._held.add(entry.id)
+            play = asyncio.create_task(self._work(entry))
+            plays.add(play)
+            play.add_done_callback(ended)
+
+        try:
+            await first_to_end(self._claim(begin), self._keep(), fail())
+        finally:
+            await end(*plays)
+
+    async def _claim(self, begin: Callable[[Entry], None]) -> NoReturn:
+        while True:
+            free = self._limits.episodes_in_flight - len(self._held)
+            if free <= 0:
+                self._freed.clear()
+                await self._freed.wait()
+                continue
+            for entry in await self._consumer.read(count=min(free, 64), block_s=1.0):
+                if entry.id not in self._held:
+                    begin(entry)
+
+    async def _keep(self) -> NoReturn:
         while True:
             await asyncio.sleep(self._claim_idle_s / 3)
             await self._consumer.keep(*self._held)
@@ -94,7 +124,8 @@ class EpisodeWorkers:
             )
             return
         if entry.is_exhausted:
-            await self._drop(ticket, entry, f"workers died {entry.attempts - 1} times playing it")
+            times = entry.attempts - 1
+            await self._drop(ticket, entry, f"it was delivered {times} times and never ended")
             return
         played = await self._play(ticket, entry)
         if played is not None:
@@ -104,11 +135,12 @@ class EpisodeWorkers:
 
     async def _play(self, ticket: pb.Ticket, entry: Entry) -> Played | None:
         """The episode, or None when the ticket was dropped."""
-        attempt = max(1, entry.attempts)
         while True:
             try:
                 return await self._player.play(ticket)
             except TroupeError as error:
+                self.last_failure = f"{error.reason}: {error.message}"
+                attempt = await self._ledger.count_failure(ticket)
                 _log.warning(
                     "episode.failed",
                     ticket=ticket.ticket_id,
@@ -117,15 +149,15 @@ class EpisodeWorkers:
                     error=error.message,
                 )
                 if not error.retryable or attempt >= self._limits.max_attempts:
-                    await self._drop(ticket, entry, f"{error.reason}: {error.message}")
+                    await self._drop(ticket, entry, self.last_failure)
                     return None
             except Exception as error:
                 _log.error("episode.crashed", ticket=ticket.ticket_id, exc_info=error)
-                await self._drop(ticket, entry, f"{type(error).__name__}: {error}")
+                self.last_failure = f"{type(error).__name__}: {error}"
+                await self._drop(ticket, entry, self.last_failure)
                 return None
             pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
-            attempt += 1
 
     async def _drop(self, ticket: pb.Ticket, entry: Entry, reason: str) -> None:
         self.last_drop = reason

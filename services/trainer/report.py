@@ -10,16 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.trainer.collector import Batch
+from services.trainer.learner import LearnOutcome
 from services.trainer.samples import CreditedGroup
 from services.trainer.team import Learned
 from troupe.api.records.v1 import records_pb2 as pb
+
+_MEANS = ("loss", "kl_rollout", "ratio_mean", "clip_fraction", "entropy", "grad_norm")
 
 
 def step_report(batch: Batch, learned: Learned, learn_s: float) -> dict[str, Any]:
     """Metrics of one step; means over policies are weighted by their trained tokens.
 
     Rewards and lengths are over all candidates of valid groups; ``groups_trained`` counts the
-    groups with a gradient, ``groups_zero_variance`` those that had none to give.
+    groups with a gradient, ``groups_zero_variance`` those that had none to give. A number that
+    nothing was measured for is None, never 0.
     """
     credited = [group for groups in learned.credited.values() for group in groups]
     trained_tokens = sum(o.trained_tokens for o in learned.outcomes.values())
@@ -34,25 +38,27 @@ def step_report(batch: Batch, learned: Learned, learn_s: float) -> dict[str, Any
         "groups_zero_variance": zero,
         "groups_dropped": dict(batch.dropped),
         "trained_tokens": trained_tokens,
-        "tokens_per_s": trained_tokens / learn_s if learn_s > 0 else 0.0,
+        "tokens_per_s": trained_tokens / learn_s if trained_tokens and learn_s > 0 else None,
     }
 
 
 def _learning(learned: Learned) -> dict[str, Any]:
+    """Means weighted by trained tokens; None where nothing was trained, for there is no mean."""
+    trained = [o for o in learned.outcomes.values() if o.trained_tokens]
+    weight = sum(o.trained_tokens for o in trained)
     sums: dict[str, float] = defaultdict(float)
-    weight = sum(o.trained_tokens for o in learned.outcomes.values())
-    for outcome in learned.outcomes.values():
-        share = outcome.trained_tokens / weight if weight else 1.0 / len(learned.outcomes)
+    for outcome in trained:
         for name, value in outcome.metrics.items():
-            sums[name] += share * value
-    names = ("loss", "kl_rollout", "ratio_mean", "clip_fraction", "entropy", "grad_norm")
-    metrics = dict.fromkeys(names, 0.0) | dict(sums)
-    ratios = [o.metrics["ratio_max"] for o in learned.outcomes.values()]
-    metrics["ratio_max"] = max(ratios, default=0.0)
+            sums[name] += outcome.trained_tokens / weight * value
+    metrics: dict[str, Any] = dict.fromkeys(_MEANS) | dict(sums)
+    metrics["ratio_max"] = max((o.metrics["ratio_max"] for o in trained), default=None)
     if len(learned.outcomes) == 1:
         return metrics
-    by_policy = {policy: dict(o.metrics) for policy, o in learned.outcomes.items()}
-    return {**metrics, "by_policy": by_policy}
+    return {**metrics, "by_policy": {p: _own(o) for p, o in learned.outcomes.items()}}
+
+
+def _own(outcome: LearnOutcome) -> dict[str, float | None]:
+    return dict(outcome.metrics) if outcome.trained_tokens else dict.fromkeys(outcome.metrics)
 
 
 def _groups(credited: list[CreditedGroup]) -> dict[str, Any]:
@@ -65,7 +71,7 @@ def _groups(credited: list[CreditedGroup]) -> dict[str, Any]:
     every = [candidate.reward for _, candidate in pairs]
     return {
         "reward_mean": _mean(every),
-        "reward_std": statistics.pstdev(every) if every else 0.0,
+        "reward_std": _std(every),
         "reward_by_agent": {agent: _mean(values) for agent, values in sorted(rewards.items())},
         "advantage_std": _std([a for group in credited for a in group.advantages]),
         "completion_tokens": _mean(lengths),
@@ -78,9 +84,9 @@ def with_phases(report: Mapping[str, Any], phases: Mapping[str, float]) -> dict[
     return {**report, "phases": {name: round(value, 4) for name, value in phases.items()}}
 
 
-def _mean(values: list[float] | list[int] | list[bool]) -> float:
-    return math.fsum(values) / len(values) if values else 0.0
+def _mean(values: list[float] | list[int] | list[bool]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
 
 
-def _std(values: list[float]) -> float:
-    return statistics.pstdev(values) if values else 0.0
+def _std(values: list[float]) -> float | None:
+    return statistics.pstdev(values) if values else None

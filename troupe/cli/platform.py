@@ -6,148 +6,66 @@ before. Never talks about jobs: the router launches a job's processes, ``stop_al
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from troupe.cli.settings import HOST, CliSettings
+from troupe.cli.checks import check_folder, check_ports, check_redis
+from troupe.cli.platform_record import (
+    PlatformConfig,
+    locked,
+    mark_stopping,
+    record_of,
+    recorded,
+    running,
+    supervisor_of,
+)
+from troupe.cli.settings import CliSettings
 from troupe.clients.rest import RestClient
-from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe.launch.contract import Component
+from troupe.errors import UnavailableError
 from troupe.launch.local import LocalLauncher
-from troupe.launch.processes import ProcessId, identify, look, signal_group
-from troupe.launch.records import ProcRecord, load_records
+from troupe.launch.processes import ProcessId, look, signal_group
+from troupe.launch.records import ProcRecord, load_records, said
 from troupe.streams import embedded
-from troupe.streams.redis import connect
 
 OWNER = "platform"
 _POLL_S = 0.1
 
 
-class PlatformConfig(BaseModel):
-    """What one platform runs on; written beside its pid so that any command can find it.
-
-    Example: ``PlatformConfig.of(CliSettings())``.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    runs_dir: Path
-    redis_url: str
-    is_redis_embedded: bool
-    rest_port: int
-    grpc_port: int
-    admin_port: int
-    redis_port: int
-    grace_s: float
-    pid: int = 0
-    ticks: int = 0
-
-    @classmethod
-    def of(cls, settings: CliSettings) -> "PlatformConfig":
-        """The platform that ``settings`` asks for."""
-        return cls(
-            runs_dir=settings.runs_dir.absolute(),
-            redis_url=settings.redis_url or embedded.url(settings.redis_port),
-            is_redis_embedded=not settings.redis_url,
-            rest_port=settings.rest_port,
-            grpc_port=settings.grpc_port,
-            admin_port=settings.admin_port,
-            redis_port=settings.redis_port,
-            grace_s=settings.grace_s,
-        )
-
-    @property
-    def state_dir(self) -> Path:
-        """Folder of the platform's own state."""
-        return self.runs_dir / ".troupe"
-
-    @property
-    def rest_url(self) -> str:
-        """URL of the router."""
-        return f"http://{HOST}:{self.rest_port}"
-
-    def components(self) -> list[Component]:
-        """The processes to keep alive, in starting order."""
-        return [*self.redis(), self._router()]
-
-    def redis(self) -> list[Component]:
-        """The embedded server, when it is ours to run."""
-        if not self.is_redis_embedded:
-            return []
-        return [embedded.component(self.redis_port, self.state_dir / "redis")]
-
-    def _router(self) -> Component:
-        env = {
-            "TROUPE_ROUTER_REST_ADDRESS": f"{HOST}:{self.rest_port}",
-            "TROUPE_ROUTER_GRPC_ADDRESS": f"{HOST}:{self.grpc_port}",
-            "TROUPE_ROUTER_ADMIN_ADDRESS": f"{HOST}:{self.admin_port}",
-            "TROUPE_ROUTER_REDIS_URL": self.redis_url,
-            "TROUPE_ROUTER_RUNS_DIR": str(self.runs_dir),
-            "TROUPE_ROUTER_LAUNCHER": "local",
-        }
-        return Component("router", "services.router", env)
-
-
-def running(runs_dir: Path) -> PlatformConfig | None:
-    """The platform whose supervisor lives, or None."""
-    config = recorded(runs_dir)
-    if config is None or not look(ProcessId(config.pid, config.ticks)).is_alive:
-        return None
-    return config
-
-
-def recorded(runs_dir: Path) -> PlatformConfig | None:
-    """The platform that was last started there and not ended in order, alive or not."""
-    try:
-        text = _record(runs_dir.absolute() / ".troupe").read_text("utf-8")
-        return PlatformConfig.model_validate_json(text)
-    except (OSError, ValidationError):
-        return None
-
-
-def remember(config: PlatformConfig, *, pid: int) -> None:
-    """Record that process ``pid`` supervises the platform."""
-    identity = identify(pid)
-    ticks = identity.ticks if identity else 0
-    path = _record(config.state_dir)
-    temporary = path.with_suffix(".tmp")
-    document = config.model_copy(update={"pid": pid, "ticks": ticks})
-    temporary.write_text(document.model_dump_json(indent=1), encoding="utf-8")
-    temporary.replace(path)
-
-
 def up(settings: CliSettings) -> tuple[PlatformConfig, bool]:
     """The running platform, and whether this call started it.
+
+    A platform that is being stopped is waited for, then started afresh.
 
     Raises:
         InvalidArgumentError: a port is taken, or the runs folder can't be written.
         UnavailableError: Redis does not answer, or the platform did not come up in time.
     """
     check_folder(settings.runs_dir)
-    found = running(settings.runs_dir)
+    found = _settled(settings)
     if found is not None:
-        _wait_until_up(found, settings.start_timeout_s)
         return found, False
-    down(settings)
+    _sweep(settings)
     config = PlatformConfig.of(settings)
     check_ports(settings)
     if config.is_redis_embedded:
         embedded.find_server()
     else:
-        asyncio.run(_check_redis(config.redis_url))
+        asyncio.run(check_redis(config.redis_url))
     supervisor = _start_supervisor(config)
     try:
-        _wait_until_up(config, settings.start_timeout_s, supervisor)
+        if not _wait_until_up(config, settings.start_timeout_s, supervisor):
+            other = _settled(settings)
+            if other is not None:
+                return other, False
+            raise UnavailableError(
+                f"The supervisor ended with status {supervisor.poll()}: "
+                f"{_last_lines(config.state_dir / 'supervisor.log')}"
+            )
     except BaseException:
-        supervisor.terminate()
-        supervisor.wait(3 * config.grace_s + 10)
-        down(settings)
+        _end(supervisor, _stop_timeout_s(config))
+        _sweep(settings)
         raise
     return config, True
 
@@ -155,17 +73,37 @@ def up(settings: CliSettings) -> tuple[PlatformConfig, bool]:
 def down(settings: CliSettings) -> bool:
     """End supervisor, platform and all job processes; False when nothing ran."""
     config = recorded(settings.runs_dir)
-    if config is None:
+    was_alive = config is not None and look(supervisor_of(config)).is_alive
+    if config is not None and was_alive:
+        mark_stopping(config)
+        signal_group(supervisor_of(config), signal.SIGTERM)
+        if not _until_dead(supervisor_of(config), _stop_timeout_s(config)):
+            signal_group(supervisor_of(config), signal.SIGKILL)
+            _until_dead(supervisor_of(config), 5.0)
+    return _sweep(settings) or was_alive
+
+
+def _sweep(settings: CliSettings) -> bool:
+    """End what a dead supervisor left, with or without its record; whether something ran.
+
+    Nothing happens when another supervisor has begun meanwhile: what runs is its.
+    """
+    config = recorded(settings.runs_dir) or PlatformConfig.of(settings)
+    if not config.state_dir.is_dir():
         return False
-    supervisor = ProcessId(config.pid, config.ticks)
-    was_alive = look(supervisor).is_alive
-    signal_group(supervisor, signal.SIGTERM)
-    if not _until_dead(supervisor, 3 * config.grace_s + 10):
-        signal_group(supervisor, signal.SIGKILL)
-        _until_dead(supervisor, 5.0)
-    asyncio.run(stop_all(config))
-    _record(config.state_dir).unlink(missing_ok=True)
-    return was_alive
+
+    def is_taken() -> bool:
+        return running(config.runs_dir) is not None
+
+    with locked(config.state_dir, timeout_s=_stop_timeout_s(config), unless=is_taken) as is_held:
+        if not is_held:
+            return False
+        records = [record for found in processes(config.runs_dir).values() for record in found]
+        is_left = any(is_alive(record) for record in records)
+        if records:
+            asyncio.run(stop_all(config))
+        record_of(config.state_dir).unlink(missing_ok=True)
+    return is_left
 
 
 async def stop_all(config: PlatformConfig) -> None:
@@ -192,44 +130,9 @@ def processes(runs_dir: Path) -> dict[str, list[ProcRecord]]:
     return owners | {name: load_records(runs_dir / name / "procs") for name in job_owners(runs_dir)}
 
 
-def check_folder(runs_dir: Path) -> None:
-    """Raise InvalidArgumentError unless files can be made in ``runs_dir``."""
-    try:
-        runs_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=runs_dir, prefix=".writable-"):
-            pass
-    except OSError as error:
-        raise InvalidArgumentError(
-            f"The runs folder {runs_dir.absolute()} can't be written ({error.strerror}); choose "
-            "another with --runs-dir or TROUPE_RUNS_DIR."
-        ) from error
-
-
-def check_ports(settings: CliSettings) -> None:
-    """Raise InvalidArgumentError when a port that the platform needs is taken or named twice."""
-    ports = settings.ports()
-    for name, port in ports.items():
-        how = f"--{name}-port or TROUPE_{name.upper()}_PORT"
-        twin = next((other for other, p in ports.items() if p == port and other != name), None)
-        if twin is not None:
-            raise InvalidArgumentError(
-                f"Port {port} is given to both '{name}' and '{twin}'; choose another with {how}."
-            )
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError as error:
-                raise InvalidArgumentError(
-                    f"Port {port} on {HOST}, which the platform needs ({name}), can't be taken: "
-                    f"{error.strerror}. Stop what listens there (`ss -ltnp 'sport = {port}'` names "
-                    f"it; `troupe down` ends a platform), or choose another with {how}."
-                ) from error
-
-
-async def _check_redis(url: str) -> None:
-    client = await connect(url, connect_for_s=3.0)
-    await client.aclose()
+def is_alive(record: ProcRecord) -> bool:
+    """Whether the recorded process runs."""
+    return record.pid is not None and look(ProcessId(record.pid, record.ticks)).is_alive
 
 
 def _start_supervisor(config: PlatformConfig) -> "subprocess.Popen[bytes]":
@@ -245,35 +148,67 @@ def _start_supervisor(config: PlatformConfig) -> "subprocess.Popen[bytes]":
         )
 
 
+def _end(supervisor: "subprocess.Popen[bytes]", timeout_s: float) -> None:
+    supervisor.terminate()
+    try:
+        supervisor.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        supervisor.kill()
+        supervisor.wait(5.0)
+
+
+def _settled(settings: CliSettings) -> PlatformConfig | None:
+    """The platform that is up, or None when none is: one that starts or stops is waited for."""
+    while (found := running(settings.runs_dir)) is not None:
+        if found.is_stopping:
+            limit_s = _stop_timeout_s(found)
+            if not _until_dead(supervisor_of(found), limit_s):
+                raise UnavailableError(
+                    f"The earlier platform in {found.runs_dir} is still being stopped after "
+                    f"{limit_s:.0f} s (supervisor pid {found.pid}); see "
+                    f"{found.state_dir / 'supervisor.log'}, or end it with `troupe down`."
+                )
+        elif _wait_until_up(found, settings.start_timeout_s):
+            return found
+    return None
+
+
 def _wait_until_up(
-    config: PlatformConfig, timeout_s: float, supervisor: "subprocess.Popen[bytes] | None" = None
-) -> None:
+    config: PlatformConfig, timeout_s: float, child: "subprocess.Popen[bytes] | None" = None
+) -> bool:
+    """True when the router answers; False when the supervisor ended or is ending.
+
+    Raises:
+        UnavailableError: a process of the platform can't run, or ``timeout_s`` is over.
+    """
     deadline = time.monotonic() + timeout_s
     with RestClient(config.rest_url) as client:
-        while not client.is_up():
-            failed = _failures(config)
-            if failed:
+        while True:
+            if failed := _failures(config, "failed"):
                 raise UnavailableError(f"The platform did not start: {failed}")
-            if supervisor and supervisor.poll() is not None and not running(config.runs_dir):
-                raise UnavailableError(
-                    f"The supervisor ended with status {supervisor.returncode}: "
-                    f"{_last_lines(config.state_dir / 'supervisor.log')}"
-                )
+            found = running(config.runs_dir)
+            is_kept = found is not None and found.pid == (child.pid if child else config.pid)
+            is_coming = child is not None and child.poll() is None
+            if (found is not None and found.is_stopping) or not (is_kept or is_coming):
+                return False
+            if is_kept and client.is_up():
+                return True
             if time.monotonic() > deadline:
+                trouble = _failures(config, "restarting")
                 raise UnavailableError(
-                    f"The router did not answer at {config.rest_url} within {timeout_s:.0f} s; see "
-                    f"{config.state_dir / OWNER / 'logs'}, or give it more time with "
-                    "TROUPE_START_TIMEOUT_S."
+                    f"The router did not answer at {config.rest_url} within {timeout_s:.0f} s"
+                    f"{': ' + trouble if trouble else ''}; see {config.state_dir / OWNER / 'logs'}"
+                    ", or give it more time with TROUPE_START_TIMEOUT_S."
                 )
             time.sleep(_POLL_S)
 
 
-def _failures(config: PlatformConfig) -> str:
+def _failures(config: PlatformConfig, state: str) -> str:
     records = load_records(config.state_dir / OWNER / "procs")
     return "; ".join(
-        f"{r.name} failed with status {r.exit_code} (log: {r.log}): {r.detail.strip()}"
+        f"{r.name} ended with status {r.exit_code} (log: {r.log}): {said(r.detail).strip()}"
         for r in records
-        if r.state == "failed"
+        if r.state == state
     )
 
 
@@ -293,5 +228,6 @@ def _until_dead(process: ProcessId, timeout_s: float) -> bool:
     return True
 
 
-def _record(state_dir: Path) -> Path:
-    return state_dir / "supervisor.json"
+def _stop_timeout_s(config: PlatformConfig) -> float:
+    """Router, jobs and Redis each get their grace."""
+    return 3 * config.grace_s + 10

@@ -11,7 +11,6 @@ from troupe.cli.output import EXIT_FAILED, note, out, print_json
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.clients.rest import RestClient
 from troupe.errors import TroupeError
-from troupe.launch.processes import ProcessId, look
 from troupe.launch.records import ProcRecord
 
 
@@ -90,7 +89,7 @@ def _status(settings: CliSettings) -> dict[str, Any]:
 
 
 def _process(record: ProcRecord) -> dict[str, Any]:
-    is_alive = record.pid is not None and look(ProcessId(record.pid, record.ticks)).is_alive
+    is_alive = platform.is_alive(record)
     state = "dead" if record.state == "running" and not is_alive else record.state
     return {
         "name": record.name,

@@ -21,8 +21,8 @@ from troupe.clients.rest import Job, JobEvent
 class Progress:
     """What is known of a job from its events so far.
 
-    ``metrics`` is the last learned step's; ``evals`` are (step, success rate) pairs; ``marks`` are
-    (instant, learned steps) pairs, Unix seconds.
+    ``metrics`` and ``phases`` (seconds) are the last recorded step's; ``evals`` are (step, success
+    rate) pairs; ``marks`` are (instant, recorded steps) pairs, Unix seconds.
     """
 
     job_id: str
@@ -46,12 +46,9 @@ class Progress:
             return self._on_state(event.data)
         if event.type == "round.played" and event.data.get("kind") == "eval":
             return self._on_eval(event.data)
-        if event.type == "round.played":
-            self._take(event.data)
-            return None
-        if event.type == "step.learned":
-            return self._on_learned(event)
-        if event.type in ("component.failed", "component.restarted", "job.warning"):
+        if event.type == "step.recorded":
+            return self._on_step(event)
+        if event.type in ("component.restarted", "replica.left", "job.warning"):
             return " ".join([event.type, *(f"{k}={v}" for k, v in event.data.items())])
         return None
 
@@ -70,13 +67,15 @@ class Progress:
         return f"{self.job_id}: {self.state}" + (f" ({self.reason})" if self.reason else "")
 
     def _on_eval(self, data: Mapping[str, Any]) -> str:
-        step, success = int(data.get("step", 0)), float(data.get("success_rate", 0.0))
+        step, success = int(data.get("step", 0)), data.get("success_rate")
+        if not isinstance(success, int | float):
+            return f"held-out after {step} steps: no task could be played"
         if (step, success) not in self.evals:
             self.evals.append((step, success))
         count = data.get("num_episodes", "?")
         return f"held-out after {step} steps: {success:.1%} of {count} tasks solved"
 
-    def _on_learned(self, event: JobEvent) -> str:
+    def _on_step(self, event: JobEvent) -> str:
         self._take(event.data)
         self.step = max(self.step, int(event.data.get("step", self.step)) + 1)
         self.marks.append((event.occurred_at or time.time(), self.step))
@@ -86,7 +85,7 @@ class Progress:
         phases = data.get("phases")
         if isinstance(phases, dict):
             self.phases = {k: float(v) for k, v in phases.items() if _is_number(v)}
-        self.metrics |= {k: float(v) for k, v in data.items() if _is_number(v)}
+        self.metrics = {k: float(v) for k, v in data.items() if _is_number(v)}
 
     def _words(self) -> list[str]:
         words = [
@@ -105,6 +104,7 @@ _SHOWN = (
     ("kl_rollout", "kl", "{:.4f}"),
     ("entropy", "entropy", "{:.3f}"),
     ("wall_s", "step", "{:.1f} s"),
+    ("busy_ratio", "busy", "{:.2f}"),
 )
 
 

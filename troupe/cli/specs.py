@@ -3,6 +3,8 @@
 Owns what a command changes in a spec before the router sees it. Never checks what the spec means.
 """
 
+import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -57,11 +59,14 @@ def tiny_model_args(spec: JobSpec, model: str) -> list[str]:
     args = ["--task", spec.task.name]
     if "size" in spec.task.params:
         args += ["--size", str(spec.task.params["size"])]
+    rest = {name: value for name, value in spec.task.params.items() if name != "size"}
+    if rest:
+        args += ["--params", json.dumps(rest, sort_keys=True)]
     return [*args, "--seed", str(spec.seed), "--out", model]
 
 
 def _missing(spec: JobSpec, model: str) -> str:
-    command = " ".join(["troupe model tiny", *tiny_model_args(spec, model)])
+    command = shlex.join(["troupe", "model", "tiny", *tiny_model_args(spec, model)])
     return (
         f"there is no model folder '{model}' (no {Path(model) / 'config.json'}); make a small one "
         f"with `{command}`, or give a folder that save_pretrained wrote, or a hub id"

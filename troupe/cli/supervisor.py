@@ -5,17 +5,24 @@ processes stay, and the next ``troupe up`` or ``troupe down`` cleans up after it
 """
 
 import asyncio
-import fcntl
 import os
 import signal
 import sys
-from typing import TextIO
 
-from troupe.cli.platform import OWNER, PlatformConfig, remember, stop_all
-from troupe.launch.contract import ComponentStatus
+from troupe.cli.platform import OWNER, stop_all
+from troupe.cli.platform_record import (
+    PlatformConfig,
+    locked,
+    mark_stopping,
+    remember,
+    running,
+)
+from troupe.launch.contract import EXIT_CONFIGURATION, ComponentStatus
 from troupe.launch.local import LocalLauncher
 
 _PERIOD_S = 0.5
+_LOCK_S = 10.0
+"""Longest wait for somebody who cleans up after an earlier supervisor."""
 
 
 async def supervise(config: PlatformConfig, stopping: asyncio.Event) -> None:
@@ -32,6 +39,7 @@ async def supervise(config: PlatformConfig, stopping: asyncio.Event) -> None:
             except TimeoutError:
                 continue
     finally:
+        mark_stopping(config)
         print("stopping", flush=True)
         await stop_all(config)
         print("stopped", flush=True)
@@ -56,26 +64,17 @@ async def _main(config: PlatformConfig) -> None:
     await supervise(config, stopping)
 
 
-def _lock(config: PlatformConfig) -> TextIO | None:
-    """The platform's lock, held as long as the file is open; None when another one holds it."""
-    config.state_dir.mkdir(parents=True, exist_ok=True)
-    lock = (config.state_dir / "supervisor.lock").open("w", encoding="ascii")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        return None
-    return lock
-
-
 def main() -> int:
     """Supervise the platform that the first argument describes as JSON."""
     config = PlatformConfig.model_validate_json(sys.argv[1])
-    lock = _lock(config)
-    if lock is None:
-        print(f"another supervisor runs in {config.state_dir}", file=sys.stderr)
-        return 3
-    with lock:
+
+    def is_taken() -> bool:
+        return running(config.runs_dir) is not None
+
+    with locked(config.state_dir, timeout_s=_LOCK_S, unless=is_taken) as is_held:
+        if not is_held:
+            print(f"another supervisor runs in {config.state_dir}", file=sys.stderr)
+            return EXIT_CONFIGURATION
         remember(config, pid=os.getpid())
         asyncio.run(_main(config))
     return 0

@@ -16,6 +16,7 @@ import typer
 
 from troupe.cli import options as opt
 from troupe.cli import platform
+from troupe.cli.checks import check_folder, check_ports
 from troupe.cli.follow import exit_status, print_outcome, read_summary, watch
 from troupe.cli.output import EXIT_INTERRUPTED, err, note, print_json
 from troupe.cli.settings import CliSettings, settings_from
@@ -95,8 +96,8 @@ def demo(
     """Train the example team from nothing: make the base model, then `troupe train`."""
     settings = settings_from(runs_dir=runs_dir)
     if platform.running(settings.runs_dir) is None:
-        platform.check_ports(settings)
-    platform.check_folder(settings.runs_dir)
+        check_ports(settings)
+    check_folder(settings.runs_dir)
     found = read_spec(spec, overrides or ())
     for model in dict.fromkeys(policy.model for policy in found.policies.values()):
         folder = Path(model)

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+EXIT_CONFIGURATION = 3
+"""Exit status of a component whose configuration is wrong: starting it again will not help."""
+
 
 @dataclass(frozen=True, slots=True)
 class Component:

@@ -14,11 +14,12 @@ import sys
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from troupe.launch.contract import Component, ComponentStatus
+from troupe.launch.contract import EXIT_CONFIGURATION, Component, ComponentStatus
 from troupe.launch.processes import (
     ProcessId,
     find_leader,
@@ -30,12 +31,10 @@ from troupe.launch.processes import (
 )
 from troupe.launch.records import ProcRecord, forget_record, load_record, load_records
 
-EXIT_CONFIGURATION = 3
-"""Exit status of a component whose configuration is wrong: it is not restarted."""
-
 LAUNCH_ID = "TROUPE_LAUNCH_ID"
 """Environment variable that marks one life of one component."""
 
+_T = TypeVar("_T")
 _POLL_S = 0.02
 _DETAIL_LINES = 20
 _DETAIL_BYTES = 4000
@@ -75,9 +74,7 @@ class LocalLauncher:
             digests = {component.name: _digest(component) for component in desired}
             stale = [r for r in records if digests.get(r.name) != r.digest]
             await self._end(owner, stale, self._grace_s)
-            return await asyncio.to_thread(
-                lambda: [self._step(owner, component) for component in desired]
-            )
+            return await _to_the_end(lambda: [self._step(owner, each) for each in desired])
 
     async def stop(self, owner: str, *, grace_s: float) -> None:
         """End every process of the owner: SIGTERM, then SIGKILL after ``grace_s``."""
@@ -183,6 +180,19 @@ class LocalLauncher:
         # Children are reaped by pid, so that adopted and own ones take the same path.
         child.returncode = 0
         record.save(folder)
+
+
+async def _to_the_end(work: Callable[[], _T]) -> _T:
+    """Run ``work`` in a thread; a cancellation is raised after it ended.
+
+    A thread can't be cancelled: one that outlives the lock could start a process that nobody stops.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait({working})
+        raise
 
 
 def _argv(component: Component) -> list[str]:

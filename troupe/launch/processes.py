@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
-_STATE, _GROUP, _SESSION, _TICKS, _EXIT = 0, 2, 3, 19, 49
-"""Positions in /proc/<pid>/stat after the command name (fields 3, 5, 6, 22, 52 of proc(5))."""
+_STATE, _GROUP, _SESSION, _THREADS, _TICKS, _EXIT = 0, 2, 3, 17, 19, 49
+"""Positions in /proc/<pid>/stat after the command name (fields 3, 5, 6, 20, 22, 52 of proc(5))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,14 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def look(process: ProcessId) -> Look:
-    """Whether ``process`` still runs; a zombie is dead, whoever its parent is."""
+    """Whether ``process`` still runs; a zombie is dead, whoever its parent is.
+
+    A zombie that has other threads is still ending: its files and ports are not free yet.
+    """
     fields = _stat(process.pid)
     if not fields or int(fields[_TICKS]) != process.ticks:
         return Look(is_alive=False)
-    if fields[_STATE] in ("Z", "X"):
+    if fields[_STATE] in ("Z", "X") and int(fields[_THREADS]) <= 1:
         return Look(is_alive=False, exit_code=_decode(int(fields[_EXIT])))
     return Look(is_alive=True)
 

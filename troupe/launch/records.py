@@ -57,6 +57,12 @@ def load_records(folder: Path) -> list[ProcRecord]:
     return [record for name in names if (record := load_record(folder, name))]
 
 
+def said(log: str) -> str:
+    """What a process told people: its plain lines, or all of them when each is a JSON log line."""
+    plain = [line for line in log.splitlines() if line.strip() and not line.startswith("{")]
+    return "\n".join(plain) or log
+
+
 def forget_record(folder: Path, name: str) -> None:
     """Delete the record of ``name``."""
     (folder / f"{name}.json").unlink(missing_ok=True)

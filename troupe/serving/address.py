@@ -4,7 +4,7 @@ import socket
 
 import grpc.aio
 
-from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.errors import InvalidArgumentError
 
 
 def split_address(address: str, setting: str) -> tuple[str, int]:
@@ -26,8 +26,8 @@ def bind_grpc(server: grpc.aio.Server, address: str) -> int:
     """Bind ``address`` (host:port) and return the port.
 
     Raises:
-        InvalidArgumentError: ``address`` is not host:port.
-        UnavailableError: the port is in use or the host is not this machine's.
+        InvalidArgumentError: ``address`` is not host:port, the port is in use, or the host is not
+            this machine's.
     """
     host, port = split_address(address, "grpc_address")
     try:
@@ -35,7 +35,7 @@ def bind_grpc(server: grpc.aio.Server, address: str) -> int:
         return server.add_insecure_port(address)
     except (RuntimeError, OSError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UnavailableError(
+        raise InvalidArgumentError(
             f"The gRPC server can't listen on {address} ({reason}). Stop what listens there, or "
             "set the grpc_address setting to another host:port."
         ) from error

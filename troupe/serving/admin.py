@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from troupe.errors import UnavailableError
+from troupe.errors import InvalidArgumentError
 from troupe.serving.address import split_address
 
 _REQUEST_TIMEOUT_S = 5.0
@@ -27,14 +27,13 @@ class AdminServer:
         """Listen on ``address``; the bound host:port.
 
         Raises:
-            InvalidArgumentError: ``address`` is not host:port.
-            UnavailableError: the port is in use.
+            InvalidArgumentError: ``address`` is not host:port, or the port is in use.
         """
         host, port = split_address(address, "admin_address")
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=16_384)
         except OSError as error:
-            raise UnavailableError(
+            raise InvalidArgumentError(
                 f"The admin server can't listen on {address} ({error.strerror}). Stop what listens "
                 "there, or set the admin_address setting to another host:port."
             ) from error

@@ -19,7 +19,8 @@ from grpc_reflection.v1alpha import reflection
 from pydantic import ValidationError
 
 from troupe.clients.channel import SERVER_OPTIONS
-from troupe.errors import TroupeError
+from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.launch.contract import EXIT_CONFIGURATION
 from troupe.serving.address import bind_grpc, reachable_host, split_address
 from troupe.serving.admin import AdminServer
 from troupe.serving.interceptor import ErrorInterceptor
@@ -33,6 +34,9 @@ _log = get_logger(__name__)
 _S = TypeVar("_S", bound=ServingSettings)
 _STATUS = health_pb2.HealthCheckResponse
 
+EXIT_FAILED = 1
+"""Exit status of a failure that may pass: starting the process again can help."""
+
 
 def main(name: str, settings_type: type[_S], build: Callable[[_S], Service]) -> int:
     """Body of a service's ``__main__``: settings, logging, ``serve``; the exit status."""
@@ -43,20 +47,22 @@ def main(name: str, settings_type: type[_S], build: Callable[[_S], Service]) -> 
         wrong = "; ".join(
             f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()
         )
-        return _refuse(name, f"The settings are wrong: {wrong}. Correct the environment.")
+        message = f"The settings are wrong: {wrong}. Correct the environment."
+        return _refuse(name, InvalidArgumentError(message))
     configure_logging(name, level=settings.log_level)
     try:
         service = build(settings)
     except TroupeError as error:
-        return _refuse(name, error.message)
+        return _refuse(name, error)
     return serve(service, settings)
 
 
 def serve(service: Service, settings: ServingSettings) -> int:
     """Run ``service`` until it ends or a signal comes; the exit status of the process.
 
-    0 after a drain or when ``run`` returned or raised ShouldExit; 1 when start-up failed (one
-    paragraph on stderr) or background work died (traceback in the log).
+    0 after a drain or when ``run`` returned or raised ShouldExit; 3 when the configuration is
+    wrong (InvalidArgumentError, one paragraph on stderr); 1 when start-up failed for another
+    reason, such as a Redis that does not answer, or background work died.
     """
     return asyncio.run(Life(service, settings).live())
 
@@ -94,7 +100,7 @@ class Life:
             if not await self._until_stopped(self._start()):
                 return 0
         except TroupeError as error:
-            return _refuse(self._service.name, error.message)
+            return _refuse(self._service.name, error)
         await self._set_serving(True)
         try:
             if await self._until_stopped(self._service.run()):
@@ -106,7 +112,7 @@ class Life:
         except Exception as error:
             _log.error("service.died", exc_info=error)
             if isinstance(error, TroupeError):
-                return _refuse(self._service.name, error.message)
+                return _refuse(self._service.name, error)
             return 1
         return 0
 
@@ -194,6 +200,7 @@ class Life:
                 loop.add_signal_handler(number, self._stop.set)
 
 
-def _refuse(name: str, message: str) -> int:
-    print(f"troupe {name}: {message}", file=sys.stderr, flush=True)
-    return 1
+def _refuse(name: str, error: TroupeError) -> int:
+    """Say why the process ends; 3 tells a launcher that another start would fail again."""
+    print(f"troupe {name}: {error.message}", file=sys.stderr, flush=True)
+    return EXIT_CONFIGURATION if isinstance(error, InvalidArgumentError) else EXIT_FAILED

@@ -198,7 +198,7 @@ class LimitsSpec(SpecModel):
     startup_timeout_s: float = Field(default=300.0, gt=0.0)
     """From launch until every service of the job serves."""
     max_attempts: int = Field(default=5, ge=1)
-    """Deliveries of one ticket before it is parked and its groups count as dropped."""
+    """Failed plays of one ticket before it is parked and its groups count as dropped."""
     max_dropped_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
     """The job fails when more of a step's tickets than this are dropped."""
     episodes_in_flight: int = Field(default=64, ge=1, le=100_000)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from troupe.errors import TroupeError, UnavailableError
-from troupe.launch.contract import Component
+from troupe.launch.contract import EXIT_CONFIGURATION, Component
 
 HOST = "127.0.0.1"
 
@@ -72,7 +72,7 @@ def component(port: int, data_dir: Path, *, name: str = "redis") -> Component:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check what can be known beforehand, then become the server; 1 when that can't be."""
+    """Check what can be known beforehand, then become the server; 3 when that can't be."""
     parser = argparse.ArgumentParser(description="Run the embedded Valkey server.")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
         command = server_argv(args.port, args.data_dir, fsync=args.fsync)
     except TroupeError as error:
         print(f"troupe redis: {error.message}", file=sys.stderr)
-        return 1
+        return EXIT_CONFIGURATION
     return os.execv(command[0], command)
 
 

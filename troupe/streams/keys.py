@@ -8,6 +8,9 @@ JOBS = f"{PREFIX}:jobs"
 REPLICAS = f"{PREFIX}:replicas"
 """Set of replica ids that registered and were not evicted."""
 
+LAST_WORK = f"{PREFIX}:last-work"
+"""Hash: what each known replica worked on, which outlives its heartbeat."""
+
 WORKERS_GROUP = "workers"
 """Consumer group of the episode workers on a tickets stream."""
 

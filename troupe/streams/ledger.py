@@ -53,6 +53,7 @@ class StepLedger:
         self._open_round = redis.register_script(scripts.OPEN_ROUND)
         self._complete_ticket = redis.register_script(scripts.COMPLETE_TICKET)
         self._drop_ticket = redis.register_script(scripts.DROP_TICKET)
+        self._count_failure = redis.register_script(scripts.COUNT_FAILURE)
         self._mark_recorded = redis.register_script(scripts.MARK_RECORDED)
         self._commit_version = redis.register_script(scripts.COMMIT_VERSION)
         self._set_result = redis.register_script(scripts.SET_RESULT)
@@ -129,6 +130,13 @@ class StepLedger:
         args += [ticket.SerializeToString(), episode.dropped_reason]
         with redis_errors(f"dropping of ticket {ticket.ticket_id}"):
             return await self._drop_ticket(keys=script_keys, args=args) == 1
+
+    async def count_failure(self, ticket: Ticket) -> int:
+        """Playing the ticket failed once more: how many times so far, in all its deliveries."""
+        with redis_errors(f"failure of ticket {ticket.ticket_id}"):
+            return await self._count_failure(
+                keys=[keys.round_state(self._job_id, ticket.round_id)], args=[ticket.ticket_id]
+            )
 
     async def episodes(self, round_id: str) -> list[Episode]:
         """Episodes of a round that is not recorded yet, in the order in which they ended."""

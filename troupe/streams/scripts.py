@@ -78,6 +78,12 @@ return is_first and 1 or 0
 """
 )
 
+COUNT_FAILURE = """
+-- KEYS round; ARGV ticket_id. A round that is gone keeps no count.
+if redis.call('EXISTS', KEYS[1]) == 0 then return 1 end
+return redis.call('HINCRBY', KEYS[1], 'failed:' .. ARGV[1], 1)
+"""
+
 MARK_RECORDED = (
     _CHANGED
     + """

@@ -14,13 +14,8 @@ from services.router.settings import RouterSettings
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.errors import JobFailedError
 from troupe.launch.contract import ComponentStatus, Launcher
+from troupe.launch.records import said
 from troupe.streams.events import EventLog
-
-
-def said(log: str) -> str:
-    """What a process told people: its plain lines, or all of them when each is a JSON log line."""
-    plain = [line for line in log.splitlines() if line.strip() and not line.startswith("{")]
-    return "\n".join(plain) or log
 
 
 class JobComponents:
@@ -57,7 +52,7 @@ class JobComponents:
         if self._launcher is not None:
             await self._launcher.stop(self._job.job_id, grace_s=self._settings.grace_s * 0.6)
             names = [replica_id(self._job.job_id, c.name) for c in self._desired]
-            await self._members.remove(names)
+            await self._members.remove(names, reason="its process was stopped")
 
     async def missing(self) -> list[str]:
         """What does not serve yet, in words with the reason that is known."""
@@ -103,7 +98,8 @@ class JobComponents:
                 f"{said(status.detail) or 'it said nothing'}"
             )
         if status.state == "restarting" and (before is None or before.state != "restarting"):
-            await self._members.remove([replica_id(self._job.job_id, status.name)])
+            names = [replica_id(self._job.job_id, status.name)]
+            await self._members.remove(names, reason="its process ended")
             data = {
                 "name": status.name,
                 "exit_code": status.exit_code,

@@ -129,6 +129,8 @@ class JobController:
             self._events,
             loaded.family.taskset(),
             last_drop=lambda: workers.last_drop,
+            last_failure=lambda: workers.last_failure,
+            missing=self._components.missing,
         )
 
         async def conduct() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from services.router.jobs.race import end
 from services.router.membership import Member, MemberStore
 from services.router.routing.busy import BusyMeter
 from services.router.routing.choose import RouteCandidate
@@ -126,8 +127,7 @@ class Fleet:
     async def close(self) -> None:
         """Close the connections."""
         if self._probing is not None:
-            self._probing.cancel()
-            await asyncio.gather(self._probing, return_exceptions=True)
+            await end(self._probing)
         for seat in self._seats.values():
             await seat.client.close()
         self._seats.clear()

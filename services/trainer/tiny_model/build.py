@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from services.trainer.tiny_model.demonstrations import demonstrations
 from services.trainer.tiny_model.embedding import embed_words
 from services.trainer.tiny_model.recipe import ModelShape, Recipe
-from services.trainer.tiny_model.tokenizer import make_tokenizer
+from services.trainer.tiny_model.tokenizer import END, PAD, make_tokenizer, token_id
 from services.trainer.tiny_model.warm_start import Progress, imitate
 from troupe.tasks.registry import load_family
 
@@ -70,8 +70,8 @@ def _config(shape: ModelShape, tokenizer: PreTrainedTokenizerFast) -> Qwen3Confi
         intermediate_size=shape.intermediate_size,
         max_position_embeddings=shape.max_positions,
         tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=token_id(tokenizer, PAD),
+        eos_token_id=token_id(tokenizer, END),
         bos_token_id=None,
         dtype="float32",
     )

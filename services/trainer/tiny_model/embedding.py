@@ -5,6 +5,7 @@ the first step: the warm start then needs a fraction of the demonstrations.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
@@ -17,7 +18,7 @@ def embed_words(
     std: float,
 ) -> None:
     """Draw every token's embedding from N(0, std^2), then build two-letter words from letters."""
-    weights_VD = model.get_input_embeddings().weight
+    weights_VD = cast("torch.Tensor", model.get_input_embeddings().weight)
     ids = tokenizer.get_vocab()
     with torch.no_grad():
         weights_VD.normal_(std=std)

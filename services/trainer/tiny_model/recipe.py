@@ -10,35 +10,56 @@ class ModelShape(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    hidden_size: int = Field(128, description="Width of the residual stream.")
-    num_layers: int = Field(4, description="Transformer blocks.")
-    num_heads: int = Field(4, description="Attention heads (as many for keys and values).")
-    intermediate_size: int = Field(384, description="Width inside the gated MLP.")
-    embedding_std: float = Field(0.1, gt=0, description="Spread of the first embeddings.")
-    max_positions: int = Field(512, description="Longest sequence, in tokens.")
+    hidden_size: int = Field(default=128, description="Width of the residual stream.")
+    num_layers: int = Field(default=4, description="Transformer blocks.")
+    num_heads: int = Field(default=4, description="Attention heads (as many for keys and values).")
+    intermediate_size: int = Field(default=384, description="Width inside the gated MLP.")
+    embedding_std: float = Field(default=0.1, gt=0, description="Spread of the first embeddings.")
+    max_positions: int = Field(default=512, description="Longest sequence, in tokens.")
 
 
 class WarmStart(BaseModel):
-    """How little the model is taught before RL: it must be mediocre, not good."""
+    """How the model is taught before RL: to know a little, and to be careless about it.
+
+    RL then has two things to teach: care, which raises sampled success up to the greedy one, and
+    what the demonstrations were too few to show, which raises both.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    num_steps: int = Field(165, ge=0, description="Optimizer steps.")
-    batch_size: int = Field(64, ge=1, description="Demonstrations in one step.")
-    muon_learning_rate: float = Field(0.03, gt=0, description="Peak rate of the matrices (Muon).")
+    num_careful_steps: int = Field(
+        default=160, ge=0, description="Optimizer steps on demonstrations without slips."
+    )
+    num_careless_steps: int = Field(
+        default=40, ge=0, description="Optimizer steps after them, on demonstrations with slips."
+    )
+    slip_rate: float = Field(
+        default=0.3, ge=0, le=1, description="Chance of each careless word to be another word."
+    )
+    batch_size: int = Field(default=64, ge=1, description="Demonstrations in one step.")
+    muon_learning_rate: float = Field(
+        default=0.03, gt=0, description="Peak rate of the matrices (Muon)."
+    )
     adam_learning_rate: float = Field(
-        2e-3, gt=0, description="Peak rate of embeddings and norms (AdamW)."
+        default=2e-3, gt=0, description="Peak rate of embeddings and norms (AdamW)."
     )
     num_warmup_steps: int = Field(
-        30, ge=0, description="Linear warm-up; a linear fall to 0 takes the second half."
-    )
-    noise: float = Field(
-        0.1, ge=0, le=1, description="Share of demonstrations that belong to another state."
+        default=30, ge=0, description="Linear warm-up; a linear fall to 0 takes the second half."
     )
     solo_share: float = Field(
-        0.25, ge=0, le=1, description="Share of episodes that the team's last agent plays alone."
+        default=0.25,
+        ge=0,
+        le=1,
+        description="Share of episodes that the team's last agent plays alone.",
     )
-    num_turns: int = Field(4, ge=1, description="Turns of each demonstrated episode, at most.")
+    num_turns: int = Field(
+        default=4, ge=1, description="Turns of each demonstrated episode, at most."
+    )
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps in all."""
+        return self.num_careful_steps + self.num_careless_steps
 
 
 class Recipe(BaseModel):
@@ -48,6 +69,6 @@ class Recipe(BaseModel):
 
     task: str = Field(description="Entry point name of the task family, or module:attr.")
     params: dict[str, Any] = Field(default_factory=dict, description="Its parameters.")
-    seed: int = Field(0, description="Seed of weights, demonstrations and their order.")
+    seed: int = Field(default=0, description="Seed of weights, demonstrations and their order.")
     shape: ModelShape = ModelShape()
     warm_start: WarmStart = WarmStart()

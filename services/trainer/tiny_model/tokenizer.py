@@ -50,6 +50,11 @@ def make_tokenizer(words: Sequence[str], max_length: int) -> PreTrainedTokenizer
     )
 
 
+def token_id(tokenizer: PreTrainedTokenizerFast, token: str) -> int:
+    """The id of one entry of the vocabulary."""
+    return tokenizer.get_vocab()[token]
+
+
 def _vocabulary(words: Sequence[str]) -> dict[str, int]:
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     spelled = [_in_byte_letters(text) for word in words for text in (word, f" {word}")]

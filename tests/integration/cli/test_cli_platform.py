@@ -1,8 +1,10 @@
 """``troupe up``, ``status`` and ``down`` with the real supervisor, Valkey and router."""
 
+import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +14,11 @@ from typing import Any
 
 import pytest
 
+from troupe.cli import platform
+from troupe.cli.settings import CliSettings
+from troupe.errors import UnavailableError
+from troupe.launch.contract import Component
+from troupe.launch.local import LocalLauncher
 from troupe.launch.processes import ProcessId, identify, look
 
 Troupe = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -23,6 +30,7 @@ def troupe(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Troupe]:
     """Runs the command in an empty folder, on ports of its own."""
     ports = {f"TROUPE_{n}_PORT": str(free_port()) for n in ("REST", "GRPC", "ADMIN", "REDIS")}
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
+    ports["TROUPE_GRACE_S"] = "4"
 
     def run(*args: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -119,3 +127,100 @@ def test_submit_when_the_spec_is_wrong_for_the_router_then_exits_2_with_the_poin
     assert refused.returncode == 2
     assert "/policies/shared/model" in refused.stderr
     assert troupe("watch", "none-1").returncode == 2
+
+
+def _sleeper(folder: Path) -> tuple[list[ProcessId], Callable[[], None]]:
+    """A job process that ignores SIGTERM, and its child; they belong to run folder ``fake-1``."""
+    code = (
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    component = Component("sleeper-0", "", argv=(sys.executable, "-c", code))
+    launcher = LocalLauncher(folder / "runs")
+    (status,) = asyncio.run(launcher.reconcile("fake-1", [component]))
+    log = folder / "runs" / "fake-1" / "logs" / "sleeper-0.log"
+    child = int(_until(log.read_text))
+    found = [i for pid in (status.pid, child) if pid and (i := identify(pid))]
+    assert len(found) == 2
+    return found, lambda: asyncio.run(launcher.stop("fake-1", grace_s=0.1))
+
+
+@pytest.mark.parametrize("how", ["down", "down without a record", "up, then down"])
+def test_job_processes_when_supervisor_and_router_are_killed_then_down_ends_them(
+    troupe: Troupe, tmp_path: Path, how: str
+) -> None:
+    assert troupe("up").returncode == 0
+    orphans, clean_up = _sleeper(tmp_path)
+    try:
+        status = _status(troupe)
+        living = [i for name in ("redis", "router") if (i := identify(_pid(status, name) or 0))]
+        os.kill(status["supervisor_pid"], signal.SIGKILL)
+        os.kill(_pid(status, "router") or 0, signal.SIGKILL)
+        if how == "down without a record":
+            (tmp_path / "runs/.troupe/supervisor.json").unlink()
+        if how == "up, then down":
+            assert troupe("up").returncode == 0
+            assert _status(troupe)["is_ready"]
+        ended = troupe("down")
+        assert (ended.returncode, ended.stdout.strip()) == (0, "stopped"), ended.stderr
+        assert _alive(orphans + living) == []
+    finally:
+        clean_up()
+
+
+def test_up_when_an_earlier_supervisor_is_still_stopping_then_waits_and_starts_its_own(
+    troupe: Troupe, tmp_path: Path
+) -> None:
+    assert troupe("up").returncode == 0
+    first = _status(troupe)["supervisor_pid"]
+    _, clean_up = _sleeper(tmp_path)  # it ignores SIGTERM, so that stopping takes its whole grace
+    try:
+        os.kill(first, signal.SIGTERM)
+        log = tmp_path / "runs/.troupe/supervisor.log"
+        _until(lambda: "stopping" in log.read_text())
+        assert identify(first) is not None
+        started = troupe("up")
+        assert started.returncode == 0, started.stderr
+        assert started.stdout.startswith("started")
+        now = _status(troupe)
+        assert now["is_ready"]
+        assert now["supervisor_pid"] != first
+    finally:
+        clean_up()
+
+
+def test_up_when_the_router_cannot_take_its_port_then_says_so_at_once(
+    tmp_path: Path, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "check_ports", lambda _: None)
+    ports = {f"{name}_port": free_port() for name in ("rest", "admin", "redis")}
+    began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = CliSettings(runs_dir=tmp_path / "runs", grpc_port=port, **ports)
+        with pytest.raises(UnavailableError, match=f"router.*status 3.*127.0.0.1:{port}"):
+            platform.up(settings)
+    assert time.monotonic() - began < 40
+    left = [r for records in platform.processes(tmp_path / "runs").values() for r in records]
+    assert left == []
+
+
+def test_up_when_the_supervisor_dies_meanwhile_then_says_so_at_once(
+    tmp_path: Path, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = {f"{n}_port": free_port() for n in ("rest", "grpc", "admin", "redis")}
+    start = platform._start_supervisor
+
+    def start_and_kill(config: platform.PlatformConfig) -> "subprocess.Popen[bytes]":
+        child = start(config)
+        child.kill()
+        return child
+
+    monkeypatch.setattr(platform, "_start_supervisor", start_and_kill)
+    began = time.monotonic()
+    with pytest.raises(UnavailableError, match="supervisor ended with status -9"):
+        platform.up(CliSettings(runs_dir=tmp_path / "runs", **ports))
+    assert time.monotonic() - began < 20

@@ -286,18 +286,18 @@ async def test_process_when_terminated_then_drains_and_exits_0(free_port):
         ({"router": "nowhere"}, "host:port"),
     ],
 )
-def test_process_when_a_setting_is_wrong_then_one_paragraph_and_status_1(env, text):
+def test_process_when_a_setting_is_wrong_then_one_paragraph_and_status_3(env, text):
     process = spawn(**env)
     log = process.communicate(timeout=30)[1]
-    assert process.returncode == 1
+    assert process.returncode == 3
     assert text in log
     assert "Traceback" not in log
 
 
-async def test_process_when_the_port_is_in_use_then_one_paragraph_and_status_1(grpc_servers):
+async def test_process_when_the_port_is_in_use_then_one_paragraph_and_status_3(grpc_servers):
     address = await grpc_servers(lambda _: None)
     process = spawn(grpc_address=address)
     log = (await asyncio.to_thread(process.communicate, None, 30))[1]
-    assert process.returncode == 1
+    assert process.returncode == 3
     assert f"can't listen on {address}" in log
     assert "Traceback" not in log

@@ -149,7 +149,7 @@ async def test_ledger_when_the_connection_dies_after_the_commit_then_counts_once
     await server.wait_closed()
 
 
-def test_embedded_when_the_port_is_in_use_then_one_paragraph_and_status_1(valkey_server, tmp_path):
+def test_embedded_when_the_port_is_in_use_then_one_paragraph_and_status_3(valkey_server, tmp_path):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "troupe.streams.embedded"),
@@ -160,7 +160,7 @@ def test_embedded_when_the_port_is_in_use_then_one_paragraph_and_status_1(valkey
         timeout=30,
         check=False,
     )
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert f"Port {valkey_server.port}" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -13,23 +13,57 @@ def event(type_: str, at: float = 0.0, **data: object) -> JobEvent:
     return JobEvent(id="1-0", type=type_, occurred_at=at, data=dict(data))
 
 
-def test_apply_when_a_step_is_learned_then_its_numbers_and_phases_are_in_the_line() -> None:
+def recorded(step: int, at: float = 0.0, **more: object) -> JobEvent:
+    """The router's word on a step, as it sends it."""
+    learned = {"reward_mean": 0.25, "reward_by_agent": {"tool": 0.25}, "kl_rollout": 0.001}
+    played = {"success_rate": 0.5, "tokens_per_s": 812.4, "num_episodes": 8}
+    times = {"generate": 4.0, "env": 0.5, "learn": 2.0, "publish": 0.25, "checkpoint": 0.2}
+    line = {**learned, **played, "wall_s": 8.0, "busy_ratio": 0.75, "interrupted": False}
+    phases = {**times, "other": 1.05}
+    return event("step.recorded", at, **{"step": step, **line, "phases": phases, **more})
+
+
+def test_apply_when_a_step_is_recorded_then_its_numbers_and_phases_are_in_the_line() -> None:
     progress = Progress("demo-1", steps=10)
-    line = progress.apply(
-        event("step.learned", step=0, success_rate=0.5, phases={"collect": 2.0, "learn": 1.25})
-    )
+    line = progress.apply(recorded(0))
     assert line is not None
-    assert "1/10" in line
-    assert "success 0.50" in line
-    assert "learn 1.2 s" in line
+    assert line.startswith("step    1/10")
+    for word in ("success 0.50", "reward +0.250", "tokens/s 812", "step 8.0 s", "busy 0.75"):
+        assert word in line
+    for phase in ("generate 4.0", "env 0.5", "learn 2.0", "publish 0.2", "checkpoint 0.2", "other"):
+        assert f"{phase}" in line
     assert progress.step == 1
+
+
+def test_apply_when_the_trainer_speaks_before_the_router_then_the_step_is_not_told_twice() -> None:
+    progress = Progress("demo-1", steps=10)
+    assert progress.apply(event("step.learned", step=0, phases={"collect": 2.0})) is None
+    assert progress.apply(event("round.played", kind="train", step=0, success_rate=0.5)) is None
+    assert (progress.step, progress.phases) == (0, {})
+
+
+def test_apply_when_a_step_trained_nothing_then_its_numbers_are_left_out() -> None:
+    progress = Progress("demo-1", steps=10)
+    progress.apply(recorded(0))
+    line = progress.apply(recorded(1, kl_rollout=None, reward_mean=None, groups_trained=0))
+    assert line is not None
+    assert "kl" not in line
+    assert "reward" not in line
+    assert "success 0.50" in line
+
+
+def test_apply_when_nothing_of_an_evaluation_was_played_then_says_so() -> None:
+    progress = Progress("demo-1", steps=10)
+    told = event("round.played", kind="eval", step=0, success_rate=None, num_episodes=0)
+    assert progress.apply(told) == "held-out after 0 steps: no task could be played"
+    assert progress.evals == []
 
 
 def test_eta_when_steps_take_two_seconds_then_is_two_seconds_for_each_left() -> None:
     progress = Progress("demo-1", steps=10)
     assert progress.eta_s is None
     for step in range(4):
-        progress.apply(event("step.learned", at=100.0 + 2 * step, step=step))
+        progress.apply(recorded(step, at=100.0 + 2 * step))
     assert progress.eta_s == pytest.approx(2.0 * 6)
 
 
@@ -58,7 +92,7 @@ def test_panel_when_drawn_before_and_after_a_step_then_shows_what_is_known() -> 
     progress = Progress("demo-1", steps=10)
     console = Console(file=io.StringIO(), width=100)
     console.print(panel(progress, 0.0))
-    progress.apply(event("step.learned", step=0, success_rate=0.5, phases={"learn": 1.0}))
+    progress.apply(recorded(0))
     progress.apply(event("round.played", kind="eval", step=0, success_rate=0.25, num_episodes=8))
     console.print(panel(progress, 0.0))
     drawn = console.file.getvalue()

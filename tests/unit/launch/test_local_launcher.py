@@ -5,9 +5,11 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,3 +175,29 @@ async def test_reused_pid_is_never_signalled(launcher: LocalLauncher, tmp_path: 
     os.kill(status.pid or 0, signal.SIGKILL)
     await asyncio.to_thread(os.waitpid, status.pid or 0, 0)
     await LocalLauncher(tmp_path).stop("other", grace_s=0.1)
+
+
+async def test_reconcile_when_cancelled_while_it_starts_a_process_then_stop_finds_it(
+    launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+    start = launcher._start
+
+    def slow_start(*args: Any) -> None:
+        begun.set()
+        may_go_on.wait(10)
+        start(*args)
+
+    monkeypatch.setattr(launcher, "_start", slow_start)
+    reconciling = asyncio.create_task(launcher.reconcile("job", [python("a", SLEEPER)]))
+    assert await asyncio.to_thread(begun.wait, 10)
+    reconciling.cancel()
+    stopping = asyncio.create_task(launcher.stop("job", grace_s=0.2))
+    await asyncio.wait({stopping}, timeout=0.1)
+    may_go_on.set()
+    await asyncio.wait({stopping, reconciling}, timeout=10)
+    assert reconciling.cancelled()
+    assert stopping.done()
+    log = tmp_path / "job" / "logs" / "a.log"
+    assert log.is_file()
+    assert not list((tmp_path / "job" / "procs").glob("*.json"))

@@ -1,7 +1,7 @@
 """What a failed component's log says to people."""
 
-from services.router.jobs.components import said
 from services.router.jobs.processes import policy_of, replica_id
+from troupe.launch.records import said
 
 
 def test_said_prefers_the_plain_lines_of_a_log() -> None:

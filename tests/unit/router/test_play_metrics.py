@@ -69,3 +69,5 @@ def test_train_line_merges_both_sides_and_keeps_the_players_numbers() -> None:
     assert (line["kind"], line["step"], line["loss"]) == ("train", 7, 0.1)
     assert line["reward_mean"] == 1.0
     assert line["busy_ratio"] == 0.8
+    assert line["interrupted"] is False
+    assert train_line(7, play, learned, 10.0, interrupted=True)["interrupted"] is True

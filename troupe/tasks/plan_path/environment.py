@@ -50,7 +50,7 @@ def _tried(before: State, answer: text.Answer, walked: Walk) -> Transition:
 
 
 def _walked(before: State, answer: text.Answer, walked: Walk) -> Transition:
-    moved = replace(before, at=walked.end, trial=None)
+    moved = replace(before, at=walked.end, came_from=before.at, trial=None)
     after = replace(moved, best=min(before.best, moved.distance))
     if before.is_solved:
         team_reward = 0.0
@@ -64,15 +64,17 @@ def _walked(before: State, answer: text.Answer, walked: Walk) -> Transition:
 def _local_rewards(before: State, answer: text.Answer, walked: Walk) -> dict[str, float]:
     """The acting agent's terms, each at most 1.
 
-    ``format``: 1 for a well-formed answer. ``legal``: 1 when it has moves and none is blocked.
-    ``progress``: share of the first distance that the moves close, negative when they lead away.
-    The planner's telescopes to at most 1 in an episode; the tool's is bounded in each call.
+    ``format``: 1 for a well-formed answer. ``legal``: 1 when the moves lead nearer and none is
+    blocked; short and safe moves that lead nowhere are not paid, or a weak policy would learn
+    to stand still. ``progress``: share of the first distance that the moves close, negative when
+    they lead away. The planner's telescopes to at most 1 in an episode; the tool's is bounded in
+    each call.
     """
     to_goal = distances(before.grid, before.goal)
     closed = to_goal[before.at] - to_goal[walked.end]
     return {
         "format": float(answer.is_well_formed),
-        "legal": float(bool(answer.moves) and not walked.blocked),
+        "legal": float(closed > 0 and not walked.blocked),
         "progress": closed / before.first_distance,
     }
 

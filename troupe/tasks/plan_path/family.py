@@ -24,12 +24,18 @@ class PlanPathParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    seed: int = Field(0, description="Seed of the task generator.")
-    size: int = Field(10, ge=4, le=26, description="Cells per side of the square map.")
-    block_ratio: float = Field(0.22, ge=0.1, le=0.5, description="Share of cells that are walls.")
-    min_distance: int = Field(2, ge=1, description="Least number of moves from start to goal.")
-    max_actions: int = Field(8, ge=1, le=64, description="Moves in one answer, at most.")
-    style: text.Style = Field("compact", description="compact: one line; verbose: with rules.")
+    seed: int = Field(default=0, description="Seed of the task generator.")
+    size: int = Field(default=10, ge=4, le=26, description="Cells per side of the square map.")
+    block_ratio: float = Field(
+        default=0.22, ge=0.1, le=0.5, description="Share of cells that are walls."
+    )
+    min_distance: int = Field(
+        default=2, ge=1, description="Least number of moves from start to goal."
+    )
+    max_actions: int = Field(default=8, ge=1, le=64, description="Moves in one answer, at most.")
+    style: text.Style = Field(
+        default="compact", description="compact: one line; verbose: with rules."
+    )
 
 
 class PlanPathTaskset:

@@ -17,13 +17,18 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One moment of an episode; ``best`` is the least distance to the goal reached so far."""
+    """One moment of an episode.
+
+    ``best`` is the least distance to the goal reached so far; ``came_from`` is where the last
+    plan began, and is None before the first one.
+    """
 
     grid: Grid
     start: Cell
     goal: Cell
     at: Cell
     best: int
+    came_from: Cell | None = None
     trial: Trial | None = None
 
     @property
@@ -64,6 +69,7 @@ def encode_state(state: State) -> bytes:
             "goal": state.goal,
             "at": state.at,
             "best": state.best,
+            "came_from": state.came_from,
             "trial": trial,
         }
     )
@@ -77,7 +83,8 @@ def decode_state(data: bytes) -> State:
         trial = Trial(trial["moves"], _cell(trial["end"]), tuple(trial["blocked"]))
     grid = Grid(tuple(raw["rows"]))
     start, goal, at = (_cell(raw[key]) for key in ("start", "goal", "at"))
-    return State(grid, start, goal, at, raw["best"], trial)
+    came_from = None if raw["came_from"] is None else _cell(raw["came_from"])
+    return State(grid, start, goal, at, raw["best"], came_from, trial)
 
 
 def _cell(pair: list[int]) -> Cell:

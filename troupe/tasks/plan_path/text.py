@@ -19,7 +19,7 @@ TOOL, PLANNER = "tool", "planner"
 KEYWORDS = {TOOL: "simulate", PLANNER: "plan"}
 """The word that each agent's answer begins with."""
 
-WORDS = (*KEYWORDS.values(), TOOL, PLANNER, "walls", "at", "goal", "open", *MOVES)
+WORDS = (*KEYWORDS.values(), TOOL, PLANNER, "walls", "at", "goal", "open", "from", *MOVES)
 TRIAL_WORDS = ("tried", "nothing", "ends", "clear", "blocked")
 
 _MOVE_LIST = r"[\s:(\[]*((?:[UDLR][\s,]*)*)(?![A-Za-z])[\])]*"
@@ -55,7 +55,7 @@ def answer(agent: str, moves: str) -> str:
 
 
 def observation(state: State, agent: str, style: Style, max_actions: int) -> Observation:
-    """The prompt of ``agent``: the map, the present position, and what the tool has tried."""
+    """The prompt of ``agent``: the map, the present and the last position, the tool's trial."""
     if style == "compact":
         return (Message("user", _compact(state, agent)),)
     rules = _RULES[agent].format(max_actions=max_actions)
@@ -87,6 +87,8 @@ def _compact(state: State, agent: str) -> str:
         "open",
         *state.grid.exits(state.at),
     ]
+    if state.came_from:
+        facts += ["from", name(state.came_from)]
     if agent == PLANNER and state.trial:
         facts += _trial_facts(state.trial)
     return " ".join((*facts, agent))
@@ -108,6 +110,8 @@ def _verbose(state: State, agent: str) -> str:
         f"Goal: {name(state.goal)}",
         f"Open moves from here: {' '.join(state.grid.exits(state.at))}",
     ]
+    if state.came_from:
+        lines.append(f"Position before the last plan: {name(state.came_from)}")
     if agent == PLANNER and state.trial:
         lines.append(f"Tool result: {_trial_sentence(state.trial)}")
     return "\n".join(lines)

@@ -1,0 +1,106 @@
+"""One job in a router without its processes: real Valkey, a launcher that starts nothing."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from services.router.jobs.controller import ControllerParts, JobController
+from services.router.jobs.record import JobRecord
+from services.router.jobs.store import JobStore
+from services.router.membership import Member, MemberStore
+from services.router.settings import RouterSettings
+from troupe.api.records.v1 import records_pb2 as records
+from troupe.api.router.v1 import router_pb2 as pb
+from troupe.ids import ticket_id
+from troupe.launch.contract import Component, ComponentStatus
+from troupe.spec import JobSpec, parse_spec
+from troupe.streams.ledger import StepLedger
+
+JOB = "demo-1"
+
+
+def job_spec(**more: Any) -> JobSpec:
+    """Two agents, one policy, nothing to train or evaluate unless ``more`` says so."""
+    document = {
+        "name": "demo",
+        "steps": 0,
+        "tasks_per_step": 3,
+        "task": {"name": "plan_path", "params": {"size": 4, "max_actions": 3}},
+        "workflow": {"order": ["tool", "planner"], "max_turns": 2},
+        "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
+        "policies": {"p": {"model": "m"}},
+        "eval": {"num_tasks": 0},
+    }
+    return parse_spec({**document, **more})
+
+
+def tickets(round_id: str, count: int, step: int = 0) -> list[records.Ticket]:
+    """Tickets of a training round."""
+    return [
+        records.Ticket(
+            ticket_id=ticket_id(JOB, round_id, position),
+            job_id=JOB,
+            round_id=round_id,
+            kind=records.ROUND_KIND_TRAIN,
+            step=step,
+            split="train",
+            task_index=position,
+        )
+        for position in range(count)
+    ]
+
+
+class IdleLauncher:
+    """Says that every component runs, and starts none."""
+
+    async def reconcile(self, owner: str, desired: Sequence[Component]) -> list[ComponentStatus]:
+        return [ComponentStatus(c.name, "running", 1, 0, None) for c in desired]
+
+    async def stop(self, owner: str, *, grace_s: float) -> None:
+        return None
+
+
+@dataclass
+class World:
+    """The surroundings of one job's controller."""
+
+    redis: Redis
+    runs_dir: Path
+    store: JobStore = field(init=False)
+    members: MemberStore = field(init=False)
+    ledger: StepLedger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = JobStore(self.redis)
+        self.members = MemberStore(self.redis, ttl_s=60)
+        self.ledger = StepLedger(self.redis, JOB)
+
+    async def add_job(self, spec: JobSpec, state: str) -> JobRecord:
+        """A job in ``state`` ("launching" or "running"), as an earlier router left it."""
+        run_dir = self.runs_dir / JOB
+        run_dir.mkdir(parents=True)
+        await self.store.create(JobRecord(JOB, spec, run_dir, "queued", created_at=1.0))
+        record = await self.store.transition(JOB, "launching")
+        return await self.store.transition(JOB, "running") if state == "running" else record
+
+    async def add_members(self, *kinds: pb.ReplicaKind) -> None:
+        """Replicas that are alive and that nobody can reach."""
+        for kind in kinds:
+            replica = pb.Replica(
+                replica_id=f"{JOB}-{kind}", kind=kind, address="127.0.0.1:1", is_serving=True
+            )
+            await self.members.put(Member(replica, JOB, ("p",)))
+
+    async def drive(self, record: JobRecord, *, within_s: float = 30.0) -> JobRecord:
+        """Run the job's controller to its end; the record then."""
+        settings = RouterSettings(runs_dir=self.runs_dir, commit="c", grace_s=1.0)
+        parts = ControllerParts(
+            settings, self.redis, self.store, self.members, IdleLauncher(), "127.0.0.1:1"
+        )
+        async with asyncio.timeout(within_s):
+            await JobController(parts, record).run()
+        return await self.store.get(JOB)

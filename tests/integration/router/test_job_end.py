@@ -1,0 +1,159 @@
+"""How a job ends: its deadlines name who is waited for, and no lost message delays it."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+from job_world import JOB, World, job_spec
+from redis.asyncio import Redis
+
+from services.router.recorder import Recorder
+from troupe.api.records.v1 import records_pb2 as records
+from troupe.api.router.v1 import router_pb2 as pb
+from troupe.ids import train_round
+from troupe.streams import keys
+
+EVERY_KIND = (pb.REPLICA_KIND_TRAINER, pb.REPLICA_KIND_ENV, pb.REPLICA_KIND_ROLLOUT)
+
+
+@pytest.fixture
+def world(redis: Redis, tmp_path: Path) -> World:
+    return World(redis, tmp_path / "runs")
+
+
+async def test_job_when_nothing_comes_up_in_time_then_fails_and_names_every_service(
+    world: World,
+) -> None:
+    spec = job_spec(limits={"startup_timeout_s": 0.5})
+    ended = await world.drive(await world.add_job(spec, "launching"))
+    assert ended.state == "failed"
+    assert "limits.startup_timeout_s = 0.5 s" in ended.reason
+    for name in (
+        "the trainer [trainer-0 is running]",
+        "env (0 of 1 serve) [env-0 is running]",
+        "rollout of policy 'p' (0 of 1 serve) [rollout-p-0 is running]",
+    ):
+        assert name in ended.reason
+
+
+async def test_job_when_the_first_version_does_not_come_then_fails_and_names_the_trainer(
+    world: World,
+) -> None:
+    spec = job_spec(limits={"startup_timeout_s": 0.5})
+    record = await world.add_job(spec, "launching")
+    await world.add_members(*EVERY_KIND)
+    ended = await world.drive(record)
+    assert ended.state == "failed"
+    assert "missing: the trainer's first version of policy 'p'." in ended.reason
+
+
+async def test_job_when_a_round_is_not_played_in_time_then_fails_and_names_tickets_and_cause(
+    world: World,
+) -> None:
+    limits = {"step_timeout_s": 2.0, "env_timeout_s": 0.3, "max_attempts": 50}
+    record = await world.add_job(job_spec(steps=1, limits=limits), "running")
+    await world.add_members(*EVERY_KIND)
+    await world.ledger.commit_version("p", 0, "d")
+    ended = await world.drive(record)
+    assert ended.state == "failed"
+    assert "limits.step_timeout_s = 2 s for 3 of 3 tickets of train-00000" in ended.reason
+    assert "UNAVAILABLE: no env replica serves within 0.3 s" in ended.reason
+
+
+async def test_job_when_the_trainer_does_not_learn_in_time_then_fails_and_names_it(
+    world: World,
+) -> None:
+    limits = {"step_timeout_s": 2.0, "env_timeout_s": 30.0}
+    record = await world.add_job(job_spec(steps=1, limits=limits), "running")
+    await world.add_members(pb.REPLICA_KIND_ENV, pb.REPLICA_KIND_ROLLOUT)
+    await world.ledger.commit_version("p", 0, "d")
+    playing = asyncio.create_task(_play_all(world))
+    ended = await world.drive(record)
+    await playing
+    assert ended.state == "failed"
+    assert "limits.step_timeout_s = 2 s for the trainer to publish version 1 of p" in ended.reason
+    assert "not serving: the trainer [trainer-0 is running]" in ended.reason
+
+
+async def _play_all(world: World) -> None:
+    """Complete every ticket of the first round as another router would."""
+    async with asyncio.timeout(20):
+        while await world.ledger.round(train_round(0)) is None:
+            await world.ledger.wait_change(0.1)
+    for _, fields in await world.redis.xrange(keys.tickets(JOB)):
+        ticket = records.Ticket.FromString(fields[b"p"])
+        episode = records.Episode(episode_id=ticket.ticket_id, round_id=ticket.round_id)
+        await world.ledger.complete_ticket(ticket, "", [], episode)
+
+
+async def test_job_when_the_export_does_not_come_in_time_then_fails_and_says_so(
+    world: World,
+) -> None:
+    record = await world.add_job(job_spec(limits={"step_timeout_s": 0.5}), "running")
+    await world.ledger.commit_version("p", 0, "d")
+    ended = await world.drive(record)
+    assert ended.state == "failed"
+    assert "the trainer to export the trained policies" in ended.reason
+
+
+async def _set_without_a_word(world: World) -> None:
+    """Version and result as the trainer writes them, with every notification lost."""
+    ledger = keys.ledger(JOB)
+    for values in ({"version:p": "0"}, {"result": json.dumps({"step": 0})}):
+        await asyncio.sleep(0.3)
+        await world.redis.hset(ledger, mapping=values)
+    assert not await world.redis.exists(keys.changes(JOB))
+
+
+async def test_job_when_every_notification_is_lost_then_it_still_ends(world: World) -> None:
+    record = await world.add_job(job_spec(), "running")
+    began = time.monotonic()
+    telling = asyncio.create_task(_set_without_a_word(world))
+    ended = await world.drive(record)
+    await telling
+    assert (ended.state, ended.reason) == ("succeeded", "")
+    assert time.monotonic() - began < 15
+
+
+async def test_job_when_the_last_round_completes_unheard_then_it_still_ends(world: World) -> None:
+    record = await world.add_job(job_spec(steps=1), "running")
+    await world.ledger.commit_version("p", 0, "d")
+
+    async def finish_unheard() -> None:
+        async with asyncio.timeout(20):
+            while await world.ledger.round(train_round(0)) is None:
+                await world.ledger.wait_change(0.1)
+            await asyncio.sleep(0.5)  # the conductor waits by then
+            await world.redis.hset(keys.round_state(JOB, train_round(0)), "num_done", "3")
+            while not (state := await world.ledger.round(train_round(0))) or not state.is_recorded:
+                await world.ledger.wait_change(0.1)
+        await asyncio.sleep(0.5)
+        after = {"version:p": "1", "result": json.dumps({"step": 1})}
+        await world.redis.hset(keys.ledger(JOB), mapping=after)
+
+    finishing = asyncio.create_task(finish_unheard())
+    ended = await world.drive(record)
+    await finishing
+    assert ended.state == "succeeded", ended.reason
+
+
+async def test_job_when_a_library_swallows_a_cancellation_then_it_still_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swallowed: list[int] = []
+
+    async def stubborn(_: Recorder) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            swallowed.append(1)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Recorder, "run", stubborn)
+    record = await world.add_job(job_spec(), "running")
+    await world.ledger.commit_version("p", 0, "d")
+    await world.ledger.set_result({"step": 0})
+    ended = await world.drive(record)
+    assert (ended.state, swallowed) == ("succeeded", [1])

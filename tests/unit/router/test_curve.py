@@ -1,0 +1,21 @@
+"""curve.png of steps about which not everything is known."""
+
+import json
+from pathlib import Path
+
+from services.router.curve import draw
+
+
+def test_draw_when_a_step_has_no_numbers_then_the_curve_has_a_gap(tmp_path: Path) -> None:
+    known = {"success_rate": 0.5, "reward_by_agent": {"tool": 0.1}, "phases": {"learn": 1.0}}
+    unknown = {"success_rate": None, "reward_by_agent": {"tool": None}, "phases": {"learn": 0.1}}
+    lines = [
+        {"kind": "eval", "step": 0, "success": None},
+        {"kind": "train", "step": 0, **known},
+        {"kind": "train", "step": 1, **unknown, "ratio_mean": None},
+        {"kind": "train", "step": 2, **known, "reward_by_agent": {}},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "metrics.jsonl").write_text(text)
+    draw(tmp_path)
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")

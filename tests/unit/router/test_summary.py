@@ -1,0 +1,54 @@
+"""summary.json, by hand."""
+
+from pathlib import Path
+from typing import Any
+
+from services.router.jobs.record import JobRecord
+from services.router.summary import summarize
+from troupe.spec import parse_spec
+
+
+def job() -> JobRecord:
+    document = {
+        "name": "t",
+        "steps": 3,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": ["tool", "planner"]},
+        "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
+        "policies": {"p": {"model": "m"}},
+    }
+    return JobRecord("t-1", parse_spec(document), Path("/nowhere"), "running", created_at=1.0)
+
+
+def line(step: int, wall_s: float, busy_s: float, *, interrupted: bool) -> dict[str, Any]:
+    return {
+        "kind": "train",
+        "step": step,
+        "wall_s": wall_s,
+        "phases": {"generate": busy_s, "learn": 0.0},
+        "interrupted": interrupted,
+        "groups_trained": None,
+    }
+
+
+def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    return summarize(job(), lines, None, state="succeeded", reason="", commit=None)
+
+
+def test_busy_ratio_when_a_step_was_interrupted_then_it_only_counts_in_the_second_one() -> None:
+    found = summary(
+        [
+            line(0, 10.0, 8.0, interrupted=False),
+            line(1, 30.0, 6.0, interrupted=True),
+            line(2, 10.0, 6.0, interrupted=False),
+        ]
+    )
+    assert found["busy_ratio"] == 0.7
+    assert found["busy_ratio_with_interruptions"] == 0.4
+    assert (found["steps"], found["steps_interrupted"], found["steps_wall_s"]) == (3, 1, 50.0)
+
+
+def test_busy_ratio_when_every_step_was_interrupted_then_it_is_unknown() -> None:
+    found = summary([line(0, 10.0, 5.0, interrupted=True)])
+    assert found["busy_ratio"] is None
+    assert found["busy_ratio_with_interruptions"] == 0.5

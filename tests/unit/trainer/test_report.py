@@ -1,0 +1,41 @@
+"""The numbers of a step: weighted means, and None where nothing was measured."""
+
+import pytest
+
+from services.trainer.collector import Batch
+from services.trainer.learner import LearnOutcome
+from services.trainer.report import step_report
+from services.trainer.team import Learned
+
+MEANS = ("loss", "kl_rollout", "ratio_mean", "ratio_max", "clip_fraction", "entropy", "grad_norm")
+
+
+def outcome(ratio: float, tokens: int) -> LearnOutcome:
+    metrics = {"loss": 0.5, "ratio_mean": ratio, "ratio_max": ratio, "learning_rate": 1e-3}
+    return LearnOutcome(metrics, tokens)
+
+
+def test_report_when_nothing_was_trained_then_every_mean_is_none() -> None:
+    learned = Learned({"p": []}, {"p": outcome(0.0, 0)})
+    report = step_report(Batch(3, {"p": []}, {}), learned, 1.0)
+    assert {name: report[name] for name in MEANS} == dict.fromkeys(MEANS)
+    for name in ("reward_mean", "reward_std", "advantage_std", "completion_tokens"):
+        assert report[name] is None
+    assert (report["groups_trained"], report["trained_tokens"]) == (0, 0)
+    assert report["tokens_per_s"] is None
+
+
+def test_report_when_one_of_two_policies_trained_then_the_means_are_its_own() -> None:
+    learned = Learned({"a": [], "b": []}, {"a": outcome(1.0, 30), "b": outcome(0.0, 0)})
+    report = step_report(Batch(3, {"a": [], "b": []}, {}), learned, 1.0)
+    assert (report["ratio_mean"], report["ratio_max"]) == (1.0, 1.0)
+    assert report["by_policy"]["b"]["ratio_mean"] is None
+    assert report["by_policy"]["a"]["ratio_mean"] == 1.0
+
+
+def test_report_when_two_policies_trained_then_means_are_weighted_by_tokens() -> None:
+    learned = Learned({"a": [], "b": []}, {"a": outcome(1.0, 30), "b": outcome(2.0, 10)})
+    report = step_report(Batch(3, {"a": [], "b": []}, {}), learned, 2.0)
+    assert report["ratio_mean"] == pytest.approx(1.25)
+    assert report["ratio_max"] == 2.0
+    assert report["tokens_per_s"] == 20.0
