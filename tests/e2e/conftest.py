@@ -16,7 +16,7 @@ from troupe.clients.rest import RestClient
 TINY = {
     "--shape": {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "intermediate_size": 128},
     "--params": {"max_actions": 3},
-    "--warm-start": {"num_steps": 300, "batch_size": 32},
+    "--warm-start": {"num_careful_steps": 250, "num_careless_steps": 50, "batch_size": 32},
 }
 
 

@@ -48,7 +48,7 @@ class Progress:
             return self._on_eval(event.data)
         if event.type == "step.recorded":
             return self._on_step(event)
-        if event.type in ("component.restarted", "replica.left", "job.warning"):
+        if event.type in ("component.restarted", "job.warning"):
             return " ".join([event.type, *(f"{k}={v}" for k, v in event.data.items())])
         return None
 

@@ -107,11 +107,18 @@ class Desk:
         if record is None:
             await self._store.create(fresh)
         else:
-            await self._store.forget_notes(job_id)
+            await self._store.forget_notes(job_id, *await self._stale_notes(job_id))
             fresh = replace(fresh, life=record.life + 1, created_at=record.created_at)
             fresh = await self._store.reopen(fresh)
         await self._say_state(fresh)
         return fresh
+
+    async def _stale_notes(self, job_id: str) -> list[str]:
+        """Notes of an earlier life about files that the new life rewinds.
+
+        What was measured of a step stays: its line may still have to be written.
+        """
+        return [n for n in await self._store.notes(job_id) if not n.startswith("play:")]
 
     def _check(self, spec: JobSpec) -> Any:
         check_runs_dir(self._settings.runs_dir)

@@ -112,8 +112,8 @@ class JobStore:
         }
 
     async def forget_notes(self, job_id: str, *names: str) -> None:
-        """Drop these notes, or all of them: the job begins a new life."""
-        fields = [_NOTE + name for name in names or await self.notes(job_id)]
+        """Drop these notes."""
+        fields = [_NOTE + name for name in names]
         if fields:
             await self._redis.hdel(keys.job(job_id), *fields)
 

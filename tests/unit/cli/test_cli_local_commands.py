@@ -80,8 +80,9 @@ def test_with_local_models_when_a_folder_is_relative_then_it_becomes_absolute(
     assert spec.policies["shared"].model == str(tmp_path / "m")
 
 
-def test_tiny_model_args_when_the_task_has_a_size_then_carry_it() -> None:
+def test_tiny_model_args_when_the_task_has_parameters_then_carry_them() -> None:
     spec = read_spec(EXAMPLE, ["task.params.size=9", "seed=4"])
     assert tiny_model_args(spec, "m") == [
-        *("--task", "plan_path", "--size", "9", "--seed", "4", "--out", "m")
+        *("--task", "plan_path", "--size", "9", "--params", '{"max_actions": 4}'),
+        *("--seed", "4", "--out", "m"),
     ]
