@@ -28,7 +28,7 @@ class WarmStart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     num_careful_steps: int = Field(
-        default=240, ge=0, description="Optimizer steps on demonstrations without slips."
+        default=200, ge=0, description="Optimizer steps on demonstrations without slips."
     )
     num_careless_steps: int = Field(
         default=40, ge=0, description="Optimizer steps after them, on demonstrations with slips."

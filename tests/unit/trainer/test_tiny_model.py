@@ -1,0 +1,90 @@
+"""The made-here base model: reproducible, cached, loadable by plain transformers."""
+
+import json
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from services.trainer.tiny_model.build import build
+from services.trainer.tiny_model.demonstrations import demonstrations
+from services.trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.registry import load_family
+
+
+def recipe(seed: int = 3, careful: int = 6) -> Recipe:
+    return Recipe(
+        task="plan_path",
+        params={"size": 4, "max_actions": 3},
+        seed=seed,
+        shape=ModelShape(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64),
+        warm_start=WarmStart(num_careful_steps=careful, num_careless_steps=2, batch_size=8),
+    )
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def test_build_when_repeated_elsewhere_then_bit_equal_and_another_seed_differs(tmp_path: Path):
+    for name, made in (("a", recipe()), ("b", recipe()), ("c", recipe(seed=4))):
+        assert build(made, tmp_path / name)
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert weights(tmp_path / "a") != weights(tmp_path / "c")
+
+
+def test_build_when_the_recipe_was_built_then_cached_and_another_recipe_replaces_it(tmp_path: Path):
+    assert build(recipe(), tmp_path / "m")
+    before = (tmp_path / "m" / "model.safetensors").stat().st_mtime_ns
+    assert not build(recipe(), tmp_path / "m")
+    assert (tmp_path / "m" / "model.safetensors").stat().st_mtime_ns == before
+    assert build(recipe(careful=7), tmp_path / "m")
+    manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
+    assert manifest["recipe"]["warm_start"]["num_careful_steps"] == 7
+    assert [p.name for p in tmp_path.iterdir()] == ["m"], "a staging folder was left behind"
+
+
+def test_tokenizer_when_loaded_then_any_text_survives_and_prompts_render(tmp_path: Path):
+    build(recipe(), tmp_path / "m")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
+    for text in ("plan R R D", "größer, 你好 \t\n x=1", "walls a1 b2"):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.decode(ids).strip() == text.strip()
+    family = load_family("plan_path", {"size": 4, "max_actions": 3})
+    env = family.environment()
+    seen = env.observe(env.reset(family.taskset().task("test", 0)), "planner")
+    chat = [{"role": m.role, "content": m.content} for m in seen]
+    ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    assert max(ids) < len(tokenizer)
+    assert seen[0].content in tokenizer.decode(ids)
+
+
+def test_warm_start_when_longer_then_the_model_imitates_better(tmp_path: Path):
+    family = load_family("plan_path", {"size": 4, "max_actions": 3})
+    clean = WarmStart(num_careful_steps=4, num_careless_steps=0, batch_size=8)
+    losses: list[float] = []
+    for careful in (0, 40):
+        folder = tmp_path / str(careful)
+        build(recipe(careful=careful), folder)
+        model = AutoModelForCausalLM.from_pretrained(folder).eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        samples = list(islice(demonstrations(family, tokenizer, clean, Random(9)), 32))
+        total = 0.0
+        with torch.no_grad():
+            for sample in samples:
+                ids = torch.tensor([[*sample.prompt, *sample.completion]])
+                logprobs = model(ids).logits[0].log_softmax(-1)
+                start = len(sample.prompt) - 1
+                picked = logprobs[start:-1].gather(1, ids[0, start + 1 :, None])
+                total -= float(picked.mean())
+        losses.append(total / len(samples))
+    assert losses[1] < 0.7 * losses[0]
+
+
+def test_build_when_the_task_is_unknown_then_error_names_the_known_ones(tmp_path: Path):
+    with pytest.raises(InvalidArgumentError, match="plan_path"):
+        build(recipe().model_copy(update={"task": "plan_pth"}), tmp_path / "m")
