@@ -21,7 +21,9 @@ def draw(run_dir: Path) -> None:
     evals = sorted((x for x in lines if x["kind"] == "eval"), key=lambda x: x["step"])
     figure, (success, reward, phases) = pyplot.subplots(3, 1, figsize=(8, 10), sharex=True)
     steps = [line["step"] for line in train]
-    success.plot(steps, [_number(x["success_rate"]) for x in train], lw=1, label="training round")
+    success.plot(
+        steps, [_number(x["success_rate"]) for x in train], lw=1, label="training round (best of K)"
+    )
     success.plot(
         [line["step"] for line in evals],
         [_number(x["success"]) for x in evals],
