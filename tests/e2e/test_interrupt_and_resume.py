@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 @pytest.fixture
 def folder(tmp_path: Path, spec: dict[str, Any]) -> Path:
     """A folder with the spec of a few more steps in it."""
-    document = {**spec, "steps": 6, "eval": {"num_tasks": 4}}
+    document = {**spec, "steps": 12, "eval": {"num_tasks": 4}}
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(document))
     return tmp_path
 
@@ -70,12 +70,12 @@ def test_train_when_interrupted_then_resume_gives_the_weights_of_an_uninterrupte
     assert whole.returncode == 0, text
 
     with train(folder, environment, "spec.yaml") as cut:
-        text = interrupt_at(cut, "3/6")
+        text = interrupt_at(cut, "2/12")
         assert cut.wait(timeout=60) == 130, text
     assert "--resume runs/tiny-2" in text
     assert find_leader("TROUPE_TRAINER_JOB_ID", "tiny-2") is None, "the trainer still runs"
     interrupted = trained(folder / "runs" / "tiny-2")
-    assert 0 < len(interrupted) < 6, "the run was not cut in the middle"
+    assert 0 < len(interrupted) < 12, "the run was not cut in the middle"
 
     resumed = train(folder, environment, "--resume", "runs/tiny-2")
     text, _ = resumed.communicate(timeout=150)
@@ -88,4 +88,4 @@ def test_train_when_interrupted_then_resume_gives_the_weights_of_an_uninterrupte
     assert adapter(folder / "runs" / "tiny-2") == adapter(folder / "runs" / "tiny-1")
     metrics = (folder / "runs" / "tiny-2" / "metrics.jsonl").read_text().splitlines()
     steps = [m["step"] for m in map(json.loads, metrics) if m["kind"] == "train"]
-    assert steps == [0, 1, 2, 3, 4, 5]
+    assert steps == list(range(12))

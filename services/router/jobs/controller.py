@@ -26,6 +26,7 @@ from services.router.summary import find_commit, summarize, write_summary
 from services.router.workers import EpisodeWorkers
 from troupe.episodes.build import load_parts
 from troupe.errors import JobFailedError, TroupeError
+from troupe.ids import train_round
 from troupe.launch.contract import Launcher
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import StepLedger
@@ -59,6 +60,7 @@ class JobController:
         self._job = job
         self._events = EventLog(parts.redis, job.job_id, source="router")
         self._lines: list[dict[str, Any]] = []
+        self._recorder: Recorder | None = None
         self._components = JobComponents(
             job,
             parts.settings,
@@ -114,6 +116,7 @@ class JobController:
             fleet,
             fraction=parts.settings.record_fraction,
         )
+        self._recorder = recorder
         workers = EpisodeWorkers(
             parts.redis,
             job.job_id,
@@ -205,6 +208,7 @@ class JobController:
             self._job, self._lines, result, state=state, reason=reason, commit=commit
         )
         await asyncio.gather(self._components.stop(), self._write(summary))
+        await self._record_rest()
         now = await self._parts.store.state(self._job.job_id)
         if now == "cancelling":
             state, reason = "cancelled", reason or "cancelled by the user"
@@ -212,6 +216,19 @@ class JobController:
             await self._become("launching")
         await self._become(state, reason)
         await StepLedger(self._parts.redis, self._job.job_id).delete()
+
+    async def _record_rest(self) -> None:
+        """Record a round that was complete but not recorded when the job was told to stop.
+
+        The trainer has ended by now and may have learnt from it; a later life goes on after it.
+        """
+        ledger = StepLedger(self._parts.redis, self._job.job_id)
+        reached = min((await ledger.versions()).values(), default=0)
+        for step in (reached - 1, reached):
+            state = await ledger.round(train_round(step)) if step >= 0 else None
+            if self._recorder and state and state.is_complete and not state.is_recorded:
+                await self._recorder.record(state)
+                await ledger.mark_recorded(state.round_id)
 
     async def _write(self, summary: dict[str, Any]) -> None:
         try:
