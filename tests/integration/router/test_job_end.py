@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from job_world import JOB, World, job_spec
+from job_world import JOB, World, job_spec, tickets
 from redis.asyncio import Redis
 
 from services.router.recorder import Recorder
@@ -157,3 +157,18 @@ async def test_job_when_a_library_swallows_a_cancellation_then_it_still_ends(
     await world.ledger.set_result({"step": 0})
     ended = await world.drive(record)
     assert (ended.state, swallowed) == ("succeeded", [1])
+
+
+async def test_job_when_cancelled_before_a_complete_round_is_recorded_then_its_measures_are_kept(
+    world: World,
+) -> None:
+    record = await world.add_job(job_spec(steps=2), "launching")  # nothing serves: no conductor
+    await world.ledger.commit_version("p", 0, "d")
+    opened = tickets(train_round(0), 3)
+    await world.ledger.open_round(train_round(0), records.ROUND_KIND_TRAIN, 0, opened)
+    await _play_all(world)
+    await world.store.transition(JOB, "cancelling")
+    ended = await world.drive(record)
+    assert ended.state == "cancelled"
+    assert "play:0" in await world.store.notes(JOB)
+    assert len((record.run_dir / "episodes.jsonl").read_text().splitlines()) == 3
