@@ -57,12 +57,12 @@ def test_journal_when_settings_differ_then_refuses_and_names_them(tmp_path: Path
 def test_journal_when_more_tasks_samples_and_policies_are_asked_then_goes_on(
     tmp_path: Path,
 ) -> None:
-    with Journal(tmp_path, plan(num_tasks=5), {"p": "1"}):
-        pass
-    with Journal(tmp_path, plan(num_tasks=9, num_samples=3), {"q": "2"}):
-        pass
-    with Journal(tmp_path, plan(), {"p": "1", "q": "2"}):
-        pass
+    with Journal(tmp_path, plan(num_tasks=5), {"p": "1"}) as journal:
+        journal.append({"n": 0})
+    with Journal(tmp_path, plan(num_tasks=9, num_samples=3), {"q": "2"}) as journal:
+        journal.append({"n": 1})
+    with Journal(tmp_path, plan(), {"p": "1", "q": "2"}) as journal:
+        assert [line["n"] for line in journal.lines()] == [0, 1]
 
 
 def test_journal_when_a_policy_has_other_weights_then_refuses(tmp_path: Path) -> None:
