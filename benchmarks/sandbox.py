@@ -5,6 +5,7 @@ other work compare the columns of one run: all were measured in turns.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -87,15 +89,22 @@ def in_turns(runs: dict[str, Callable[[], None]], n: int) -> dict[str, list[floa
 def at_once(run: Callable[[], None], num_threads: int, n: int) -> tuple[float, list[float]]:
     """Executions per second and each one's milliseconds, with ``num_threads`` callers."""
 
-    def timed(_: int) -> float:
-        began = time.perf_counter()
-        run()
-        return (time.perf_counter() - began) * 1000
+    left = iter(range(n))
+
+    def caller() -> "array[float]":
+        # Plain numbers: a future for each execution would be what grows in a long run.
+        each = array("d")
+        for _ in left:
+            began = time.perf_counter()
+            run()
+            each.append((time.perf_counter() - began) * 1000)
+        return each
 
     began = time.perf_counter()
     with ThreadPoolExecutor(num_threads) as threads:
-        each = list(threads.map(timed, range(n)))
-    return n / (time.perf_counter() - began), each
+        callers = [threads.submit(caller) for _ in range(num_threads)]
+        found = [each for called in callers for each in called.result()]
+    return n / (time.perf_counter() - began), found
 
 
 def resident_bytes(pids: list[int]) -> int:
@@ -121,23 +130,34 @@ def num_below(pids: list[int]) -> int:
     """Processes below the workers: one each when nothing runs."""
     total = 0
     for pid in pids:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        total += len(children) + num_below([int(child) for child in children])
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # on its way out
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            total += len(children) + num_below([int(child) for child in children])
     return total
+
+
+def num_stray(pids: list[int], settle_s: float = 2.0) -> int:
+    """Processes too many below idle workers, once the last run's first process is gone."""
+    deadline = time.monotonic() + settle_s
+    while (found := num_below(pids) - len(pids)) > 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
 
 
 def endurance(sandbox: LocalSandbox, num_runs: int) -> dict[str, Any]:
     """Memory at the first tenth and at the end, and stray processes, over ``num_runs``."""
     threads = sandbox.num_workers
     rate, _ = at_once(lambda: in_sandbox(sandbox), threads, num_runs // 10)
+    num_stray(sandbox.worker_pids)  # the last run's processes are no growth
     early = resident_bytes(sandbox.worker_pids)
     rate, _ = at_once(lambda: in_sandbox(sandbox), threads, num_runs - num_runs // 10)
+    strays = num_stray(sandbox.worker_pids)
     late = resident_bytes(sandbox.worker_pids)
     return {
         "executions": num_runs,
         "executions_per_s": round(rate, 1),
         "memory_growth": round(late / early - 1, 3),
-        "stray_processes": num_below(sandbox.worker_pids) - len(sandbox.worker_pids),
+        "stray_processes": strays,
     }
 
 

@@ -75,6 +75,7 @@ class EnvApp:
             kind=REPLICA_KIND_ENV,
             address=self._address,
             job_id=self._settings.job_id,
+            admin_address=self._settings.admin_address,
             incarnation=self._incarnation,
             num_in_flight=self._judge.num_requests,
             is_serving=self._is_serving,

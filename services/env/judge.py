@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from services.env.families import Loaded
@@ -113,7 +114,8 @@ class Judge:
         self._count(+1)
         loop = asyncio.get_running_loop()
         deadline = time.monotonic() + limit_s
-        futures = [loop.run_in_executor(self._pool, self._timed, work, deadline) for work in works]
+        calls = [self._bound(work, deadline) for work in works]
+        futures = [loop.run_in_executor(self._pool, call) for call in calls]
         try:
             async with asyncio.timeout(limit_s):
                 return list(await asyncio.gather(*futures))
@@ -126,6 +128,11 @@ class Judge:
             for future in futures:
                 future.cancel()
             self._count(-1)
+
+    def _bound(self, work: Callable[[], _T], deadline: float) -> Callable[[], _T]:
+        """``work`` for a thread, which goes on in the caller's trace."""
+        context = copy_context()
+        return lambda: context.run(self._timed, work, deadline)
 
     def _timed(self, work: Callable[[], _T], deadline: float) -> _T:
         thread = threading.get_ident()

@@ -466,6 +466,18 @@ try:
 except (OSError, TypeError):
     pass
 """),
+    _attack("a name without bind, for a later run to find", """
+import socket
+for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_STREAM):
+    pair = tried(socket.socketpair, socket.AF_UNIX, kind)
+    if not pair: continue
+    for end in pair:
+        tried(end.setsockopt, socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        tried(end.send, b"x")
+        for name in ("", "\\0left-behind", "/tmp/left-behind"):
+            if tried(end.bind, name): escaped("bind", kind)
+        if end.getsockname(): escaped("named", kind, end.getsockname())
+"""),
     _attack("names", """
 import socket
 try:

@@ -17,6 +17,7 @@ _PROC = Path("/proc")
 _V1 = {
     "memory": {
         "memory_limit": "memory.limit_in_bytes",
+        "held": "memory.usage_in_bytes",
         "peak": "memory.max_usage_in_bytes",
         "oom": "memory.oom_control",
     },
@@ -25,11 +26,16 @@ _V1 = {
     "cpu": {},
 }
 _V2 = {
-    "memory": {"memory_limit": "memory.max", "peak": "memory.peak", "oom": "memory.events"},
+    "memory": {
+        "memory_limit": "memory.max",
+        "held": "memory.current",
+        "peak": "memory.peak",
+        "oom": "memory.events",
+    },
     "pids": {"pids_limit": "pids.max", "pids_hit": "pids.events"},
     "cpu": {"cpu": "cpu.stat"},
 }
-_PERIOD_US = 100_000
+_PERIOD_US = 10_000  # short: a worker that shares its programs' group is throttled with them
 _EMPTY_S = 1.0
 _numbers = itertools.count(1)  # of all groups of this process, so that names never meet
 

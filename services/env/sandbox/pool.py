@@ -17,6 +17,7 @@ from troupe.errors import InvalidArgumentError, OverloadedError, TroupeError, Un
 from troupe.sandbox.contract import Execution, Limits, Program
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import get_logger
+from troupe.telemetry.tracing import span
 
 _log = get_logger(__name__)
 _PYTHON_FILE = "main.py"
@@ -64,7 +65,7 @@ class LocalSandbox:
         request, body = self._request(program, limits)
         slot = self._acquire()
         try:
-            with metrics.ENV_SANDBOX_SECONDS.time():
+            with metrics.ENV_SANDBOX_SECONDS.time(), span("sandbox.run"):
                 execution = self._run_in(slot, request, body)
         except TroupeError:
             metrics.ENV_SANDBOX_RUNS.labels("broken").inc()

@@ -27,6 +27,7 @@ _ENVIRONMENT = {
     "TMPDIR": "/tmp",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": _HASH_SEED,
+    "LD_BIND_NOW": "1",  # look C functions up once, not in each fork; the worker drops it again
 }
 _BOOT = (
     "import sys; sys.path.insert(0, {folder!r}); from inside import zygote; "

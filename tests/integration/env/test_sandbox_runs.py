@@ -173,9 +173,18 @@ def _until_busy(pid: int) -> None:
     while depth < 3:
         assert not deadline.is_set(), "the program did not start"
         depth, current = 0, pid
-        while children := Path(f"/proc/{current}/task/{current}/children").read_text().split():
-            depth, current = depth + 1, int(children[0])
+        while children := _children(current):
+            depth, current = depth + 1, children[0]
     timer.cancel()
+
+
+def _children(pid: int) -> list[int]:
+    """None of a process that is gone, such as the first one of the run before."""
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(child) for child in text.split()]
 
 
 def test_worker_when_it_ran_its_share_then_replaced():

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,9 @@ def verdict(code: bytes, audit: int, number: int, *arguments: int) -> int:
         ("x86_64", X86, 41, (1, 1), errno.EPERM),  # socket, even AF_UNIX
         ("x86_64", X86, 53, (1, 1), "allow"),  # socketpair AF_UNIX
         ("x86_64", X86, 53, (2, 1), errno.EPERM),  # socketpair AF_INET
+        ("x86_64", X86, 53, (1, 0x80801), "allow"),  # a stream, close-on-exec, not blocking
+        ("x86_64", X86, 53, (1, 2), errno.EPERM),  # a datagram socket can name itself
+        ("x86_64", X86, 53, (1, 0x80005), errno.EPERM),
         ("x86_64", X86, 56, (17,), "allow"),  # clone: fork
         ("x86_64", X86, 56, (0x3D0F00,), "allow"),  # clone: a thread
         ("x86_64", X86, 56, (0x10000011,), errno.EPERM),  # clone: a user namespace
@@ -156,18 +160,43 @@ def test_counters_when_the_kernel_counted_then_differences_are_reported(tmp_path
         "oom": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
         "pids_hit": "max 5\n",
         "peak": "4096\n",
+        "held": "3145729\n",
     }.items():
         (tmp_path / role).write_text(text)
         files[role] = os.open(tmp_path / role, os.O_RDWR)
     counters = Counters(files)
     counters.begin(1 << 20, 16)
-    assert (tmp_path / "memory_limit").read_text().startswith("1048576")
+    # 1 MiB for the program beside the 3 MiB and a byte, so 4 MiB, that its worker holds.
+    assert (tmp_path / "memory_limit").read_text().startswith("5242880")
+    (tmp_path / "peak").write_text("5242880\n")
+    assert counters.peak_bytes() == 1 << 20
     assert not counters.was_out_of_memory()
     (tmp_path / "oom").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
     (tmp_path / "cpu").write_text("usage_usec 1250000\n")
     assert counters.was_out_of_memory()
     assert not counters.was_out_of_pids()
     assert counters.cpu_s() == pytest.approx(0.25)
+    counters.end()
+    assert (tmp_path / "memory_limit").read_text().startswith(str(1 << 62))
+    for number in files.values():
+        os.close(number)
+
+
+def test_counters_when_the_worker_is_a_member_then_it_counts_for_itself(tmp_path: Path):
+    for name in ("procs", "cpu", "pids_limit"):
+        (tmp_path / name).write_text("0\n")
+    joins = [os.open(tmp_path / "procs", os.O_WRONLY)]
+    files = {role: os.open(tmp_path / role, os.O_RDWR) for role in ("cpu", "pids_limit")}
+    counters = Counters(files)
+    counters.join(joins)
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(joins[0])  # no program can inherit it
+    counters.begin(1 << 20, 16)
+    assert (tmp_path / "pids_limit").read_text().startswith("17")
+    began_s = time.process_time()
+    assert sum(range(200_000)) > 0
+    (tmp_path / "cpu").write_text("usage_usec 5000000\n")
+    assert counters.cpu_s() == pytest.approx(5.0 - (time.process_time() - began_s), abs=0.05)
     for number in files.values():
         os.close(number)
 

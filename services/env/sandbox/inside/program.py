@@ -12,12 +12,18 @@ import os
 import resource
 import signal
 import sys
-import threading
 import traceback
 import types
 from typing import Any, NoReturn
 
 UNCAUGHT = 1
+
+_own_modules: list[str] = []
+
+
+def prepare() -> None:
+    """Look once, in the worker, for what each program must not find among its modules."""
+    _own_modules[:] = [name for name in sys.modules if name.partition(".")[0] == "inside"]
 
 
 def become(request: dict[str, Any], source: str, outputs: tuple[int, int]) -> NoReturn:
@@ -34,6 +40,7 @@ def become(request: dict[str, Any], source: str, outputs: tuple[int, int]) -> No
         if argv is None:
             status = _run_python(source, request["file"], request["folder"])
         else:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execve(argv[0], argv, dict(os.environ))
     except BaseException:
         with contextlib.suppress(BaseException):
@@ -61,7 +68,7 @@ def _run_python(source: str, path: str, folder: str) -> int:
     _fresh_streams()
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=builtins)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "inside"]:
+    for name in _own_modules:
         del sys.modules[name]
     sys.modules["__main__"] = main
     sys.argv = [path]
@@ -127,7 +134,9 @@ def _report() -> None:
 def _finish(main: types.ModuleType) -> bool:
     """What an interpreter does at its end; whether the output could be flushed."""
     with contextlib.suppress(BaseException):
-        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+        # The program's own import: were it the worker's, each fork would have to renew its locks.
+        if (threading := sys.modules.get("threading")) is not None:
+            threading._shutdown()
     with contextlib.suppress(BaseException):
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     with contextlib.suppress(BaseException):

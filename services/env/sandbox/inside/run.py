@@ -48,7 +48,7 @@ class Broken(Exception):  # noqa: N818 (told to the service as such)
 
 
 class Run:
-    """One program under its limits; for one use."""
+    """One program under its limits; for one use. Nothing of it is left after its ``with``."""
 
     def __init__(self, request: dict[str, Any], worker: Worker, counters: Counters) -> None:
         self._request = request
@@ -56,10 +56,22 @@ class Run:
         self._counters = counters
         self._limit: str | None = None
         self._death_at = float("inf")
-        self._is_reaped = False
+        self._pid = 0
+        self._pipes: list[int] = []
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        while self._pipes:
+            os.close(self._pipes.pop())
 
     def execute(self, body: bytes, control: int) -> tuple[dict[str, Any], bytes]:
-        """Run it to its end: the answer's header and body (stdout, then stderr)."""
+        """Run it to its end: the answer's header and body (stdout, then stderr).
+
+        The program has ended by then, not yet all that it may have started.
+        """
         request = self._request
         self._counters.begin(request["memory_bytes"], request["num_processes"] + 1)
         began = time.monotonic()
@@ -69,19 +81,16 @@ class Run:
         pid = kernel.fork_into(_NEW_NAMESPACES) if self._worker.is_namespaced else os.fork()
         if pid == 0:
             cell.live(request, body, pipes=Pipes(to_out, to_err, to_status), worker=self._worker)
+        self._pid, self._pipes = pid, [out, err, status]
         for number in (to_out, to_err, to_status):
             os.close(number)
         captures = (Capture(out, request["output_bytes"]), Capture(err, request["output_bytes"]))
-        try:
-            report = self._watch(pid, captures, (status, control), began + request["wall_time_s"])
-            self._end(pid)
-            wall_s = time.monotonic() - began
-            for capture in captures:
-                capture.drain()
-        finally:
-            self._end(pid)
-            for number in (out, err, status):
-                os.close(number)
+        report = self._watch(pid, captures, (status, control), began + request["wall_time_s"])
+        if not self._worker.is_namespaced:
+            self._end()
+        wall_s = time.monotonic() - began
+        for capture in captures:
+            capture.drain()
         header = self._header(report, captures)
         sizes = [len(capture.data) for capture in captures]
         answer = header | {"wall_s": wall_s, "sizes": sizes}
@@ -90,13 +99,12 @@ class Run:
     def _watch(
         self, pid: int, captures: tuple[Capture, Capture], others: tuple[int, int], deadline: float
     ) -> bytes:
-        """Read until the cell ends by itself or is ended; what it reported."""
+        """Read until the cell reports or is ended; what it reported."""
         status, control = others
         outputs = {capture.number: capture for capture in captures}
         poller = select.poll()
         for number in (*outputs, *others):
             poller.register(number, select.POLLIN)
-        report = bytearray()
         while True:
             now = time.monotonic()
             self._enforce(pid, captures, now, deadline)
@@ -105,11 +113,8 @@ class Run:
                 if number == control:
                     raise Abandoned
                 if number == status:
-                    part = os.read(status, 4096)
-                    report += part
-                    if not part:
-                        return bytes(report)
-                elif not outputs[number].take():
+                    return os.read(status, select.PIPE_BUF)  # written at once; empty at an end
+                if not outputs[number].take():
                     poller.unregister(number)
 
     def _enforce(
@@ -135,14 +140,14 @@ class Run:
         if not self._worker.is_namespaced:
             sweep.kill_all(self._worker.uid)
 
-    def _end(self, pid: int) -> None:
+    def _end(self) -> None:
         """Leave nothing alive; returns when the kernel has taken down the whole pid namespace."""
-        if self._is_reaped:
+        if not self._pid:
             return
-        self._kill(pid)
+        self._kill(self._pid)
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
-        self._is_reaped = True
+            os.waitpid(self._pid, 0)
+        self._pid = 0
         if not self._worker.is_namespaced:
             sweep.kill_all(self._worker.uid)
 

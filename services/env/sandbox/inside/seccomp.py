@@ -61,6 +61,9 @@ _NUMBERS = {  # calls that are judged by an argument, or refused by ENOSYS
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 _FIRST_NEW_CALL = 424  # numbers from here on are the same everywhere, and callers expect ENOSYS
 _AF_UNIX = 1
+# SOCK_STREAM with and without CLOEXEC and NONBLOCK. A datagram socket can get a name without bind,
+# which lives on in the network namespace; a stream can't.
+_STREAMS = (1, 0x80001, 0x801, 0x80801)
 _IOCTLS = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)  # TC*, FION*, FIO*CLEX
 _PRCTLS = (1, 2, 3, 15, 16, 21, 38, 39, 0x53564D41)  # death signal, dumpable, name, seccomp, NNP
 
@@ -94,10 +97,10 @@ def assemble(machine: str | None = None) -> bytes:
             ops += [_op(_EQUAL, int(numbers[column]), 0, 1), _op(_RETURN, _ALLOW)]
     number = {name: numbers[column] for name, numbers in _NUMBERS.items()}
     ops += _judged(number["clone"], 0, [_op(_ANY_BIT, _NEW_NAMESPACES, 0, 1)], refuse_match=True)
-    ops += _one_of(number["ioctl"], 1, _IOCTLS)
-    ops += _one_of(number["prctl"], 0, _PRCTLS)
-    ops += _one_of(number["prlimit64"], 0, (0,))
-    ops += _one_of(number["socketpair"], 0, (_AF_UNIX,))
+    ops += _one_of(number["ioctl"], {1: _IOCTLS})
+    ops += _one_of(number["prctl"], {0: _PRCTLS})
+    ops += _one_of(number["prlimit64"], {0: (0,)})
+    ops += _one_of(number["socketpair"], {0: (_AF_UNIX,), 1: _STREAMS})
     for name in ("clone3", "memfd_create"):
         ops += [_op(_EQUAL, number[name], 0, 1), _op(_RETURN, _ERRNO | errno.ENOSYS)]
     ops += [
@@ -108,10 +111,14 @@ def assemble(machine: str | None = None) -> bytes:
     return b"".join(ops)
 
 
-def _one_of(number: int, argument: int, values: tuple[int, ...]) -> list[bytes]:
-    tests = [_op(_EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
-    body = [_op(_LOAD, _OFFSET_ARGS + 8 * argument), *tests]
-    body += [_op(_RETURN, _ERRNO | errno.EPERM), _op(_RETURN, _ALLOW)]
+def _one_of(number: int, allowed: dict[int, tuple[int, ...]]) -> list[bytes]:
+    """Allow the call when each argument (by position) has one of its values."""
+    body: list[bytes] = []
+    for argument, values in allowed.items():
+        body.append(_op(_LOAD, _OFFSET_ARGS + 8 * argument))
+        body += [_op(_EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
+        body.append(_op(_RETURN, _ERRNO | errno.EPERM))
+    body.append(_op(_RETURN, _ALLOW))
     return [_op(_EQUAL, number, 0, len(body)), *body]
 
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from typing import Any
 
-from . import kernel, root, sweep, wire
+from . import kernel, program, root, sweep, wire
 from .cell import INSIDE_UID, Worker
 from .counters import Counters
 from .run import Abandoned, Broken, Run
@@ -52,13 +52,18 @@ def main(config: dict[str, Any]) -> int:
     for name in [*_PRELOADED, *config["preload"]]:
         importlib.import_module(name)
     _like_an_interpreter()
+    program.prepare()
+    os.environ.pop("LD_BIND_NOW", None)  # of the worker's start; not a program's
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
     gc.disable()
+    counters = Counters(config["counters"])
+    if worker.is_namespaced:
+        counters.join(config["joins"])
     wire.send(control, {"hello": os.getpid()}, b"", _SEND_S)
     with contextlib.suppress(wire.Closed):
-        _serve(control, worker, Counters(config["counters"]))
+        _serve(control, worker, counters)
     return 0
 
 
@@ -75,7 +80,7 @@ def _confine(config: dict[str, Any]) -> Worker:
         is_namespaced=is_namespaced,
         uid=uid if is_namespaced or os.geteuid() == 0 else 0,
         proc=proc,
-        joins=config["joins"],
+        joins=[] if is_namespaced else config["joins"],
     )
 
 
@@ -133,17 +138,25 @@ def _like_an_interpreter() -> None:
 def _serve(control: socket.socket, worker: Worker, counters: Counters) -> None:
     while True:
         request, body = wire.receive(control, None)
-        with _folder(worker) as folder:
-            request["folder"] = folder
-            request["stdin_path"] = os.path.join(folder, ".stdin")  # noqa: PTH118
-            try:
-                answer, data = Run(request, worker, counters).execute(body, control.fileno())
-            except Abandoned:
-                return
-            except (Broken, OSError, TimeoutError) as error:
+        answer: dict[str, Any] = {}
+        try:
+            with _folder(worker) as folder, Run(request, worker, counters) as run:
+                request["folder"] = folder
+                request["stdin_path"] = os.path.join(folder, ".stdin")  # noqa: PTH118
+                answer, data = run.execute(body, control.fileno())
+                if worker.is_namespaced:
+                    # The verdict stands. What is left is the kernel's work, which nobody need
+                    # wait for but the next program: it starts when this one's namespaces are gone.
+                    wire.send(control, answer, data, _SEND_S)
+            if not worker.is_namespaced:
+                wire.send(control, answer, data, _SEND_S)
+        except Abandoned:
+            return
+        except (Broken, OSError, TimeoutError) as error:
+            if not answer:
                 wire.send(control, {"broken": f"{type(error).__name__}: {error}"}, b"", _SEND_S)
-                return
-        wire.send(control, answer, data, _SEND_S)
+            return
+        counters.end()
 
 
 @contextlib.contextmanager
