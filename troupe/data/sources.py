@@ -71,7 +71,7 @@ def digest_of(path: Path) -> str:
 def _download(dataset: Dataset, splits: Sequence[Split], revision: str | None) -> Source:
     try:
         hub = importlib.import_module("huggingface_hub")
-        httpx = importlib.import_module("httpx")
+        errors = importlib.import_module("huggingface_hub.errors")
     except ImportError as error:
         raise InvalidArgumentError(
             "downloading needs huggingface_hub, which is not installed: pip install 'troupe[data]'"
@@ -85,12 +85,17 @@ def _download(dataset: Dataset, splits: Sequence[Split], revision: str | None) -
             allow_patterns=patterns,
             etag_timeout=10,
         )
-    except (OSError, ValueError, httpx.HTTPError) as error:
+    except (OSError, ValueError, *_transport_errors(errors.HfHubHTTPError)) as error:
         raise UnavailableError(
             f"{dataset.hub_id} could not be downloaded from the hub: {_first_line(error)}; get its "
             f"files ({', '.join(patterns)}) where there is a network and give --source <folder>"
         ) from error
     return Source(Path(folder), revision=Path(folder).name)
+
+
+def _transport_errors(http_error: type[Exception]) -> list[type[Exception]]:
+    """What the hub's HTTP library raises; which library that is differs between its versions."""
+    return [base for base in http_error.__bases__ if issubclass(base, Exception)]
 
 
 def _first_line(error: Exception) -> str:

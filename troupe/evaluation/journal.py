@@ -4,6 +4,7 @@ Owns what makes a killed evaluation go on: lines are appended whole, a torn last
 and a folder holds samples of one plan and of unchanged policies only.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -17,6 +18,7 @@ from troupe.evaluation.plan import EvalPlan
 
 EPISODES = "episodes.jsonl"
 PLAN = "plan.json"
+_LOCK = ".lock"
 
 
 class Journal:
@@ -31,6 +33,7 @@ class Journal:
         self._policies = dict(policies)
         self._file: IO[bytes] | None = None
         self._lock: IO[bytes] | None = None
+        self._made: list[Path] = []
 
     def __enter__(self) -> Self:
         self._open_folder()
@@ -40,14 +43,29 @@ class Journal:
             _cut_torn_line(path)
             self._file = path.open("ab", buffering=0)
         except BaseException:
-            self.__exit__()
+            self._close()
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._remove_if_empty()
+        self._close()
+
+    def _close(self) -> None:
         for file in (self._file, self._lock):
             if file is not None:
                 file.close()
+
+    def _remove_if_empty(self) -> None:
+        """Leave no folder behind of an evaluation that failed before its first sample."""
+        if (self.folder / EPISODES).stat().st_size:
+            return
+        for name in (EPISODES, PLAN, _LOCK):
+            (self.folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody put something there
+            for folder in self._made:
+                folder.rmdir()
 
     def append(self, line: Line) -> None:
         """Add one sample with one write, so that a kill leaves it out or leaves it whole."""
@@ -86,8 +104,9 @@ class Journal:
 
     def _open_folder(self) -> None:
         try:
+            self._made = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / ".lock").open("wb")
+            self._lock = (self.folder / _LOCK).open("wb")
         except OSError as error:
             raise InvalidArgumentError(
                 f"folder {self.folder} can't be written ({error.strerror}); choose another with "
@@ -115,7 +134,7 @@ class Journal:
                         f"{self.folder} holds samples of policy '{label}' with other weights or "
                         "another server; choose another folder with --out"
                     )
-        elif any(p.name != ".lock" for p in self.folder.iterdir()):
+        elif any(p.name != _LOCK for p in self.folder.iterdir()):
             raise ConflictError(
                 f"{self.folder} holds other files and no {PLAN}; choose an empty folder with --out"
             )

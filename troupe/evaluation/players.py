@@ -25,8 +25,8 @@ FinishReason = Literal["stop", "length"]
 class CountedGeneration(Generation):
     """A generation whose server counts tokens and does not show them."""
 
-    num_prompt_tokens: int
-    num_sampled_tokens: int
+    num_prompt_tokens: int = 0
+    num_sampled_tokens: int = 0
 
 
 class ScriptedPlayer:

@@ -13,6 +13,9 @@ from troupe.evaluation.plan import EvalPlan
 from troupe.evaluation.summary import Comparison, PolicySummary
 from troupe.evaluation.tables import table
 
+MAX_MAIN_OUTCOMES = 4
+"""Kinds of ends in the table of success; the others are in the one of outcomes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -64,22 +67,16 @@ def report_markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def headline(policy: PolicySummary) -> str:
-    """One policy in one line."""
-    errors = f", {policy.num_errors} not played" if policy.num_errors else ""
-    return (
-        f"{policy.policy}: success {_percent(policy.success)} of {policy.num_played} "
-        f"samples{errors}"
-    )
-
-
 def _success_table(policies: Sequence[PolicySummary]) -> str:
     ks = sorted({k for policy in policies for k in policy.pass_at_k if k > 1})
-    head = ["policy", "success", *(f"pass@{k}" for k in ks), "team return", "turns", "tokens"]
+    has_outcomes = any(policy.outcomes for policy in policies)
+    head = ["policy", "success", *(["outcomes"] if has_outcomes else [])]
+    head += [*(f"pass@{k}" for k in ks), "team return", "turns", "tokens"]
     rows = [
         [
             policy.policy,
             _percent(policy.success),
+            *([_main_outcomes(policy)] if has_outcomes else []),
             *(_percent(policy.pass_at_k.get(k)) for k in ks),
             _number(policy.team_return),
             _plain(policy.turns_mean, 2),
@@ -137,6 +134,13 @@ def _outcomes(policies: Sequence[PolicySummary]) -> str:
     kinds = list(dict.fromkeys(kind for policy in policies for kind in policy.outcomes))
     rows = [[p.policy, *(str(p.outcomes.get(kind, 0)) for kind in kinds)] for p in policies]
     return table(["policy", *kinds], rows)
+
+
+def _main_outcomes(policy: PolicySummary) -> str:
+    """The most frequent ends beside the success, which in a game of draws says little."""
+    shown = list(policy.outcomes.items())[:MAX_MAIN_OUTCOMES]
+    more = ["..."] if len(policy.outcomes) > len(shown) else []
+    return ", ".join([*(f"{kind} {count}" for kind, count in shown), *more]) or "-"
 
 
 def _comparisons(report: Report) -> str:

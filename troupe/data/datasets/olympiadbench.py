@@ -47,6 +47,7 @@ DATASET = Dataset(
         "test": (
             "OlympiadBench/OE_TO_maths_en_COMP/*.parquet",
             "OE_TO_maths_en_COMP/*.parquet",
+            "OE_TO_maths_en_COMP/train/*.parquet",
             "OE_TO_maths_en_COMP.json",
         )
     },

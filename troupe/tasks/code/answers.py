@@ -4,22 +4,15 @@ The strict forms are part of the prompts in ``text.py``.
 """
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from troupe.tasks.code import fences
 from troupe.tasks.code.problem import Problem
 from troupe.tasks.code.values import UnreadableError, parse_literal
 
 MAX_TEST_CHARS = 2000
 """A longer test is not read."""
-
-_FENCE = re.compile(r"^```[ \t]*(\w*)[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
-_STDIN_TEST = re.compile(
-    r"^Test Input:[ \t]*\n```\w*[ \t]*\n(.*?)^```[ \t]*\n+"
-    r"Test Output:[ \t]*\n```\w*[ \t]*\n(.*?)^```[ \t]*$",
-    re.DOTALL | re.MULTILINE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +38,11 @@ def read_program(text: str, max_chars: int) -> ProgramAnswer:
 
     Example: ``read_program("I add.\\n```python\\nprint(1)\\n```", 100).code`` is ``print(1)\\n``.
     """
-    blocks = [m.group(2) for m in _FENCE.finditer(text) if m.group(1) in ("", "python", "py")]
-    code = blocks[-1] if blocks else ""
+    found = [code for language, code in fences.blocks(text) if language in ("", "python", "py")]
+    code = found[-1] if found else ""
     if len(code) > max_chars or not code.strip():
         return ProgramAnswer("", is_well_formed=False)
-    return ProgramAnswer(code, is_well_formed=len(blocks) == 1)
+    return ProgramAnswer(code, is_well_formed=len(found) == 1)
 
 
 def read_tests(problem: Problem, text: str, max_tests: int) -> TestsAnswer:
@@ -67,16 +60,15 @@ def function_name(problem: Problem) -> str:
 
 
 def _stdin_tests(text: str) -> Iterator[tuple[str, str] | None]:
-    for match in _STDIN_TEST.finditer(text):
-        given, expected = match.groups()
+    for given, expected in fences.stdin_tests(text):
         yield (given, expected) if len(given) + len(expected) <= MAX_TEST_CHARS else None
 
 
 def _call_tests(problem: Problem, text: str) -> Iterator[tuple[str, str] | None]:
     """One test a line: ``assert name(literals) == literal``."""
     name = function_name(problem)
-    for block in _FENCE.finditer(text):
-        for line in block.group(2).splitlines():
+    for _, block in fences.blocks(text):
+        for line in block.splitlines():
             if line.strip() and not line.lstrip().startswith("#"):
                 yield _read_assert(name, line.strip())
 

@@ -1,0 +1,78 @@
+"""Finds fenced blocks in what agents write, in one pass over its lines.
+
+Line by line because an agent may write a million characters: a pattern over the whole text tries
+each opening fence against all that follows it.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+_OPENING = re.compile(r"```[ \t]*(?:(\w+)[ \t]*)?")
+_TEST_OPENING = re.compile(r"```\w*[ \t]*")
+_INPUT, _OUTPUT = "Test Input:", "Test Output:"
+
+
+def blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Language and content of each fenced block; one that is never closed is none.
+
+    Example: ``list(blocks("a\\n```py\\nb\\n```")) == [("py", "b\\n")]``.
+    """
+    lines = text.split("\n")
+    start, language = -1, ""
+    for number, line in enumerate(lines):
+        if not line.startswith("```"):
+            continue
+        if start >= 0 and _is_closing(line):
+            yield language, _content(lines, start, number)
+            start = -1
+        elif start < 0 and number + 1 < len(lines) and (match := _OPENING.fullmatch(line)):
+            start, language = number + 1, match[1] or ""
+
+
+def stdin_tests(text: str) -> Iterator[tuple[str, str]]:
+    """Contents of each pair of blocks that are headed ``Test Input:`` and ``Test Output:``."""
+    lines = text.split("\n")
+    closings = [number for number, line in enumerate(lines) if _is_closing(line)]
+    outputs = {end: start for end in closings if (start := _output_start(lines, end))}
+    ends = list(outputs)
+    at = 0
+    for number in range(len(lines) - 2):
+        if number < at or not _is_input(lines, number):
+            continue
+        end = _first(ends, number + 2)
+        close = None if end is None else _first(closings, outputs[end])
+        if end is not None and close is not None:
+            yield _content(lines, number + 2, end), _content(lines, outputs[end], close)
+            at = close
+
+
+def _is_closing(line: str) -> bool:
+    return line.startswith("```") and not line[3:].strip(" \t")
+
+
+def _is_input(lines: Sequence[str], number: int) -> bool:
+    return lines[number].rstrip(" \t") == _INPUT and _opens(lines, number + 1)
+
+
+def _opens(lines: Sequence[str], number: int) -> bool:
+    """A fence is opened there, and a line comes after it."""
+    return number + 1 < len(lines) and _TEST_OPENING.fullmatch(lines[number]) is not None
+
+
+def _output_start(lines: Sequence[str], closing: int) -> int | None:
+    """Where the output begins when the block that ends at ``closing`` may be an input."""
+    number = closing + 1
+    while number < len(lines) and not lines[number]:
+        number += 1
+    is_headed = number < len(lines) and lines[number].rstrip(" \t") == _OUTPUT
+    return number + 2 if is_headed and _opens(lines, number + 1) else None
+
+
+def _first(numbers: Sequence[int], least: int) -> int | None:
+    at = bisect_left(numbers, least)
+    return numbers[at] if at < len(numbers) else None
+
+
+def _content(lines: Sequence[str], start: int, end: int) -> str:
+    return "".join(f"{line}\n" for line in lines[start:end])
