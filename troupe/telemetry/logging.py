@@ -10,12 +10,15 @@ from typing import Any
 
 import structlog
 
+from troupe.telemetry.tracing import trace_ids
+
 
 def configure_logging(service: str, *, level: str = "info", **bound: str) -> None:
     """Send structlog and ``logging`` to stderr as JSON lines with ``service`` and ``bound``."""
     number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        _add_trace_ids,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -41,6 +44,11 @@ def configure_logging(service: str, *, level: str = "info", **bound: str) -> Non
     for noisy in ("httpx", "httpcore", "uvicorn.access", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     structlog.contextvars.bind_contextvars(service=service, **bound)
+
+
+def _add_trace_ids(_logger: Any, _method: str, event: Any) -> Any:
+    event.update(trace_ids())
+    return event
 
 
 def get_logger(name: str) -> Any:

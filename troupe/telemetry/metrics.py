@@ -53,31 +53,102 @@ ROLLOUT_WEIGHTS_SECONDS = Histogram(
     "troupe_rollout_weights_seconds", "Time to stage or activate.", ["phase"], buckets=_SLOW_S
 )
 
-ROUTER_TICKETS = Counter(
-    "troupe_router_tickets_total", "Tickets that ended, by outcome.", ["job", "outcome"]
+WEIGHTS_PHASE_SECONDS = Gauge(
+    "troupe_weights_phase_seconds",
+    "Time of the newest push in a phase: export, transfer, stage, canary, activate.",
+    ["job_id", "policy", "replica", "phase"],
 )
-ROUTER_IN_FLIGHT = Gauge("troupe_router_in_flight_episodes", "Episodes being played.", ["job"])
+WEIGHTS_CANARY_ERROR = Gauge(
+    "troupe_weights_canary_error_nats",
+    "Largest difference of a canary logprob between trainer and replica at the newest push.",
+    ["job_id", "policy", "replica"],
+)
+WEIGHTS_PUSHES = Counter(
+    "troupe_weights_pushes_total",
+    "Pushes, by outcome: published, refused, caught_up (one late replica).",
+    ["job_id", "policy", "outcome"],
+)
+
+ROUTER_TICKETS = Counter(
+    "troupe_router_tickets_total", "Tickets that ended, by outcome.", ["job_id", "outcome"]
+)
+ROUTER_IN_FLIGHT = Gauge("troupe_router_in_flight_episodes", "Episodes being played.", ["job_id"])
 ROUTER_EPISODE_SECONDS = Histogram(
-    "troupe_router_episode_seconds", "Wall time of an episode.", ["job"], buckets=_SLOW_S
+    "troupe_router_episode_seconds", "Wall time of an episode.", ["job_id"], buckets=_SLOW_S
 )
 ROUTER_REPLICAS = Gauge("troupe_router_replicas", "Living replicas.", ["kind"])
 ROUTER_JOBS = Gauge("troupe_router_jobs", "Jobs, by state.", ["state"])
 ROUTER_ROUTED = Counter(
     "troupe_router_requests_total", "Generate calls sent, by outcome.", ["replica", "outcome"]
 )
+ROUTER_AFFINITY = Counter(
+    "troupe_router_affinity_total",
+    "Generate calls sent: hit (to the replica that was sent the prompt's prefix before), spill "
+    "(that one was loaded) or miss (no replica knew more of the prompt than the others).",
+    ["job_id", "policy", "affinity"],
+)
+ROUTER_PROMPT_TOKENS = Counter(
+    "troupe_router_prompt_tokens_total",
+    "Prompt tokens over all candidates, as engines say: cached or computed.",
+    ["job_id", "policy", "source"],
+)
+ROUTER_WAITING = Gauge(
+    "troupe_router_waiting_calls", "Generate calls that wait for a replica with room.", ["job_id"]
+)
+ROUTER_REFUSED = Counter(
+    "troupe_router_refused_calls_total",
+    "Generate calls that were refused because too many were under way.",
+    ["job_id"],
+)
 
-TRAINER_STEP = Gauge("troupe_trainer_step", "Training steps that are done.", ["job"])
-TRAINER_PHASE_SECONDS = Histogram(
-    "troupe_trainer_phase_seconds", "Time in a phase of a step.", ["job", "phase"], buckets=_SLOW_S
+JOB_STEP = Gauge("troupe_job_step", "Training steps that are done.", ["job_id"])
+JOB_NUM_STEPS = Gauge("troupe_job_planned_steps", "Training steps of the job.", ["job_id"])
+JOB_SUCCESS = Gauge("troupe_job_success_ratio", "Share of solved episodes.", ["job_id", "kind"])
+JOB_REWARD = Gauge("troupe_job_reward_mean", "Mean reward of a step.", ["job_id", "agent"])
+JOB_VALUE = Gauge(
+    "troupe_job_learning_value",
+    "Newest value of a learning metric: loss, kl_rollout, entropy, clip_fraction, grad_norm, ...",
+    ["job_id", "policy", "name"],
 )
-TRAINER_GROUPS = Counter(
-    "troupe_trainer_groups_total", "Groups, by what became of them.", ["job", "policy", "outcome"]
+JOB_PHASE_SECONDS = Counter(
+    "troupe_job_phase_seconds_total", "Time of the recorded steps, by phase.", ["job_id", "phase"]
 )
-TRAINER_TOKENS = Counter("troupe_trainer_tokens_total", "Trained tokens.", ["job", "policy"])
-TRAINER_REWARD = Gauge("troupe_trainer_reward_mean", "Mean reward of a step.", ["job", "agent"])
-TRAINER_VALUE = Gauge(
-    "troupe_trainer_metric",
-    "Newest value of a learning metric: loss, kl, entropy, clip_fraction, grad_norm, ...",
-    ["job", "policy", "name"],
+JOB_STEP_SECONDS = Histogram(
+    "troupe_job_step_seconds", "Wall time of a training step.", ["job_id"], buckets=_SLOW_S
 )
-JOB_SUCCESS = Gauge("troupe_job_success_ratio", "Share of solved episodes.", ["job", "kind"])
+JOB_GROUPS = Counter(
+    "troupe_job_groups_total", "Groups, by what became of them.", ["job_id", "outcome"]
+)
+JOB_TOKENS = Counter("troupe_job_tokens_total", "Tokens, by kind.", ["job_id", "kind"])
+JOB_PARITY_ALARMS = Counter(
+    "troupe_job_parity_alarms_total",
+    "Steps in which a policy's rollout and trainer disagreed about its logprobs.",
+    ["job_id", "policy"],
+)
+JOB_RESTARTS = Counter(
+    "troupe_job_component_restarts_total",
+    "Processes of the job that ended and came back.",
+    ["job_id"],
+)
+JOB_WAITING_SECONDS = Gauge(
+    "troupe_job_phase_age_seconds", "How long the present phase lasts.", ["job_id", "phase"]
+)
+JOB_OVERDUE = Gauge(
+    "troupe_job_phase_is_overdue", "1 while the phase exceeds its deadline.", ["job_id", "phase"]
+)
+JOB_STREAM_ENTRIES = Gauge(
+    "troupe_job_stream_entries",
+    "Entries of a stream that nobody acknowledged.",
+    ["job_id", "stream"],
+)
+JOB_VERSION_LAG = Gauge(
+    "troupe_job_replica_version_lag",
+    "Committed version minus the one served.",
+    ["job_id", "replica"],
+)
+RUNS_FREE_BYTES = Gauge("troupe_router_runs_free_bytes", "Free space where run folders are.")
+RUNS_SIZE_BYTES = Gauge("troupe_router_runs_size_bytes", "Size of the volume of run folders.")
+
+TRACKER_LINES = Counter(
+    "troupe_tracker_lines_total", "Lines for experiment trackers, by outcome.", ["kind", "outcome"]
+)

@@ -1,0 +1,140 @@
+"""The watchdog and the trackers beside a job, on a real Valkey."""
+
+import asyncio
+import csv
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from job_world import JOB, World, job_spec, tickets
+from prometheus_client import REGISTRY
+from redis.asyncio import Redis
+
+from services.router.settings import RouterSettings
+from services.router.tracking import Trackers
+from services.router.watchdog import Watchdog
+from troupe.api.records.v1 import records_pb2 as records
+from troupe.api.router.v1 import router_pb2 as pb
+from troupe.errors import UnavailableError
+from troupe.streams.events import EventLog
+from troupe.tracking.contract import TrackedRun
+
+LINES = [{"kind": "train", "step": step, "loss": 0.5 - 0.1 * step} for step in range(3)]
+
+
+class DeadTracker:
+    """Raises at every call, as a server that is down."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        raise UnavailableError("nobody listens there")
+
+
+class HungTracker:
+    """Never comes back from its first line."""
+
+    released = threading.Event()
+
+    def __init__(self, run: TrackedRun) -> None:
+        self._run = run
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self.released.wait(30)
+
+    def close(self, state: str) -> None:
+        return None
+
+
+@pytest.fixture
+def world(redis: Redis, tmp_path: Any) -> World:
+    return World(redis, tmp_path / "runs")
+
+
+async def said(world: World, *types: str) -> list[dict[str, Any]]:
+    stored = await EventLog(world.redis, JOB, source="test").read(count=1000)
+    found = [s.event for s in stored if s.event.type in types]
+    return [{"type": e.type, **json.loads(e.data_json)} for e in found]
+
+
+def watchdog(world: World, record: Any) -> Watchdog:
+    return Watchdog(
+        record,
+        redis=world.redis,
+        store=world.store,
+        members=world.members,
+        events=EventLog(world.redis, JOB, source="router"),
+        settings=RouterSettings(runs_dir=world.runs_dir),
+    )
+
+
+async def test_watchdog_when_a_phase_is_late_then_says_once_who_is_waited_for_and_when_it_ends(
+    world: World,
+) -> None:
+    spec = job_spec(steps=2, limits={"phase_deadline_s": 0.05})
+    record = await world.add_job(spec, "running")
+    await world.add_members(pb.ReplicaKind.REPLICA_KIND_TRAINER, pb.ReplicaKind.REPLICA_KIND_ENV)
+    await world.ledger.open_round(
+        "train-00000", records.ROUND_KIND_TRAIN, 0, tickets("train-00000", 3)
+    )
+    dog = watchdog(world, record)
+    await dog.look()
+    await asyncio.sleep(0.1)
+    await dog.look()
+    await dog.look()
+    (late,) = await said(world, "phase.overdue", "phase.resolved")
+    assert late["phase"] == "play" and late["step"] == 0 and late["who"] == ["p"]
+    assert "3 of 3 episodes" in late["sentence"] and late["for_s"] >= 0.0
+    labels = {"job_id": JOB, "phase": "play"}
+    assert REGISTRY.get_sample_value("troupe_job_phase_is_overdue", labels) == 1
+    backlog = {"job_id": JOB, "stream": "tickets"}
+    assert REGISTRY.get_sample_value("troupe_job_stream_entries", backlog) == 3
+    await world.store.transition(JOB, "cancelling")
+    await dog.look()
+    events = await said(world, "phase.overdue", "phase.resolved")
+    assert [e["type"] for e in events] == ["phase.overdue", "phase.resolved"]
+    assert REGISTRY.get_sample_value("troupe_job_phase_is_overdue", labels) == 0
+
+
+async def feed(world: World, record: Any, *, life: int = 1) -> Trackers:
+    """Trackers that were given all lines."""
+    trackers = Trackers(record, world.store, EventLog(world.redis, JOB, source="router"))
+    running = asyncio.create_task(trackers.run(lambda: LINES))
+    await asyncio.sleep(0.2)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return trackers
+
+
+async def test_trackers_when_one_is_dead_then_the_others_get_every_line_and_it_is_named(
+    world: World,
+) -> None:
+    kinds = [{"kind": f"{__name__}:DeadTracker"}, {"kind": "csv"}]
+    record = await world.add_job(job_spec(trackers=kinds), "running")
+    trackers = await feed(world, record)
+    await trackers.close(LINES, "succeeded")
+    with (record.run_dir / "tracking.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["1", "2", "3"]
+    (failed,) = await said(world, "tracker.failed")
+    assert "nobody listens there" in failed["error"]
+
+
+async def test_trackers_when_the_router_comes_back_then_no_line_is_told_twice(world: World) -> None:
+    record = await world.add_job(job_spec(trackers=[{"kind": "csv"}]), "running")
+    first = await feed(world, record)
+    await first.close(LINES[:2], "")
+    second = await feed(world, record)
+    await second.close(LINES, "succeeded")
+    with (record.run_dir / "tracking.csv").open() as file:
+        assert [row["step"] for row in csv.DictReader(file)] == ["1", "2", "3"]
+
+
+async def test_trackers_when_one_hangs_then_the_job_is_not_held(world: World) -> None:
+    record = await world.add_job(
+        job_spec(trackers=[{"kind": f"{__name__}:HungTracker"}, {"kind": "csv"}]), "running"
+    )
+    trackers = await feed(world, record)
+    assert (record.run_dir / "tracking.csv").read_text().count("\n") == 4
+    HungTracker.released.set()
+    await trackers.close(LINES, "succeeded")

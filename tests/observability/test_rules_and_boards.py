@@ -1,0 +1,161 @@
+"""Alert rules and dashboards: real promtool, real dashboard schema, real metric names."""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from prometheus_client import REGISTRY
+
+from troupe.telemetry import metrics
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy/helm/troupe/files/rules/troupe.yaml"
+RULE_TESTS = ROOT / "deploy/observability/tests/alerts.yaml"
+BOARDS = sorted((ROOT / "deploy/helm/troupe/files/dashboards").glob("*.json"))
+METRIC = re.compile(r"\btroupe_[a-z0-9_]+")
+
+
+@pytest.fixture(scope="module")
+def promtool() -> str:
+    found = ROOT / ".tools/promtool"
+    if found.exists():
+        return str(found)
+    path = shutil.which("promtool")
+    if path is None:
+        pytest.skip("promtool is not here; scripts/get_prometheus.py fetches it")
+    return path
+
+
+def run(*argv: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(a) for a in argv], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def alerts() -> list[dict[str, Any]]:
+    document = yaml.safe_load(RULES.read_text())
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def panels(path: Path) -> list[dict[str, Any]]:
+    return [p for p in json.loads(path.read_text())["panels"] if p["type"] != "row"]
+
+
+def expressions(path: Path) -> list[str]:
+    return [target["expr"] for panel in panels(path) for target in panel["targets"]]
+
+
+def declared() -> set[str]:
+    """Series names of every metric that Troupe declares."""
+    assert metrics.JOB_STEP
+    names: set[str] = set()
+    for family in REGISTRY.collect():
+        names.add(family.name)
+        if family.type == "counter":
+            names.add(f"{family.name}_total")
+        if family.type == "histogram":
+            names |= {f"{family.name}_{part}" for part in ("bucket", "sum", "count")}
+    return names
+
+
+def test_rules_when_checked_by_promtool_then_are_valid(promtool: str) -> None:
+    done = run(promtool, "check", "rules", RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_when_its_symptom_comes_and_goes_then_fires_and_resolves(promtool: str) -> None:
+    done = run(promtool, "test", "rules", RULE_TESTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_when_looked_up_in_the_rule_tests_then_is_seen_firing_and_resolved() -> None:
+    fires: dict[str, list[tuple[int, bool]]] = {}
+    for test in yaml.safe_load(RULE_TESTS.read_text())["tests"]:
+        for case in test["alert_rule_test"]:
+            at = int(case["eval_time"].removesuffix("m"))
+            fires.setdefault(case["alertname"], []).append((at, bool(case.get("exp_alerts"))))
+    assert set(fires) == {alert["alert"] for alert in alerts()}
+    for name, cases in fires.items():
+        assert [fired for _, fired in sorted(cases)][-2:] == [True, False], name
+
+
+def test_rule_tests_when_a_threshold_is_wrong_then_fail(promtool: str, tmp_path: Path) -> None:
+    broken = tmp_path / "rules.yaml"
+    broken.write_text(RULES.read_text().replace("lag) > 0", "lag) > 5"))
+    tests = RULE_TESTS.read_text().replace("../../helm/troupe/files/rules/troupe.yaml", str(broken))
+    (tmp_path / "tests.yaml").write_text(tests)
+    assert run(promtool, "test", "rules", tmp_path / "tests.yaml").returncode != 0
+
+
+def test_every_alert_when_read_then_has_severity_summary_and_a_runbook_that_exists() -> None:
+    book = (ROOT / "docs/operations/alerts.md").read_text()
+    for alert in alerts():
+        assert alert["labels"]["severity"] in ("warning", "critical")
+        path, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+        assert path == "docs/operations/alerts.md" and anchor == alert["alert"].lower()
+        assert f"## {alert['alert']}\n" in book, alert["alert"]
+
+
+@pytest.mark.parametrize("path", BOARDS, ids=lambda p: p.stem)
+def test_dashboard_when_round_tripped_through_the_sdk_then_nothing_is_lost(path: Path) -> None:
+    document = json.loads(path.read_text())
+    again = json.loads(JSONEncoder().encode(Dashboard.from_json(document)))
+    assert again == document
+
+
+@pytest.mark.parametrize("path", BOARDS, ids=lambda p: p.stem)
+def test_dashboard_when_laid_out_then_no_panels_overlap_and_ids_differ(path: Path) -> None:
+    everything = json.loads(path.read_text())["panels"]
+    taken: set[tuple[int, int]] = set()
+    for panel in everything:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    assert len({p["title"] for p in panels(path)}) == len(panels(path))
+
+
+@pytest.mark.parametrize("path", [RULES, *BOARDS], ids=lambda p: p.stem)
+def test_expression_when_it_names_a_metric_then_troupe_declares_it(path: Path) -> None:
+    found = expressions(path) if path.suffix == ".json" else [a["expr"] for a in alerts()]
+    names = {name for text in found for name in METRIC.findall(text)}
+    assert names and names <= declared(), sorted(names - declared())
+
+
+@pytest.mark.parametrize("path", BOARDS, ids=lambda p: p.stem)
+def test_dashboard_expressions_when_checked_by_promtool_then_are_promql(
+    path: Path, promtool: str, tmp_path: Path
+) -> None:
+    rules = [{"record": f"check:{i}", "expr": text} for i, text in enumerate(expressions(path))]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "check", "rules": rules}]}))
+    done = run(promtool, "check", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_dashboards_when_generated_again_then_the_files_are_the_same(tmp_path: Path) -> None:
+    generator(ROOT / "scripts/gen_dashboards.py").write(tmp_path)
+    made = {p.name: p.read_text() for p in tmp_path.glob("*.json")}
+    assert made == {p.name: p.read_text() for p in BOARDS}
+
+
+def generator(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("gen_dashboards", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

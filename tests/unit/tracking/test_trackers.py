@@ -1,0 +1,99 @@
+"""Trackers that need no server: values, csv, TensorBoard, W&B offline."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troupe import plugins
+from troupe.errors import InvalidArgumentError
+from troupe.tracking.contract import TrackedRun
+from troupe.tracking.csv import CsvTracker
+from troupe.tracking.mlflow import MlflowTracker
+from troupe.tracking.values import tracked_step, tracked_values
+
+LINE = {
+    "kind": "train",
+    "step": 2,
+    "loss": 0.5,
+    "entropy": None,
+    "grad_norm": math.nan,
+    "interrupted": True,
+    "phases": {"learn": 1.25},
+    "reward_by_agent": {"tool": 1},
+    "by_policy": {"p": {"loss": 0.25}},
+}
+
+
+def run(folder: Path, **more: Any) -> TrackedRun:
+    given: dict[str, Any] = {"config": {"name": "demo", "seed": 1}, "options": {}, **more}
+    return TrackedRun("demo-1", "demo", folder, **given)
+
+
+def test_values_when_a_line_is_flattened_then_only_finite_numbers_stay() -> None:
+    assert tracked_values(LINE) == {
+        "train/loss": 0.5,
+        "time/learn": 1.25,
+        "reward/tool": 1.0,
+        "policy/p/loss": 0.25,
+    }
+
+
+def test_step_when_training_or_evaluating_then_counts_steps_done() -> None:
+    assert tracked_step(LINE) == 3
+    assert tracked_step({"kind": "eval", "step": 3}) == 3
+
+
+@pytest.mark.parametrize("name", ["csv", "mlflow", "tensorboard", "wandb"])
+def test_tracker_when_named_in_a_spec_then_is_found(name: str) -> None:
+    assert plugins.load(plugins.TRACKERS, name).__name__.lower().startswith(name)
+
+
+def test_csv_when_the_job_is_resumed_then_the_table_goes_on(tmp_path: Path) -> None:
+    first = CsvTracker(run(tmp_path))
+    first.log(1, {"train/loss": 0.5})
+    first.close("")
+    second = CsvTracker(run(tmp_path, resumes=True))
+    second.log(2, {"train/loss": 0.25, "eval/success": 1.0})
+    second.close("succeeded")
+    with (tmp_path / "tracking.csv").open() as file:
+        rows = list(csv.reader(file))
+    assert rows == [
+        ["step", "name", "value"],
+        ["1", "train/loss", "0.5"],
+        ["2", "train/loss", "0.25"],
+        ["2", "eval/success", "1.0"],
+    ]
+
+
+def test_tracker_when_an_option_is_unknown_then_says_which_there_are(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="no option colour.*none"):
+        CsvTracker(run(tmp_path, options={"colour": "red"}))
+    with pytest.raises(InvalidArgumentError, match="MLFLOW_TRACKING_URI"):
+        MlflowTracker(run(tmp_path, options={"tracking_uri": "file:///x"}))
+
+
+def test_tensorboard_when_written_then_its_own_reader_finds_curve_and_spec(tmp_path: Path) -> None:
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    tracker = plugins.load(plugins.TRACKERS, "tensorboard")(run(tmp_path))
+    tracker.log(1, {"train/loss": 0.5})
+    tracker.log(2, {"train/loss": 0.25})
+    tracker.close("succeeded")
+    found = reader.EventAccumulator(str(tmp_path / "tensorboard"))
+    found.Reload()
+    assert [(p.step, p.value) for p in found.Scalars("train/loss")] == [(1, 0.5), (2, 0.25)]
+    text = found.Tensors("spec")[0].tensor_proto.string_val[0].decode()
+    assert json.loads(text.removeprefix("```json\n").removesuffix("\n```"))["seed"] == 1
+
+
+def test_wandb_when_offline_then_leaves_a_run_with_its_history(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    options = {"mode": "offline"}
+    tracker = plugins.load(plugins.TRACKERS, "wandb")(run(tmp_path, options=options))
+    tracker.log(1, {"train/loss": 0.5})
+    tracker.close("succeeded")
+    files = list((tmp_path / "wandb").glob("offline-run-*/run-demo-1.wandb"))
+    assert len(files) == 1 and b"train/loss" in files[0].read_bytes()

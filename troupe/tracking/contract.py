@@ -1,0 +1,51 @@
+"""What a tracker is. Extension point ``troupe.trackers``: a class made from a ``TrackedRun``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from troupe.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """The run that a tracker records.
+
+    ``config`` is the job's spec; ``options`` are the tracker's own settings from the spec;
+    ``resumes`` says that an earlier life of the job has told the first steps already.
+    """
+
+    job_id: str
+    project: str
+    run_dir: Path
+    config: Mapping[str, Any]
+    options: Mapping[str, Any]
+    resumes: bool = False
+
+
+class Tracker(Protocol):
+    """One open run. Every method may block and may raise; neither reaches the job."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        """Open or reopen the run; raises InvalidArgumentError for options that are not its own."""
+        ...
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Record ``values`` at ``step``. Called once for each line, in order."""
+        ...
+
+    def close(self, state: str) -> None:
+        """End the run; ``state`` is succeeded, failed, cancelled, or "" when it goes on later."""
+        ...
+
+
+def own_options(run: TrackedRun, kind: str, *names: str) -> dict[str, Any]:
+    """The options of ``run``; raises InvalidArgumentError when one is not among ``names``."""
+    unknown = sorted(set(run.options) - set(names))
+    if unknown:
+        known = ", ".join(names) or "none"
+        raise InvalidArgumentError(
+            f"tracker '{kind}' has no option {', '.join(unknown)}; its options are: {known}"
+        )
+    return dict(run.options)
