@@ -14,10 +14,10 @@ local_stamp := $(VENV)/.installed-local-$(installed)
 dev_stamp := $(VENV)/.installed-dev-$(installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-sandbox test-sglang test-chart check format generate compose-check clean
+.PHONY: help setup demo test test-sandbox test-sglang test-chart images test-k8s test-compose test-browser test-observability check format generate compose-check clean
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(bin)/python:
 	@test -n "$(PYTHON)" || { echo "no python3 was found; install Python 3.11 or newer, or run: make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -53,6 +53,25 @@ test-chart: $(dev_stamp) ## Lint, render and validate the Helm chart (fetches he
 	-$(bin)/python scripts/get_helm.py
 	$(bin)/python -m pytest tests/chart $(PYTEST_ARGS)
 
+test-k8s: $(dev_stamp) ## Run launcher and chart against a real API server (fetches or builds it)
+	-$(bin)/python scripts/get_helm.py
+	-$(bin)/python scripts/get_kubernetes.py
+	$(bin)/python -m pytest tests/k8s -m k8s $(PYTEST_ARGS)
+
+images: $(dev_stamp) ## Build the images, with labels, an SBOM each and a check of their size
+	$(bin)/python scripts/build_images.py
+
+test-compose: $(dev_stamp) ## Build the images and run docker-compose.yml on a real Docker Engine
+	$(bin)/python -m pytest tests/compose -m compose $(PYTEST_ARGS)
+
+test-browser: $(dev_stamp) ## Drive the web page in a real Chromium; screenshots under docs/images
+	$(bin)/python -m pytest tests/browser $(PYTEST_ARGS)
+
+test-observability: $(dev_stamp) ## Real Prometheus, promtool and trackers beside a real run
+	-$(bin)/python scripts/get_prometheus.py
+	-$(bin)/python scripts/setup_mlflow.py
+	$(bin)/python -m pytest tests/observability tests/unit/tracking -m "observability or not observability" $(PYTEST_ARGS)
+
 check: $(dev_stamp) ## Lint, types, import contracts, drift of generated files
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
@@ -65,9 +84,10 @@ format: $(dev_stamp) ## Format the code and fix what lint can fix
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
 
-generate: $(dev_stamp) ## Write generated files again: protos, docs/job-spec.md
+generate: $(dev_stamp) ## Write generated files again: protos, docs/job-spec.md, dashboards
 	PYTHON=$(bin)/python scripts/gen_proto.sh
 	$(bin)/python scripts/gen_job_spec_docs.py docs/job-spec.md
+	$(bin)/python scripts/gen_dashboards.py deploy/helm/troupe/files/dashboards
 
 compose-check: ## Validate docker-compose.yml (needs Docker's compose plugin)
 	docker compose --profile '*' config --quiet

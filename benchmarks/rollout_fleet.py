@@ -5,21 +5,22 @@ only the router is replaced, by a list of who is there.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import grpc.aio
 import torch
-from safetensors.torch import save_file
 
 from services.rollout.servicer import RolloutServicer
 from services.rollout.settings import RolloutSettings
 from services.rollout.staging import StagingArea
-from services.trainer.export import Export
+from services.trainer.export import Export, write_weights
 from services.trainer.model import PolicyModel
-from services.trainer.publisher import Publisher
+from services.trainer.publish import Publisher, Transport
+from services.trainer.publish.arrival import Witness
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1.router_pb2 import Replica, ReplicaPolicy
 from troupe.clients.channel import SERVER_OPTIONS
@@ -28,6 +29,7 @@ from troupe.engines.contract import Engine, StagedWeights
 from troupe.serving.interceptor import ErrorInterceptor
 from troupe.spec.job import JobSpec, PolicySpec
 from troupe.weights import build_manifest
+from troupe.weights.store import open_store
 
 CANARY_LENGTH = 16
 
@@ -58,15 +60,18 @@ class TinyTrainer:
     def export(self, version: int) -> Export:
         """What the trainer would publish."""
         path = self._folder / f"{self.policy}-v{version}.safetensors"
-        save_file(self.model.weights(), path)
+        began = time.perf_counter()
+        sums = write_weights(self.model.weights(), path)
         manifest = build_manifest(
             path,
             policy=self.policy,
             policy_version=version,
             kind=self.kind,
             adapter_config_json=self.model.adapter_config_json,
+            sums=sums,
         )
-        return Export(manifest, path, self.canary, self.model.score(self.canary))
+        scores = self.model.score(self.canary)
+        return Export(manifest, path, self.canary, scores, time.perf_counter() - began)
 
     def staged(self, version: int) -> StagedWeights:
         """The same, as an engine gets it from the sidecar."""
@@ -114,14 +119,32 @@ class Sidecar:
 
 
 @contextlib.asynccontextmanager
-async def sidecar(engine: Engine, folder: Path, name: str = "r0") -> AsyncIterator[Sidecar]:
-    """Serve a started engine on loopback."""
-    staging = StagingArea(str(folder), max_bytes=2**36, max_uploads=4, chunk_timeout_s=5.0)
+async def sidecar(
+    engine: Engine,
+    folder: Path,
+    name: str = "r0",
+    extra: Sequence[Any] = (),
+    *,
+    store: str = "",
+    push_lease_s: float = 60.0,
+) -> AsyncGenerator[Sidecar]:
+    """Serve a started engine on loopback, and ``extra`` handlers on the same port.
+
+    ``store`` is the URL of its weight store.
+    """
+    staging = StagingArea(
+        str(folder),
+        max_bytes=2**36,
+        max_uploads=4,
+        chunk_timeout_s=5.0,
+        store=lambda: open_store(store),
+    )
     staging.open()
-    servicer = RolloutServicer(RolloutSettings(), engine, staging)
+    servicer = RolloutServicer(RolloutSettings(push_lease_s=push_lease_s), engine, staging)
     servicer.open("model")
     server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
     add_RolloutServiceServicer_to_server(servicer, server)
+    server.add_generic_rpc_handlers(tuple(extra))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     client = RolloutClient(address, retry_for_s=0.0)
@@ -145,7 +168,12 @@ class Members:
 
 
 def publisher(
-    members: Members, policies: dict[str, PolicySpec], timeout_s: float = 60.0
+    members: Members,
+    policies: dict[str, PolicySpec],
+    timeout_s: float = 60.0,
+    *,
+    transport: Transport | None = None,
+    witness: Witness | None = None,
 ) -> Publisher:
     """The trainer's real publisher."""
     spec = JobSpec.model_validate(
@@ -159,4 +187,5 @@ def publisher(
             "limits": {"startup_timeout_s": timeout_s},
         }
     )
-    return Publisher("job", spec, members)  # pyright: ignore[reportArgumentType]
+    router: Any = members
+    return Publisher("job", spec, router, transport=transport, witness=witness)

@@ -1,10 +1,13 @@
 """What routing and the sidecar add to a Generate call, against calling the engine directly.
 
-Run: ``python -m benchmarks.router_overhead [--quick]``. The direct call is the engine in this
-process; the routed one goes through the router's fleet (choice, failing over), gRPC, the servicer
-and the same engine. With one request at a time the difference is latency; with 64 in flight it is
-throughput. A fixed-time engine (``--engine fixed``) shows the overhead alone. The last line is one
-JSON object; exits 0 whatever the numbers are.
+Run: ``python -m benchmarks.router_overhead [--quick]``. The sidecar runs in a process of its own,
+as it is deployed (`benchmarks.overhead_sidecar`). The direct call is the engine in that process;
+the routed one goes through the router's fleet here (admission, choice, failing over), gRPC, the
+servicer and the same engine. The floor is a bare gRPC call of as many bytes between the same two
+processes that waits as long. With one request at a time the difference is latency; with 64 in
+flight it is throughput. A fixed-time engine (``--engine fixed``, 5 ms a token) shows the overhead
+alone, for completions as short as a move in a game (16 tokens) and longer ones (128). The last line
+is one JSON object; exits 0 whatever the numbers are.
 """
 
 import argparse
@@ -16,140 +19,174 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers.utils import logging as transformers_logging
+import grpc.aio
 
+from benchmarks.overhead_sidecar import (
+    FLOOR_METHOD,
+    OverheadSidecar,
+    floor_request,
+    spawn_sidecar,
+)
 from benchmarks.random_model import save_random_model
-from benchmarks.report import commit
-from benchmarks.rollout_fleet import Sidecar, TinyTrainer, sidecar
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.settings import SglangSettings
+from benchmarks.report import commit, goal, percentile
+from benchmarks.router_calls import (
+    CANDIDATES,
+    IN_FLIGHT,
+    Call,
+    latencies,
+    observation,
+    sampling,
+    throughput,
+)
 from services.router.membership import Member
 from services.router.routing.fleet import Fleet
 from services.router.routing.ports import FleetRollout
-from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT
-from troupe.engines.contract import Engine, EngineCandidate, EngineRequest, EngineResult
+from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT, Replica, ReplicaPolicy
+from troupe.clients.channel import CLIENT_OPTIONS
 from troupe.spec import parse_spec
-from troupe.spec.job import FullSpec, JobSpec, PolicySpec, SamplingSpec
-from troupe.tasks.contract import Message
+from troupe.spec.job import JobSpec
 
 P50_GOAL_S = 0.002
 THROUGHPUT_GOAL = 0.05
-IN_FLIGHT = 64
-TOKENS = 16
-FIXED_TOKEN_S = 0.005
-CANDIDATES = 8
+CASES = (16, 128)
+"""Tokens of a completion."""
+WAYS = ("direct", "floor", "routed")
 
 
-class FixedTimeEngine(CpuEngine):
-    """The cpu engine's prompts and versions with a generation that only takes its time."""
-
-    name = "fixed"
-
-    async def generate(self, request: EngineRequest) -> EngineResult:
-        took_s = FIXED_TOKEN_S * request.sampling.max_new_tokens
-        await asyncio.sleep(took_s)
-        tokens = [5] * request.sampling.max_new_tokens
-        candidate = EngineCandidate(tokens, [-1.0] * len(tokens), "w1 " * len(tokens), "length")
-        return EngineResult([candidate] * request.num_candidates, request.policy_version, took_s)
-
-
+@dataclass
 class OneMember:
-    """The membership store as the fleet reads it."""
+    """The membership store as the fleet reads it: one replica that holds version 0."""
 
-    def __init__(self, item: Sidecar) -> None:
-        self._item = item
+    address: str
 
     async def of_job(self, job_id: str) -> list[Member]:
-        """The one replica, as its heartbeat says it."""
-        replica = self._item.replica()
-        replica.kind = REPLICA_KIND_ROLLOUT
-        replica.seen_at = time.time()
+        """The replica, as its heartbeat says it."""
+        replica = Replica(
+            replica_id="r0",
+            incarnation="1",
+            kind=REPLICA_KIND_ROLLOUT,
+            address=self.address,
+            is_serving=True,
+            seen_at=time.time(),
+            policies=[ReplicaPolicy(policy="p", loaded_versions=[0])],
+        )
         return [Member(replica, job_id, ("p",))]
 
 
-Call = Callable[[int], Awaitable[Any]]
+@dataclass
+class Samples:
+    """What was measured of each way.
+
+    Seconds of calls alone; requests per second, and processor time of both processes per request,
+    with 64 in flight. The processor time does not depend on what else the machine does.
+    """
+
+    alone: dict[str, list[float]] = field(default_factory=lambda: {way: [] for way in WAYS})
+    rates: dict[str, list[float]] = field(default_factory=lambda: {way: [] for way in WAYS})
+    cpu_s: dict[str, list[float]] = field(default_factory=lambda: {way: [] for way in WAYS})
 
 
-def calls(engine: Engine, port: FleetRollout) -> tuple[Call, Call]:
-    """The same request both ways; prompts differ by number."""
-    sampling = SamplingSpec(max_new_tokens=TOKENS)
-
-    def observation(number: int) -> list[Message]:
-        words = [f"w{(number * 7 + i) % 60}" for i in range(60)]
-        return [Message(role="user", content=" ".join(words))]
-
-    async def direct(number: int) -> None:
-        prompt = engine.render("p", observation(number))
-        await engine.generate(EngineRequest("p", 0, prompt, CANDIDATES, sampling, number))
-
-    async def routed(number: int) -> None:
-        await port.generate(
-            policy="p",
-            policy_version=0,
-            observation=observation(number),
-            num_candidates=CANDIDATES,
-            sampling=sampling,
-            seed=number,
-            timeout_s=120.0,
-        )
-
-    return direct, routed
+CallOf = Callable[[int], Call]
+"""The call that samples a number of tokens."""
 
 
-async def latencies(call: Call, n: int) -> list[float]:
-    """One at a time, seconds."""
-    found: list[float] = []
-    for number in range(n):
-        began = time.perf_counter()
-        await call(number)
-        found.append(time.perf_counter() - began)
+@contextlib.asynccontextmanager
+async def routed_call(sidecar: OverheadSidecar, spec: JobSpec) -> AsyncGenerator[CallOf]:
+    """A Generate call as an episode makes it."""
+    fleet = Fleet("job", spec, OneMember(sidecar.address))  # pyright: ignore[reportArgumentType]
+    await fleet.refresh()
+    port = FleetRollout(fleet)
+
+    def of(num_tokens: int) -> Call:
+        async def call(number: int) -> None:
+            await port.generate(
+                policy="p",
+                policy_version=0,
+                observation=observation(number),
+                num_candidates=CANDIDATES,
+                sampling=sampling(num_tokens),
+                seed=number,
+                timeout_s=120.0,
+            )
+
+        return call
+
+    try:
+        yield of
+    finally:
+        await fleet.close()
+
+
+@contextlib.asynccontextmanager
+async def floor_call(sidecar: OverheadSidecar) -> AsyncGenerator[CallOf]:
+    """A gRPC call of as many bytes that takes as long, and nothing else."""
+    async with grpc.aio.insecure_channel(sidecar.address, options=CLIENT_OPTIONS) as channel:
+        method: Any = channel.unary_unary(FLOOR_METHOD)  # pyright: ignore[reportCallIssue]
+
+        def of(num_tokens: int) -> Call:
+            request = floor_request(num_tokens)
+
+            async def call(number: int) -> None:
+                await method(request, timeout=120.0)
+
+            return call
+
+        yield of
+
+
+async def measure(engine: str, folder: Path, n: int, rounds: int) -> dict[str, Any]:
+    """Every case, in one pair of processes."""
+    model = save_random_model(folder / "model", hidden=96)
+    async with contextlib.AsyncExitStack() as stack:
+        sidecar = await stack.enter_async_context(spawn_sidecar(engine, model, folder))
+        routed = await stack.enter_async_context(routed_call(sidecar, _spec(model)))
+        floor = await stack.enter_async_context(floor_call(sidecar))
+        found: dict[int, dict[str, Any]] = {}
+        for num_tokens in CASES:
+            calls = {"floor": floor(num_tokens), "routed": routed(num_tokens)}
+            scale = num_tokens // min(CASES)
+            found[num_tokens] = _summary(
+                await measure_case(sidecar, calls, num_tokens, max(3, n // scale), rounds),
+                num_tokens,
+            )
+    goals = [line for case in found.values() for line in case.pop("goals")]
+    return {"by_tokens": found, "goals": goals}
+
+
+async def measure_case(
+    sidecar: OverheadSidecar, calls: dict[str, Call], num_tokens: int, n: int, rounds: int
+) -> Samples:
+    """Alternate the ways, so that a busy machine disturbs them alike."""
+    found = Samples()
+    count = 2 * IN_FLIGHT * max(CASES) // num_tokens
+    await sidecar.direct("throughput", IN_FLIGHT, num_tokens)
+    for call in calls.values():
+        await throughput(call, IN_FLIGHT)
+    for _ in range(rounds):
+        found.alone["direct"] += await sidecar.direct("latency", n, num_tokens)
+        for way, call in calls.items():
+            found.alone[way] += await latencies(call, n)
+        for way in WAYS:
+            before = await _cpu_s(sidecar)
+            if way == "direct":
+                found.rates[way] += await sidecar.direct("throughput", count, num_tokens)
+            else:
+                found.rates[way].append(await throughput(calls[way], count))
+            found.cpu_s[way].append((await _cpu_s(sidecar) - before) / count)
     return found
 
 
-async def throughput(call: Call, n: int) -> float:
-    """Requests per second with 64 in flight."""
-    gate = asyncio.Semaphore(IN_FLIGHT)
-
-    async def one(number: int) -> None:
-        async with gate:
-            await call(number)
-
-    began = time.perf_counter()
-    await asyncio.gather(*(one(number) for number in range(n)))
-    return n / (time.perf_counter() - began)
+async def _cpu_s(sidecar: OverheadSidecar) -> float:
+    """Processor time that both processes have used."""
+    return time.process_time() + (await sidecar.direct("cpu"))[0]
 
 
-async def measure(engine: Engine, folder: Path, n: int, rounds: int) -> dict[str, Any]:
-    """Alternate both ways, so that a busy machine disturbs them alike."""
-    model = save_random_model(folder / "model", hidden=96)
-    policy = PolicySpec(model=str(model), train=FullSpec())
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(engine.stop)
-        await engine.start({"p": policy})
-        await engine.stage(TinyTrainer("p", policy, folder / "out").staged(0))
-        await engine.activate("p", 0)
-        item = await stack.enter_async_context(sidecar(engine, folder / "in"))
-        fleet = Fleet("job", _spec(policy), OneMember(item))  # pyright: ignore
-        stack.push_async_callback(fleet.close)
-        await fleet.refresh()
-        direct, routed = calls(engine, FleetRollout(fleet))
-        await throughput(direct, IN_FLIGHT)
-        await throughput(routed, IN_FLIGHT)
-        alone: dict[str, list[float]] = {"direct": [], "routed": []}
-        rates: dict[str, list[float]] = {"direct": [], "routed": []}
-        for _ in range(rounds):
-            for name, call in (("direct", direct), ("routed", routed)):
-                alone[name] += await latencies(call, n)
-                rates[name].append(await throughput(call, 4 * IN_FLIGHT))
-    return _summary(alone, rates)
-
-
-def _spec(policy: PolicySpec) -> JobSpec:
+def _spec(model: Path) -> JobSpec:
     return parse_spec(
         {
             "name": "overhead",
@@ -157,42 +194,46 @@ def _spec(policy: PolicySpec) -> JobSpec:
             "task": {"name": "plan_path"},
             "workflow": {"order": ["a"]},
             "agents": {"a": {"policy": "p"}},
-            "policies": {"p": policy.model_dump()},
+            "policies": {"p": {"model": str(model), "train": {"kind": "full"}}},
         }
     )
 
 
-def _summary(alone: dict[str, list[float]], rates: dict[str, list[float]]) -> dict[str, Any]:
-    p50 = {name: statistics.median(values) for name, values in alone.items()}
-    rate = {name: statistics.median(values) for name, values in rates.items()}
+def _summary(found: Samples, num_tokens: int) -> dict[str, Any]:
+    p50 = {way: statistics.median(values) for way, values in found.alone.items()}
+    rate = {way: statistics.median(values) for way, values in found.rates.items()}
     added_s = p50["routed"] - p50["direct"]
+    floor_s = p50["floor"] - p50["direct"]
     lost = 1 - rate["routed"] / rate["direct"]
     return {
-        "n": len(alone["direct"]),
-        "direct_p50_s": round(p50["direct"], 5),
-        "routed_p50_s": round(p50["routed"], 5),
-        "p95_s": {name: round(_p95(values), 5) for name, values in alone.items()},
-        "requests_per_s": {name: round(value, 1) for name, value in rate.items()},
-        "spread": {name: [round(min(v), 1), round(max(v), 1)] for name, v in rates.items()},
+        "n": len(found.alone["direct"]),
+        "p50_s": {way: round(value, 5) for way, value in p50.items()},
+        "p95_s": {way: round(percentile(v, 0.95), 5) for way, v in found.alone.items()},
+        "requests_per_s": {way: round(value, 1) for way, value in rate.items()},
+        "spread": {way: [round(min(v), 1), round(max(v), 1)] for way, v in found.rates.items()},
+        "cpu_s_per_request": {
+            way: round(statistics.median(values), 6) for way, values in found.cpu_s.items()
+        },
+        "floor": {
+            "added_p50_s": round(floor_s, 5),
+            "throughput_lost": round(1 - rate["floor"] / rate["direct"], 4),
+        },
+        "ratio": {"added_p50": round(added_s / floor_s, 2) if floor_s > 0 else None},
         "goals": [
-            _goal("added latency at p50, s", round(added_s, 5), P50_GOAL_S),
-            _goal("throughput lost with 64 in flight", round(lost, 4), THROUGHPUT_GOAL),
+            goal(
+                f"added latency at p50, {num_tokens} tokens, s",
+                round(added_s, 5),
+                P50_GOAL_S,
+                added_s <= P50_GOAL_S,
+            ),
+            goal(
+                f"throughput lost with 64 in flight, {num_tokens} tokens",
+                round(lost, 4),
+                THROUGHPUT_GOAL,
+                lost <= THROUGHPUT_GOAL,
+            ),
         ],
     }
-
-
-def _p95(values: Sequence[float]) -> float:
-    return sorted(values)[min(len(values) - 1, int(0.95 * len(values)))]
-
-
-def _goal(name: str, value: float, goal: float) -> dict[str, Any]:
-    return {"name": name, "value": value, "goal": goal, "holds": value <= goal}
-
-
-def _engine(name: str, folder: Path) -> Engine:
-    if name == "sglang":
-        return SglangEngine(SglangSettings(work_dir=str(folder / "work")))
-    return CpuEngine() if name == "cpu" else FixedTimeEngine()
 
 
 def main() -> None:
@@ -207,10 +248,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.quick:
         args.n, args.rounds = 20, 2
-    transformers_logging.disable_progress_bar()
     with tempfile.TemporaryDirectory(prefix="troupe-router-") as scratch:
-        folder = Path(scratch)
-        found = asyncio.run(measure(_engine(args.engine, folder), folder, args.n, args.rounds))
+        found = asyncio.run(measure(args.engine, Path(scratch), args.n, args.rounds))
     head = {
         "benchmark": "router_overhead",
         "commit": commit(),
@@ -218,7 +257,7 @@ def main() -> None:
         "load": os.getloadavg()[0],
         "engine": args.engine,
         "candidates": CANDIDATES,
-        "tokens": TOKENS,
+        "in_flight": IN_FLIGHT,
     }
     print(json.dumps({**head, **found}))
 

@@ -28,6 +28,7 @@ from troupe.plugins import ENGINES, load
 from troupe.serving import Membership, replica_name
 from troupe.spec.job import JobSpec, PolicySpec
 from troupe.telemetry.logging import get_logger
+from troupe.weights.store import WeightStore, open_store
 
 _log = get_logger(__name__)
 
@@ -48,6 +49,7 @@ class RolloutApp:
             max_bytes=settings.max_weights_bytes,
             max_uploads=settings.max_uploads,
             chunk_timeout_s=settings.chunk_timeout_s,
+            store=self._store,
         )
         self._servicer: RolloutServicer | None = None
         self._router: RouterClient | None = None
@@ -98,6 +100,9 @@ class RolloutApp:
         if self._router is not None:
             await self._router.close()
 
+    def _store(self) -> WeightStore:
+        return open_store(self._settings.weights_url, self._settings.weights_options)
+
     async def _load(self, assignment: Assignment) -> None:
         assert self._servicer is not None
         policies = assigned_policies(assignment)
@@ -113,6 +118,7 @@ class RolloutApp:
             kind=REPLICA_KIND_ROLLOUT,
             address=self._address,
             job_id=self._settings.job_id,
+            admin_address=self._settings.admin_address,
             incarnation=self._incarnation,
             policies=[
                 ReplicaPolicy(

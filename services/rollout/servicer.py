@@ -2,29 +2,27 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from pathlib import Path
 from typing import Any, cast
 
 import grpc.aio
 
+from services.rollout.intake import WeightsIntake
 from services.rollout.settings import RolloutSettings
 from services.rollout.staging import StagingArea
-from troupe.api.records.v1.records_pb2 import Prompt, WeightsManifest
+from troupe.api.records.v1.records_pb2 import Prompt, VersionSpan
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceServicer
 from troupe.clients import codec
-from troupe.engines.contract import Engine, EngineRequest, EngineResult, StagedWeights
+from troupe.engines.contract import Engine, EngineRequest, EngineResult
 from troupe.errors import (
-    ConflictError,
     DeadlineError,
     InvalidArgumentError,
     UnavailableError,
-    WeightsRejectedError,
 )
 from troupe.ids import prompt_digest
 from troupe.telemetry import metrics
+from troupe.telemetry.tracing import span
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -35,7 +33,7 @@ class RolloutServicer(RolloutServiceServicer):
     def __init__(self, settings: RolloutSettings, engine: Engine, staging: StagingArea) -> None:
         self._settings = settings
         self._engine = engine
-        self._staging = staging
+        self._intake = WeightsIntake(engine, staging, lease_s=settings.push_lease_s)
         self._is_open = False
         self._model = ""
         self._num_calls = 0
@@ -51,6 +49,7 @@ class RolloutServicer(RolloutServiceServicer):
         """Refuse new work and wait until every call in flight is answered."""
         self._is_open = False
         await self._idle.wait()
+        await self._intake.close()
 
     async def Generate(  # noqa: N802
         self, request: pb.GenerateRequest, context: _Context
@@ -73,7 +72,8 @@ class RolloutServicer(RolloutServiceServicer):
                 seed,
             )
             async with self._deadline(context, "Generate"):
-                result = await self._engine.generate(engine_request)
+                with span("engine.generate", policy=request.policy, n=request.num_candidates):
+                    result = await self._engine.generate(engine_request)
         _count(request.policy, len(prompt), result)
         return _response(prompt, result)
 
@@ -81,6 +81,7 @@ class RolloutServicer(RolloutServiceServicer):
         self, request: pb.ScoreTokensRequest, context: _Context
     ) -> pb.ScoreTokensResponse:
         with self._call():
+            self._intake.renew(request.policy, request.policy_version)
             async with self._deadline(context, "ScoreTokens"):
                 logprobs = await self._engine.score(
                     request.policy, request.policy_version, list(request.token_ids)
@@ -90,28 +91,17 @@ class RolloutServicer(RolloutServiceServicer):
     async def UpdateWeights(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.UpdateWeightsRequest], context: _Context
     ) -> pb.UpdateWeightsResponse:
-        began = time.monotonic()
         limit_s = self._settings.upload_timeout_s
         with self._call():
-            async with (
-                self._deadline(context, "UpdateWeights", limit_s),
-                self._staging.receive(aiter(request_iterator)) as (manifest, path),
-            ):
-                digest = await self._stage(manifest, path)
-        staged_s = time.monotonic() - began
-        metrics.ROLLOUT_WEIGHTS_BYTES.labels(manifest.policy).inc(manifest.size_bytes)
-        metrics.ROLLOUT_WEIGHTS_SECONDS.labels("stage").observe(staged_s)
-        return pb.UpdateWeightsResponse(tensor_digest=digest, staged_s=staged_s)
+            async with self._deadline(context, "UpdateWeights", limit_s):
+                return await self._intake.update(aiter(request_iterator), timeout_s=limit_s)
 
     async def ActivateWeights(  # noqa: N802
         self, request: pb.ActivateWeightsRequest, context: _Context
     ) -> pb.ActivateWeightsResponse:
-        began = time.monotonic()
         with self._call():
             async with self._deadline(context, "ActivateWeights"):
-                await self._engine.activate(request.policy, request.policy_version)
-        metrics.ROLLOUT_WEIGHTS_SECONDS.labels("activate").observe(time.monotonic() - began)
-        metrics.ROLLOUT_VERSION.labels(request.policy).set(request.policy_version)
+                await self._intake.activate(request.policy, request.policy_version)
         return pb.ActivateWeightsResponse(policy_version=request.policy_version)
 
     async def DiscardWeights(  # noqa: N802
@@ -119,7 +109,7 @@ class RolloutServicer(RolloutServiceServicer):
     ) -> pb.DiscardWeightsResponse:
         with self._call():
             async with self._deadline(context, "DiscardWeights"):
-                await self._engine.discard(request.policy, request.policy_version)
+                await self._intake.discard(request.policy, request.policy_version)
         return pb.DiscardWeightsResponse()
 
     async def GetStatus(  # noqa: N802
@@ -130,6 +120,8 @@ class RolloutServicer(RolloutServiceServicer):
             num_in_flight=self._engine.num_in_flight(),
             model=self._model,
             engine=self._engine.name,
+            weight_ranks=getattr(self._engine, "weight_ranks", 0),
+            weight_backend=getattr(self._engine, "weight_backend", ""),
         )
 
     def _prompt(self, request: pb.GenerateRequest) -> list[int]:
@@ -139,25 +131,6 @@ class RolloutServicer(RolloutServiceServicer):
         if kind == "chat":
             return self._engine.render(request.policy, codec.chat_from_proto(request.chat))
         raise InvalidArgumentError("A Generate request needs a prompt: chat or tokens.")
-
-    async def _stage(self, manifest: WeightsManifest, path: Path) -> str:
-        staged = StagedWeights(
-            policy=manifest.policy,
-            policy_version=manifest.policy_version,
-            kind="lora" if manifest.kind == "lora" else "full",
-            path=path,
-            adapter_config_json=manifest.adapter_config_json,
-        )
-        digest = await self._engine.stage(staged)
-        if digest != manifest.tensor_digest:
-            with contextlib.suppress(ConflictError):
-                await self._engine.discard(manifest.policy, manifest.policy_version)
-            raise WeightsRejectedError(
-                f"Weights of policy '{manifest.policy}' version {manifest.policy_version} are "
-                f"refused: the engine holds tensors with digest {digest} and the manifest says "
-                f"{manifest.tensor_digest}. The serving version is unchanged; send them again."
-            )
-        return digest
 
     @contextlib.contextmanager
     def _call(self) -> Generator[None]:
@@ -202,11 +175,16 @@ def _response(prompt: list[int], result: EngineResult) -> pb.GenerateResponse:
                 logprobs=candidate.logprobs,
                 text=candidate.text,
                 finish_reason=codec.finish_reason_to_proto(candidate.finish_reason),
+                version_spans=[
+                    VersionSpan(policy_version=version, num_tokens=count)
+                    for version, count in candidate.version_spans
+                ],
             )
             for candidate in result.candidates
         ],
         policy_version=result.policy_version,
         engine_s=result.engine_s,
+        num_cached_tokens=result.num_cached_tokens,
     )
 
 

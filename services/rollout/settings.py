@@ -23,6 +23,13 @@ class RolloutSettings(ServingSettings):
     """Receiving and staging one version, whatever deadline the caller set, seconds."""
     chunk_timeout_s: float = Field(default=60.0, gt=0.0)
     """Longest silence between two chunks, seconds."""
+    weights_url: str = ""
+    """Store of published weights, as this replica reaches it: a shared folder, or s3://, gs://,
+    az://. Only for a trainer that publishes through a store."""
+    weights_options: dict[str, str] = Field(default_factory=dict[str, str])
+    """Options of an object store (JSON): endpoint, region, keys; what obstore knows."""
+    push_lease_s: float = Field(default=300.0, gt=0.0)
+    """A staged version that is not activated within this time is dropped again, seconds."""
     max_candidates: int = Field(default=1024, ge=1)
     """Candidates of one Generate request."""
     call_timeout_s: float = Field(default=600.0, gt=0.0)

@@ -1,21 +1,25 @@
-"""Weight files on their way in: received in order, checked, and gone after use.
+"""Weights on their way in: received in order or fetched from the store, checked, gone after use.
 
 Owns the staging folder. A file is there only while its upload is being received and staged;
-a broken, slow or oversized stream leaves nothing behind.
+a broken, slow or oversized one leaves nothing behind.
 """
 
 import asyncio
 import shutil
 import tempfile
 import time
+import uuid
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from google.protobuf import json_format
+
 from troupe.api.records.v1.records_pb2 import WeightsManifest
-from troupe.api.rollout.v1.rollout_pb2 import UpdateWeightsRequest
+from troupe.api.rollout.v1.rollout_pb2 import BroadcastWeights, UpdateWeightsRequest
 from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
@@ -23,25 +27,42 @@ from troupe.errors import (
     UnavailableError,
     WeightsRejectedError,
 )
-from troupe.weights import check_declared, verify_file
+from troupe.weights import check_declared, verify_file, verify_layout
+from troupe.weights.store import WeightStore, wait_for
 
-MAX_CHUNK_BYTES = 4 * 1024 * 1024
+MAX_CHUNK_BYTES = 16 * 1024 * 1024
 _PREFIX = "troupe-rollout-"
 _STALE_S = 24 * 3600.0
 
 Requests = AsyncIterator[UpdateWeightsRequest]
 
 
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What is to be staged: a file that is here, or a broadcast that is about to begin."""
+
+    manifest: WeightsManifest
+    path: Path | None
+    broadcast: BroadcastWeights | None = None
+
+
 class StagingArea:
     """Receives at most ``max_uploads`` files at once, each of at most ``max_bytes``."""
 
     def __init__(
-        self, parent: str, *, max_bytes: int, max_uploads: int, chunk_timeout_s: float
+        self,
+        parent: str,
+        *,
+        max_bytes: int,
+        max_uploads: int,
+        chunk_timeout_s: float,
+        store: Callable[[], WeightStore] | None = None,
     ) -> None:
         self._parent = Path(parent or tempfile.gettempdir())
         self._max_bytes = max_bytes
         self._max_uploads = max_uploads
         self._chunk_timeout_s = chunk_timeout_s
+        self._store = store
         self._num_uploads = 0
         self._folder: Path | None = None
 
@@ -66,8 +87,11 @@ class StagingArea:
             self._folder = None
 
     @asynccontextmanager
-    async def receive(self, requests: Requests) -> AsyncGenerator[tuple[WeightsManifest, Path]]:
-        """The verified file of an upload; it is deleted on leaving.
+    async def receive(self, requests: Requests) -> AsyncGenerator[Upload]:
+        """An upload; its file is deleted on leaving.
+
+        An adapter's file is verified whole. Of full weights the bytes are not read here: whoever
+        stages them computes each tensor's digest over what it then holds.
 
         Raises:
             InvalidArgumentError: the stream does not begin with a manifest.
@@ -83,36 +107,88 @@ class StagingArea:
                 "(TROUPE_ROLLOUT_MAX_UPLOADS). Send the weights again later."
             )
         self._num_uploads += 1
-        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        folder = self._folder / uuid.uuid4().hex
         try:
-            manifest = await self._manifest(requests)
-            path = folder / "weights.safetensors"
-            await self._write(requests, manifest, path)
-            await asyncio.to_thread(verify_file, path, manifest)
-            yield manifest, path
+            yield await self._take(requests, folder)
         finally:
             self._num_uploads -= 1
             shutil.rmtree(folder, ignore_errors=True)
+
+    async def _take(self, requests: Requests, folder: Path) -> Upload:
+        manifest = await self._manifest(requests)
+        first = await self._next(requests, "byte 0")
+        if first is not None and first.WhichOneof("part") == "broadcast":
+            return Upload(manifest, None, first.broadcast)
+        path = folder / "weights.safetensors"
+        try:
+            await asyncio.to_thread(folder.mkdir)
+            self._check_room(manifest)
+            if first is not None and first.WhichOneof("part") == "stored":
+                await self._fetch(first.stored.key, manifest, path)
+            else:
+                await self._write(first, requests, manifest, path)
+            verify = verify_file if manifest.kind == "lora" else verify_layout
+            await asyncio.to_thread(verify, path, manifest)
+        except OSError as error:
+            raise UnavailableError(
+                f"New weights can't be written to {self._parent} ({error}). Free space there, or "
+                "set TROUPE_ROLLOUT_STAGING_DIR; the old version serves on."
+            ) from error
+        return Upload(manifest, path)
 
     async def _manifest(self, requests: Requests) -> WeightsManifest:
         first = await self._next(requests, "the manifest")
         if first is None or first.WhichOneof("part") != "manifest":
             raise InvalidArgumentError("The first message of UpdateWeights must be the manifest.")
         check_declared(first.manifest, max_bytes=self._max_bytes)
-        free = shutil.disk_usage(self._parent).free
-        if first.manifest.size_bytes > free:
-            raise UnavailableError(
-                f"{first.manifest.size_bytes} bytes of weights do not fit the {free} free bytes of "
-                f"{self._parent}. Free space there, or set TROUPE_ROLLOUT_STAGING_DIR."
-            )
         return first.manifest
 
-    async def _write(self, requests: Requests, manifest: WeightsManifest, path: Path) -> None:
+    def _check_room(self, manifest: WeightsManifest) -> None:
+        free = shutil.disk_usage(self._parent).free
+        if manifest.size_bytes > free:
+            raise UnavailableError(
+                f"{manifest.size_bytes} bytes of weights do not fit the {free} free bytes of "
+                f"{self._parent}. Free space there, or set TROUPE_ROLLOUT_STAGING_DIR."
+            )
+
+    async def _write(
+        self,
+        first: UpdateWeightsRequest | None,
+        requests: Requests,
+        manifest: WeightsManifest,
+        path: Path,
+    ) -> None:
         with _created(path) as file:
-            written = 0
-            while (request := await self._next(requests, f"byte {written}")) is not None:
+            written, request = 0, first
+            while request is not None:
                 _check(request, manifest, written)
                 written += await asyncio.to_thread(file.write, request.chunk.data)
+                request = await self._next(requests, f"byte {written}")
+
+    async def _fetch(self, key: str, manifest: WeightsManifest, path: Path) -> None:
+        """The file and its own manifest from the store; the two manifests must agree."""
+        if self._store is None:
+            raise InvalidArgumentError(
+                "The weights are in a store and this replica has none. Set "
+                "TROUPE_ROLLOUT_WEIGHTS_URL to the store of TROUPE_TRAINER_WEIGHTS_URL."
+            )
+        store = await asyncio.to_thread(self._store)
+        beside = await asyncio.to_thread(
+            wait_for, store, f"{key}.manifest.json", self._chunk_timeout_s
+        )
+        try:
+            stored = json_format.Parse(beside, WeightsManifest())
+        except json_format.ParseError as error:
+            raise WeightsRejectedError(
+                f"The manifest beside {key} can't be read: {error}"
+            ) from error
+        if stored != manifest:
+            raise WeightsRejectedError(
+                f"The store has other weights at {key} (version {stored.policy_version}, tensor "
+                f"digest {stored.tensor_digest[:16]}) than the {manifest.tensor_digest[:16]} that "
+                "were announced. Publish them again."
+            )
+        await asyncio.to_thread(store.fetch, key, path)
 
     async def _next(self, requests: Requests, what: str) -> UpdateWeightsRequest | None:
         try:
@@ -144,7 +220,7 @@ def _check(request: UpdateWeightsRequest, manifest: WeightsManifest, written: in
         raise WeightsRejectedError(
             f"{where}: more than the announced {manifest.size_bytes} bytes arrived. Send again."
         )
-    if zlib.crc32(chunk.data) != chunk.crc32:
+    if chunk.crc32 and zlib.crc32(chunk.data) != chunk.crc32:
         raise WeightsRejectedError(
             f"{where}: the CRC-32 of the chunk at byte {written} is wrong. Send them again."
         )

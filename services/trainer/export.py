@@ -4,44 +4,51 @@ Owns file formats and folders. Never talks to replicas.
 """
 
 import shutil
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import torch
 from peft import PeftModel
-from safetensors.torch import save_file
+from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from services.trainer.learner import Learner
 from services.trainer.model import quiet_peft
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.spec.job import PolicySpec
-from troupe.weights import build_manifest
+from troupe.weights import TensorSum, build_manifest, data_digest, header_bytes_of
+from troupe.weights.group import TORCH_DTYPES
 
 CANARY_LENGTH = 16
+_NAMES = {getattr(torch, name): short for short, name in TORCH_DTYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
     """One version of one policy, ready to be sent.
 
-    ``canary_logprobs`` are the trainer's own for ``canary_token_ids``, every token but the first.
+    ``canary_logprobs`` are the trainer's own for ``canary_token_ids``, every token but the first;
+    ``export_s`` is the time that making it took.
     """
 
     manifest: WeightsManifest
     path: Path
     canary_token_ids: list[int]
     canary_logprobs: list[float]
+    export_s: float = 0.0
 
 
 def export_version(learner: Learner, version: int, folder: Path, *, job_id: str) -> Export:
     """Write the policy's weights as they are now, with their manifest and canary."""
+    began = time.perf_counter()
     model = learner.model
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{learner.policy}-v{version:05d}.safetensors"
-    draft = path.with_suffix(".draft")
-    save_file(model.weights(), draft, metadata={"format": "pt"})
-    draft.replace(path)
+    sums = write_weights(model.weights(), path)
     kind: Literal["lora", "full"] = "lora" if model.is_lora else "full"
     manifest = build_manifest(
         path,
@@ -50,9 +57,42 @@ def export_version(learner: Learner, version: int, folder: Path, *, job_id: str)
         kind=kind,
         adapter_config_json=model.adapter_config_json,
         job_id=job_id,
+        sums=sums,
     )
     tokens = [(7 * i + 1) % model.vocabulary_size for i in range(CANARY_LENGTH)]
-    return Export(manifest, path, tokens, model.score(tokens))
+    scores = model.score(tokens)
+    return Export(manifest, path, tokens, scores, time.perf_counter() - began)
+
+
+def write_weights(tensors: Mapping[str, Tensor], path: Path) -> list[TensorSum]:
+    """A safetensors file, whole or not there, and each tensor's digest.
+
+    Bytes go from the tensors' memory to the file and are hashed there meanwhile: no copy is made.
+    """
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # aligned
+    items = [(name, tensors[name].detach().contiguous()) for name in names]
+    header = [(name, _NAMES[t.dtype], tuple(t.shape)) for name, t in items]
+    draft = path.with_suffix(".draft")
+    with draft.open("wb", buffering=0) as file, ThreadPoolExecutor(1, "export") as disk:
+        file.write(header_bytes_of(header))
+        writing = [disk.submit(_write_all, file, _bytes(tensor)) for _, tensor in items]
+        sums = [
+            TensorSum(name, dtype, shape, data_digest(_bytes(tensor)))
+            for (name, dtype, shape), (_, tensor) in zip(header, items, strict=True)
+        ]
+        for each in writing:
+            each.result()
+    draft.replace(path)
+    return sums
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return memoryview(cast("Any", tensor.reshape(-1).view(torch.uint8).numpy()))
+
+
+def _write_all(file: Any, data: memoryview) -> None:
+    while data:
+        data = data[file.write(data) :]
 
 
 def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[str, str]:

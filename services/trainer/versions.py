@@ -8,7 +8,7 @@ from pathlib import Path
 
 from services.trainer.export import export_version
 from services.trainer.progress import Progress
-from services.trainer.publisher import Publisher
+from services.trainer.publish import Publisher
 from services.trainer.team import Team
 from troupe.streams.ledger import StepLedger
 from troupe.telemetry.logging import get_logger

@@ -19,6 +19,7 @@ from troupe.errors import (
     error_for_code,
     error_for_reason,
 )
+from troupe.telemetry.tracing import client_interceptors
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 KEEPALIVE_MS = 20_000
@@ -61,7 +62,9 @@ class Client:
             raise InvalidArgumentError(f"{address!r} is not the host:port of a gRPC server.")
         self.address = address
         self._retry_for_s = retry_for_s
-        self._channel = grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(
+            address, options=CLIENT_OPTIONS, interceptors=client_interceptors()
+        )
 
     async def close(self) -> None:
         """Close the connection; calls in flight are cancelled."""

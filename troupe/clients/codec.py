@@ -5,6 +5,7 @@ InvalidArgumentError. Never calls anything.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -84,36 +85,50 @@ def sampling_to_proto(sampling: SamplingSpec, seed: int) -> rollout.SamplingPara
 
 def sampling_from_proto(params: rollout.SamplingParams) -> tuple[SamplingSpec, int]:
     """Sampling parameters and the seed; raises InvalidArgumentError when out of range."""
+    spec = _sampling(
+        params.temperature, params.top_p, params.top_k, params.max_new_tokens, tuple(params.stop)
+    )
+    return spec, params.seed
+
+
+@lru_cache(maxsize=256)
+def _sampling(
+    temperature: float, top_p: float, top_k: int, max_new_tokens: int, stop: tuple[str, ...]
+) -> SamplingSpec:
+    """Checked once: a job's requests differ in little else than their seeds."""
     try:
-        spec = SamplingSpec(
-            temperature=params.temperature,
-            top_p=params.top_p,
-            top_k=params.top_k,
-            max_new_tokens=params.max_new_tokens,
-            stop=list(params.stop),
+        return SamplingSpec(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            max_new_tokens=max_new_tokens,
+            stop=list(stop),
         )
     except ValidationError as error:
         raise InvalidArgumentError(f"sampling is wrong: {validation_text(error)}.") from error
-    return spec, params.seed
 
 
 def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
     """A Generate answer as the episode player wants it."""
-    token_ids = list(response.prompt.token_ids)
+    token_ids = response.prompt.token_ids[:]
     return Generation(
         prompt_token_ids=token_ids,
         prompt_digest=response.prompt.digest or prompt_digest(token_ids),
         candidates=[
             Sampled(
-                token_ids=list(c.token_ids),
-                logprobs=list(c.logprobs),
+                token_ids=c.token_ids[:],  # a slice is copied in C, faster than list()
+                logprobs=c.logprobs[:],
                 text=c.text,
                 finish_reason=finish_reason_from_proto(c.finish_reason),
+                version_spans=[(s.policy_version, s.num_tokens) for s in c.version_spans],
             )
             for c in response.candidates
         ],
         policy_version=response.policy_version,
         engine_s=response.engine_s,
+        num_cached_tokens=(
+            response.num_cached_tokens if response.HasField("num_cached_tokens") else None
+        ),
     )
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,8 @@ from troupe.errors import NotFoundError
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.contract import Observation
 
-CHUNK_BYTES = 2 * 1024 * 1024
-"""Size of a weights chunk; servers accept up to 4 MiB."""
+CHUNK_BYTES = 4 * 1024 * 1024
+"""Size of a weights chunk; servers accept up to 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,22 @@ class RolloutStatus:
     num_in_flight: int
     model: str
     engine: str
+    weight_ranks: int = 0
+    weight_backend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsReceipt:
+    """What a replica says of a version that it has staged; times are its own.
+
+    ``staged_s`` includes ``received_s``; ``wants_file``: its engine's memory alone has the weights,
+    and it needs the file as well to restart from.
+    """
+
+    tensor_digest: str
+    received_s: float
+    staged_s: float
+    wants_file: bool
 
 
 class RolloutClient(Client):
@@ -95,19 +110,36 @@ class RolloutClient(Client):
     ) -> str:
         """Stream a safetensors file and stage it; the digest of the tensors that now are there.
 
-        Raises:
-            NotFoundError: ``path`` is not there.
-            WeightsRejectedError: the file did not arrive as the manifest says.
+        Raises: as ``send_weights``.
         """
-        if not await asyncio.to_thread(path.is_file):
-            raise NotFoundError(f"There is no weights file {path}; export the weights first.")
+        return (await self.send_weights(manifest, path, timeout_s)).tensor_digest
+
+    async def send_weights(
+        self,
+        manifest: WeightsManifest,
+        source: Path | pb.StoredWeights | pb.BroadcastWeights,
+        timeout_s: float = 300.0,
+    ) -> WeightsReceipt:
+        """Stage a version: stream its file, or say where it lies or through what it comes.
+
+        Raises:
+            NotFoundError: there is no such file.
+            WeightsRejectedError: the weights did not arrive as the manifest says.
+        """
+        if isinstance(source, Path) and not await asyncio.to_thread(source.is_file):
+            raise NotFoundError(f"There is no weights file {source}; export the weights first.")
         answer = await self._call(
             "UpdateWeights",
-            lambda left_s: self._stub.UpdateWeights(_parts(manifest, path), timeout=left_s),
+            lambda left_s: self._stub.UpdateWeights(_parts(manifest, source), timeout=left_s),
             timeout_s=timeout_s,
             retries=False,
         )
-        return answer.tensor_digest
+        return WeightsReceipt(
+            tensor_digest=answer.tensor_digest,
+            received_s=answer.received_s,
+            staged_s=answer.staged_s,
+            wants_file=answer.wants_file,
+        )
 
     async def activate(self, policy: str, policy_version: int, *, timeout_s: float = 60.0) -> None:
         """Serve a staged version. Idempotent."""
@@ -139,14 +171,24 @@ class RolloutClient(Client):
             num_in_flight=answer.num_in_flight,
             model=answer.model,
             engine=answer.engine,
+            weight_ranks=answer.weight_ranks,
+            weight_backend=answer.weight_backend,
         )
 
 
-async def _parts(manifest: WeightsManifest, path: Path) -> AsyncIterator[pb.UpdateWeightsRequest]:
+async def _parts(
+    manifest: WeightsManifest, source: Path | pb.StoredWeights | pb.BroadcastWeights
+) -> AsyncIterator[pb.UpdateWeightsRequest]:
     yield pb.UpdateWeightsRequest(manifest=manifest)
+    if isinstance(source, pb.StoredWeights):
+        yield pb.UpdateWeightsRequest(stored=source)
+        return
+    if isinstance(source, pb.BroadcastWeights):
+        yield pb.UpdateWeightsRequest(broadcast=source)
+        return
     offset = 0
-    with path.open("rb") as file:
+    with source.open("rb") as file:
         while data := await asyncio.to_thread(file.read, CHUNK_BYTES):
-            chunk = pb.WeightsChunk(offset_bytes=offset, data=data, crc32=zlib.crc32(data))
-            yield pb.UpdateWeightsRequest(chunk=chunk)
+            # No CRC: each tensor's digest is checked, and a second pass costs as much as sending.
+            yield pb.UpdateWeightsRequest(chunk=pb.WeightsChunk(offset_bytes=offset, data=data))
             offset += len(data)

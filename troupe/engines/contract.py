@@ -5,8 +5,8 @@ version that must answer. New weights are staged beside the old ones, then activ
 in flight finish on the version that they began with.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -28,28 +28,39 @@ class EngineRequest:
 
 @dataclass(frozen=True, slots=True)
 class EngineCandidate:
-    """One completion. ``logprobs`` are natural logs under the distribution that was sampled."""
+    """One completion. ``logprobs`` are natural logs under the distribution that was sampled.
+
+    ``version_spans`` says which versions sampled its tokens, in order, as (version, number of
+    tokens); empty: the result's version sampled all. Example: ``((3, 10), (4, 2))``.
+    """
 
     token_ids: list[int]
     logprobs: list[float]
     text: str
     finish_reason: Literal["stop", "length"]
+    version_spans: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EngineResult:
-    """Candidates in index order. ``engine_s`` is the time spent computing, queueing left out."""
+    """Candidates in index order. ``engine_s`` is the time spent computing, queueing left out.
+
+    ``num_cached_tokens``: prompt tokens over all candidates that were not computed, because a cache
+    held them or a sibling had computed them; None when the engine can't say.
+    """
 
     candidates: list[EngineCandidate]
     policy_version: int
     engine_s: float
+    num_cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StagedWeights:
     """A safetensors file on this machine that holds one version of one policy.
 
-    ``adapter_config_json`` is peft's own configuration for "lora" and empty for "full".
+    ``adapter_config_json`` is peft's own configuration for "lora" and empty for "full";
+    ``announced`` is the digest of each tensor, by name, that the trainer sent.
     """
 
     policy: str
@@ -57,6 +68,7 @@ class StagedWeights:
     kind: Literal["lora", "full"]
     path: Path
     adapter_config_json: str
+    announced: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

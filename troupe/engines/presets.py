@@ -188,11 +188,34 @@ def memory_plan(
     kv_tokens: int,
     tp_size: int = 1,
 ) -> MemoryPlan:
-    """Bytes on each device: weights and cache are split over ``tp_size``, so are the adapters."""
+    """Bytes on each device: weights, cache and adapters are split over ``tp_size``.
+
+    A key/value head is not split: with more devices than such heads each keeps a copy of one.
+    """
     weights = shape.num_parameters() * DTYPE_BYTES[dtype]
     adapters = lora_slots * shape.lora_bytes(lora_rank, dtype) if lora_slots else 0
-    cache = kv_tokens * shape.kv_bytes_per_token(dtype)
-    return MemoryPlan(*(-(-part // tp_size) for part in (weights, adapters, cache)))
+    heads = -(-shape.kv_heads // tp_size)
+    cache = kv_tokens * shape.kv_bytes_per_token(dtype) * heads // shape.kv_heads
+    return MemoryPlan(-(-weights // tp_size), -(-adapters // tp_size), cache)
+
+
+def check_tp(model: str, shape: ModelShape, tp_size: int) -> None:
+    """Raises InvalidArgumentError when a model can't be split over so many devices."""
+    wrong = [
+        f"{count} {what}"
+        for what, count in (("attention heads", shape.heads), ("MLP columns", shape.intermediate))
+        if count % tp_size
+    ]
+    if shape.kv_heads % tp_size and tp_size % shape.kv_heads:
+        wrong.append(f"{shape.kv_heads} key/value heads")
+    if not wrong:
+        return
+    fits = [n for n in range(1, 65) if not (shape.heads % n or shape.intermediate % n)]
+    fits = [n for n in fits if not (shape.kv_heads % n and n % shape.kv_heads)]
+    raise InvalidArgumentError(
+        f"Model '{model}' can't be split over TROUPE_ROLLOUT_SGLANG_TP_SIZE={tp_size}: it has "
+        f"{' and '.join(wrong)}. Use one of {fits}."
+    )
 
 
 def check_memory(model: str, plan: MemoryPlan, available_bytes: int) -> None:

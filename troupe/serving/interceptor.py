@@ -26,7 +26,13 @@ else:
 
 
 class ErrorInterceptor(_Interceptor):
-    """A TroupeError becomes its status and reason; anything else is logged and INTERNAL."""
+    """A TroupeError becomes its status and reason; anything else is logged and INTERNAL.
+
+    One is for one server: it keeps the wrapped handler of each method.
+    """
+
+    def __init__(self) -> None:
+        self._wrapped: dict[str, _Handler] = {}
 
     async def intercept_service(
         self,
@@ -34,19 +40,20 @@ class ErrorInterceptor(_Interceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> _Handler:
         """Wrap the handler of the called method."""
-        handler = cast("Any", await continuation(handler_call_details))
         method: str = handler_call_details.method
+        if (known := self._wrapped.get(method)) is not None:
+            return known
+        handler = cast("Any", await continuation(handler_call_details))
         if not handler or method.startswith("/grpc."):
             return handler
         if handler.unary_unary:
-            return _rebuilt(
-                grpc.unary_unary_rpc_method_handler, handler, handler.unary_unary, method
-            )
-        if handler.stream_unary:
-            return _rebuilt(
-                grpc.stream_unary_rpc_method_handler, handler, handler.stream_unary, method
-            )
-        return handler
+            make, behaviour = grpc.unary_unary_rpc_method_handler, handler.unary_unary
+        elif handler.stream_unary:
+            make, behaviour = grpc.stream_unary_rpc_method_handler, handler.stream_unary
+        else:
+            return handler
+        wrapped = self._wrapped[method] = _rebuilt(make, handler, behaviour, method)
+        return wrapped
 
 
 def _rebuilt(make: Any, handler: Any, behaviour: Any, method: str) -> _Handler:

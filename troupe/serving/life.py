@@ -29,6 +29,7 @@ from troupe.serving.service import Service
 from troupe.serving.settings import ServingSettings
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import configure_logging, get_logger
+from troupe.telemetry.tracing import configure_tracing, server_interceptors
 
 _log = get_logger(__name__)
 _S = TypeVar("_S", bound=ServingSettings)
@@ -51,6 +52,7 @@ def main(name: str, settings_type: type[_S], build: Callable[[_S], Service]) -> 
         return _refuse(name, InvalidArgumentError(message))
     configure_logging(name, level=settings.log_level)
     try:
+        configure_tracing(name)
         service = build(settings)
     except TroupeError as error:
         return _refuse(name, error)
@@ -120,7 +122,9 @@ class Life:
         settings = self._settings
         host, _ = split_address(settings.grpc_address, "grpc_address")
         await self._service.connect()
-        server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
+        server = grpc.aio.server(
+            interceptors=[*server_interceptors(), ErrorInterceptor()], options=SERVER_OPTIONS
+        )
         self._service.register(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [*self._service.grpc_services, health.SERVICE_NAME, reflection.SERVICE_NAME]
@@ -131,6 +135,10 @@ class Life:
         self._server = server
         admin = await self._admin.start(settings.admin_address)
         address = f"{settings.advertise_host or reachable_host(host)}:{port}"
+        # What the process tells the router of itself: the port that was bound, not the one asked.
+        admin_host, admin_port = split_address(admin, "admin_address")
+        admin_host = settings.advertise_host or reachable_host(admin_host)
+        settings.admin_address = f"{admin_host}:{admin_port}"
         _log.info("service.listening", address=address, admin=admin)
         await self._service.warm(address)
 

@@ -1,16 +1,17 @@
 """Where each tensor lies in a safetensors file, read without safetensors or torch.
 
-Owns the parsing of the header (8-byte little-endian length, JSON, raw data) with every bound
-checked, since the file may come from the network. Never loads tensors into memory by itself.
+Owns the header (8-byte little-endian length, JSON, raw data): writing one, and parsing one with
+every bound checked, since the file may come from the network. Never loads tensors into memory.
 
 Source: https://github.com/huggingface/safetensors, "Format".
 """
 
+import hashlib
 import json
 import math
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -72,6 +73,33 @@ def read_layout(path: Path) -> list[TensorLayout]:
     if position != size:
         raise _rejected(path, f"its tensors end at byte {position} but it has {size} bytes")
     return tensors
+
+
+def header_bytes_of(tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> bytes:
+    """The header of a file whose data are these (name, dtype, shape), one after the other.
+
+    Example: ``file.write(header_bytes_of([("w", "F32", (2, 2))])); file.write(sixteen_bytes)``.
+    """
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, dtype, shape in tensors:
+        size = math.prod(shape) * ITEM_BYTES[dtype]
+        entries[name] = {
+            "dtype": dtype,
+            "shape": list(shape),
+            "data_offsets": [offset, offset + size],
+        }
+        offset += size
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def header_sha256(path: Path) -> str:
+    """Hex SHA-256 of a well-formed file's header: its length and its JSON."""
+    with path.open("rb") as file:
+        prefix = file.read(8)
+        return hashlib.sha256(prefix + file.read(struct.unpack("<Q", prefix)[0])).hexdigest()
 
 
 def file_tensors(path: Path) -> Iterator[TensorView]:

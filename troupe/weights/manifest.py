@@ -3,22 +3,21 @@
 Owns building, checking and chunking. Never loads tensors into a model and never opens sockets.
 """
 
-import hashlib
 import json
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from troupe.api.records.v1.records_pb2 import TensorEntry, WeightsManifest
 from troupe.api.rollout.v1.rollout_pb2 import WeightsChunk
 from troupe.errors import WeightsRejectedError
-from troupe.weights.digest import tensor_digest
-from troupe.weights.layout import file_tensors, read_layout
+from troupe.weights.digest import TensorSum, digest_of_sums, sums_of
+from troupe.weights.layout import file_tensors, header_sha256, read_layout
 
-CHUNK_BYTES = 2 * 1024 * 1024
-"""Default size of a chunk; the wire allows up to 4 MiB."""
+CHUNK_BYTES = 4 * 1024 * 1024
+"""Default size of a chunk; the wire allows up to 16 MiB."""
 
 
 def build_manifest(
@@ -29,26 +28,50 @@ def build_manifest(
     kind: Literal["lora", "full"],
     adapter_config_json: str = "",
     job_id: str = "",
+    sums: Sequence[TensorSum] | None = None,
 ) -> WeightsManifest:
-    """The manifest of a safetensors file; raises WeightsRejectedError when it is malformed."""
+    """The manifest of a safetensors file; raises WeightsRejectedError when it is malformed.
+
+    ``sums`` are the digests of whoever wrote the file; left out, the file is read.
+    """
+    found = sums_of(file_tensors(path)) if sums is None else sums
     return WeightsManifest(
         policy=policy,
         policy_version=policy_version,
         kind=kind,
         adapter_config_json=adapter_config_json,
         size_bytes=path.stat().st_size,
-        sha256=_sha256(path),
-        tensor_digest=tensor_digest(file_tensors(path)),
+        sha256=header_sha256(path),
+        tensor_digest=digest_of_sums(found),
         tensors=[
-            TensorEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape)
-            for tensor in sorted(read_layout(path), key=lambda tensor: tensor.name)
+            TensorEntry(name=t.name, dtype=t.dtype, shape=t.shape, digest=t.digest)
+            for t in sorted(found, key=lambda tensor: tensor.name)
         ],
         job_id=job_id,
     )
 
 
+def sums_in(manifest: WeightsManifest) -> list[TensorSum]:
+    """What the manifest announces of each tensor."""
+    return [TensorSum(t.name, t.dtype, tuple(t.shape), t.digest) for t in manifest.tensors]
+
+
 def verify_file(path: Path, manifest: WeightsManifest) -> None:
     """Raises WeightsRejectedError, naming the tensor where one is at fault, unless all matches."""
+    verify_layout(path, manifest)
+    announced = {entry.name: entry.digest for entry in manifest.tensors}
+    for tensor in sums_of(file_tensors(path)):
+        if tensor.digest != announced[tensor.name]:
+            raise _rejected(
+                manifest,
+                f"the bytes of tensor '{tensor.name}' have digest {tensor.digest[:16]}, not "
+                f"{announced[tensor.name][:16]}",
+                tensor=tensor.name,
+            )
+
+
+def verify_layout(path: Path, manifest: WeightsManifest) -> None:
+    """All of ``verify_file`` but the tensors' bytes: size, header, names, dtypes and shapes."""
     size = path.stat().st_size
     if size != manifest.size_bytes:
         raise _rejected(manifest, f"{size} bytes arrived, {manifest.size_bytes} were announced")
@@ -60,9 +83,10 @@ def verify_file(path: Path, manifest: WeightsManifest) -> None:
                 manifest,
                 f"tensor '{name}' is {arrived.get(name, 'missing')} in the file and "
                 f"{declared.get(name, 'missing')} in the manifest",
+                tensor=name,
             )
-    if (sha256 := _sha256(path)) != manifest.sha256:
-        raise _rejected(manifest, f"the file's SHA-256 is {sha256}, not {manifest.sha256}")
+    if (sha256 := header_sha256(path)) != manifest.sha256:
+        raise _rejected(manifest, f"the header's SHA-256 is {sha256}, not {manifest.sha256}")
 
 
 def check_declared(manifest: WeightsManifest, *, max_bytes: int) -> None:
@@ -76,6 +100,11 @@ def check_declared(manifest: WeightsManifest, *, max_bytes: int) -> None:
         )
     if not manifest.tensors:
         raise _rejected(manifest, "it lists no tensors")
+    if (digest := digest_of_sums(sums_in(manifest))) != manifest.tensor_digest:
+        raise _rejected(
+            manifest,
+            f"its tensors have digest {digest} and it says {manifest.tensor_digest}",
+        )
     if manifest.kind == "lora":
         adapter_scale(manifest.adapter_config_json)
 
@@ -113,17 +142,13 @@ def iter_chunks(path: Path, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Weigh
             offset += len(data)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _shape(dtype: str, shape: Any) -> str:
     return f"{dtype}{[int(size) for size in shape]}"
 
 
-def _rejected(manifest: WeightsManifest, why: str) -> WeightsRejectedError:
+def _rejected(manifest: WeightsManifest, why: str, tensor: str = "") -> WeightsRejectedError:
     return WeightsRejectedError(
         f"Weights of policy '{manifest.policy}' version {manifest.policy_version} are refused: "
-        f"{why}. The serving version is unchanged; send them again."
+        f"{why}. The serving version is unchanged; send them again.",
+        pointer=f"/tensors/{tensor}" if tensor else None,
     )

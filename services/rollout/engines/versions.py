@@ -4,12 +4,13 @@ Owns the rules of the version table, the same for every engine; what a version c
 engine's (`Version`). Never touches tensors: ``on_drop`` says that a version left the table.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from troupe.engines.contract import PolicyState
-from troupe.errors import ConflictError, VersionNotLoadedError
+from troupe.engines.contract import PolicyState, StagedWeights
+from troupe.errors import ConflictError, VersionNotLoadedError, WeightsRejectedError
+from troupe.weights import TensorSum, digest_of_sums
 
 
 class Version(Protocol):
@@ -31,6 +32,23 @@ Held = TypeVar("Held", bound=Version)
 
 def _keep_nothing(version: object) -> None:
     """For engines whose versions are freed by the last reference."""
+
+
+def held_digest(weights: StagedWeights, tensors: Iterable[TensorSum]) -> str:
+    """The digest of what an engine has; raises WeightsRejectedError, naming a wrong tensor."""
+    sums = list(tensors)
+    found = {tensor.name: tensor.digest for tensor in sums}
+    names = sorted(weights.announced.keys() | found.keys()) if weights.announced else ()
+    for name in names:
+        held, sent = found.get(name, "missing"), weights.announced.get(name, "none")
+        if held != sent:
+            raise WeightsRejectedError(
+                f"Weights of policy '{weights.policy}' version {weights.policy_version} are "
+                f"refused: the digest of tensor '{name}' that the engine holds is {held[:16]}, and "
+                f"{sent[:16]} was sent. The serving version is unchanged; send them again.",
+                pointer=f"/tensors/{name}",
+            )
+    return digest_of_sums(sums)
 
 
 @dataclass(slots=True)
@@ -91,6 +109,13 @@ class VersionTable(Generic[Held]):
                 "be discarded. Activate another version first."
             )
         self._remove(self._loaded, policy_version)
+
+    def lose(self, policy_version: int) -> None:
+        """A version is gone from the engine and can't be had back: it must be sent again."""
+        self._remove(self._staged, policy_version)
+        self._remove(self._loaded, policy_version)
+        if policy_version == self.active_version:
+            self.active_version = None
 
     def serving(self, policy_version: int) -> Held:
         """The loaded version that answers; raises VersionNotLoadedError."""

@@ -1,53 +1,138 @@
-"""Which replica answers a request: a pure decision over what is known of the replicas."""
+"""Which replica answers a request: a pure decision over what is known of the replicas.
+
+Rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates",
+IEEE/ACM Transactions on Networking 6(1), 1998) orders the replicas for a prompt; a bound on the
+load (Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loads",
+arXiv:1608.01350) says when the next in order is taken. Owns no clock, connection or memory.
+"""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
+
+LOAD_FACTOR = 1.5
+"""A cached prefix is followed to a replica with up to this many times the mean load."""
+UNBOUNDED = 1 << 62
+
+Affinity = Literal["hit", "spill", "miss"]
+"""hit: the replica that knows most of the prompt; spill: that one was loaded; miss: none knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteRequest:
-    """What is asked for. ``affinity`` is equal for prompts that share a prefix.
+    """What is asked for.
 
-    ``avoid`` names replicas that just failed this request.
+    ``affinity`` orders replicas that are equal in everything else; equal prompts have equal ones.
+    ``avoid`` names replicas that just failed this request; ``weight`` is its candidates.
     """
 
     policy: str
     policy_version: int
     affinity: str
     avoid: frozenset[str] = frozenset()
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class RouteCandidate:
     """What is known of one replica. ``versions`` maps each policy to its loaded versions.
 
-    Example: ``RouteCandidate("rollout-0", True, 8, {"shared": {3, 4}})``.
+    ``matched`` is the share of the prompt, from its start, that the replica was sent before under
+    this version, 0 to 1. ``is_suspect``: its last answers were failures. ``limit`` bounds
+    ``num_in_flight``, both in candidates.
+
+    Example: ``RouteCandidate("rollout-0", True, 8, {"shared": {3, 4}}, matched=0.8)``.
     """
 
     replica_id: str
     is_serving: bool
     num_in_flight: int
     versions: dict[str, Collection[int]] = field(default_factory=dict[str, Collection[int]])
+    matched: float = 0.0
+    is_suspect: bool = False
+    limit: int = UNBOUNDED
 
     def holds(self, policy: str, policy_version: int) -> bool:
         """Whether the version can be asked for."""
         return self.is_serving and policy_version in self.versions.get(policy, ())
 
+    def has_room(self, weight: int) -> bool:
+        """Whether ``weight`` more candidates may be sent; an idle one takes any request."""
+        return self.num_in_flight == 0 or self.num_in_flight + weight <= self.limit
 
-def choose(request: RouteRequest, candidates: Sequence[RouteCandidate]) -> RouteCandidate | None:
-    """The least busy replica that holds the version, or None when none does.
 
-    Equally busy replicas are ordered by rendezvous hashing of ``affinity``, so that equal prompts
-    meet the same prefix cache. A replica in ``avoid`` is taken only when no other holds it.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The replica to ask, and what became of the prompt's affinity."""
+
+    replica: RouteCandidate
+    affinity: Affinity
+
+
+Strategy = Callable[[RouteRequest, Sequence[RouteCandidate]], Choice | None]
+"""Decides who answers; pure but for its own randomness. `choose` is the one that jobs use."""
+
+
+def choose(
+    request: RouteRequest,
+    candidates: Sequence[RouteCandidate],
+    *,
+    load_factor: float = LOAD_FACTOR,
+) -> Choice | None:
+    """The replica to ask; None when none holds the version, or all that do are full.
+
+    A prompt goes to the replica that knows most of it, unless that one would have more than
+    ``load_factor`` times the mean load and is not the least busy: then to the next in order. A
+    prompt that no replica knows better than the others goes to the least busy. Ties are broken by
+    rendezvous hashing. Replicas that failed (``avoid``, suspects) are taken only when no other is
+    there.
     """
     able = [c for c in candidates if c.holds(request.policy, request.policy_version)]
-    preferred = [c for c in able if c.replica_id not in request.avoid] or able
-    return min(
-        preferred,
-        key=lambda c: (c.num_in_flight, _distance(request.affinity, c.replica_id)),
+    willing = [c for c in able if c.replica_id not in request.avoid]
+    pool = [c for c in willing if not c.is_suspect] or willing or able
+    pool = [c for c in pool if c.has_room(request.weight)]
+    if not pool:
+        return None
+    best = max(c.matched for c in pool)
+    if best > min(c.matched for c in pool) or (len(pool) == 1 and best > 0.0):
+        ranked = sorted(pool, key=lambda c: (-c.matched, _distance(request.affinity, c.replica_id)))
+        chosen = next(c for c in ranked if _is_within(c, pool, request.weight, load_factor))
+        return Choice(chosen, "hit" if chosen.matched == best else "spill")
+    chosen = min(pool, key=lambda c: (c.num_in_flight, _distance(request.affinity, c.replica_id)))
+    return Choice(chosen, "hit" if best >= 1.0 else "miss")
+
+
+def is_held(request: RouteRequest, candidates: Sequence[RouteCandidate]) -> bool:
+    """Whether any replica holds the version, full or not."""
+    return any(c.holds(request.policy, request.policy_version) for c in candidates)
+
+
+def newer_version(request: RouteRequest, candidates: Sequence[RouteCandidate]) -> int | None:
+    """The newest version of the policy that a serving replica holds and that is newer than asked.
+
+    For jobs that bound staleness instead of forbidding it: an engine of full weights holds one
+    version, and the weights may be newer by the time that an episode takes its next turn.
+    """
+    return max(
+        (
+            version
+            for c in candidates
+            if c.is_serving
+            for version in c.versions.get(request.policy, ())
+            if version > request.policy_version
+        ),
         default=None,
     )
+
+
+def _is_within(
+    candidate: RouteCandidate, pool: Sequence[RouteCandidate], weight: int, factor: float
+) -> bool:
+    """The load bound; the least busy replica always keeps it, so one can always be chosen."""
+    loads = [c.num_in_flight for c in pool]
+    bound = factor * (sum(loads) + weight) / len(loads)
+    return candidate.num_in_flight + weight <= bound or candidate.num_in_flight == min(loads)
 
 
 def _distance(affinity: str, replica_id: str) -> bytes:

@@ -1,10 +1,12 @@
 """The living rollout and env replicas of one job, as this router sees them now.
 
-Owns connections and in-flight counts. What a replica holds comes from heartbeats, and from the
-replica itself when it is asked (``probe``): a new version is then known in milliseconds.
+Owns connections, in-flight counts and who failed lately. What a replica holds comes from
+heartbeats, and from the replica itself when it is asked (``probe``): a new version is then known
+in milliseconds.
 """
 
 import asyncio
+import itertools
 import time
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
@@ -13,7 +15,8 @@ from dataclasses import dataclass, field
 from services.router.jobs.race import end
 from services.router.membership import Member, MemberStore
 from services.router.routing.busy import BusyMeter
-from services.router.routing.choose import RouteCandidate
+from services.router.routing.choose import UNBOUNDED, RouteCandidate
+from services.router.routing.prefixes import PrefixTable
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.clients import EnvClient, RolloutClient
 from troupe.errors import TroupeError, UnavailableError
@@ -23,17 +26,24 @@ _ROLLOUT = ReplicaKind.REPLICA_KIND_ROLLOUT
 _ENV = ReplicaKind.REPLICA_KIND_ENV
 _PROBE_S = 0.02
 """Least time between two probes."""
+_FIRST_SUSPICION_S = 0.25
+_LONGEST_SUSPICION_S = 5.0
+MAX_IN_FLIGHT = 4096
+"""Candidates that one replica is sent at once: as many as the engines take."""
 
 
 @dataclass(slots=True)
 class Seat:
-    """One life of one replica, with a connection to it."""
+    """One life of one replica, with a connection to it. ``number`` differs in each life."""
 
     member: Member
     client: RolloutClient | EnvClient
+    number: int
     num_in_flight: int = 0
     versions: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     versions_at: float = 0.0
+    num_failures: int = 0
+    suspected_until: float = 0.0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -41,11 +51,34 @@ class Seat:
         replica = self.member.replica
         return (replica.replica_id, replica.incarnation, replica.address)
 
-    def candidate(self) -> RouteCandidate:
-        """As ``choose`` sees it."""
+    @property
+    def replica_id(self) -> str:
+        """Its stable name."""
+        return self.member.replica.replica_id
+
+    def candidate(self, matched: float = 0.0, limit: int = UNBOUNDED) -> RouteCandidate:
+        """As ``choose`` sees it; ``matched`` is the share of the prompt that it was sent before."""
         replica = self.member.replica
         held: dict[str, Collection[int]] = dict(self.versions)
-        return RouteCandidate(replica.replica_id, replica.is_serving, self.num_in_flight, held)
+        return RouteCandidate(
+            replica.replica_id,
+            replica.is_serving,
+            self.num_in_flight,
+            held,
+            matched,
+            is_suspect=time.monotonic() < self.suspected_until,
+            limit=limit,
+        )
+
+    def failed(self) -> None:
+        """It did not answer: others are asked first for a while, longer with each failure."""
+        pause_s = min(_FIRST_SUSPICION_S * 2**self.num_failures, _LONGEST_SUSPICION_S)
+        self.num_failures = min(self.num_failures + 1, 16)
+        self.suspected_until = time.monotonic() + pause_s
+
+    def answered(self) -> None:
+        """It answered: what failed before is over."""
+        self.num_failures, self.suspected_until = 0, 0.0
 
 
 @contextmanager
@@ -60,8 +93,7 @@ def unless_closed(seat: Seat) -> Generator[None]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        name = seat.member.replica.replica_id
-        raise UnavailableError(f"replica {name} left while it was asked") from None
+        raise UnavailableError(f"replica {seat.replica_id} left while it was asked") from None
 
 
 class Fleet:
@@ -70,14 +102,17 @@ class Fleet:
     def __init__(
         self, job_id: str, spec: JobSpec, members: MemberStore, *, refresh_s: float = 0.25
     ) -> None:
-        self._job_id = job_id
+        self.job_id = job_id
         self._spec = spec
         self._members = members
         self._refresh_s = refresh_s
         self._seats: dict[tuple[str, str, str], Seat] = {}
         self._probing: asyncio.Task[None] | None = None
         self._probed_at = 0.0
+        self._numbers = itertools.count()
+        self.allows_newer = spec.max_staleness > 0
         self.meter = BusyMeter()
+        self.prefixes = PrefixTable()
 
     async def watch(self) -> None:
         """Follow the membership until cancelled."""
@@ -87,7 +122,7 @@ class Fleet:
 
     async def refresh(self) -> None:
         """Take over the membership as it is now."""
-        found = await self._members.of_job(self._job_id)
+        found = await self._members.of_job(self.job_id)
         present: set[tuple[str, str, str]] = set()
         for member in found:
             if member.replica.kind not in (_ROLLOUT, _ENV):
@@ -97,7 +132,7 @@ class Fleet:
             present.add(key)
             seat = self._seats.get(key)
             if seat is None:
-                seat = self._seats[key] = Seat(member, self._client(member))
+                seat = self._seats[key] = Seat(member, self._client(member), next(self._numbers))
             seat.member = member
             if replica.seen_at > seat.versions_at:
                 seat.versions = {p.policy: set(p.loaded_versions) for p in replica.policies}

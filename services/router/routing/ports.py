@@ -1,32 +1,68 @@
-"""Generation and judgement over a fleet: tries replicas until one answers or time is up.
+"""Generation and judgement over a fleet, as episodes ask for them.
 
-Owns waiting and failing over. Which replica is asked is ``choose``'s decision.
+Owns the way of a call: admission, choice of a replica, accounts. Which replica is asked is the
+strategy's decision; failing over is `attempts`'.
 """
 
-import asyncio
-import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from services.router.routing.choose import RouteCandidate, RouteRequest, choose
-from services.router.routing.fleet import Fleet, Seat, unless_closed
+from services.router.routing.admission import Admission
+from services.router.routing.attempts import Pick, until_answered
+from services.router.routing.choose import (
+    RouteRequest,
+    Strategy,
+    choose,
+    is_held,
+    newer_version,
+)
+from services.router.routing.fleet import MAX_IN_FLIGHT, Fleet, Seat
+from services.router.routing.prefixes import Prefix, prefix_of
 from troupe.clients import EnvClient, RolloutClient
 from troupe.episodes.ports import Generation, Outcome, Start
-from troupe.errors import TroupeError, UnavailableError, VersionNotLoadedError
+from troupe.errors import VersionNotLoadedError
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.contract import Observation, Split
 from troupe.telemetry import metrics
 
-_LONGEST_PAUSE_S = 1.0
 _T = TypeVar("_T")
 
 
-class FleetRollout:
-    """RolloutPort over a job's rollout replicas."""
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What an episode asks for, and its prompt as the router compares it."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    policy: str
+    policy_version: int
+    observation: Observation
+    num_candidates: int
+    sampling: SamplingSpec
+    seed: int
+    prefix: Prefix
+
+
+class FleetRollout:
+    """RolloutPort over a job's rollout replicas.
+
+    ``max_calls`` bounds the calls that are under way or wait here, ``max_in_flight`` the candidates
+    that one replica is sent at once. A strictly on-policy job gets the version that it asks for; a
+    job with ``max_staleness`` gets a newer one where no replica holds that one any more.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        max_calls: int = 8192,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        strategy: Strategy = choose,
+    ) -> None:
         self._fleet = fleet
+        self._strategy = strategy
+        self._max_in_flight = max_in_flight
+        self._admission = Admission(fleet.job_id, max_calls=max_calls)
 
     async def generate(
         self,
@@ -39,39 +75,80 @@ class FleetRollout:
         seed: int,
         timeout_s: float,
     ) -> Generation:
-        """Ask the least busy replica that holds the version; wait while none does."""
-        affinity = _affinity(observation)
+        """Ask the replica that the strategy picks; wait while none can answer or has room.
 
-        async def ask(seat: Seat, left_s: float) -> Generation:
-            assert isinstance(seat.client, RolloutClient)
-            seat.num_in_flight += num_candidates
-            try:
-                generation = await seat.client.generate(
-                    policy=policy,
-                    policy_version=policy_version,
-                    observation=observation,
-                    num_candidates=num_candidates,
-                    sampling=sampling,
-                    seed=seed,
-                    timeout_s=left_s,
-                )
-            except VersionNotLoadedError:
-                seat.versions.get(policy, set[int]()).discard(policy_version)
-                raise
-            finally:
-                seat.num_in_flight -= num_candidates
-            ended = time.monotonic()
-            self._fleet.meter.generate.append((ended - generation.engine_s, ended))
-            return generation
-
-        def pick(avoid: frozenset[str]) -> Seat | None:
-            request = RouteRequest(policy, policy_version, affinity, avoid)
-            return _pick(request, self._fleet.rollouts())
-
-        missing = f"no rollout replica holds version {policy_version} of policy '{policy}'"
-        return await _until_answered(
-            pick, ask, timeout_s=timeout_s, missing=missing, refresh=self._fleet.probe
+        Raises OverloadedError at once when too many calls wait already.
+        """
+        call = _Call(
+            policy,
+            policy_version,
+            observation,
+            num_candidates,
+            sampling,
+            seed,
+            prefix_of(observation),
         )
+        with self._admission.call():
+            return await until_answered(
+                lambda avoid: self._pick(call, avoid),
+                lambda seat, picked, left_s: self._ask(call, seat, picked, left_s),
+                timeout_s=timeout_s,
+                missing=f"no rollout replica holds version {policy_version} of policy '{policy}'",
+                refresh=self._fleet.probe,
+                wait_for_room=self._admission.wait,
+            )
+
+    def _pick(self, call: _Call, avoid: frozenset[str]) -> Pick:
+        prefix, version = call.prefix, call.policy_version
+        request = RouteRequest(call.policy, version, prefix.affinity, avoid, call.num_candidates)
+        seats = self._fleet.rollouts()
+        matched = self._fleet.prefixes.matched(call.policy, version, prefix.blocks)
+        candidates = [
+            seat.candidate(matched.get(seat.number, 0.0), self._max_in_flight) for seat in seats
+        ]
+        if self._fleet.allows_newer and not is_held(request, candidates):
+            newer = newer_version(request, candidates)
+            if newer is not None:
+                return self._pick(replace(call, policy_version=newer), avoid)
+        chosen = self._strategy(request, candidates)
+        if chosen is None:
+            return Pick(is_full=is_held(request, candidates))
+        return Pick(seats[candidates.index(chosen.replica)], chosen.affinity, version)
+
+    async def _ask(self, call: _Call, seat: Seat, picked: Pick, left_s: float) -> Generation:
+        assert isinstance(seat.client, RolloutClient)
+        policy, version = call.policy, picked.policy_version
+        metrics.ROUTER_AFFINITY.labels(self._fleet.job_id, policy, picked.affinity).inc()
+        self._fleet.prefixes.record(policy, version, call.prefix.blocks, seat.number)
+        seat.num_in_flight += call.num_candidates
+        try:
+            generation = await seat.client.generate(
+                policy=policy,
+                policy_version=version,
+                observation=call.observation,
+                num_candidates=call.num_candidates,
+                sampling=call.sampling,
+                seed=call.seed,
+                timeout_s=left_s,
+            )
+        except VersionNotLoadedError:
+            seat.versions.get(policy, set[int]()).discard(version)
+            raise
+        finally:
+            seat.num_in_flight -= call.num_candidates
+            self._admission.leave()
+        ended = time.monotonic()
+        self._fleet.meter.generate.append((ended - generation.engine_s, ended))
+        self._count_tokens(policy, generation)
+        return generation
+
+    def _count_tokens(self, policy: str, generation: Generation) -> None:
+        cached = generation.num_cached_tokens
+        if cached is not None:
+            asked = len(generation.prompt_token_ids) * len(generation.candidates)
+            count = metrics.ROUTER_PROMPT_TOKENS
+            count.labels(self._fleet.job_id, policy, "cached").inc(cached)
+            count.labels(self._fleet.job_id, policy, "computed").inc(max(0, asked - cached))
 
 
 class FleetEnv:
@@ -111,7 +188,7 @@ class FleetEnv:
     async def _call(
         self, call: Callable[[EnvClient, float], Awaitable[_T]], affinity: str, timeout_s: float
     ) -> _T:
-        async def ask(seat: Seat, left_s: float) -> _T:
+        async def ask(seat: Seat, _: Pick, left_s: float) -> _T:
             assert isinstance(seat.client, EnvClient)
             seat.num_in_flight += 1
             began = time.monotonic()
@@ -121,11 +198,8 @@ class FleetEnv:
                 seat.num_in_flight -= 1
                 self._fleet.meter.env.append((began, time.monotonic()))
 
-        def pick(avoid: frozenset[str]) -> Seat | None:
-            return _pick_env(avoid, affinity, self._fleet.envs())
-
-        return await _until_answered(
-            pick,
+        return await until_answered(
+            lambda avoid: _pick_env(avoid, affinity, self._fleet.envs()),
             ask,
             timeout_s=timeout_s,
             missing="no env replica serves",
@@ -133,65 +207,8 @@ class FleetEnv:
         )
 
 
-async def _until_answered(
-    pick: Callable[[frozenset[str]], Seat | None],
-    ask: Callable[[Seat, float], Awaitable[_T]],
-    *,
-    timeout_s: float,
-    missing: str,
-    refresh: Callable[[], Awaitable[None]],
-) -> _T:
-    """Pick and ask until an answer, an error that is not retryable, or ``timeout_s``."""
-    deadline = time.monotonic() + timeout_s
-    avoid: frozenset[str] = frozenset()
-    pause_s = 0.01
-    last: TroupeError | None = None
-    while (left_s := deadline - time.monotonic()) > 0:
-        seat = pick(avoid)
-        if seat is None:
-            await refresh()
-            seat = pick(avoid)
-        if seat is not None:
-            replica_id = seat.member.replica.replica_id
-            try:
-                with unless_closed(seat):
-                    answer = await ask(seat, left_s)
-            except TroupeError as error:
-                metrics.ROUTER_ROUTED.labels(replica_id, error.reason).inc()
-                if not error.retryable:
-                    raise
-                last = error
-                avoid |= {replica_id}
-            else:
-                metrics.ROUTER_ROUTED.labels(replica_id, "OK").inc()
-                return answer
-            await refresh()
-        await asyncio.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
-        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-    detail = f"; the last error was: {last.message}" if last else ""
-    raise UnavailableError(
-        f"{missing} within {timeout_s:g} s{detail}. See the job's component logs."
-    ) from last
-
-
-def _pick(request: RouteRequest, seats: Sequence[Seat]) -> Seat | None:
-    candidates = [seat.candidate() for seat in seats]
-    chosen = choose(request, candidates)
-    return None if chosen is None else seats[candidates.index(chosen)]
-
-
-def _pick_env(avoid: frozenset[str], affinity: str, seats: Sequence[Seat]) -> Seat | None:
+def _pick_env(avoid: frozenset[str], affinity: str, seats: Sequence[Seat]) -> Pick:
     """Env replicas hold no versions: each is asked for the same imaginary one."""
-    candidates = [
-        RouteCandidate(
-            s.member.replica.replica_id, s.member.replica.is_serving, s.num_in_flight, {"": {0}}
-        )
-        for s in seats
-    ]
+    candidates = [replace(seat.candidate(), versions={"": {0}}) for seat in seats]
     chosen = choose(RouteRequest("", 0, affinity, avoid), candidates)
-    return None if chosen is None else seats[candidates.index(chosen)]
-
-
-def _affinity(observation: Observation) -> str:
-    text = "\x1e".join(f"{m.role}\x1f{m.content}" for m in observation)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return Pick() if chosen is None else Pick(seats[candidates.index(chosen.replica)])

@@ -38,21 +38,30 @@ def answer(path: str, body: dict[str, Any]) -> tuple[int, Any]:
 
 
 def generate(body: dict[str, Any]) -> tuple[int, Any]:
-    if body.get("lora_path") and body["lora_path"] not in adapters:
-        return 400, {"error": {"message": f"{body['lora_path']} is not loaded"}}
-    params = body["sampling_params"]
-    count = params["max_new_tokens"]
-    time.sleep(count / 1000)  # a token takes a millisecond
+    """A single request has a dict of sampling parameters, a batch a list, as with SGLang."""
+    is_batch = isinstance(body["sampling_params"], list)
+    prompts = body["input_ids"] if is_batch else [body["input_ids"]]
+    params = body["sampling_params"] if is_batch else [body["sampling_params"]]
+    names = body.get("lora_path") or ""
+    for name in names if isinstance(names, list) else [names]:
+        if name and name not in adapters:
+            return 400, {"error": {"message": f"{name} is not loaded"}}
+    time.sleep(max(p["max_new_tokens"] for p in params) / 1000)  # a token takes a millisecond
+    items = [complete(ids, p["max_new_tokens"]) for ids, p in zip(prompts, params, strict=True)]
+    return 200, items if is_batch else items[0]
+
+
+def complete(prompt: list[int], count: int) -> dict[str, Any]:
+    """One completion of nines; the whole prompt but its last token was in the cache."""
     meta: dict[str, Any] = {
         "finish_reason": {"type": "length"},
         "output_token_logprobs": [[-1.0, 9, None]] * count,
-        "input_token_logprobs": [
-            [None if i == 0 else -2.0, t] for i, t in enumerate(body["input_ids"])
-        ],
+        "input_token_logprobs": [[None if i == 0 else -2.0, t] for i, t in enumerate(prompt)],
+        "cached_tokens": len(prompt) - 1,
         "e2e_latency": count / 1000,
         "queue_time": 0.0,
     }
-    return 200, [{"output_ids": [9] * count, "meta_info": meta}] * params.get("n", 1)
+    return {"output_ids": [9] * count, "meta_info": meta}
 
 
 class Handler(BaseHTTPRequestHandler):

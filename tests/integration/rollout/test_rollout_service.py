@@ -4,6 +4,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -23,7 +24,7 @@ from troupe.errors import (
 from troupe.ids import prompt_digest
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.contract import Message
-from troupe.weights import build_manifest, iter_chunks
+from troupe.weights import build_manifest, digest_of_sums, iter_chunks, sums_in
 
 Rollout = Any
 """See the fixture ``rollout``."""
@@ -63,6 +64,8 @@ async def test_generate_before_and_after_a_publish(rollout: Rollout, rollout_wei
     assert len(result.candidates) == 4
     assert result.policy_version == 0
     assert 0 < result.engine_s < 20
+    assert result.num_cached_tokens == 3 * len(result.prompt_token_ids)  # computed once for four
+    assert all(candidate.version_spans == [] for candidate in result.candidates)
     status = await rollout.client.status()
     assert status.policies[0].active_version == 0
     assert status.policies[0].tensor_digest == manifest.tensor_digest
@@ -201,7 +204,9 @@ def wrong_digest(parts: list[pb.UpdateWeightsRequest]) -> Parts:
 
 
 def wrong_name(parts: list[pb.UpdateWeightsRequest]) -> Parts:
-    parts[0].manifest.tensors[0].name = "impostor"
+    manifest = parts[0].manifest
+    manifest.tensors[0].name = "impostor"
+    manifest.tensor_digest = digest_of_sums(sums_in(manifest))
     return parts
 
 
@@ -225,7 +230,7 @@ def two_manifests(parts: list[pb.UpdateWeightsRequest]) -> Parts:
         (repeated_chunk, grpc.StatusCode.DATA_LOSS, "arrived where byte"),
         (early_end, grpc.StatusCode.DATA_LOSS, "were announced"),
         (flipped_bit, grpc.StatusCode.DATA_LOSS, "CRC-32"),
-        (other_tensors, grpc.StatusCode.DATA_LOSS, "SHA-256|well-formed|tensor"),
+        (other_tensors, grpc.StatusCode.DATA_LOSS, "digest of tensor '"),
         (surplus, grpc.StatusCode.DATA_LOSS, "more than the announced"),
         (wrong_digest, grpc.StatusCode.DATA_LOSS, "digest"),
         (wrong_name, grpc.StatusCode.DATA_LOSS, "tensor 'impostor'"),
@@ -302,3 +307,41 @@ async def test_rejected_error_keeps_its_class_on_the_wire(rollout: Rollout, roll
     manifest.sha256 = "0" * 64
     with pytest.raises(WeightsRejectedError, match="SHA-256"):
         await rollout.client.update_weights(manifest, rollout_weights, 20.0)
+
+
+class _FullDisk:
+    """A file on a disk that fills up after the first chunk."""
+
+    def __init__(self) -> None:
+        self.written = 0
+
+    def __enter__(self) -> "_FullDisk":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was opened."""
+
+    def write(self, data: bytes) -> int:
+        self.written += 1
+        if self.written > 1:
+            raise OSError(28, "No space left on device")
+        return len(data)
+
+
+async def test_disk_that_fills_up_is_a_retryable_error_and_the_old_version_serves(
+    rollout: Rollout, rollout_weights: Path, monkeypatch: pytest.MonkeyPatch
+):
+    await publish(rollout, rollout_weights)
+    monkeypatch.setattr("services.rollout.staging._created", lambda path: _FullDisk())
+    call = RolloutServiceStub(rollout.channel).UpdateWeights(
+        iter(parts_of(rollout_weights)), timeout=20
+    )
+    with pytest.raises(grpc.aio.AioRpcError, match="No space left") as caught:
+        await call
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10))
+    with pytest.raises(UnavailableError, match="do not fit the 10 free bytes"):
+        manifest = manifest_for(rollout_weights, 1)
+        await rollout.client.update_weights(manifest, rollout_weights, 20.0)
+    assert rollout.files_left() == []
+    assert (await generate(rollout)).policy_version == 0

@@ -6,6 +6,7 @@ from troupe.engines.presets import (
     ModelShape,
     check_memory,
     check_preset,
+    check_tp,
     find_preset,
     memory_plan,
     shape_of,
@@ -69,6 +70,36 @@ def test_memory_of_qwen3_8b_is_the_sum_done_by_hand():
         preset.shape, "bfloat16", lora_slots=4, lora_rank=16, kv_tokens=1000, tp_size=2
     )
     assert half.weights == 8_190_735_360
+
+
+def test_cache_on_more_devices_than_key_value_heads_is_a_copy_of_one_head_on_each():
+    shape = PRESETS["Qwen/Qwen2.5-1.5B-Instruct"].shape  # two key/value heads of 128
+    whole, half, more = (
+        memory_plan(shape, "bfloat16", lora_slots=0, lora_rank=0, kv_tokens=10, tp_size=tp).kv_cache
+        for tp in (1, 2, 4)
+    )
+    assert (whole, half, more) == (10 * 2 * 28 * 2 * 128 * 2, whole // 2, whole // 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "tp_size", "words"),
+    [  # 12 and 28 heads, 2 and 4 key/value heads, 18944 = 2**9 * 37 columns
+        ("Qwen/Qwen2.5-1.5B-Instruct", 8, "12 attention heads.*Use one of .1, 2, 4."),
+        ("Qwen/Qwen2.5-7B-Instruct", 7, "18944 MLP columns and 4 key/value heads"),
+        ("Qwen/Qwen2.5-14B-Instruct", 3, "40 attention heads"),
+    ],
+)
+def test_model_that_cannot_be_split_is_refused_with_the_sizes_that_fit(
+    model: str, tp_size: int, words: str
+):
+    with pytest.raises(InvalidArgumentError, match=words):
+        check_tp(model, PRESETS[model].shape, tp_size)
+
+
+@pytest.mark.parametrize("tp_size", [1, 2, 4])
+def test_every_preset_can_be_split(tp_size: int):
+    for preset in PRESETS.values():
+        check_tp(preset.model, preset.shape, tp_size)
 
 
 def test_model_that_does_not_fit_is_refused_with_the_sum():

@@ -7,9 +7,11 @@ import pytest
 
 from services.rollout.engines.sglang.model import BaseModel
 from services.rollout.engines.sglang.translate import (
+    cached_tokens,
     candidate_from,
     engine_seconds,
     generate_body,
+    prefill_body,
     score_body,
     scores_from,
 )
@@ -51,18 +53,18 @@ def answer(**changes: Any) -> dict[str, Any]:
     return {"output_ids": changes.pop("output_ids", [4, 2]), "meta_info": {**meta, **changes}}
 
 
-def body(item: EngineRequest, *, is_deterministic: bool = False, adapter: str | None = "p@3-x-1"):
-    return generate_body(
-        BASE, item, limit=9, adapter=adapter, salt="p@3-x-1", is_deterministic=is_deterministic
-    )
+def body(item: EngineRequest, *, adapter: str | None = "p@3-x-1"):
+    return generate_body(BASE, item, limit=9, adapter=adapter, salt="p@3-x-1")
 
 
-def test_candidates_share_one_prompt_and_carry_the_versions_name():
+def test_candidates_are_entries_of_one_call_and_carry_the_versions_name():
     found = body(request(temperature=0.7, stop=["w9", ""]))
-    assert found["input_ids"] == [1, 5]
-    assert found["lora_path"] == found["extra_key"] == "p@3-x-1"
-    assert found["sampling_params"] == {
-        "n": 2,
+    assert found["input_ids"] == [[1, 5], [1, 5]]
+    assert found["lora_path"] == ["p@3-x-1", "p@3-x-1"]
+    assert found["extra_key"] == "p@3-x-1"
+    params = [dict(entry) for entry in found["sampling_params"]]
+    seeds = [entry.pop("sampling_seed") for entry in params]
+    expected = {
         "max_new_tokens": 9,
         "temperature": 0.7,
         "top_p": 1.0,
@@ -70,24 +72,43 @@ def test_candidates_share_one_prompt_and_carry_the_versions_name():
         "stop": ["w9"],
         "stop_token_ids": [2],
     }
+    assert params == [expected, expected]
+    assert len(set(seeds)) == 2
+    assert seeds == [p["sampling_seed"] for p in body(request())["sampling_params"]]
     assert "lora_path" not in body(request(), adapter=None)
 
 
-def test_seeds_are_sent_for_each_candidate_and_differ():
-    found = body(request(), is_deterministic=True)
-    seeds = [params["sampling_seed"] for params in found["sampling_params"]]
-    assert found["input_ids"] == [[1, 5], [1, 5]]
-    assert found["lora_path"] == ["p@3-x-1", "p@3-x-1"]
-    assert len(set(seeds)) == 2
-    assert seeds == [
-        p["sampling_seed"] for p in body(request(), is_deterministic=True)["sampling_params"]
-    ]
+def test_prefill_computes_the_prompt_under_the_same_key_and_samples_nothing():
+    assert prefill_body(request(), adapter="p@3-x-1", salt="p@3-x-1") == {
+        "input_ids": [1, 5],
+        "sampling_params": {"max_new_tokens": 0},
+        "extra_key": "p@3-x-1",
+        "lora_path": "p@3-x-1",
+    }
+    assert "lora_path" not in prefill_body(request(), adapter=None, salt="s")
+
+
+@pytest.mark.parametrize(
+    ("prefill", "items", "cached"),
+    [
+        ([0], [9, 9, 9, 9], 26),  # 10 computed once, then the last token of each: 14 of 40
+        ([9], [9, 9, 9, 9], 35),  # known before: the last token five times
+        ([0], [0, 0, 0, 0], 0),  # nothing was found: more was computed than asked for
+        ([], [4], 4),  # a single candidate has no prefill
+        ([0], [9, None, 9, 9], None),
+    ],
+)
+def test_cached_tokens_count_the_prefill_against_what_the_candidates_found(
+    prefill: list[int], items: list[int | None], cached: int | None
+):
+    prompt = EngineRequest("p", 3, list(range(10)), len(items), SamplingSpec(), seed=7)
+    found = [answer(cached_tokens=count) for count in items]
+    assert cached_tokens(prompt, [answer(cached_tokens=c) for c in prefill], found) == cached
 
 
 def test_filtered_sampling_asks_for_the_distribution_that_was_sampled():
     found = body(request(top_k=3))
     assert found["return_sampling_mask"] is True
-    assert "n" not in found["sampling_params"][0]
     assert "return_sampling_mask" not in body(request(top_k=3, temperature=0.0))
     candidate = candidate_from(
         BASE, request(top_k=3), answer(output_token_sampling_logprobs=[-0.1, -0.2]), tag=None

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from troupe.errors import WeightsRejectedError
@@ -13,7 +14,9 @@ from troupe.weights import (
     TensorView,
     adapter_scale,
     build_manifest,
+    check_declared,
     file_tensors,
+    header_bytes_of,
     iter_chunks,
     read_layout,
     tensor_digest,
@@ -94,8 +97,41 @@ def test_verify_when_a_byte_flipped_is_rejected(tmp_path: Path):
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(WeightsRejectedError, match="SHA-256"):
+    last = max(read_layout(path), key=lambda tensor: tensor.end).name
+    with pytest.raises(WeightsRejectedError, match=f"bytes of tensor '{last}'") as caught:
         verify_file(path, manifest)
+    assert caught.value.pointer == f"/tensors/{last}"
+
+
+def test_verify_when_only_the_header_differs_is_rejected(tmp_path: Path):
+    path = saved(tmp_path)
+    manifest = manifest_of(path)
+    manifest.sha256 = "0" * 64
+    with pytest.raises(WeightsRejectedError, match="header's SHA-256"):
+        verify_file(path, manifest)
+
+
+def test_manifest_that_contradicts_itself_is_refused_before_any_byte(tmp_path: Path):
+    manifest = manifest_of(saved(tmp_path))
+    check_declared(manifest, max_bytes=2**20)
+    manifest.tensors[0].digest = "0" * 64
+    with pytest.raises(WeightsRejectedError, match="its tensors have digest"):
+        check_declared(manifest, max_bytes=2**20)
+
+
+def test_header_that_we_write_is_one_that_safetensors_reads(tmp_path: Path):
+    path = tmp_path / "w"
+    header = header_bytes_of([("a", "F32", (2, 1)), ("b", "BF16", (3,)), ("c", "I64", ())])
+    assert len(header) % 8 == 0
+    path.write_bytes(header + struct.pack("<2f", 1.5, -2.0) + bytes(6) + struct.pack("<q", 7))
+    with safe_open(path, framework="pt") as file:
+        assert file.get_tensor("a").tolist() == [[1.5], [-2.0]]
+        assert file.get_tensor("b").tolist() == [0, 0, 0]
+    assert [(t.name, t.begin - len(header)) for t in read_layout(path)] == [
+        ("a", 0),
+        ("b", 8),
+        ("c", 14),
+    ]
 
 
 def test_verify_when_a_tensor_is_another_names_it(tmp_path: Path):

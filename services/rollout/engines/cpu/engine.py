@@ -7,20 +7,24 @@ building of new versions on another, so that receiving weights never stops gener
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from services.rollout.engines.chat import check_token_ids, cut_at_stop, render_chat
 from services.rollout.engines.cpu.job import Completion, Job
 from services.rollout.engines.cpu.lane import Lane
 from services.rollout.engines.cpu.model import BaseModel, load_base
+from services.rollout.engines.cpu.receive import receive_tensors
 from services.rollout.engines.cpu.score import score_tokens
 from services.rollout.engines.cpu.settings import CpuEngineSettings
 from services.rollout.engines.cpu.text import stop_detector
 from services.rollout.engines.cpu.versions import Slot
-from services.rollout.engines.cpu.weights import build_module, digest_tensors, load_tensors
+from services.rollout.engines.cpu.weights import build_module, load_tensors, sums_of_tensors
 from services.rollout.engines.cpu.worker import Worker
-from services.rollout.engines.versions import VersionTable
+from services.rollout.engines.versions import VersionTable, held_digest
+from troupe.engines.broadcast import BroadcastWeights, Received
 from troupe.engines.contract import (
     EngineCandidate,
     EngineRequest,
@@ -39,6 +43,8 @@ class CpuEngine:
     """See `troupe.engines.contract.Engine`. Same seed, same completions, whatever else runs."""
 
     name = "cpu"
+    weight_ranks = 1
+    weight_backend = "gloo"
 
     def __init__(self, settings: CpuEngineSettings | None = None) -> None:
         self._settings = settings or CpuEngineSettings()
@@ -88,6 +94,8 @@ class CpuEngine:
             [_candidate(base, item, request.sampling.stop) for item in completions],
             request.policy_version,
             job.compute_s,
+            # A prompt is computed once for all its candidates, and nothing is kept after it.
+            num_cached_tokens=(request.num_candidates - 1) * len(request.prompt_token_ids),
         )
 
     async def score(
@@ -104,9 +112,25 @@ class CpuEngine:
         return await asyncio.wrap_future(self._worker.call(lambda: score_tokens(module, ids)))
 
     async def stage(self, weights: StagedWeights) -> str:
+        self._base(weights.policy)
+        loop = asyncio.get_running_loop()
+        tensors = await loop.run_in_executor(self._stager, load_tensors, weights.path)
+        return await self._keep(weights, tensors)
+
+    async def receive(self, weights: BroadcastWeights) -> Received:
+        """Full weights by torch.distributed; see `troupe.engines.broadcast`."""
+        self._base(weights.policy)
+        tensors = await asyncio.to_thread(receive_tensors, weights)
+        announced = {tensor.name: tensor.digest for tensor in weights.tensors}
+        staged = StagedWeights(
+            weights.policy, weights.policy_version, "full", Path(), "", announced
+        )
+        return Received(await self._keep(staged, tensors), wants_file=False)
+
+    async def _keep(self, weights: StagedWeights, tensors: dict[str, Tensor]) -> str:
         base, table = self._base(weights.policy), self._tables[weights.policy]
         loop = asyncio.get_running_loop()
-        slot = await loop.run_in_executor(self._stager, self._build, base, weights)
+        slot = await loop.run_in_executor(self._stager, self._build, base, weights, tensors)
         if not table.holds(weights.policy_version, slot.tensor_digest):
             table.stage(slot)
         return slot.tensor_digest
@@ -178,8 +202,8 @@ class CpuEngine:
     def _max_cells(self, base: BaseModel) -> int:
         return self._settings.max_kv_mib * 2**20 // base.kv_bytes_per_token
 
-    def _build(self, base: BaseModel, weights: StagedWeights) -> Slot:
-        tensors = load_tensors(weights.path)
+    def _build(self, base: BaseModel, weights: StagedWeights, tensors: dict[str, Tensor]) -> Slot:
+        digest = held_digest(weights, sums_of_tensors(tensors))
         module = build_module(base, weights, tensors)
         lane = Lane(
             module,
@@ -189,7 +213,6 @@ class CpuEngine:
             max_prefill_tokens=self._settings.max_prefill_tokens,
             max_cells=self._max_cells(base),
         )
-        digest = digest_tensors(tensors)
         return Slot(weights.policy, weights.policy_version, digest, module, lane)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from services.rollout.engines.cpu.model import BaseModel, replace_parameter
 from troupe.engines.contract import StagedWeights
 from troupe.errors import WeightsRejectedError
-from troupe.weights import TensorView, adapter_scale, tensor_digest
+from troupe.weights import TensorSum, TensorView, adapter_scale, sums_of
 from troupe.weights.manifest import parse_adapter_config
 
 _LORA_NAME = re.compile(r"^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight$")
@@ -46,9 +46,9 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         ) from error
 
 
-def digest_tensors(tensors: dict[str, Tensor]) -> str:
-    """`troupe.weights.tensor_digest` over tensors in memory."""
-    return tensor_digest(
+def sums_of_tensors(tensors: dict[str, Tensor]) -> list[TensorSum]:
+    """`troupe.weights.sums_of` over tensors in memory."""
+    return sums_of(
         TensorView(name, _DTYPES[tensor.dtype], tuple(tensor.shape), _bytes(tensor))
         for name, tensor in tensors.items()
     )
@@ -135,7 +135,7 @@ def _replace_all(module: Any, tensors: dict[str, Tensor], where: str) -> None:
                 raise WeightsRejectedError(
                     f"{where}: tensor '{other}' differs from '{given[0]}', and the model ties them."
                 )
-        new = nn.Parameter(tensor.to(old.device, old.dtype, copy=True), requires_grad=False)
+        new = nn.Parameter(tensor.to(old.device, old.dtype), requires_grad=False)
         for name in names:
             replace_parameter(module, name, new)
 

@@ -4,6 +4,7 @@ Owns the wire to SGLang and nothing about versions. Connections die with the ser
 belongs to one life of it.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from troupe.errors import (
     UnavailableError,
     WeightsRejectedError,
 )
+from troupe.weights import TensorSum
+from troupe.weights.group import TORCH_DTYPES, WeightGroup
 
 CONNECT_TIMEOUT_S = 5.0
 _PROBE = {"input_ids": [0, 0], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}}
@@ -78,6 +81,48 @@ class SglangClient:
             "/update_weights_from_disk",
             {"model_path": str(folder), "weight_version": tag, "flush_cache": True},
         )
+
+    async def join_group(self, group: WeightGroup) -> None:
+        """Every rank of the server joins; returns when the whole group is there."""
+        await self._manage(
+            "/init_weights_update_group",
+            {
+                "master_address": group.host,
+                "master_port": group.port,
+                "rank_offset": group.rank_offset,
+                "world_size": group.world_size,
+                "group_name": group.name,
+                "backend": group.backend,
+            },
+        )
+
+    async def leave_group(self, group: WeightGroup) -> None:
+        """The group is not needed any more."""
+        await self._manage("/destroy_weights_update_group", {"group_name": group.name})
+
+    async def begin_update(self) -> None:
+        """Open the session that weights may be replaced in. Nothing may be in flight."""
+        await self._manage("/begin_weight_update", {})
+
+    async def receive_weights(
+        self, group: WeightGroup, tensors: Sequence[TensorSum], tag: str
+    ) -> None:
+        """Take these tensors as rank 0 broadcasts them, and empty the prefix cache."""
+        await self._manage(
+            "/update_weights_from_distributed",
+            {
+                "names": [tensor.name for tensor in tensors],
+                "dtypes": [TORCH_DTYPES[tensor.dtype] for tensor in tensors],
+                "shapes": [list(tensor.shape) for tensor in tensors],
+                "group_name": group.name,
+                "weight_version": tag,
+                "flush_cache": True,
+            },
+        )
+
+    async def end_update(self) -> None:
+        """Close the session."""
+        await self._manage("/end_weight_update", {})
 
     async def checksum(self) -> str:
         """SGLang's digest over the tensors in memory, of all ranks."""

@@ -11,8 +11,8 @@ from services.rollout.engines.sglang.settings import SglangSettings
 LAUNCH = Path(__file__).with_name("server") / "launch.py"
 CPU_TOTAL_TOKENS = 16384
 CPU_RUNNING_REQUESTS = 64
-RESERVED_TOKENS = 6
-"""SGLang keeps this many positions of its context back; ours is the model's own to the last."""
+RESERVED_TOKENS = 7
+"""SGLang's inputs are shorter than its context less 6; ours may fill the model's to the last."""
 
 
 @dataclass(frozen=True, slots=True)

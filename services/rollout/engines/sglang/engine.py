@@ -8,6 +8,7 @@ server is `supervisor`.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from services.rollout.engines.chat import check_token_ids, render_chat
 from services.rollout.engines.sglang.client import SglangClient
@@ -20,12 +21,15 @@ from services.rollout.engines.sglang.plan import ServerGroup, plan_servers
 from services.rollout.engines.sglang.settings import SglangSettings, load_settings
 from services.rollout.engines.sglang.supervisor import Supervisor
 from services.rollout.engines.sglang.translate import (
+    cached_tokens,
     candidate_from,
     engine_seconds,
     generate_body,
+    prefill_body,
     score_body,
     scores_from,
 )
+from troupe.engines.broadcast import BroadcastWeights, Received
 from troupe.engines.contract import EngineRequest, EngineResult, PolicyState, StagedWeights
 from troupe.errors import InvalidArgumentError, OverloadedError, UnavailableError
 from troupe.spec.job import LoraSpec, PolicySpec
@@ -54,9 +58,11 @@ class SglangEngine:
         self._servers: list[Supervisor] = []
         self._in_flight = 0
         self._is_stopping = False
+        self._device = "cpu"
 
     async def start(self, policies: dict[str, PolicySpec]) -> None:
         machine = await look_at_machine(self._settings)
+        self._device = machine.device
         bases = {
             policy: await asyncio.to_thread(read_base, spec) for policy, spec in policies.items()
         }
@@ -74,15 +80,16 @@ class SglangEngine:
         self._admit(request.num_candidates)
         try:
             async with served.versions.use(request.policy_version, staged_too=False) as version:
+                adapter, client = _adapter(version), served.server.client()
                 body = generate_body(
-                    served.base,
-                    request,
-                    limit=limit,
-                    adapter=_adapter(version),
-                    salt=version.name,
-                    is_deterministic=self._settings.deterministic,
+                    served.base, request, limit=limit, adapter=adapter, salt=version.name
                 )
-                items = await served.server.client().generate(body)
+                prefill: list[dict[str, Any]] = []
+                if request.num_candidates > 1:  # else the siblings would each compute the prompt
+                    prefill = await client.generate(
+                        prefill_body(request, adapter=adapter, salt=version.name)
+                    )
+                items = await client.generate(body)
         finally:
             self._in_flight -= request.num_candidates
         tag = version.name if isinstance(version, Snapshot) else None
@@ -93,7 +100,8 @@ class SglangEngine:
         return EngineResult(
             [candidate_from(served.base, request, item, tag=tag) for item in items],
             request.policy_version,
-            engine_seconds(items),
+            sum(engine_seconds(part) for part in (prefill, items) if part),
+            cached_tokens(request, prefill, items),
         )
 
     async def score(
@@ -114,6 +122,16 @@ class SglangEngine:
     async def stage(self, weights: StagedWeights) -> str:
         return await self._of(weights.policy).versions.stage(weights)
 
+    async def receive(self, weights: BroadcastWeights) -> Received:
+        """Full weights by torch.distributed; see `troupe.engines.broadcast`."""
+        versions = self._of(weights.policy).versions
+        if isinstance(versions, LoraVersions):
+            raise InvalidArgumentError(
+                f"Policy '{weights.policy}' trains an adapter, and only full weights can come by "
+                "torch.distributed. Send the file (TROUPE_TRAINER_WEIGHTS_VIA=grpc or store)."
+            )
+        return await versions.receive(weights)
+
     async def activate(self, policy: str, policy_version: int) -> None:
         await self._of(policy).versions.activate(policy_version)
 
@@ -122,6 +140,16 @@ class SglangEngine:
 
     def policies(self) -> list[PolicyState]:
         return [served.versions.state() for served in self._served.values()]
+
+    @property
+    def weight_ranks(self) -> int:
+        """Ranks that join a group of weights; with more than one data-parallel copy none does."""
+        return self._settings.tp_size if self._settings.dp_size == 1 else 0
+
+    @property
+    def weight_backend(self) -> str:
+        """NCCL where the servers run on GPUs."""
+        return "nccl" if self._device == "cuda" else "gloo"
 
     def num_in_flight(self) -> int:
         return self._in_flight

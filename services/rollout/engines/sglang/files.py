@@ -12,14 +12,16 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from services.rollout.engines.sglang.model import BaseModel
+from services.rollout.engines.versions import held_digest
 from troupe.engines.contract import StagedWeights
 from troupe.engines.presets import LORA_TARGETS
 from troupe.errors import InvalidArgumentError, UnavailableError, WeightsRejectedError
 from troupe.spec.job import LoraSpec
-from troupe.weights import adapter_scale, file_tensors, read_layout, tensor_digest
+from troupe.weights import adapter_scale, file_tensors, read_layout, sums_of
 from troupe.weights.manifest import parse_adapter_config
 
 _PREFIX = "troupe-sglang-"
@@ -143,14 +145,18 @@ def check_full(base: BaseModel, weights: StagedWeights) -> None:
     where = f"Weights of policy '{weights.policy}' version {weights.policy_version}"
     if weights.kind != "full":
         raise WeightsRejectedError(f"{where} are an adapter, and the policy trains all weights.")
-    given = {tensor.name: tensor.shape for tensor in read_layout(weights.path)}
+    check_shapes(base, where, {tensor.name: tensor.shape for tensor in read_layout(weights.path)})
+
+
+def check_shapes(base: BaseModel, where: str, given: Mapping[str, Sequence[int]]) -> None:
+    """The same for the names and shapes of tensors that are yet to come."""
     optional = {"lm_head.weight"} if base.shape.is_tied else set[str]()
     if missing := sorted(base.tensors.keys() - given.keys() - optional):
         raise WeightsRejectedError(f"{where}: tensor '{missing[0]}' is missing.")
     if unknown := sorted(given.keys() - base.tensors.keys() - optional):
         raise WeightsRejectedError(f"{where}: tensor '{unknown[0]}' is unknown to the model.")
     for name, shape in given.items():
-        if name in base.tensors and shape != base.tensors[name]:
+        if name in base.tensors and tuple(shape) != base.tensors[name]:
             raise WeightsRejectedError(
                 f"{where}: tensor '{name}' is {list(shape)} and the model wants "
                 f"{list(base.tensors[name])}."
@@ -173,7 +179,7 @@ def keep_adapter(weights: StagedWeights, folder: Path) -> str:
         path = _keep(weights.path, folder / "adapter_model.safetensors")
     except OSError as error:
         raise _full_disk(folder, error) from error
-    return tensor_digest(file_tensors(path))
+    return _checked(weights, path)
 
 
 def keep_full(base: BaseModel, weights: StagedWeights, folder: Path) -> str:
@@ -184,7 +190,16 @@ def keep_full(base: BaseModel, weights: StagedWeights, folder: Path) -> str:
         path = _keep(weights.path, folder / "model.safetensors")
     except OSError as error:
         raise _full_disk(folder, error) from error
-    return tensor_digest(file_tensors(path))
+    return _checked(weights, path)
+
+
+def _checked(weights: StagedWeights, path: Path) -> str:
+    """The digest of a kept file, read back; a file with a wrong tensor goes at once."""
+    try:
+        return held_digest(weights, sums_of(file_tensors(path)))
+    except WeightsRejectedError:
+        shutil.rmtree(path.parent, ignore_errors=True)
+        raise
 
 
 def _keep(source: Path, target: Path) -> Path:

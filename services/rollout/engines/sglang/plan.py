@@ -10,7 +10,13 @@ from services.rollout.engines.sglang.environment import Machine
 from services.rollout.engines.sglang.files import lora_targets
 from services.rollout.engines.sglang.model import BaseModel
 from services.rollout.engines.sglang.settings import SglangSettings
-from troupe.engines.presets import LORA_TARGETS, check_memory, find_preset, memory_plan
+from troupe.engines.presets import (
+    LORA_TARGETS,
+    check_memory,
+    check_tp,
+    find_preset,
+    memory_plan,
+)
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import LoraSpec, PolicySpec
 
@@ -61,6 +67,8 @@ def _group(
     spec = policies[names[0]]
     loras = [train for n in names if isinstance(train := policies[n].train, LoraSpec)]
     lora = _lora_plan(settings, names, loras) if loras else None
+    check_tp(base.name, base.shape, settings.tp_size)
+    _check_context(settings, base)
     is_cpu = machine.device == "cpu"
     if is_cpu and lora:
         _check_padding(settings, base)
@@ -91,6 +99,15 @@ def _group(
             mem_fraction=0.0 if is_cpu else fraction / num_servers,
         ),
     )
+
+
+def _check_context(settings: SglangSettings, base: BaseModel) -> None:
+    if settings.context_length > base.context_length:
+        raise InvalidArgumentError(
+            f"TROUPE_ROLLOUT_SGLANG_CONTEXT_LENGTH is {settings.context_length} and model "
+            f"'{base.name}' was made for {base.context_length} positions. Lower it, or leave it "
+            "out."
+        )
 
 
 def _check_padding(settings: SglangSettings, base: BaseModel) -> None:

@@ -24,12 +24,12 @@ def generate_body(
     limit: int,
     adapter: str | None,
     salt: str,
-    is_deterministic: bool,
 ) -> dict[str, Any]:
-    """One /generate call for all candidates.
+    """One /generate call for all candidates, an entry for each.
 
-    ``salt`` keys the prefix cache, so that no version ever meets another's cache. With ``n`` the
-    prompt is computed once; seeds and filtered sampling take one entry for each candidate.
+    ``salt`` keys the prefix cache, so that no version ever meets another's cache. Only the
+    deterministic mode looks at the seeds. SGLang's own ``n`` is left alone: it fails with filtered
+    sampling, and it hides what its warm-up of the prompt found in the cache.
     """
     sampling = request.sampling
     params: dict[str, Any] = {
@@ -41,20 +41,29 @@ def generate_body(
         "stop_token_ids": list(base.end_token_ids),
     }
     prompt, count = list(request.prompt_token_ids), request.num_candidates
-    body: dict[str, Any] = {"return_logprob": True, "extra_key": salt}
+    seeds = [derive_seed(request.seed, i) & SEED_MASK for i in range(count)]
+    body: dict[str, Any] = {
+        "input_ids": [prompt] * count,
+        "sampling_params": [params | {"sampling_seed": seed} for seed in seeds],
+        "return_logprob": True,
+        "extra_key": salt,
+    }
     if is_filtered(request):
         body["return_sampling_mask"] = True
-    if is_deterministic or is_filtered(request):  # `n` warms up with a request that fails here
-        seeds = [derive_seed(request.seed, i) & SEED_MASK for i in range(count)]
-        body["input_ids"] = [prompt] * count
-        body["sampling_params"] = [params | {"sampling_seed": seed} for seed in seeds]
-        if adapter:
-            body["lora_path"] = [adapter] * count
-    else:
-        body["input_ids"] = prompt
-        body["sampling_params"] = params | {"n": count}
-        if adapter:
-            body["lora_path"] = adapter
+    if adapter:
+        body["lora_path"] = [adapter] * count
+    return body
+
+
+def prefill_body(request: EngineRequest, *, adapter: str | None, salt: str) -> dict[str, Any]:
+    """Compute the prompt into the prefix cache, so that candidates find it there."""
+    body: dict[str, Any] = {
+        "input_ids": list(request.prompt_token_ids),
+        "sampling_params": {"max_new_tokens": 0},
+        "extra_key": salt,
+    }
+    if adapter:
+        body["lora_path"] = adapter
     return body
 
 
@@ -118,6 +127,22 @@ def engine_seconds(items: Sequence[dict[str, Any]]) -> float:
         max(0.0, meta.get("e2e_latency", 0.0) - (meta.get("queue_time") or 0.0))
         for meta in (item["meta_info"] for item in items)
     )
+
+
+def cached_tokens(
+    request: EngineRequest, prefill: Sequence[dict[str, Any]], items: Sequence[dict[str, Any]]
+) -> int | None:
+    """Prompt tokens over all candidates that were not computed, the prefill's share included.
+
+    Example: a prompt of 10 that nothing was known of, computed once and found by four candidates
+    save for its last token, leaves 10 + 4 computed of 40: 26.
+    """
+    found = [item["meta_info"].get("cached_tokens") for item in (*prefill, *items)]
+    if None in found:
+        return None
+    size = len(request.prompt_token_ids)
+    computed = sum(size - count for count in found)
+    return max(0, size * len(items) - computed)
 
 
 def scores_from(token_ids: Sequence[int], item: dict[str, Any]) -> list[float]:

@@ -81,8 +81,16 @@ class Prompt(_message.Message):
     messages: _containers.RepeatedCompositeFieldContainer[PromptMessage]
     def __init__(self, digest: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., messages: _Optional[_Iterable[_Union[PromptMessage, _Mapping]]] = ...) -> None: ...
 
+class VersionSpan(_message.Message):
+    __slots__ = ("policy_version", "num_tokens")
+    POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    policy_version: int
+    num_tokens: int
+    def __init__(self, policy_version: _Optional[int] = ..., num_tokens: _Optional[int] = ...) -> None: ...
+
 class Candidate(_message.Message):
-    __slots__ = ("index", "token_ids", "rollout_logprobs", "text", "finish_reason", "policy_version", "prompt_digest", "reward", "team_reward", "local_rewards", "is_chosen", "is_done", "is_success", "info_json", "turn", "trajectory", "generate_s", "env_s")
+    __slots__ = ("index", "token_ids", "rollout_logprobs", "text", "finish_reason", "policy_version", "prompt_digest", "reward", "team_reward", "local_rewards", "is_chosen", "is_done", "is_success", "info_json", "turn", "trajectory", "generate_s", "env_s", "is_baseline", "joint_observation", "version_spans")
     class LocalRewardsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +116,9 @@ class Candidate(_message.Message):
     TRAJECTORY_FIELD_NUMBER: _ClassVar[int]
     GENERATE_S_FIELD_NUMBER: _ClassVar[int]
     ENV_S_FIELD_NUMBER: _ClassVar[int]
+    IS_BASELINE_FIELD_NUMBER: _ClassVar[int]
+    JOINT_OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_SPANS_FIELD_NUMBER: _ClassVar[int]
     index: int
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     rollout_logprobs: _containers.RepeatedScalarFieldContainer[float]
@@ -126,10 +137,13 @@ class Candidate(_message.Message):
     trajectory: int
     generate_s: float
     env_s: float
-    def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., rollout_logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., policy_version: _Optional[int] = ..., prompt_digest: _Optional[str] = ..., reward: _Optional[float] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_chosen: _Optional[bool] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., turn: _Optional[int] = ..., trajectory: _Optional[int] = ..., generate_s: _Optional[float] = ..., env_s: _Optional[float] = ...) -> None: ...
+    is_baseline: bool
+    joint_observation: str
+    version_spans: _containers.RepeatedCompositeFieldContainer[VersionSpan]
+    def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., rollout_logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., policy_version: _Optional[int] = ..., prompt_digest: _Optional[str] = ..., reward: _Optional[float] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_chosen: _Optional[bool] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., turn: _Optional[int] = ..., trajectory: _Optional[int] = ..., generate_s: _Optional[float] = ..., env_s: _Optional[float] = ..., is_baseline: _Optional[bool] = ..., joint_observation: _Optional[str] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group_id", "job_id", "step", "task_id", "agent", "turn", "policy", "policy_version", "key", "prompts", "candidates", "ticket_id")
+    __slots__ = ("group_id", "job_id", "step", "task_id", "agent", "turn", "policy", "policy_version", "key", "prompts", "candidates", "ticket_id", "node", "num_prompt_tokens", "num_cached_tokens")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +156,9 @@ class Group(_message.Message):
     PROMPTS_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     TICKET_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     job_id: str
     step: int
@@ -154,10 +171,13 @@ class Group(_message.Message):
     prompts: _containers.RepeatedCompositeFieldContainer[Prompt]
     candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
     ticket_id: str
-    def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ...) -> None: ...
+    node: str
+    num_prompt_tokens: int
+    num_cached_tokens: int
+    def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ..., node: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., num_cached_tokens: _Optional[int] = ...) -> None: ...
 
 class Episode(_message.Message):
-    __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason")
+    __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason", "num_redraws")
     EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
@@ -172,6 +192,7 @@ class Episode(_message.Message):
     WALL_S_FIELD_NUMBER: _ClassVar[int]
     NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     DROPPED_REASON_FIELD_NUMBER: _ClassVar[int]
+    NUM_REDRAWS_FIELD_NUMBER: _ClassVar[int]
     episode_id: str
     job_id: str
     round_id: str
@@ -186,7 +207,8 @@ class Episode(_message.Message):
     wall_s: float
     num_tokens: int
     dropped_reason: str
-    def __init__(self, episode_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., is_success: _Optional[bool] = ..., success_fraction: _Optional[float] = ..., num_turns: _Optional[int] = ..., team_return: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., wall_s: _Optional[float] = ..., num_tokens: _Optional[int] = ..., dropped_reason: _Optional[str] = ...) -> None: ...
+    num_redraws: int
+    def __init__(self, episode_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., is_success: _Optional[bool] = ..., success_fraction: _Optional[float] = ..., num_turns: _Optional[int] = ..., team_return: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., wall_s: _Optional[float] = ..., num_tokens: _Optional[int] = ..., dropped_reason: _Optional[str] = ..., num_redraws: _Optional[int] = ...) -> None: ...
 
 class WeightsManifest(_message.Message):
     __slots__ = ("policy", "policy_version", "kind", "adapter_config_json", "size_bytes", "sha256", "tensor_digest", "tensors", "job_id")
@@ -211,14 +233,16 @@ class WeightsManifest(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., kind: _Optional[str] = ..., adapter_config_json: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., tensor_digest: _Optional[str] = ..., tensors: _Optional[_Iterable[_Union[TensorEntry, _Mapping]]] = ..., job_id: _Optional[str] = ...) -> None: ...
 
 class TensorEntry(_message.Message):
-    __slots__ = ("name", "dtype", "shape")
+    __slots__ = ("name", "dtype", "shape", "digest")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     name: str
     dtype: str
     shape: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+    digest: str
+    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("job_id", "type", "occurred_at", "source", "data_json", "event_id")

@@ -62,28 +62,32 @@ class GenerateRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., chat: _Optional[_Union[ChatPrompt, _Mapping]] = ..., tokens: _Optional[_Union[TokenPrompt, _Mapping]] = ..., num_candidates: _Optional[int] = ..., sampling: _Optional[_Union[SamplingParams, _Mapping]] = ...) -> None: ...
 
 class GeneratedCandidate(_message.Message):
-    __slots__ = ("token_ids", "logprobs", "text", "finish_reason")
+    __slots__ = ("token_ids", "logprobs", "text", "finish_reason", "version_spans")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
+    VERSION_SPANS_FIELD_NUMBER: _ClassVar[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     logprobs: _containers.RepeatedScalarFieldContainer[float]
     text: str
     finish_reason: _records_pb2.FinishReason
-    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[_records_pb2.FinishReason, str]] = ...) -> None: ...
+    version_spans: _containers.RepeatedCompositeFieldContainer[_records_pb2.VersionSpan]
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[_records_pb2.FinishReason, str]] = ..., version_spans: _Optional[_Iterable[_Union[_records_pb2.VersionSpan, _Mapping]]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
-    __slots__ = ("prompt", "candidates", "policy_version", "engine_s")
+    __slots__ = ("prompt", "candidates", "policy_version", "engine_s", "num_cached_tokens")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
     ENGINE_S_FIELD_NUMBER: _ClassVar[int]
+    NUM_CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     prompt: _records_pb2.Prompt
     candidates: _containers.RepeatedCompositeFieldContainer[GeneratedCandidate]
     policy_version: int
     engine_s: float
-    def __init__(self, prompt: _Optional[_Union[_records_pb2.Prompt, _Mapping]] = ..., candidates: _Optional[_Iterable[_Union[GeneratedCandidate, _Mapping]]] = ..., policy_version: _Optional[int] = ..., engine_s: _Optional[float] = ...) -> None: ...
+    num_cached_tokens: int
+    def __init__(self, prompt: _Optional[_Union[_records_pb2.Prompt, _Mapping]] = ..., candidates: _Optional[_Iterable[_Union[GeneratedCandidate, _Mapping]]] = ..., policy_version: _Optional[int] = ..., engine_s: _Optional[float] = ..., num_cached_tokens: _Optional[int] = ...) -> None: ...
 
 class ScoreTokensRequest(_message.Message):
     __slots__ = ("policy", "policy_version", "token_ids")
@@ -102,12 +106,38 @@ class ScoreTokensResponse(_message.Message):
     def __init__(self, logprobs: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class UpdateWeightsRequest(_message.Message):
-    __slots__ = ("manifest", "chunk")
+    __slots__ = ("manifest", "chunk", "stored", "broadcast")
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    BROADCAST_FIELD_NUMBER: _ClassVar[int]
     manifest: _records_pb2.WeightsManifest
     chunk: WeightsChunk
-    def __init__(self, manifest: _Optional[_Union[_records_pb2.WeightsManifest, _Mapping]] = ..., chunk: _Optional[_Union[WeightsChunk, _Mapping]] = ...) -> None: ...
+    stored: StoredWeights
+    broadcast: BroadcastWeights
+    def __init__(self, manifest: _Optional[_Union[_records_pb2.WeightsManifest, _Mapping]] = ..., chunk: _Optional[_Union[WeightsChunk, _Mapping]] = ..., stored: _Optional[_Union[StoredWeights, _Mapping]] = ..., broadcast: _Optional[_Union[BroadcastWeights, _Mapping]] = ...) -> None: ...
+
+class StoredWeights(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class BroadcastWeights(_message.Message):
+    __slots__ = ("host", "port", "group", "world_size", "rank_offset", "backend")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    RANK_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    port: int
+    group: str
+    world_size: int
+    rank_offset: int
+    backend: str
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., group: _Optional[str] = ..., world_size: _Optional[int] = ..., rank_offset: _Optional[int] = ..., backend: _Optional[str] = ...) -> None: ...
 
 class WeightsChunk(_message.Message):
     __slots__ = ("offset_bytes", "data", "crc32")
@@ -120,12 +150,16 @@ class WeightsChunk(_message.Message):
     def __init__(self, offset_bytes: _Optional[int] = ..., data: _Optional[bytes] = ..., crc32: _Optional[int] = ...) -> None: ...
 
 class UpdateWeightsResponse(_message.Message):
-    __slots__ = ("tensor_digest", "staged_s")
+    __slots__ = ("tensor_digest", "staged_s", "received_s", "wants_file")
     TENSOR_DIGEST_FIELD_NUMBER: _ClassVar[int]
     STAGED_S_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_S_FIELD_NUMBER: _ClassVar[int]
+    WANTS_FILE_FIELD_NUMBER: _ClassVar[int]
     tensor_digest: str
     staged_s: float
-    def __init__(self, tensor_digest: _Optional[str] = ..., staged_s: _Optional[float] = ...) -> None: ...
+    received_s: float
+    wants_file: bool
+    def __init__(self, tensor_digest: _Optional[str] = ..., staged_s: _Optional[float] = ..., received_s: _Optional[float] = ..., wants_file: _Optional[bool] = ...) -> None: ...
 
 class ActivateWeightsRequest(_message.Message):
     __slots__ = ("policy", "policy_version")
@@ -172,13 +206,17 @@ class PolicyStatus(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., active_version: _Optional[int] = ..., tensor_digest: _Optional[str] = ..., loaded_versions: _Optional[_Iterable[int]] = ..., staged_versions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("policies", "num_in_flight", "model", "engine")
+    __slots__ = ("policies", "num_in_flight", "model", "engine", "weight_ranks", "weight_backend")
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     NUM_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_RANKS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_BACKEND_FIELD_NUMBER: _ClassVar[int]
     policies: _containers.RepeatedCompositeFieldContainer[PolicyStatus]
     num_in_flight: int
     model: str
     engine: str
-    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyStatus, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., model: _Optional[str] = ..., engine: _Optional[str] = ...) -> None: ...
+    weight_ranks: int
+    weight_backend: str
+    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyStatus, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., model: _Optional[str] = ..., engine: _Optional[str] = ..., weight_ranks: _Optional[int] = ..., weight_backend: _Optional[str] = ...) -> None: ...

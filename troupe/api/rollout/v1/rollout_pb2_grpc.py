@@ -86,7 +86,8 @@ class RolloutServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateWeights(self, request_iterator, context):
-        """Receive and stage a version: manifest first, then chunks. Serving does not change.
+        """Receive and stage a version: manifest first, then chunks, or where it is, or the group that it
+        comes by. Serving does not change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

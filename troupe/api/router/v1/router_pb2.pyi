@@ -31,7 +31,7 @@ class ReplicaPolicy(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., active_version: _Optional[int] = ..., loaded_versions: _Optional[_Iterable[int]] = ..., tensor_digest: _Optional[str] = ...) -> None: ...
 
 class Replica(_message.Message):
-    __slots__ = ("replica_id", "kind", "address", "job_id", "incarnation", "policies", "num_in_flight", "is_serving", "seen_at")
+    __slots__ = ("replica_id", "kind", "address", "job_id", "incarnation", "policies", "num_in_flight", "is_serving", "seen_at", "admin_address")
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,7 @@ class Replica(_message.Message):
     NUM_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     IS_SERVING_FIELD_NUMBER: _ClassVar[int]
     SEEN_AT_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     replica_id: str
     kind: ReplicaKind
     address: str
@@ -50,7 +51,8 @@ class Replica(_message.Message):
     num_in_flight: int
     is_serving: bool
     seen_at: float
-    def __init__(self, replica_id: _Optional[str] = ..., kind: _Optional[_Union[ReplicaKind, str]] = ..., address: _Optional[str] = ..., job_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., policies: _Optional[_Iterable[_Union[ReplicaPolicy, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., is_serving: _Optional[bool] = ..., seen_at: _Optional[float] = ...) -> None: ...
+    admin_address: str
+    def __init__(self, replica_id: _Optional[str] = ..., kind: _Optional[_Union[ReplicaKind, str]] = ..., address: _Optional[str] = ..., job_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., policies: _Optional[_Iterable[_Union[ReplicaPolicy, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., is_serving: _Optional[bool] = ..., seen_at: _Optional[float] = ..., admin_address: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("job_id", "spec_json", "policies", "run_dir")

@@ -1,0 +1,202 @@
+"""The rollout process of `benchmarks.router_overhead`: a sidecar that can also call its engine.
+
+Owns the child process and the line protocol to it: a command on standard input, one line of JSON on
+standard output. Measures nothing by itself.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from transformers.utils import logging as transformers_logging
+
+from benchmarks.rollout_fleet import TinyTrainer, sidecar
+from benchmarks.router_calls import (
+    CANDIDATES,
+    Call,
+    latencies,
+    observation,
+    sampling,
+    throughput,
+)
+from services.rollout.engines.cpu import CpuEngine
+from services.rollout.engines.sglang import SglangEngine
+from services.rollout.engines.sglang.settings import SglangSettings
+from troupe.api.records.v1.records_pb2 import Prompt
+from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.clients import codec
+from troupe.engines.contract import Engine, EngineCandidate, EngineRequest, EngineResult
+from troupe.spec.job import FullSpec, PolicySpec
+
+FLOOR_METHOD = "/bench.Floor/Wait"
+FIXED_TOKEN_S = 0.005
+START_TIMEOUT_S = 300.0
+DIRECT_TIMEOUT_S = 300.0
+
+
+class FixedTimeEngine(CpuEngine):
+    """The cpu engine's prompts and versions with a generation that only takes its time."""
+
+    name = "fixed"
+
+    async def generate(self, request: EngineRequest) -> EngineResult:
+        took_s = FIXED_TOKEN_S * request.sampling.max_new_tokens
+        await asyncio.sleep(took_s)
+        tokens = [5] * request.sampling.max_new_tokens
+        candidate = EngineCandidate(tokens, [-1.0] * len(tokens), "w1 " * len(tokens), "length")
+        return EngineResult([candidate] * request.num_candidates, request.policy_version, took_s)
+
+
+class Floor(grpc.GenericRpcHandler):  # pyright: ignore[reportMissingTypeArgument]
+    """Answers as many bytes as a Generate call would, after as long as the engine takes."""
+
+    def __init__(self, *, is_timed: bool) -> None:
+        self._is_timed = is_timed
+        self._answers: dict[int, bytes] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """The one method there is; the request begins with the number of tokens."""
+        if handler_call_details.method != FLOOR_METHOD:
+            return None
+
+        async def wait(request: bytes, context: Any) -> bytes:
+            num_tokens = int.from_bytes(request[:4], "little")
+            if self._is_timed:
+                await asyncio.sleep(FIXED_TOKEN_S * num_tokens)
+            if num_tokens not in self._answers:
+                self._answers[num_tokens] = _answer(num_tokens)
+            return self._answers[num_tokens]
+
+        return grpc.unary_unary_rpc_method_handler(wait)
+
+
+def floor_request(num_tokens: int) -> bytes:
+    """As many bytes as a Generate request has."""
+    request = pb.GenerateRequest(
+        policy="p",
+        chat=codec.chat_to_proto(observation(1)),
+        num_candidates=CANDIDATES,
+        sampling=codec.sampling_to_proto(sampling(num_tokens), 1),
+    )
+    return num_tokens.to_bytes(4, "little") + b"x" * (request.ByteSize() - 4)
+
+
+@dataclass
+class OverheadSidecar:
+    """The child, as the benchmark talks to it."""
+
+    process: asyncio.subprocess.Process
+    address: str = ""
+
+    async def direct(self, kind: str, n: int = 0, num_tokens: int = 0) -> list[float]:
+        """Call the engine in its own process, for "latency" or "throughput"; "cpu" is its time."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{kind} {n} {num_tokens}\n".encode())
+        await self.process.stdin.drain()
+        return await self.read(DIRECT_TIMEOUT_S)
+
+    async def read(self, timeout_s: float) -> Any:
+        """The child's next line."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(timeout_s):
+            line = await self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the sidecar of the benchmark ended; its log is above")
+        return json.loads(line)
+
+
+@contextlib.asynccontextmanager
+async def spawn_sidecar(engine: str, model: Path, folder: Path) -> AsyncGenerator[OverheadSidecar]:
+    """A child process that serves ``model`` until the block ends."""
+    argv = [sys.executable, "-m", "benchmarks.overhead_sidecar", engine, str(model), str(folder)]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
+    found = OverheadSidecar(process)
+    try:
+        found.address = await found.read(START_TIMEOUT_S)
+        yield found
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()  # its end of input is its end
+        try:
+            async with asyncio.timeout(60):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _engine(name: str, folder: Path) -> Engine:
+    if name == "sglang":
+        return SglangEngine(SglangSettings(work_dir=str(folder / "work")))
+    return CpuEngine() if name == "cpu" else FixedTimeEngine()
+
+
+def _answer(num_tokens: int) -> bytes:
+    """A Generate answer as the fixed engine's is."""
+    candidate = pb.GeneratedCandidate(
+        token_ids=[5] * num_tokens, logprobs=[-1.0] * num_tokens, text="w1 " * num_tokens
+    )
+    answer = pb.GenerateResponse(
+        prompt=Prompt(token_ids=[5] * 64), candidates=[candidate] * CANDIDATES
+    )
+    return answer.SerializeToString()
+
+
+async def serve(name: str, model: Path, folder: Path) -> None:
+    """Serve, and answer commands until the input ends."""
+    transformers_logging.disable_progress_bar()
+    policy = PolicySpec(model=str(model), train=FullSpec())
+    engine = _engine(name, folder)
+
+    def direct(num_tokens: int) -> Call:
+        async def call(number: int) -> None:
+            prompt = engine.render("p", observation(number))
+            spec = sampling(num_tokens)
+            await engine.generate(EngineRequest("p", 0, prompt, CANDIDATES, spec, number))
+
+        return call
+
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(engine.stop)
+        await engine.start({"p": policy})
+        await engine.stage(TinyTrainer("p", policy, folder / "out").staged(0))
+        await engine.activate("p", 0)
+        floor = Floor(is_timed=name == "fixed")
+        item = await stack.enter_async_context(sidecar(engine, folder / "in", extra=[floor]))
+        _say(item.address)
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            kind, n, num_tokens = line.split()
+            call = direct(int(num_tokens))
+            if kind == "latency":
+                _say(await latencies(call, int(n)))
+            elif kind == "throughput":
+                _say([await throughput(call, int(n))])
+            else:
+                _say([time.process_time()])
+
+
+def _say(value: Any) -> None:
+    print(json.dumps(value), flush=True)
+
+
+def main() -> None:
+    """Run as the child."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine", choices=["fixed", "cpu", "sglang"])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("folder", type=Path)
+    args = parser.parse_args()
+    asyncio.run(serve(args.engine, args.model, args.folder))
+
+
+if __name__ == "__main__":
+    main()

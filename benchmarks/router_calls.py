@@ -1,0 +1,47 @@
+"""The calls of `benchmarks.router_overhead`, and how long they take: the same in both processes."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.contract import Message
+
+IN_FLIGHT = 64
+CANDIDATES = 8
+Call = Callable[[int], Awaitable[Any]]
+
+
+def sampling(num_tokens: int) -> SamplingSpec:
+    """How each request samples."""
+    return SamplingSpec(max_new_tokens=num_tokens)
+
+
+def observation(number: int) -> tuple[Message, ...]:
+    """A prompt of 60 words that differs by number."""
+    words = [f"w{(number * 7 + i) % 60}" for i in range(60)]
+    return (Message(role="user", content=" ".join(words)),)
+
+
+async def latencies(call: Call, n: int) -> list[float]:
+    """One at a time, seconds."""
+    found: list[float] = []
+    for number in range(n):
+        began = time.perf_counter()
+        await call(number)
+        found.append(time.perf_counter() - began)
+    return found
+
+
+async def throughput(call: Call, n: int) -> float:
+    """Requests per second with 64 in flight."""
+    gate = asyncio.Semaphore(IN_FLIGHT)
+
+    async def one(number: int) -> None:
+        async with gate:
+            await call(number)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one(number) for number in range(n)))
+    return n / (time.perf_counter() - began)

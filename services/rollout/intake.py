@@ -1,0 +1,163 @@
+"""New weights into the engine: received by whichever way they come, staged, and held under a lease.
+
+Owns the lease: a version that was staged and then neither activated nor discarded, since its
+trainer died, is dropped, so that the old version serves on without anybody's help. Never decides
+which version serves.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+from services.rollout.staging import StagingArea, Upload
+from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.engines.broadcast import BroadcastReceiver, BroadcastWeights, Received
+from troupe.engines.contract import Engine, StagedWeights
+from troupe.errors import ConflictError, InvalidArgumentError, TroupeError, WeightsRejectedError
+from troupe.telemetry import metrics
+from troupe.telemetry.logging import get_logger
+from troupe.weights import sums_in, verify_file
+from troupe.weights.group import WeightGroup
+
+_log = get_logger(__name__)
+
+Key = tuple[str, int]
+"""A policy and a version of it."""
+
+
+class WeightsIntake:
+    """Stages, activates and discards in one engine."""
+
+    def __init__(self, engine: Engine, staging: StagingArea, *, lease_s: float) -> None:
+        self._engine = engine
+        self._staging = staging
+        self._lease_s = lease_s
+        self._leases: dict[Key, asyncio.Task[None]] = {}
+
+    async def update(
+        self, requests: AsyncIterator[pb.UpdateWeightsRequest], *, timeout_s: float
+    ) -> pb.UpdateWeightsResponse:
+        """Receive and stage one version.
+
+        Raises:
+            WeightsRejectedError: what the engine holds is not what was announced.
+        """
+        began = time.monotonic()
+        async with self._staging.receive(requests) as upload:
+            received_s = time.monotonic() - began
+            received = await self._stage(upload, timeout_s)
+        staged_s = time.monotonic() - began
+        manifest = upload.manifest
+        if upload.path is None:
+            received_s = staged_s  # receiving and loading were one
+        self._hold((manifest.policy, manifest.policy_version))
+        metrics.ROLLOUT_WEIGHTS_BYTES.labels(manifest.policy).inc(manifest.size_bytes)
+        metrics.ROLLOUT_WEIGHTS_SECONDS.labels("receive").observe(received_s)
+        metrics.ROLLOUT_WEIGHTS_SECONDS.labels("stage").observe(staged_s - received_s)
+        return pb.UpdateWeightsResponse(
+            tensor_digest=received.tensor_digest,
+            staged_s=staged_s,
+            received_s=received_s,
+            wants_file=received.wants_file,
+        )
+
+    async def activate(self, policy: str, policy_version: int) -> None:
+        """Serve a staged version."""
+        began = time.monotonic()
+        await self._engine.activate(policy, policy_version)
+        self._release((policy, policy_version))
+        metrics.ROLLOUT_WEIGHTS_SECONDS.labels("activate").observe(time.monotonic() - began)
+        metrics.ROLLOUT_VERSION.labels(policy).set(policy_version)
+
+    async def discard(self, policy: str, policy_version: int) -> None:
+        """Drop a staged or an old version."""
+        self._release((policy, policy_version))
+        await self._engine.discard(policy, policy_version)
+
+    def renew(self, policy: str, policy_version: int) -> None:
+        """The trainer still works on a version that it staged."""
+        if (policy, policy_version) in self._leases:
+            self._hold((policy, policy_version))
+
+    async def close(self) -> None:
+        """Forget all leases; the engine is ending."""
+        leases = list(self._leases.values())
+        self._leases.clear()
+        for lease in leases:
+            lease.cancel()
+        await asyncio.gather(*leases, return_exceptions=True)
+
+    async def _stage(self, upload: Upload, timeout_s: float) -> Received:
+        manifest = upload.manifest
+        if upload.broadcast is not None:
+            return await self._receive(manifest, upload.broadcast, timeout_s)
+        assert upload.path is not None
+        staged = StagedWeights(
+            policy=manifest.policy,
+            policy_version=manifest.policy_version,
+            kind="lora" if manifest.kind == "lora" else "full",
+            path=upload.path,
+            adapter_config_json=manifest.adapter_config_json,
+            announced={tensor.name: tensor.digest for tensor in manifest.tensors},
+        )
+        digest = await self._engine.stage(staged)
+        if digest != manifest.tensor_digest:
+            with contextlib.suppress(ConflictError):
+                await self._engine.discard(manifest.policy, manifest.policy_version)
+            await asyncio.to_thread(verify_file, upload.path, manifest)  # names a tensor, if it can
+            raise WeightsRejectedError(
+                f"Weights of policy '{manifest.policy}' version {manifest.policy_version} are "
+                f"refused: the engine holds tensors with digest {digest} and the manifest says "
+                f"{manifest.tensor_digest}. The serving version is unchanged; send them again."
+            )
+        return Received(digest, wants_file=False)
+
+    async def _receive(
+        self, manifest: WeightsManifest, source: pb.BroadcastWeights, timeout_s: float
+    ) -> Received:
+        engine = self._engine
+        if manifest.kind != "full" or not isinstance(engine, BroadcastReceiver):
+            what = "An adapter" if manifest.kind == "lora" else f"Weights for engine {engine.name}"
+            raise InvalidArgumentError(
+                f"{what} can't come by torch.distributed; only full weights can, to an engine that "
+                "joins groups. Send the file (TROUPE_TRAINER_WEIGHTS_VIA=grpc or store)."
+            )
+        group = WeightGroup(
+            source.host,
+            source.port,
+            source.group,
+            source.world_size,
+            source.rank_offset,
+            source.backend,
+        )
+        return await engine.receive(
+            BroadcastWeights(
+                manifest.policy,
+                manifest.policy_version,
+                sums_in(manifest),
+                group,
+                min(timeout_s, self._lease_s),
+            )
+        )
+
+    def _hold(self, key: Key) -> None:
+        """Begin or renew the lease of a version that is staged."""
+        self._release(key)
+        staged = {p.policy: p.staged_versions for p in self._engine.policies()}
+        if key[1] in staged.get(key[0], ()):
+            self._leases[key] = asyncio.get_running_loop().create_task(self._expire(key))
+
+    def _release(self, key: Key) -> None:
+        if (lease := self._leases.pop(key, None)) is not None:
+            lease.cancel()
+
+    async def _expire(self, key: Key) -> None:
+        await asyncio.sleep(self._lease_s)
+        self._leases.pop(key, None)
+        _log.warning("weights.lease_expired", policy=key[0], version=key[1])
+        try:
+            await self._engine.discard(*key)
+        except TroupeError as error:
+            _log.warning("weights.discard_failed", policy=key[0], error=error.message)

@@ -1,0 +1,101 @@
+"""Failing over: asks one replica after another until one answers or time is up.
+
+Owns the retries of calls that any replica may answer, their pauses, and what a failure says of a
+replica. Which one is asked is the caller's decision.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from services.router.routing.choose import Affinity
+from services.router.routing.fleet import Seat, unless_closed
+from troupe.errors import DeadlineError, TroupeError, UnavailableError
+from troupe.telemetry import metrics
+
+_FIRST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 1.0
+_LONGEST_WAIT_S = 5.0
+"""Who waits for room looks again after this time, called up or not."""
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The replica to ask, and for which version.
+
+    Without a seat: none can answer, or (``is_full``) those that could have no room.
+    """
+
+    seat: Seat | None = None
+    affinity: Affinity = "miss"
+    policy_version: int = 0
+    is_full: bool = False
+
+
+async def until_answered(
+    pick: Callable[[frozenset[str]], Pick],
+    ask: Callable[[Seat, Pick, float], Awaitable[_T]],
+    *,
+    timeout_s: float,
+    missing: str,
+    refresh: Callable[[], Awaitable[None]],
+    wait_for_room: Callable[[float], Awaitable[None]] | None = None,
+) -> _T:
+    """Pick and ask until an answer, an error that is not retryable, or ``timeout_s``.
+
+    Each failure names a replica to avoid; when all have failed, the pause before the next round
+    grows and is jittered, so that callers who were refused together do not come back together.
+    """
+    deadline = time.monotonic() + timeout_s
+    avoid: frozenset[str] = frozenset()
+    pause_s = _FIRST_PAUSE_S
+    last: TroupeError | None = None
+    while (left_s := deadline - time.monotonic()) > 0:
+        picked = pick(avoid)
+        if picked.seat is None and not picked.is_full:
+            await refresh()
+            picked = pick(avoid)
+        if picked.is_full and wait_for_room is not None:
+            await wait_for_room(min(left_s, _LONGEST_WAIT_S))
+            continue
+        if picked.seat is not None:
+            try:
+                return await _ask_one(picked.seat, picked, ask, left_s)
+            except TroupeError as error:
+                if not error.retryable:
+                    raise
+                last = error
+            avoid |= {picked.seat.replica_id}
+            await refresh()
+            other = pick(avoid).seat
+            if other is not None and other.replica_id not in avoid:
+                continue
+        avoid = frozenset()  # all have failed: the next round asks each again
+        left_s = deadline - time.monotonic()
+        await asyncio.sleep(max(0.0, min(pause_s * random.uniform(0.5, 1.5), left_s)))
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+    detail = f"; the last error was: {last.message}" if last else ""
+    raise UnavailableError(
+        f"{missing} within {timeout_s:g} s{detail}. See the job's component logs."
+    ) from last
+
+
+async def _ask_one(
+    seat: Seat, picked: Pick, ask: Callable[[Seat, Pick, float], Awaitable[_T]], left_s: float
+) -> _T:
+    """Ask the picked replica, and note how it did."""
+    try:
+        with unless_closed(seat):
+            answer = await ask(seat, picked, left_s)
+    except TroupeError as error:
+        metrics.ROUTER_ROUTED.labels(seat.replica_id, error.reason).inc()
+        if isinstance(error, UnavailableError | DeadlineError):
+            seat.failed()
+        raise
+    metrics.ROUTER_ROUTED.labels(seat.replica_id, "OK").inc()
+    seat.answered()
+    return answer

@@ -1,0 +1,212 @@
+"""Brings every replica of a policy to one version: staged on all, then activated on all.
+
+Level-triggered: it looks at who is there and does what is missing, so a replica that restarts or
+joins late is brought to the current version by the same code. A version is active nowhere until
+every replica has staged it, returned the right digest and answered the canary. Owns the order of
+things and what a failure means; the calls are `delivery`, and how bytes travel is `transport`.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from services.trainer.export import Export
+from services.trainer.publish.arrival import Silent, Witness, refusal_of
+from services.trainer.publish.delivery import Delivery, Errors
+from services.trainer.publish.round import Life, Round, has_other, life_of
+from services.trainer.publish.stream import StreamTransport
+from services.trainer.publish.transport import Transport
+from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT, Replica
+from troupe.clients.rollout import RolloutClient
+from troupe.clients.router import RouterClient
+from troupe.errors import (
+    JobFailedError,
+    TroupeError,
+    WeightsRejectedError,
+)
+from troupe.spec.job import JobSpec
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
+
+POLL_S = 0.2
+WATCH_S = 1.0
+MAX_REJECTIONS = 3
+
+Act = Callable[[Sequence[Replica], Round], Awaitable[Errors]]
+"""One attempt on some replicas; what went wrong with each of them."""
+
+
+class Publisher:
+    """Publishes the policies of one job. ``connect`` makes the client of an address."""
+
+    def __init__(
+        self,
+        job_id: str,
+        spec: JobSpec,
+        router: RouterClient,
+        *,
+        connect: Callable[[str], RolloutClient] = RolloutClient,
+        transport: Transport | None = None,
+        witness: Witness | None = None,
+    ) -> None:
+        self._job_id = job_id
+        self._spec = spec
+        self._router = router
+        self._delivery = Delivery(spec, transport or StreamTransport(), connect)
+        self._witness = witness or Silent()
+        self._current: dict[str, Round] = {}
+        self._locks = {policy: asyncio.Lock() for policy in spec.policies}
+
+    async def wait_for_replicas(self) -> None:
+        """Until each policy has as many serving replicas as the spec asks for.
+
+        Raises:
+            JobFailedError: not so within limits.startup_timeout_s.
+        """
+        limit_s = self._spec.limits.startup_timeout_s
+        deadline = time.monotonic() + limit_s
+        while True:
+            counts = {p: len(await self._members(p)) for p in self._spec.policies}
+            lacking = {p: n for p, n in counts.items() if n < self._spec.policies[p].replicas}
+            if not lacking:
+                return
+            if time.monotonic() > deadline:
+                seen = ", ".join(
+                    f"'{p}' has {n} of {self._spec.policies[p].replicas}"
+                    for p, n in lacking.items()
+                )
+                raise JobFailedError(
+                    f"Not enough rollout replicas registered within {limit_s:g} s: policy {seen}. "
+                    "Look at the replicas' logs, or raise limits.startup_timeout_s."
+                )
+            await asyncio.sleep(POLL_S)
+
+    async def publish(self, export: Export) -> None:
+        """Make every replica of the policy serve ``export``; on failure the old version stays.
+
+        Raises:
+            JobFailedError: a replica refused the weights, answered the canary with other numbers,
+                or could not be reached within limits.startup_timeout_s.
+        """
+        policy = export.manifest.policy
+        round_ = Round(export)
+        async with self._locks[policy]:
+            previous = self._current.get(policy)
+            if previous is not None:
+                await self._delivery.send_files(
+                    previous, await self._members_or_none(policy, round_)
+                )
+            try:
+                await self._until_all(policy, round_, round_.staged, self._delivery.stage)
+            except JobFailedError:
+                await self._discard(policy, export.manifest.policy_version)
+                raise
+            await self._until_all(policy, round_, round_.active, self._delivery.activate)
+            self._current[policy] = round_
+        await self._witness.published(export, self._delivery.via, [*round_.arrivals.values()])
+        if previous is not None and previous.export.path != export.path:
+            await self._delivery.forget(previous.export)
+
+    async def forget_before(self, policy: str, version: int) -> None:
+        """``version`` is committed: unload what is older than the one before it. Best effort."""
+        if version > 1:
+            await self._discard(policy, version - 2)
+
+    async def watch(self) -> None:
+        """Bring replicas that join or return to the current version, until cancelled."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for policy, lock in self._locks.items():
+                async with lock:
+                    await self._catch_up(policy)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._delivery.close()
+
+    async def _catch_up(self, policy: str) -> None:
+        round_ = self._current.get(policy)
+        if round_ is None:
+            return
+        try:
+            members = await self._members(policy)
+        except TroupeError:
+            return
+        await self._delivery.send_files(round_, members)
+        for replica in members:
+            if life_of(replica) in round_.active and not has_other(replica, round_.export):
+                continue
+            round_.staged.discard(life_of(replica))
+            (error,) = await self._delivery.activate([replica], round_)
+            words = {"replica": replica.replica_id, "policy": policy}
+            words["version"] = str(round_.export.manifest.policy_version)
+            if error is not None:
+                _log.warning("publisher.catch_up_failed", **words, error=error.message)
+                continue
+            _log.info("publisher.caught_up", **words)
+            arrival = round_.arrival(replica)
+            await self._witness.caught_up(round_.export, self._delivery.via, arrival)
+
+    async def _until_all(self, policy: str, round_: Round, done: set[Life], act: Act) -> None:
+        """Repeat ``act`` on whoever is there and not ``done``, until nobody is left."""
+        limit_s = self._spec.limits.startup_timeout_s
+        deadline = time.monotonic() + limit_s
+        while True:
+            members = await self._members_or_none(policy, round_)
+            todo = [m for m in members if life_of(m) not in done]
+            if members and not todo:
+                return
+            errors = await act(todo, round_) if todo else []
+            for member, error in zip(todo, errors, strict=True):
+                if error is not None:
+                    await self._judge(member, error, round_)
+            if todo and not any(errors):
+                continue
+            if time.monotonic() > deadline:
+                version = round_.export.manifest.policy_version
+                raise JobFailedError(
+                    f"Version {version} of policy '{policy}' did not reach every replica within "
+                    f"{limit_s:g} s: {round_.problem or 'no replica is registered'}. Look at the "
+                    "replicas' logs, or raise limits.startup_timeout_s."
+                )
+            await asyncio.sleep(POLL_S)
+
+    async def _members_or_none(self, policy: str, round_: Round) -> list[Replica]:
+        try:
+            return await self._members(policy)
+        except TroupeError as error:
+            if not error.retryable:
+                raise
+            round_.problem = error.message
+            return []
+
+    async def _judge(self, replica: Replica, error: TroupeError, round_: Round) -> None:
+        """Note a failure that may pass; raise one that won't."""
+        round_.problem = f"{replica.replica_id}: {error.message}"
+        life = life_of(replica)
+        is_rejection = isinstance(error, WeightsRejectedError)
+        if is_rejection:
+            round_.rejections[life] = round_.rejections.get(life, 0) + 1
+        is_final = not error.retryable and not is_rejection
+        if is_final or round_.rejections.get(life, 0) >= MAX_REJECTIONS:
+            manifest = round_.export.manifest
+            refusal = refusal_of(replica.replica_id, error)
+            await self._witness.refused(round_.export, self._delivery.via, refusal)
+            raise JobFailedError(
+                f"Replica {replica.replica_id} does not take version {manifest.policy_version} of "
+                f"policy '{manifest.policy}': {error.message}",
+                pointer=error.pointer,
+            ) from error
+
+    async def _discard(self, policy: str, version: int) -> None:
+        try:
+            members = await self._members(policy)
+        except TroupeError:
+            return
+        await self._delivery.discard(policy, version, members)
+
+    async def _members(self, policy: str) -> list[Replica]:
+        """Serving replicas of the policy; those that load or drain come later or not at all."""
+        replicas = await self._router.list_replicas(self._job_id, REPLICA_KIND_ROLLOUT)
+        return [r for r in replicas if r.is_serving and policy in {p.policy for p in r.policies}]

@@ -1,0 +1,345 @@
+"""One publish over each transport to two replicas of the cpu engine: arrival, proof, failure."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from benchmarks.rollout_fleet import Members, Sidecar, TinyTrainer, publisher, sidecar
+from services.rollout.engines.cpu import CpuEngine
+from services.rollout.engines.cpu import engine as cpu_engine
+from services.trainer.export import Export
+from services.trainer.publish import Publisher, Transport
+from services.trainer.publish.arrival import Arrival, Refusal
+from services.trainer.publish.broadcast import BroadcastTransport
+from services.trainer.publish.stored import StoredTransport
+from services.trainer.publish.stream import StreamTransport
+from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.errors import InvalidArgumentError, JobFailedError, WeightsRejectedError
+from troupe.spec.job import FullSpec, LoraSpec, PolicySpec
+from troupe.weights.store import open_store
+
+
+@dataclass
+class Notes:
+    """What the publisher said."""
+
+    arrivals: list[list[Arrival]] = field(default_factory=list[list[Arrival]])
+    refusals: list[Refusal] = field(default_factory=list[Refusal])
+    late: list[Arrival] = field(default_factory=list[Arrival])
+
+    async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
+        self.arrivals.append(list(arrivals))
+
+    async def refused(self, export: Export, via: str, refusal: Refusal) -> None:
+        self.refusals.append(refusal)
+
+    async def caught_up(self, export: Export, via: str, arrival: Arrival) -> None:
+        self.late.append(arrival)
+
+
+@dataclass
+class Fleet:
+    """Two replicas and a trainer."""
+
+    replicas: list[Sidecar]
+    members: Members
+    trainer: TinyTrainer
+    policies: dict[str, PolicySpec]
+    store: Path
+    notes: Notes = field(default_factory=Notes)
+
+    def transport(self, via: str) -> Transport:
+        if via == "store":
+            return StoredTransport(open_store(str(self.store)), "job")
+        if via == "distributed":
+            files = StreamTransport()
+            return BroadcastTransport(files, host="127.0.0.1", device="cpu", join_timeout_s=2)
+        return StreamTransport()
+
+    def publisher(self, via: str, timeout_s: float = 20.0) -> Publisher:
+        transport = self.transport(via)
+        return publisher(
+            self.members, self.policies, timeout_s, transport=transport, witness=self.notes
+        )
+
+    async def serving(self) -> list[tuple[int | None, tuple[int, ...]]]:
+        """(active, staged) of each replica."""
+        states = [(await r.client.status()).policies[0] for r in self.replicas]
+        return [(state.active_version, tuple(state.staged_versions)) for state in states]
+
+
+@pytest.fixture(params=["full"])
+def train(request: pytest.FixtureRequest) -> FullSpec | LoraSpec:
+    return FullSpec() if request.param == "full" else LoraSpec(rank=2, alpha=4)
+
+
+@pytest.fixture
+async def fleet(
+    rollout_model: Path, tmp_path: Path, train: FullSpec | LoraSpec
+) -> AsyncIterator[Fleet]:
+    policies = {"p": PolicySpec(model=str(rollout_model), train=train)}
+    async with contextlib.AsyncExitStack() as stack:
+        replicas: list[Sidecar] = []
+        for name in ("r0", "r1"):
+            engine = CpuEngine()
+            stack.push_async_callback(engine.stop)
+            await engine.start(policies)
+            place = sidecar(
+                engine, tmp_path / name, name, store=str(tmp_path / "store"), push_lease_s=1.0
+            )
+            replicas.append(await stack.enter_async_context(place))
+        trainer = TinyTrainer("p", policies["p"], tmp_path / "out")
+        yield Fleet(replicas, Members(replicas), trainer, policies, tmp_path / "store")
+
+
+TRANSPORTS = ["grpc", "store", "distributed"]
+
+
+@pytest.mark.parametrize("via", TRANSPORTS)
+async def test_publish_reaches_every_replica_with_proof(fleet: Fleet, via: str, tmp_path: Path):
+    publish = fleet.publisher(via)
+    for version in range(3):
+        fleet.trainer.learn(version)
+        export = fleet.trainer.export(version)
+        await publish.publish(export)
+        assert await fleet.serving() == [(version, ())] * 2
+        for replica in fleet.replicas:
+            scores = await replica.client.score("p", version, export.canary_token_ids)
+            assert scores == pytest.approx(export.canary_logprobs, abs=1e-4)
+    for arrivals in fleet.notes.arrivals:
+        assert [a.replica for a in arrivals] == ["r0", "r1"]
+        assert all(min(a.transfer_s, a.canary_s, a.activate_s) > 0 for a in arrivals)
+        assert all(a.canary_error < 1e-4 for a in arrivals)
+    assert {a.tensor_digest for a in fleet.notes.arrivals[2]} == {export.manifest.tensor_digest}
+    left = sorted(p.name.split("-")[0] for p in fleet.store.rglob("*") if p.is_file())
+    assert left == (["v00002", "v00002"] if via == "store" else [])
+    assert [p for name in ("r0", "r1") for p in (tmp_path / name).rglob("*.safetensors")] == []
+    await publish.close()
+
+
+@pytest.mark.parametrize("train", ["lora"], indirect=True)
+@pytest.mark.parametrize("via", TRANSPORTS)
+async def test_adapter_arrives_whatever_carries_full_weights(fleet: Fleet, via: str):
+    publish = fleet.publisher(via)
+    for version in range(2):
+        fleet.trainer.learn(version)
+        await publish.publish(fleet.trainer.export(version))
+    assert await fleet.serving() == [(1, ())] * 2
+    await publish.close()
+
+
+@pytest.mark.parametrize("train", ["lora"], indirect=True)
+async def test_replica_that_is_to_receive_an_adapter_by_broadcast_refuses(fleet: Fleet):
+    manifest = fleet.trainer.export(0).manifest
+    source = pb.BroadcastWeights(host="127.0.0.1", port=1, group="g", world_size=2, backend="gloo")
+    with pytest.raises(InvalidArgumentError, match="An adapter can't come by torch"):
+        await fleet.replicas[0].client.send_weights(manifest, source, 5.0)
+
+
+@pytest.mark.parametrize("via", TRANSPORTS)
+async def test_tensor_that_changed_in_one_engine_fails_the_publish_and_is_named(
+    fleet: Fleet, via: str, monkeypatch: pytest.MonkeyPatch
+):
+    publish = fleet.publisher(via)
+    await publish.publish(fleet.trainer.export(0))
+    name = "load_tensors" if via != "distributed" else "receive_tensors"
+    real = getattr(cpu_engine, name)
+
+    def load_and_change(source: object) -> object:
+        tensors = real(source)
+        tensors["model.norm.weight"][3] += 1.0
+        return tensors
+
+    monkeypatch.setattr(cpu_engine, name, load_and_change)
+    fleet.trainer.learn(1)
+    words = r"Replica r[01] does not take version 1 of policy 'p'.*tensor 'model.norm.weight'"
+    with pytest.raises(JobFailedError, match=words):
+        await publish.publish(fleet.trainer.export(1))
+    monkeypatch.undo()
+    assert [r.tensor for r in fleet.notes.refusals] == ["model.norm.weight"]
+    assert await fleet.serving() == [(0, ())] * 2
+    await publish.publish(fleet.trainer.export(1))
+    assert await fleet.serving() == [(1, ())] * 2
+    await publish.close()
+
+
+async def test_canary_of_another_model_fails_the_publish_and_nothing_is_activated(fleet: Fleet):
+    publish = fleet.publisher("grpc")
+    await publish.publish(fleet.trainer.export(0))
+    fleet.trainer.learn(1)
+    export = fleet.trainer.export(1)
+    export.canary_logprobs[5] -= 0.01
+    with pytest.raises(JobFailedError, match="no single tensor is at fault"):
+        await publish.publish(export)
+    assert await fleet.serving() == [(0, ())] * 2
+    assert [(r.tensor, r.replica in ("r0", "r1")) for r in fleet.notes.refusals] == [("", True)]
+    await publish.close()
+
+
+@pytest.mark.parametrize("via", TRANSPORTS)
+async def test_late_joiner_is_brought_to_the_current_version(fleet: Fleet, via: str):
+    late = fleet.replicas[1]
+    late.is_listed = False
+    publish = fleet.publisher(via)
+    await publish.publish(fleet.trainer.export(3))
+    assert [active for active, _ in await fleet.serving()] == [3, None]
+    late.is_listed = True
+    await publish._catch_up("p")
+    assert await fleet.serving() == [(3, ())] * 2
+    assert [a.replica for a in fleet.notes.late] == ["r1"]
+    await publish._catch_up("p")
+    assert len(fleet.notes.late) == 1, "it is sent once"
+    await publish.close()
+
+
+async def test_broadcast_with_a_replica_that_fails_is_done_again_with_all_that_lack_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+):
+    publish = fleet.publisher("distributed", timeout_s=60.0)
+    real, calls = cpu_engine.receive_tensors, list[str]()
+
+    def fail_once(weights: object) -> object:
+        calls.append("")
+        if len(calls) == 1:
+            raise cpu_engine.OverloadedError("Not now.")
+        return real(weights)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(cpu_engine, "receive_tensors", fail_once)
+    await publish.publish(fleet.trainer.export(0))
+    assert len(calls) == 4, "both again: the group never came together"
+    assert await fleet.serving() == [(0, ())] * 2
+    await publish.close()
+
+
+async def test_staged_version_whose_trainer_is_gone_is_dropped_when_its_lease_ends(fleet: Fleet):
+    await (publish := fleet.publisher("grpc")).publish(fleet.trainer.export(0))
+    fleet.trainer.learn(1)
+    export = fleet.trainer.export(1)
+    replica = fleet.replicas[0]
+    await replica.client.send_weights(export.manifest, export.path)
+    assert (await fleet.serving())[0] == (0, (1,))
+    async with asyncio.timeout(10):
+        while (await fleet.serving())[0] != (0, ()):  # noqa: ASYNC110 - another's clock
+            await asyncio.sleep(0.05)
+    # Whoever publishes next is not hindered, also when the lease ends between its two phases.
+    await publish.publish(export)
+    assert await fleet.serving() == [(1, ())] * 2
+    await publish.close()
+
+
+async def test_lease_that_ends_before_the_activation_makes_the_publisher_stage_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+):
+    publish = fleet.publisher("grpc")
+    await publish.publish(fleet.trainer.export(0))
+    client = type(fleet.replicas[0].client)
+    real, is_first = client.activate, [True]
+
+    async def too_late(self, policy: str, policy_version: int, **more: float) -> None:
+        if is_first.pop() if is_first else False:
+            await self.discard(policy, policy_version)
+        await real(self, policy, policy_version, **more)
+
+    monkeypatch.setattr(client, "activate", too_late)
+    fleet.trainer.learn(1)
+    await publish.publish(fleet.trainer.export(1))
+    assert await fleet.serving() == [(1, ())] * 2
+    await publish.close()
+
+
+@pytest.mark.parametrize(
+    "key", ["../outside", "/etc/passwd", "job/../../p", "job//p", ".hidden", "", "job/p\n"]
+)
+async def test_store_key_that_leaves_the_store_is_refused(fleet: Fleet, key: str):
+    manifest = fleet.trainer.export(0).manifest
+    client = fleet.replicas[0].client
+    with pytest.raises(InvalidArgumentError, match="not a key"):
+        await client.send_weights(manifest, pb.StoredWeights(key=key), 15.0)
+    assert (await fleet.serving())[0] == (None, ())
+
+
+async def test_store_that_holds_other_weights_than_announced_is_refused(fleet: Fleet):
+    transport = fleet.transport("store")
+    export = fleet.trainer.export(0)
+    async with transport.session(export, [], timeout_s=5):
+        pass
+    (file,) = fleet.store.rglob("*.safetensors")
+    key = str(file.relative_to(fleet.store))
+    fleet.trainer.learn(1)
+    other = fleet.trainer.export(1).manifest
+    with pytest.raises(WeightsRejectedError, match="The store has other weights"):
+        await fleet.replicas[0].client.send_weights(other, pb.StoredWeights(key=key), 5.0)
+    data = file.read_bytes()
+    file.unlink()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(WeightsRejectedError, match="digest of tensor '") as caught:
+        await fleet.replicas[0].client.send_weights(export.manifest, pb.StoredWeights(key=key), 5.0)
+    assert (caught.value.pointer or "").startswith("/tensors/")
+    assert (await fleet.serving())[0] == (None, ())
+
+
+_TRAINER = """
+import asyncio, sys
+from pathlib import Path
+from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.clients import rollout
+
+manifest, path, how, *addresses = sys.argv[1:]
+manifest = WeightsManifest.FromString(Path(manifest).read_bytes())
+
+async def half():
+    async for part in rollout._parts(manifest, Path(path)):
+        yield part
+        break
+    print("ready", flush=True)
+    await asyncio.sleep(600)
+
+async def main():
+    clients = [rollout.RolloutClient(address) for address in addresses]
+    if how == "half sent":
+        await clients[0]._stub.UpdateWeights(half(), timeout=600)
+    for client in clients:
+        await client.send_weights(manifest, Path(path))
+    print("ready", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["staged", "half sent"])
+async def test_trainer_killed_in_mid_push_leaves_the_old_version_and_nothing_else(
+    fleet: Fleet, how: str, tmp_path: Path
+):
+    await (publish := fleet.publisher("grpc")).publish(fleet.trainer.export(0))
+    fleet.trainer.learn(1)
+    export = fleet.trainer.export(1)
+    manifest = tmp_path / "manifest"
+    manifest.write_bytes(export.manifest.SerializeToString())
+    words = [str(manifest), str(export.path), how, *(r.address for r in fleet.replicas)]
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _TRAINER, *words), stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    async with asyncio.timeout(60):
+        assert await child.stdout.readline() == b"ready\n"
+    os.kill(child.pid, signal.SIGKILL)
+    await child.wait()
+    async with asyncio.timeout(15):
+        while await fleet.serving() != [(0, ())] * 2 or _files(tmp_path):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    fleet.trainer.learn(2)
+    await publish.publish(fleet.trainer.export(1))
+    assert await fleet.serving() == [(1, ())] * 2
+    await publish.close()
+
+
+def _files(folder: Path) -> list[Path]:
+    return [p for name in ("r0", "r1") for p in (folder / name).rglob("*") if p.is_file()]
