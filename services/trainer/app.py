@@ -131,6 +131,7 @@ class TrainerService:
             kind=REPLICA_KIND_TRAINER,
             address=self._address,
             job_id=self._settings.job_id,
+            admin_address=self._settings.admin_address,
             incarnation=self._incarnation,
             is_serving=self._progress.phase not in ("idle", "load"),
         )

@@ -1,36 +1,31 @@
 """Checkpoints on disk: atomic, of one spec, and never pickle.
 
 A checkpoint is a folder that appears under its name when it is complete. Tensors are safetensors,
-the rest is JSON. Owns the folder ``checkpoints`` and the file ``groups.jsonl`` that goes with it.
+the rest is JSON. Owns the folder ``checkpoints`` and the file ``groups.jsonl`` that goes with it;
+may be called from any thread, one call at a time.
 """
 
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from services.trainer.fingerprint import check_spec, spec_parts
 from services.trainer.learner import LearnerState
-from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
 from troupe.telemetry.logging import get_logger
 
 _log = get_logger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 STATE = "state.json"
-
-
-class CheckpointMismatchError(InvalidArgumentError):
-    """The checkpoint belongs to another spec."""
-
-    reason: ClassVar[str] = "CHECKPOINT_MISMATCH"
+_STAGING = ".staging-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +33,15 @@ class Snapshot:
     """Everything after ``step`` training steps.
 
     ``reports`` are the events of the steps since the checkpoint before, so that none is lost
-    between learning a step and telling of it.
+    between learning a step and telling of it; ``trained`` are those steps' group ids by policy.
+    ``baselines`` is what the algorithm remembers from step to step.
     """
 
     step: int
     learners: Mapping[str, LearnerState]
-    reports: Sequence[Mapping[str, Any]]
+    reports: Sequence[Mapping[str, Any]] = ()
+    trained: Sequence[tuple[int, Mapping[str, Sequence[str]]]] = ()
+    baselines: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Checkpoints:
@@ -53,41 +51,27 @@ class Checkpoints:
         self._folder = run_dir / "checkpoints"
         self._groups = run_dir / "groups.jsonl"
         self._keep_last = spec.checkpoint.keep_last
-        self._fingerprint = spec_fingerprint(spec)
-        self._unwritten: list[str] = []
-
-    def note_trained(self, step: int, groups: Mapping[str, Sequence[str]]) -> None:
-        """Remember the trained group ids of a step, to be written with the next checkpoint."""
-        self._unwritten += [
-            json.dumps({"step": step, "policy": policy, "group_ids": list(ids)})
-            for policy, ids in groups.items()
-        ]
+        self._keep_best = spec.checkpoint.keep_best
+        self._spec = spec
 
     def save(self, snapshot: Snapshot) -> Path:
         """Write a checkpoint; it is there wholly or not at all."""
-        self._append_groups()
-        target = self._folder / f"step-{snapshot.step:05d}"
-        staging = self._folder / f".staging-{target.name}"
+        self._append_groups(snapshot)
+        target = self._folder / step_name(snapshot.step)
+        staging = self._folder / f"{_STAGING}{target.name}"
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
-        for policy, state in snapshot.learners.items():
-            save_file(state.tensors, staging / f"{policy}.safetensors")
-        body = {
-            "format": FORMAT,
-            "step": snapshot.step,
-            "spec": self._fingerprint,
-            "versions": dict.fromkeys(snapshot.learners, snapshot.step),
-            "optimizer_steps": {p: s.optimizer_step for p, s in snapshot.learners.items()},
-            "reports": list(snapshot.reports),
-        }
-        (staging / STATE).write_text(json.dumps(body))
+        for name, state in snapshot.learners.items():
+            save_file(state.tensors, staging / f"{name}.safetensors")
+        rewards = self._rewards(snapshot)
+        (staging / STATE).write_text(json.dumps(self._body(snapshot, rewards)))
         for file in staging.iterdir():
             _sync(file)
         _sync(staging)
         shutil.rmtree(target, ignore_errors=True)
         staging.rename(target)
         _sync(self._folder)
-        self._remove_old()
+        self._remove_old(rewards)
         return target
 
     def load(self) -> Snapshot | None:
@@ -96,9 +80,11 @@ class Checkpoints:
         Raises:
             CheckpointMismatchError: it was made under another model, seed, algorithm or policy.
         """
-        for folder in self._newest_first():
+        for left in self._folder.glob(f"{_STAGING}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        for folder in newest_first(self._folder):
             try:
-                snapshot = self._read(folder)
+                snapshot = self.read(folder)
             except (OSError, ValueError, KeyError, SafetensorError) as error:
                 _log.warning("checkpoint.unreadable", path=str(folder), error=str(error))
                 continue
@@ -107,33 +93,65 @@ class Checkpoints:
         self._cut_groups(0)
         return None
 
-    def _read(self, folder: Path) -> Snapshot:
+    def read(self, folder: Path) -> Snapshot:
+        """One checkpoint; raises CheckpointMismatchError, or what its files are broken with."""
         body = json.loads((folder / STATE).read_text())
-        if body["format"] != FORMAT or body["spec"] != self._fingerprint:
-            raise CheckpointMismatchError(
-                f"The checkpoint {folder} was made under another spec (seed, models, policies, "
-                "algorithm, sampling or batch size differ). Resume with the spec in spec.json of "
-                "its run folder, or start in an empty run folder."
-            )
+        check_spec(folder, body, self._spec, format=FORMAT)
         learners = {
-            policy: LearnerState(load_file(folder / f"{policy}.safetensors"), int(count))
-            for policy, count in body["optimizer_steps"].items()
+            name: LearnerState(load_file(folder / f"{name}.safetensors"), int(count))
+            for name, count in body["optimizer_steps"].items()
         }
-        return Snapshot(int(body["step"]), learners, body["reports"])
+        return Snapshot(int(body["step"]), learners, body["reports"], baselines=body["baselines"])
 
-    def _newest_first(self) -> list[Path]:
-        return sorted(self._folder.glob("step-*"), reverse=True)
+    def _body(self, snapshot: Snapshot, rewards: Mapping[str, float]) -> dict[str, Any]:
+        """The rest of a checkpoint. The data cursor is the step: a step's tasks follow from it."""
+        return {
+            "format": FORMAT,
+            "step": snapshot.step,
+            "spec": spec_parts(self._spec),
+            "versions": dict.fromkeys(self._spec.policies, snapshot.step),
+            "tasks_seen": snapshot.step * self._spec.tasks_per_step,
+            "optimizer_steps": {n: s.optimizer_step for n, s in snapshot.learners.items()},
+            "baselines": dict(snapshot.baselines),
+            "reports": list(snapshot.reports),
+            "rewards": dict(rewards),
+        }
 
-    def _remove_old(self) -> None:
-        for folder in self._newest_first()[self._keep_last :]:
-            shutil.rmtree(folder, ignore_errors=True)
+    def _rewards(self, snapshot: Snapshot) -> dict[str, float]:
+        """Mean training reward of each kept checkpoint's weights, by folder name.
 
-    def _append_groups(self) -> None:
+        The step after a checkpoint is played with its weights, so its reward is known one step on.
+        """
+        known: dict[str, float] = {}
+        folders = newest_first(self._folder)
+        if folders:
+            try:
+                known = dict(json.loads((folders[0] / STATE).read_text())["rewards"])
+            except (OSError, ValueError, KeyError):
+                known = {}
+        for report in snapshot.reports:
+            if report.get("reward_mean") is not None:
+                known[step_name(int(report["step"]))] = float(report["reward_mean"])
+        names = {folder.name for folder in folders}
+        return {name: reward for name, reward in known.items() if name in names}
+
+    def _remove_old(self, rewards: Mapping[str, float]) -> None:
+        folders = newest_first(self._folder)
+        best = sorted(rewards, key=lambda name: (rewards[name], name))[-self._keep_best :]
+        kept = {folder.name for folder in folders[: self._keep_last]}
+        kept |= set(best) if self._keep_best else set()
+        for folder in folders:
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _append_groups(self, snapshot: Snapshot) -> None:
         with self._groups.open("a") as file:
-            file.writelines(f"{line}\n" for line in self._unwritten)
+            for step, groups in snapshot.trained:
+                for policy, ids in groups.items():
+                    line = {"step": step, "policy": policy, "group_ids": list(ids)}
+                    file.write(f"{json.dumps(line)}\n")
             file.flush()
             os.fsync(file.fileno())
-        self._unwritten.clear()
 
     def _cut_groups(self, step: int) -> None:
         """Keep the lines of steps below ``step``; a torn line was never covered."""
@@ -153,16 +171,23 @@ class Checkpoints:
         draft.replace(self._groups)
 
 
-def spec_fingerprint(spec: JobSpec) -> str:
-    """Hex digest of what a checkpoint depends on: seed, policies, algorithm and who plays."""
-    relevant = spec.model_dump(
-        mode="json",
-        include={"seed", "policies", "algorithm", "agents", "sampling", "task", "workflow"},
-    )
-    relevant |= {"tasks_per_step": spec.tasks_per_step, "reward": spec.reward.model_dump()}
-    for policy in relevant["policies"].values():
-        del policy["replicas"]
-    return hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()
+def step_name(step: int) -> str:
+    """Folder of the checkpoint after ``step`` steps."""
+    return f"step-{step:05d}"
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """The complete checkpoints in ``folder``."""
+    return sorted(folder.glob("step-*"), key=lambda path: int(path.name[5:]), reverse=True)
+
+
+def best_first(folder: Path) -> list[Path]:
+    """The checkpoints whose reward is known, best first; the newer of equals first."""
+    for newest in newest_first(folder)[:1]:
+        rewards = json.loads((newest / STATE).read_text())["rewards"]
+        names = sorted(rewards, key=lambda name: (rewards[name], name), reverse=True)
+        return [folder / name for name in names if (folder / name).is_dir()]
+    return []
 
 
 def _sync(path: Path) -> None:

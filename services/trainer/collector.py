@@ -32,11 +32,16 @@ POLL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The valid groups of one step by policy, sorted by id, and what was refused and why."""
+    """The valid groups of one step by policy, sorted by id, and what was refused and why.
+
+    ``overlap_s``: for how long the step had been played when it was asked for, so for how long
+    playing and learning went on at once; 0 when strictly on-policy.
+    """
 
     step: int
     groups: Mapping[str, Sequence[pb.Group]]
     dropped: Mapping[str, int]
+    overlap_s: float = 0.0
 
 
 class Collector:
@@ -51,7 +56,9 @@ class Collector:
         first_step: int,
         timeout_s: float,
         control: Control,
+        max_staleness: int = 0,
     ) -> None:
+        self._max_staleness = max_staleness
         self._job_id = job_id
         self._ledger = StepLedger(redis, job_id)
         self._vocabularies = vocabularies
@@ -69,14 +76,14 @@ class Collector:
             JobFailedError: not so within ``timeout_s`` of the opening of the round.
             StoppedError: the job was asked to stop.
         """
-        round_id = train_round(step)
+        round_id, asked_at = train_round(step), time.time()
         deadline, is_open = time.monotonic() + self._timeout_s, False
         while True:
             self._control.raise_if_stopped()
             state = await self._ledger.round(round_id)
             await asyncio.gather(*(i.read(step) for i in self._intakes.values()))
             if state is not None and self._missing(step, state) == {}:
-                return self._batch(step)
+                return self._batch(step, max(0.0, asked_at - state.opened_at))
             if state is not None and not is_open:
                 deadline, is_open = time.monotonic() + self._timeout_s, True
             if time.monotonic() > deadline:
@@ -108,11 +115,12 @@ class Collector:
         lost = ", ".join(f"{count} of policy '{policy}'" for policy, count in missing.items())
         return f"{waited}groups that the ledger counts did not arrive: {lost}.{after}"
 
-    def _batch(self, step: int) -> Batch:
+    def _batch(self, step: int, overlap_s: float) -> Batch:
         groups: dict[str, list[pb.Group]] = {}
         dropped: Counter[str] = Counter()
         for policy, intake in self._intakes.items():
-            expected = Expected(self._job_id, policy, step, step, self._vocabularies[policy])
+            size = self._vocabularies[policy]
+            expected = Expected(self._job_id, policy, step, step, size, self._max_staleness)
             groups[policy] = []
             found, refused = intake.take(step)
             dropped.update(refused)
@@ -121,7 +129,7 @@ class Collector:
                     dropped[reason] += 1
                 else:
                     groups[policy].append(group)
-        return Batch(step, groups, dict(sorted(dropped.items())))
+        return Batch(step, groups, dict(sorted(dropped.items())), overlap_s)
 
 
 class _Intake:

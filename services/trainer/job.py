@@ -15,9 +15,12 @@ from services.trainer.export import export_artifacts
 from services.trainer.journal import Journal
 from services.trainer.loop import Parts, train
 from services.trainer.progress import Control, Progress, StoppedError
-from services.trainer.publisher import Publisher
+from services.trainer.publish import Publisher, make_transport
+from services.trainer.publish.arrival import Chronicle
+from services.trainer.ranks.group import Ranks
+from services.trainer.ranks.start import start
 from services.trainer.settings import TrainerSettings
-from services.trainer.team import Team
+from services.trainer.team import Team, resolve_device
 from services.trainer.versions import Versions
 from troupe.clients.router import RouterClient
 from troupe.errors import InvalidArgumentError
@@ -50,7 +53,13 @@ class TrainingJob:
         self._run_dir = run_dir
         self._settings = settings
         self._redis = redis
-        self._publisher = Publisher(job_id, spec, router)
+        self._publisher = Publisher(
+            job_id,
+            spec,
+            router,
+            transport=make_transport(settings, job_id, spec),
+            witness=Chronicle(job_id, EventLog(redis, job_id, source="trainer")),
+        )
         self._progress = progress
         self._control = control
 
@@ -65,8 +74,23 @@ class TrainingJob:
         self._progress.job_id, self._progress.num_steps = self._job_id, self._spec.steps
         self._progress.enter("load")
         settings = self._settings
+        device, threads = resolve_device(settings.device), settings.torch_threads
+        started = await asyncio.to_thread(start, settings.ranks, device=device, threads=threads)
+        try:
+            await self._with(started.ranks, device)
+        finally:
+            await asyncio.to_thread(started.end)
+
+    async def _with(self, ranks: Ranks, device: str) -> None:
+        """The job on ``ranks``."""
+        settings = self._settings
         team = await Team.load(
-            self._spec, self._run_dir, device=settings.device, threads=settings.torch_threads
+            self._spec,
+            self._run_dir,
+            device=device,
+            threads=settings.torch_threads,
+            attention=settings.attention,
+            ranks=ranks,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -98,6 +122,8 @@ class TrainingJob:
             await journal.save()
             _log.info("job.stopped", reason=str(reason))
             raise
+        finally:
+            await journal.close()
         self._progress.enter("export")
         await self._ledger.set_result(await self._export(team))
 
@@ -110,6 +136,7 @@ class TrainingJob:
             first_step=first_step,
             timeout_s=self._spec.limits.step_timeout_s,
             control=self._control,
+            max_staleness=self._spec.max_staleness,
         )
         versions = Versions(
             self._job_id,
@@ -127,7 +154,7 @@ class TrainingJob:
         for policy, learner in team.learners.items():
             spec, folder = self._spec.policies[policy], self._run_dir / "policies" / policy
             policies[policy] = await team.on_thread(
-                lambda it=learner, s=spec, f=folder: export_artifacts(it, s, f)
+                lambda it=learner, s=spec, f=folder: export_artifacts(it.alone(), s, f)
             )
         return {"step": self._spec.steps, "policies": policies}
 

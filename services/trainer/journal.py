@@ -4,6 +4,7 @@ Owns when a checkpoint is written and that each step is told once, even when the
 between writing and telling.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,47 +32,97 @@ class Journal:
         self._covered = 0
         self._reached = 0
         self._reports: list[Mapping[str, Any]] = []
+        self._trained: list[tuple[int, Mapping[str, Sequence[str]]]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._began = 0
 
     async def restore(self) -> int:
         """Put the newest checkpoint into the learners; the step to go on with."""
         snapshot = await self._team.on_thread(self._checkpoints.load)
         if snapshot is None:
             return 0
-        await self._team.on_thread(lambda: self._team.restore(snapshot.learners))
+        await self._team.on_thread(
+            lambda: self._team.restore(snapshot.learners, snapshot.baselines)
+        )
         for report in snapshot.reports:
             await self.tell(report, {})
-        self._covered = self._reached = snapshot.step
+        self._covered = self._reached = self._began = snapshot.step
         _log.info("journal.restored", step=snapshot.step)
         return snapshot.step
 
     async def write(self, reached: int, batch: Batch, report: Mapping[str, Any]) -> int:
-        """Note the step that led to ``reached`` and checkpoint when it is due.
+        """Note the step that led to ``reached`` and begin a checkpoint when it is due.
 
-        Returns the number of steps that a checkpoint covers now.
+        The weights are copied at once and written while the job goes on; the last step's
+        checkpoint is awaited. Returns the number of steps that a checkpoint on disk covers now.
+
+        Raises:
+            OSError: the checkpoint before could not be written.
         """
         ids = {policy: [g.group_id for g in groups] for policy, groups in batch.groups.items()}
-        self._checkpoints.note_trained(batch.step, ids)
+        self._trained.append((batch.step, ids))
         self._reports.append(report)
         self._reached = reached
-        if reached % self._spec.checkpoint.every == 0 or reached == self._spec.steps:
+        if reached == self._spec.steps:
             await self.save()
+        elif reached % self._spec.checkpoint.every == 0:
+            await self._begin()
         return self._covered
 
     async def save(self) -> None:
-        """Checkpoint what was reached, unless one covers it."""
-        if self._reached == self._covered:
+        """Checkpoint what was reached, and return when it is on disk."""
+        await self._begin()
+        await self._end()
+
+    async def close(self) -> None:
+        """Let a checkpoint that is being written end; an error of it is logged."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await asyncio.wait({writing})
+            if not writing.cancelled() and (error := writing.exception()) is not None:
+                _log.warning("checkpoint.failed", error=str(error))
+
+    async def _begin(self) -> None:
+        """Copy the state and write it on another thread; one checkpoint is written at a time."""
+        await self._end()
+        if self._reached == self._began:
             return
-        step, reports = self._reached, list(self._reports)
-        await self._team.on_thread(
-            lambda: self._checkpoints.save(Snapshot(step, self._team.states(), reports))
+        step, reports, trained = self._reached, list(self._reports), list(self._trained)
+        states, baselines = await self._team.on_thread(
+            lambda: (self._team.states(), self._team.baselines())
         )
-        self._covered = step
         self._reports.clear()
+        self._trained.clear()
+        self._began = step
+        snapshot = Snapshot(step, states, reports, trained, baselines)
+        self._writing = asyncio.create_task(self._write(snapshot), name="checkpoint")
+
+    async def _write(self, snapshot: Snapshot) -> None:
+        await asyncio.to_thread(self._checkpoints.save, snapshot)
+        self._covered = snapshot.step
+
+    async def _end(self) -> None:
+        """The checkpoint that is being written is on disk, or its error is raised."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await asyncio.shield(writing)
 
     async def tell(self, report: Mapping[str, Any], phases: Mapping[str, float]) -> None:
         """Emit the step's event; a step that was told before stays told once."""
         event_id = f"learned-{report['step']}"
         await self._events.emit("step.learned", with_phases(report, phases), event_id=event_id)
+
+    async def warn_flat(self, report: Mapping[str, Any]) -> None:
+        """Emit an event when no group of the step had anything to learn from."""
+        if not report["is_flat"]:
+            return
+        names = ("step", "groups_zero_variance", "groups_dropped", "reward_mean")
+        data: dict[str, Any] = {name: report[name] for name in names} | {
+            "sentence": "No group of this step had rewards that differ, so nothing was learnt. "
+            "Make the tasks easier or harder, raise group_size or the temperature, or set redraws."
+        }
+        _log.warning("learning.flat", **data)
+        await self._events.emit("learning.flat", data, event_id=f"flat-{report['step']}")
 
     async def warn(self, alarms: Sequence[Mapping[str, Any]]) -> None:
         """Emit one event for each policy whose rollout and trainer disagree."""

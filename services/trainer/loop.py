@@ -46,6 +46,7 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
             learned = await parts.team.learn(batch)
         report = step_report(batch, learned, progress.phase_seconds["learn"])
         await parts.journal.warn(parity_alarms(spec, step, learned.outcomes))
+        await parts.journal.warn_flat(report)
         with progress.during("checkpoint"):
             covered = await parts.journal.write(step + 1, batch, report)
         with progress.during("publish"):

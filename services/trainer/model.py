@@ -6,25 +6,40 @@ Shape suffixes: R rows, T tokens of a row, N trained tokens, C a chunk of N, D h
 """
 
 import copy
+import functools
 import json
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
+from transformers.modeling_layers import GradientCheckpointingLayer
 
+from services.trainer.head import token_logprobs
+from services.trainer.kernels import PLAIN, Kernels
 from services.trainer.packing import Microbatch
+from services.trainer.ranks.group import SOLO, Ranks, together, whole
+from services.trainer.ranks.shard import Sharded, fill
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.seeds import derive_seed
 from troupe.spec.job import LoraSpec, PolicySpec
 
+_T = TypeVar("_T")
+
 LOGITS_PER_CHUNK = 1 << 24
 """Largest number of logits that exist at once (64 MiB in float32)."""
+
+
+def visible(ends_R_T: Tensor) -> Tensor:
+    """Which token sees which, of shape R, T, T; see ``Microbatch.ends_R_T``."""
+    places_T = torch.arange(ends_R_T.shape[1], device=ends_R_T.device)
+    is_before_T_T = places_T[None, :] <= places_T[:, None]
+    return is_before_T_T & (places_T[None, :, None] < ends_R_T[:, None, :])
 
 
 class PolicyModel:
@@ -34,11 +49,25 @@ class PolicyModel:
     fit into memory.
     """
 
-    def __init__(self, policy: str, spec: PolicySpec, *, seed: int, device: str) -> None:
+    def __init__(
+        self,
+        policy: str,
+        spec: PolicySpec,
+        *,
+        seed: int,
+        device: str,
+        kernels: Kernels = PLAIN,
+        checkpoint_activations: bool = False,
+        shares: "Sequence[PolicyModel]" = (),
+    ) -> None:
+        """``shares``: models whose frozen base this one takes over where it is the same."""
         self.policy = policy
         self.device = torch.device(device)
         self._spec = spec
-        base = _load(policy, spec, self.device)
+        self._kernels = kernels
+        kin = next((other for other in shares if other.has_base_of(spec)), None)
+        base = _load(policy, spec, self.device, kernels) if kin is None else kin.base_again()
+        self._bare: Any = _same_weights(base) if isinstance(spec.train, LoraSpec) else None
         self._config: Any = base.config
         self.is_lora = isinstance(spec.train, LoraSpec)
         self.module: Any = (
@@ -48,11 +77,41 @@ class PolicyModel:
         self._causal: Any = self.module.get_base_model() if self.is_lora else self.module
         self._head: nn.Module = self._causal.get_output_embeddings()
         self._reference: Any = None
+        self.ranks = SOLO
+        self._sharded: Sharded | None = None
+        if checkpoint_activations:
+            _checkpoint_layers(self._causal)
+
+    def has_base_of(self, spec: PolicySpec) -> bool:
+        """Whether the frozen base under this adapter is what ``spec``'s adapter wants."""
+        both_adapt = self._bare is not None and isinstance(spec.train, LoraSpec)
+        return both_adapt and (spec.model, spec.dtype) == (self._spec.model, self._spec.dtype)
+
+    def base_again(self) -> Any:
+        """Modules of the base as it was loaded, for another adapter; the weights are the same."""
+        return _same_weights(self._bare)
+
+    def spread(self, ranks: Ranks) -> None:
+        """Spread the weights over ``ranks``; what is computed stays the same."""
+        self.ranks = ranks
+        if ranks.mesh is not None:
+            self._bare = None
+            self._sharded = Sharded(self.module, ranks.mesh)
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether the layout may be a tree; see ``pack``."""
+        return not self._kernels.is_packed
 
     @property
     def vocabulary_size(self) -> int:
         """Token ids are below this."""
         return int(self._config.vocab_size)
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the decoder's output."""
+        return int(self._config.hidden_size)
 
     @property
     def adapter_config_json(self) -> str:
@@ -66,25 +125,26 @@ class PolicyModel:
         """Parameters that receive gradients, by name, in a fixed order."""
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
+    @together
     def weights(self) -> dict[str, Tensor]:
         """Tensors that are published: the adapter, or every weight once; in the policy's dtype."""
         if self.is_lora:
             found = get_peft_model_state_dict(self.module)
-            return {name: t.detach().cpu().contiguous() for name, t in found.items()}
+            return {name: whole(t.detach()).cpu().contiguous() for name, t in found.items()}
         dtype = getattr(torch, self._spec.dtype)
         tied: set[str] = set(self.module.all_tied_weights_keys or ())
         state = cast("dict[str, Tensor]", self.module.state_dict())
+        kinds = {n: dtype if t.is_floating_point() else t.dtype for n, t in state.items()}
         return {
-            name: t.detach().to("cpu", dtype if t.is_floating_point() else t.dtype).contiguous()
+            name: whole(t.detach()).to("cpu", kinds[name]).contiguous()
             for name, t in state.items()
             if name not in tied
         }
 
     def load_trainable(self, tensors: dict[str, Tensor]) -> None:
         """Overwrite the trained parameters; ``tensors`` has exactly the names of ``trainable``."""
-        with torch.no_grad():
-            for name, parameter in self.trainable().items():
-                parameter.copy_(tensors[name])
+        for name, parameter in self.trainable().items():
+            fill(parameter, tensors[name])
 
     def keep_reference(self) -> None:
         """Remember the present weights as the reference; an adapter need only be switched off."""
@@ -106,76 +166,114 @@ class PolicyModel:
             self._causal = present
             self._head = present.get_output_embeddings()
 
+    @property
+    def autocast(self) -> torch.autocast:
+        """Computes full bfloat16 weights, whose master copy is float32, in bfloat16."""
+        is_mixed = not self.is_lora and self._spec.dtype == "bfloat16"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=is_mixed)
+
     def logprobs(self, batch: Microbatch, *, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
         """Log probability and entropy of the sampled distribution at each trained token.
 
         Both are float32 of shape N; the entropy carries a gradient only if it is wanted.
         """
-        hidden_N_D = self._hidden(batch)
-        targets_N = torch.from_numpy(batch.targets_N).to(self.device)
-        temperatures_N = torch.from_numpy(batch.temperatures_N).to(self.device)
-        size = max(1, LOGITS_PER_CHUNK // self.vocabulary_size)
-        chunks = list(
-            zip(
-                hidden_N_D.split(size),
-                targets_N.split(size),
-                temperatures_N.split(size),
-                strict=True,
-            )
-        )
-        if len(chunks) == 1:
-            return self._head_logprobs(*chunks[0], want_entropy_grad)
-        parts = [
-            checkpoint(self._head_logprobs, *chunk, want_entropy_grad, use_reentrant=False)
-            for chunk in chunks
-        ]
+        return self._gathered(lambda: self._logprobs(batch, want_entropy_grad))
+
+    def _gathered(self, work: Callable[[], _T]) -> _T:
+        """Do ``work`` while the weights that it needs are here."""
+        return work() if self._sharded is None else self._sharded(work)
+
+    def _logprobs(self, batch: Microbatch, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
+        with self.autocast:
+            hidden_N_D = self._hidden(batch)
+            targets_N = torch.from_numpy(batch.targets_N).to(self.device)
+            temperatures_N = torch.from_numpy(batch.temperatures_N).to(self.device)
+            size = max(1, LOGITS_PER_CHUNK // self.vocabulary_size)
+            columns = [column.split(size) for column in (hidden_N_D, targets_N, temperatures_N)]
+            chunks: list[tuple[Tensor, Tensor, Tensor]] = list(zip(*columns, strict=True))
+            if len(chunks) == 1:
+                return self._head_logprobs(*chunks[0], want_entropy_grad)
+            parts = [
+                checkpoint(self._head_logprobs, *chunk, want_entropy_grad, use_reentrant=False)
+                for chunk in chunks
+            ]
         pairs = cast("list[tuple[Tensor, Tensor]]", parts)
         return torch.cat([p[0] for p in pairs]), torch.cat([p[1] for p in pairs])
 
+    def features(self, tokens_R_T: Tensor, last_R: Tensor) -> Tensor:
+        """The decoder's float32 output at token ``last_R`` of each right-padded row, R x D."""
+        with self.autocast:
+            hidden_R_T_D = self._causal.model(
+                input_ids=tokens_R_T, use_cache=False
+            ).last_hidden_state
+        rows_R = torch.arange(len(tokens_R_T), device=self.device)
+        return hidden_R_T_D[rows_R, last_R].float()
+
+    @together
     def score(self, token_ids: list[int]) -> list[float]:
         """Log probability of every token but the first, at temperature 1."""
-        with torch.no_grad():
+        return self._gathered(lambda: self._score(token_ids))
+
+    def _score(self, token_ids: list[int]) -> list[float]:
+        with torch.no_grad(), self.autocast:
             tokens_1_T = torch.tensor([token_ids], device=self.device)
             logits = self._causal(input_ids=tokens_1_T, use_cache=False).logits[0, :-1].float()
             table = torch.log_softmax(logits, dim=-1)
             return table.gather(1, tokens_1_T[0, 1:, None])[:, 0].tolist()
 
     def _hidden(self, batch: Microbatch) -> Tensor:
+        """The decoder's output at each predictor, N x D."""
         tokens_R_T = torch.from_numpy(batch.tokens_R_T).to(self.device)
-        sees = torch.from_numpy(batch.mask_R_T_T).to(self.device)[:, None]
-        bias = torch.zeros(sees.shape, dtype=self._head_dtype(), device=self.device)
-        bias.masked_fill_(~sees, float("-inf"))
+        positions_R_T = torch.from_numpy(batch.positions_R_T).to(self.device)
+        bias = None
+        if self._kernels.is_packed:  # one row; a sequence begins where the position is 0
+            tokens_R_T, positions_R_T = tokens_R_T.view(1, -1), positions_R_T.view(1, -1)
+        else:
+            sees = visible(torch.from_numpy(batch.ends_R_T).to(self.device))[:, None]
+            bias = torch.zeros(sees.shape, dtype=self._compute_dtype(), device=self.device)
+            bias.masked_fill_(~sees, float("-inf"))
         hidden_R_T_D = self._causal.model(
             input_ids=tokens_R_T,
-            position_ids=torch.from_numpy(batch.positions_R_T).to(self.device),
+            position_ids=positions_R_T,
             attention_mask=bias,
             use_cache=False,
         ).last_hidden_state
         predictors_N = torch.from_numpy(batch.predictors_N).to(self.device)
         return hidden_R_T_D.flatten(0, 1).index_select(0, predictors_N)
 
-    def _head_dtype(self) -> torch.dtype:
-        return next(self._head.parameters()).dtype
+    def _compute_dtype(self) -> torch.dtype:
+        return getattr(torch, self._spec.dtype)
 
     def _head_logprobs(
         self, hidden_C_D: Tensor, targets_C: Tensor, temperatures_C: Tensor, want_grad: bool
     ) -> tuple[Tensor, Tensor]:
-        logits_C_V = self._head(hidden_C_D).float() / temperatures_C[:, None]
-        table_C_V = torch.log_softmax(logits_C_V, dim=-1)
-        logprobs_C = table_C_V.gather(1, targets_C[:, None])[:, 0]
-        with torch.set_grad_enabled(want_grad and torch.is_grad_enabled()):
-            entropy_C = -(table_C_V.exp() * table_C_V).sum(dim=-1)
-        return logprobs_C, entropy_C
+        logits_C_V = self._head(hidden_C_D)
+        return token_logprobs(logits_C_V, targets_C, temperatures_C, want_entropy_grad=want_grad)
 
 
-def _load(policy: str, spec: PolicySpec, device: torch.device) -> Any:
+def _checkpoint_layers(causal: Any) -> None:
+    """Compute the layers' activations again in the backward pass instead of keeping them.
+
+    transformers does it in training mode only; the mode is set on the layers alone, so that no
+    dropout wakes up inside them.
+    """
+    again = functools.partial(checkpoint, use_reentrant=False)
+    for module in causal.modules():
+        if isinstance(module, GradientCheckpointingLayer):
+            layer: Any = module
+            layer.gradient_checkpointing, layer.training = True, True
+            layer._gradient_checkpointing_func = again
+
+
+def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels) -> Any:
     is_lora = isinstance(spec.train, LoraSpec)
     dtype = getattr(torch, spec.dtype) if is_lora else torch.float32
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
-            spec.model, dtype=dtype, attn_implementation="sdpa"
+            spec.model, dtype=dtype, attn_implementation=kernels.attention
         )
         model.to(device)
+        kernels.patch(model)
     except (OSError, ValueError, KeyError) as error:
         raise InvalidArgumentError(
             f"The model '{spec.model}' of policy '{policy}' can't be loaded: {error}. Give a "
@@ -194,6 +292,11 @@ def _load(policy: str, spec: PolicySpec, device: torch.device) -> Any:
             pointer=f"/policies/{policy}/model",
         )
     return model
+
+
+def _same_weights(model: Any) -> Any:
+    """Modules of their own around the very same parameters: costs no memory worth naming."""
+    return copy.deepcopy(model, {id(p): p for p in model.parameters()})
 
 
 def _adapted(policy: str, base: Any, spec: LoraSpec, seed: int) -> Any:

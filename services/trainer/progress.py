@@ -9,6 +9,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from troupe.ids import train_round
+from troupe.telemetry.tracing import round_span
+
 
 class StoppedError(Exception):
     """The job was asked to stop between two optimizer steps; not a failure."""
@@ -31,7 +34,8 @@ class Progress:
         """Be in ``phase`` and add up its time."""
         self.enter(phase)
         try:
-            yield
+            with round_span(f"trainer.{phase}", self.job_id, train_round(self.step)):
+                yield
         finally:
             passed = time.monotonic() - self.phase_started
             self.phase_seconds[phase] = self.phase_seconds.get(phase, 0.0) + passed

@@ -13,6 +13,7 @@ from services.trainer.collector import Batch
 from services.trainer.learner import LearnOutcome
 from services.trainer.samples import CreditedGroup
 from services.trainer.team import Learned
+from services.trainer.validation import oldest_version
 from troupe.api.records.v1 import records_pb2 as pb
 
 _MEANS = ("loss", "kl_rollout", "parity_kl", "ratio_mean", "clip_fraction", "entropy", "grad_norm")
@@ -22,7 +23,8 @@ def step_report(batch: Batch, learned: Learned, learn_s: float) -> dict[str, Any
     """Metrics of one step; means over policies are weighted by their trained tokens.
 
     Rewards and lengths are over all candidates of valid groups; ``groups_trained`` counts the
-    groups with a gradient, ``groups_zero_variance`` those that had none to give. A number that
+    groups with a gradient, ``groups_zero_variance`` those that had none to give; in a flat step
+    that is all of them, and nothing was learnt from any reward. A number that
     nothing was measured for is None, never 0.
     """
     credited = [group for groups in learned.credited.values() for group in groups]
@@ -31,14 +33,20 @@ def step_report(batch: Batch, learned: Learned, learn_s: float) -> dict[str, Any
     return {
         "step": batch.step,
         "policy_version": batch.step + 1,
-        "staleness": 0,
+        **_staleness(batch.step, credited),
+        "overlap_s": round(batch.overlap_s, 4),
         **_learning(learned),
         **_groups(credited),
         "groups_trained": len(credited) - zero,
         "groups_zero_variance": zero,
+        "is_flat": zero == len(credited),
         "groups_dropped": dict(batch.dropped),
         "candidates_filtered": sum(group.num_filtered for group in credited),
         "trained_tokens": trained_tokens,
+        "peak_memory_bytes": max(
+            (o.peak_memory_bytes for o in learned.outcomes.values() if o.peak_memory_bytes),
+            default=None,
+        ),
         "tokens_per_s": trained_tokens / learn_s if trained_tokens and learn_s > 0 else None,
     }
 
@@ -46,11 +54,14 @@ def step_report(batch: Batch, learned: Learned, learn_s: float) -> dict[str, Any
 def _learning(learned: Learned) -> dict[str, Any]:
     """Means weighted by trained tokens; None where nothing was trained, for there is no mean."""
     trained = [o for o in learned.outcomes.values() if o.trained_tokens]
-    weight = sum(o.trained_tokens for o in trained)
+    weights: dict[str, int] = defaultdict(int)
+    for outcome in trained:
+        for name in outcome.metrics:
+            weights[name] += outcome.trained_tokens
     sums: dict[str, float] = defaultdict(float)
     for outcome in trained:
         for name, value in outcome.metrics.items():
-            sums[name] += outcome.trained_tokens / weight * value
+            sums[name] += outcome.trained_tokens / weights[name] * value
     metrics: dict[str, Any] = dict.fromkeys(_MEANS) | dict(sums)
     for name in ("ratio_max", "parity_ratio"):
         found = [o.metrics[name] for o in trained if name in o.metrics]
@@ -64,8 +75,19 @@ def _own(outcome: LearnOutcome) -> dict[str, float | None]:
     return dict(outcome.metrics) if outcome.trained_tokens else dict.fromkeys(outcome.metrics)
 
 
+def _staleness(step: int, credited: list[CreditedGroup]) -> dict[str, Any]:
+    """Steps by which the weights that sampled lag behind: of the oldest group, and the mean."""
+    lags = [step - oldest_version(group.record) for group in credited]
+    return {"staleness": max(lags, default=0), "staleness_mean": _mean(lags)}
+
+
 def _groups(credited: list[CreditedGroup]) -> dict[str, Any]:
-    pairs = [(group.record.agent, c) for group in credited for c in group.record.candidates]
+    pairs = [
+        (group.record.agent, c)
+        for group in credited
+        for c in group.record.candidates
+        if not c.is_baseline
+    ]
     rewards: dict[str, list[float]] = defaultdict(list)
     for agent, candidate in pairs:
         rewards[agent].append(candidate.reward)

@@ -70,21 +70,23 @@ def credit(
     """Attach ``advantages`` (index order) to the completions, gathered by prompt.
 
     With ``drop_truncated``, completions that were cut off are left out; their rewards still count
-    in the advantages of the others.
+    in the advantages of the others. What was drawn to be compared with is no sample.
     """
     by_digest: dict[str, list[Sample]] = {prompt.digest: [] for prompt in group.prompts}
-    kept, num_tokens = 0, 0
+    filtered, num_tokens = 0, 0
     for index, (candidate, advantage) in enumerate(zip(group.candidates, advantages, strict=True)):
+        if candidate.is_baseline:
+            continue
         if drop_truncated and candidate.finish_reason == pb.FINISH_REASON_LENGTH:
+            filtered += 1
             continue
         logprobs = np.array(candidate.rollout_logprobs, dtype=np.float32)
         sample = Sample(index, list(candidate.token_ids), logprobs, advantage, temperature)
         by_digest[candidate.prompt_digest].append(sample)
-        kept, num_tokens = kept + 1, num_tokens + len(candidate.token_ids)
+        num_tokens += len(candidate.token_ids)
     prompts = [
         PromptSamples(np.array(prompt.token_ids, dtype=np.int64), by_digest[prompt.digest])
         for prompt in group.prompts
         if by_digest[prompt.digest]
     ]
-    filtered = len(group.candidates) - kept
     return CreditedGroup(group, advantages, prompts, num_tokens, filtered)

@@ -7,19 +7,24 @@ a step is computed. Never waits for anything but that thread.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from transformers.utils.logging import disable_progress_bar
 
 from services.trainer.collector import Batch
+from services.trainer.credit import CreditAssigner
+from services.trainer.critics import Critics
+from services.trainer.kernels import AttentionChoice
 from services.trainer.learner import Learner, LearnerState, LearnOutcome, NonFiniteError
-from services.trainer.samples import CreditedGroup, credit
+from services.trainer.model import PolicyModel
+from services.trainer.ranks.group import LOAD, SOLO, Ranks
+from services.trainer.ranks.start import refuse_what_cannot_spread
+from services.trainer.samples import CreditedGroup
 from troupe import plugins
-from troupe.algorithms.contract import Algorithm
-from troupe.algorithms.outcomes import advantages_of_step, group_outcome, penalised
+from troupe.algorithms.contract import Algorithm, Remembering
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
@@ -44,21 +49,49 @@ class Team:
         self._run_dir = run_dir
         self._thread = ThreadPoolExecutor(1, "learner")
         self.learners: dict[str, Learner] = {}
+        self._critics: Critics | None = None
 
     @classmethod
-    async def load(cls, spec: JobSpec, run_dir: Path, *, device: str, threads: int) -> "Team":
+    async def load(
+        cls,
+        spec: JobSpec,
+        run_dir: Path,
+        *,
+        device: str,
+        threads: int,
+        attention: AttentionChoice = "auto",
+        ranks: Ranks = SOLO,
+    ) -> "Team":
         """Load every policy's model; raises InvalidArgumentError or JobFailedError."""
         torch.set_num_threads(threads)
         disable_progress_bar()
         kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind, pointer="/algorithm/kind")
         team = cls(spec, kind(spec.algorithm), run_dir)
         where = resolve_device(device)
+        refuse_what_cannot_spread(spec, team._algorithm, ranks)
+        ranks.tell(("", LOAD, (spec.model_dump_json(), attention)))
         for policy in sorted(spec.policies):
             team.learners[policy] = await team.on_thread(
-                lambda p=policy: Learner(p, spec, team._algorithm, device=where)
+                lambda p=policy: Learner(
+                    p,
+                    spec,
+                    team._algorithm,
+                    device=where,
+                    attention=attention,
+                    shares=team._models(),
+                    ranks=ranks,
+                )
+            )
+        view = team._algorithm.needs.values
+        if view is not None:
+            team._critics = await team.on_thread(
+                lambda: Critics(spec, view, team.learners, device=where)
             )
         torch.manual_seed(derive_seed(spec.seed, "learner"))
         return team
+
+    def _models(self) -> list[PolicyModel]:
+        return [learner.model for learner in self.learners.values()]
 
     async def on_thread(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` where torch runs."""
@@ -74,26 +107,39 @@ class Team:
 
     def states(self) -> dict[str, LearnerState]:
         """What to checkpoint; call it on the thread."""
-        return {policy: learner.state() for policy, learner in self.learners.items()}
+        states = {policy: learner.state() for policy, learner in self.learners.items()}
+        return states | (self._critics.states() if self._critics is not None else {})
 
-    def restore(self, states: Mapping[str, LearnerState]) -> None:
-        """Go on from ``states``; call it on the thread."""
+    def baselines(self) -> Mapping[str, Any]:
+        """What the algorithm remembers from step to step, to checkpoint."""
+        algorithm = self._algorithm
+        return algorithm.baselines() if isinstance(algorithm, Remembering) else {}
+
+    def restore(
+        self, states: Mapping[str, LearnerState], baselines: Mapping[str, Any] | None = None
+    ) -> None:
+        """Go on from ``states`` and ``baselines``; call it on the thread."""
+        if isinstance(self._algorithm, Remembering):
+            self._algorithm.restore_baselines(baselines or {})
         for policy, learner in self.learners.items():
             learner.restore(states[policy])
+        if self._critics is not None:
+            self._critics.restore(states)
 
     def close(self) -> None:
         """End the thread after what it does now."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _learn(self, batch: Batch) -> Learned:
-        credited = {
-            policy: self.credit(policy, groups if self._spec.trains(policy) else [])
-            for policy, groups in batch.groups.items()
-        }
+        learns = self._spec.learns
+        credit = self._assigner().assign(
+            {p: groups if learns(p, batch.step) else [] for p, groups in batch.groups.items()}
+        )
+        values = self._critics.learn(credit.lessons) if self._critics is not None else {}
         outcomes: dict[str, LearnOutcome] = {}
-        for policy, groups in credited.items():
+        for policy, groups in credit.groups.items():
             try:
-                outcomes[policy] = self.learners[policy].step(self._learnt_from(groups))
+                outcomes[policy] = self.learners[policy].step(self._learnt_from(groups), batch.step)
             except NonFiniteError as error:
                 path = self._run_dir / f"nan-step-{batch.step}.pb"
                 records = pb.Episode(groups=[group.record for group in error.groups])
@@ -103,8 +149,10 @@ class Team:
                     "troupe.api.records.v1.Episode).",
                     error.groups,
                 ) from error
+            own = outcomes[policy]
+            outcomes[policy] = replace(own, metrics=own.metrics | values.get(policy, {}))
         self._take_over(batch.step + 1)
-        return Learned(credited, outcomes)
+        return Learned(credit.groups, outcomes)
 
     def _take_over(self, version: int) -> None:
         """Past versions that are due at ``version`` get the weights that their policy has now."""
@@ -117,28 +165,11 @@ class Team:
                 )
 
     def credit(self, policy: str, groups: Sequence[pb.Group]) -> list[CreditedGroup]:
-        """Advantages of all groups of one policy, attached to their completions."""
-        outcomes = [group_outcome(group) for group in groups]
-        kl = self._spec.algorithm.loss.kl
-        if kl.coef > 0.0 and kl.where == "reward":
-            plain = [self._attach(g, [0.0] * len(g.candidates)) for g in groups]
-            divergences = self.learners[policy].reference_kl(plain)
-            outcomes = [
-                penalised(outcome, values, kl.coef)
-                for outcome, values in zip(outcomes, divergences, strict=True)
-            ]
-        found = advantages_of_step(self._algorithm, outcomes)
-        drop = self._spec.algorithm.filters.truncated
-        return [
-            self._attach(group, advantages, drop_truncated=drop)
-            for group, advantages in zip(groups, found, strict=True)
-        ]
+        """The credit of one policy's groups alone; call it on the thread."""
+        return self._assigner().assign({policy: groups}).groups[policy]
 
-    def _attach(
-        self, group: pb.Group, advantages: Sequence[float], *, drop_truncated: bool = False
-    ) -> CreditedGroup:
-        temperature = self._spec.sampling_for(group.agent).temperature
-        return credit(group, advantages, temperature, drop_truncated=drop_truncated)
+    def _assigner(self) -> CreditAssigner:
+        return CreditAssigner(self._spec, self._algorithm, self.learners, self._critics)
 
     def _learnt_from(self, groups: list[CreditedGroup]) -> list[CreditedGroup]:
         if not self._spec.algorithm.filters.zero_variance:

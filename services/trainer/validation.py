@@ -19,6 +19,7 @@ class Expected:
     step: int
     policy_version: int
     vocabulary_size: int
+    max_staleness: int = 0
 
 
 def fault(group: pb.Group, expected: Expected) -> str | None:
@@ -35,6 +36,13 @@ def fault(group: pb.Group, expected: Expected) -> str | None:
     if len(group.candidates) < 2:
         return "too_few_candidates"
     return _prompt_fault(group, expected) or _candidates_fault(group, expected)
+
+
+def oldest_version(group: pb.Group) -> int:
+    """The oldest version that sampled a token of ``group``."""
+    candidates = {c.policy_version for c in group.candidates}
+    spans = {span.policy_version for c in group.candidates for span in c.version_spans}
+    return min({group.policy_version} | candidates | spans)
 
 
 def _prompt_fault(group: pb.Group, expected: Expected) -> str | None:
@@ -56,8 +64,9 @@ def _prompt_fault(group: pb.Group, expected: Expected) -> str | None:
 
 
 def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
+    newest = expected.policy_version
     versions = {group.policy_version, *(c.policy_version for c in group.candidates)}
-    if versions != {expected.policy_version}:
+    if max(versions) > newest or oldest_version(group) < newest - expected.max_staleness:
         return "stale_version"
     for candidate in group.candidates:
         if not candidate.token_ids:

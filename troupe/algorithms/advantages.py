@@ -55,6 +55,16 @@ def _baselines(rewards: Sequence[float], baseline: Baseline) -> list[float]:
     return [0.0] * count
 
 
+def whitened(advantages: Sequence[Sequence[float]]) -> list[list[float]]:
+    """(A - mean) / (std + 1e-6) over every candidate of a step; 0 when all are equal."""
+    every = [value for values in advantages for value in values]
+    std = sample_std(every)
+    if std < ZERO_STD:
+        return [[0.0] * len(values) for values in advantages]
+    mean = math.fsum(every) / len(every)
+    return [[(value - mean) / (std + EPSILON) for value in values] for values in advantages]
+
+
 def sample_std(values: Sequence[float]) -> float:
     """Standard deviation with divisor n - 1; 0 for fewer than two values."""
     if len(values) < 2:

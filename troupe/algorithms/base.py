@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from troupe.algorithms.advantages import Baseline, group_relative
 from troupe.algorithms.contract import Aggregation, GroupOutcome, LossInputs, LossOutput, Needs
+from troupe.algorithms.options import Option, check_options
 from troupe.samplers.contract import Sampler
+from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.tree import TreeSampler
 
@@ -25,15 +27,27 @@ class GroupRelative:
     ``sampling`` is "tree" (K candidates at every action, one observation) or "parallel" (K whole
     episodes of a task). With parallel sampling each trajectory weighs once, however many turns it
     took, and each of its turns gets its trajectory's advantage.
+
+    ``options`` names the parts of the spec that this algorithm reads beyond the common ones and
+    ``required`` those it can't do without; a part that it would ignore is refused. With the option
+    "joint" it draws joint actions where the spec has that part: candidates then carry returns, and
+    are compared with their siblings at the node.
+
+    ``compares_in_group``: a group of equal rewards teaches nothing. Only then may a spec draw other
+    tasks in the place of such groups.
     """
 
     sampling: ClassVar[Literal["tree", "parallel"]] = "parallel"
+    options: ClassVar[frozenset[Option]] = frozenset()
+    required: ClassVar[frozenset[Option]] = frozenset()
+    compares_in_group: ClassVar[bool] = True
     baseline: ClassVar[Baseline] = "mean"
     scale: ClassVar[Literal["std", "none"]] = "std"
     default_aggregation: ClassVar[Aggregation] = "token"
 
     def __init__(self, spec: AlgorithmSpec) -> None:
         self._spec = spec
+        check_options(spec, self.options, self.required, redraws=self.compares_in_group)
 
     @property
     def needs(self) -> Needs:
@@ -53,7 +67,10 @@ class GroupRelative:
         return "sequence" if self._spec.loss.kind == "gspo" else self.default_aggregation
 
     def sampler(self) -> Sampler:
-        """K candidates at every action, or K whole episodes of a ticket."""
+        """K candidates at every action or joint node, or K whole episodes of a ticket."""
+        joint = self._spec.joint
+        if joint is not None:
+            return JointSampler(self._spec.group_size, joint.mode, joint.gamma)
         if self.sampling == "tree":
             return TreeSampler(self._spec.group_size)
         return ParallelSampler(self._spec.group_size)
@@ -61,7 +78,7 @@ class GroupRelative:
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Rewards against those of the group."""
         scale = self._spec.scale or self.scale
-        if self.sampling == "tree":
+        if self.sampling == "tree" or self._spec.joint is not None:
             return group_relative([c.reward for c in group.candidates], scale, self.baseline)
         rewards = {c.trajectory: c.reward for c in group.candidates}
         values = group_relative(list(rewards.values()), scale, self.baseline)

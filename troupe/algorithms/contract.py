@@ -7,9 +7,9 @@ pure floats; only the loss sees tensors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,14 +25,21 @@ completions, of their token sums."""
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a loss reads beyond the log probabilities of trainer and rollout.
+    """What an algorithm reads beyond rewards and the log probabilities of trainer and rollout.
 
-    ``old`` and ``reference`` cost a forward pass each before the step's first update.
+    For the loss: ``entropy``, and ``reference`` and ``old``, which cost a forward pass each before
+    the step's first update. For the advantages: ``values`` of a critic, which reads the agent's
+    "own" prompt or, one critic for the team, what all agents see ("joint"); ``log_ratios`` of
+    completions, policy to reference. ``team``: ``across_groups`` gets the groups of all policies at
+    once.
     """
 
     entropy: bool = False
     reference: bool = False
     old: bool = False
+    values: Literal["own", "joint"] | None = None
+    log_ratios: bool = False
+    team: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,10 @@ class CandidateOutcome:
     """What the advantage of one candidate may depend on.
 
     ``trajectory`` numbers the independent episode of one task that it belongs to: in a group
-    that spans turns, all candidates of one trajectory carry the trajectory's reward.
+    that spans turns, all candidates of one trajectory carry the trajectory's reward, or under a
+    sampler that groups by "turns" what their ``turn`` brought. ``is_baseline``: drawn greedily to
+    be compared with. ``value`` is what the critic expected at its prompt and ``log_ratio`` is
+    log pi / pi_ref of the whole completion, where the algorithm ``needs`` them.
 
     Example: ``CandidateOutcome(index=0, reward=1.25, num_tokens=9, is_truncated=False)``.
     """
@@ -50,16 +60,24 @@ class CandidateOutcome:
     num_tokens: int
     is_truncated: bool
     trajectory: int = 0
+    turn: int = 0
+    is_baseline: bool = False
+    value: float = 0.0
+    log_ratio: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """One group as advantages see it: K candidates of one policy, in index order."""
+    """One group as advantages see it: K candidates of one policy, in index order.
+
+    ``node`` names the joint action's history that groups of several agents share; "" without one.
+    """
 
     group_id: str
     agent: str
     turn: int
     candidates: Sequence[CandidateOutcome]
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +140,25 @@ class Algorithm(Protocol):
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
     ) -> list[list[float]]:
-        """The step's advantages after what groups of one policy share, such as one whitening."""
+        """The step's advantages after what its groups share, such as one whitening."""
         ...
 
     def loss(self, inputs: LossInputs) -> LossOutput:
         """The summed loss of one micro-batch."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """What an algorithm has besides when it remembers from step to step, as a running baseline.
+
+    The trainer checkpoints it, so a resumed job goes on with the same numbers.
+    """
+
+    def baselines(self) -> Mapping[str, Any]:
+        """What it remembers, as JSON."""
+        ...
+
+    def restore_baselines(self, baselines: Mapping[str, Any]) -> None:
+        """Go on from what ``baselines`` gave; from nothing when it is empty."""
         ...

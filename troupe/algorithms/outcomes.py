@@ -1,7 +1,7 @@
 """Group records as advantages see them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from troupe.algorithms.contract import Algorithm, CandidateOutcome, GroupOutcome
@@ -14,6 +14,7 @@ def group_outcome(group: pb.Group) -> GroupOutcome:
         group_id=group.group_id,
         agent=group.agent,
         turn=group.turn,
+        node=group.node,
         candidates=[
             CandidateOutcome(
                 index=c.index,
@@ -21,6 +22,8 @@ def group_outcome(group: pb.Group) -> GroupOutcome:
                 num_tokens=len(c.token_ids),
                 is_truncated=c.finish_reason == pb.FINISH_REASON_LENGTH,
                 trajectory=c.trajectory,
+                turn=c.turn,
+                is_baseline=c.is_baseline,
             )
             for c in group.candidates
         ],
@@ -28,20 +31,36 @@ def group_outcome(group: pb.Group) -> GroupOutcome:
 
 
 def advantages_of_step(algorithm: Algorithm, groups: Sequence[GroupOutcome]) -> list[list[float]]:
-    """One list a group: all groups of one policy and step, alone first and then together."""
+    """One list a group: each alone first, then together; groups of one policy, or with
+    ``needs.team`` those of all policies of the step.
+    """
     return algorithm.across_groups(groups, [algorithm.advantages(group) for group in groups])
 
 
-def penalised(group: GroupOutcome, divergences: Sequence[float], coef: float) -> GroupOutcome:
+def advantages_by_policy(
+    algorithm: Algorithm, groups: Mapping[str, Sequence[GroupOutcome]]
+) -> dict[str, list[list[float]]]:
+    """The step's advantages of every policy, together where the algorithm sees the whole team."""
+    if not algorithm.needs.team:
+        return {policy: advantages_of_step(algorithm, own) for policy, own in groups.items()}
+    team = [group for own in groups.values() for group in own]
+    found = iter(advantages_of_step(algorithm, team))
+    return {policy: [next(found) for _ in own] for policy, own in groups.items()}
+
+
+def penalised(
+    group: GroupOutcome, divergences: Sequence[float], coef: float, *, by_turn: bool = False
+) -> GroupOutcome:
     """``group`` with coef * KL taken off each reward: of the candidate, or of its trajectory.
 
     ``divergences`` holds each candidate's KL, in index order. Where a trajectory has several
-    candidates in the group, all carry its return, so all lose its whole KL.
+    candidates in the group, all carry its return, so all lose its whole KL; ``by_turn`` says that
+    they carry their own turn's reward instead.
 
     Source: KL in the reward: InstructGPT (arXiv 2203.02155), Section 3.5.
     """
     of_trajectory: dict[int, float] = defaultdict(float)
-    is_return = len({c.trajectory for c in group.candidates}) > 1
+    is_return = not by_turn and len({c.trajectory for c in group.candidates}) > 1
     for candidate, value in zip(group.candidates, divergences, strict=True):
         of_trajectory[candidate.trajectory if is_return else candidate.index] += value
     candidates = [

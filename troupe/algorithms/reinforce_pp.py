@@ -9,10 +9,9 @@ Source: REINFORCE++ (arXiv 2501.03262), Sections 3.1 (global normalisation) and 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from troupe.algorithms.advantages import EPSILON, ZERO_STD, sample_std
+from troupe.algorithms.advantages import whitened
 from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.contract import GroupOutcome
 
@@ -22,20 +21,17 @@ class ReinforcePp(GroupRelative):
 
     baseline = "none"
     scale = "none"
+    compares_in_group = False
 
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
     ) -> list[list[float]]:
-        """(A - mean) / (std + 1e-6) over every candidate of the step; 0 when all are equal."""
-        every = [value for values in advantages for value in values]
-        std = sample_std(every)
-        if std < ZERO_STD:
-            return [[0.0] * len(values) for values in advantages]
-        mean = math.fsum(every) / len(every)
-        return [[(value - mean) / (std + EPSILON) for value in values] for values in advantages]
+        """Whitened over every candidate of the step."""
+        return whitened(advantages)
 
 
 class ReinforcePpBaseline(ReinforcePp):
     """Rewards minus the group's mean, whitened over all completions of the step."""
 
     baseline = "mean"
+    compares_in_group = True

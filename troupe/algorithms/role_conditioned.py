@@ -35,6 +35,7 @@ class RoleConditioned(GroupRelative):
     """
 
     scale = "none"
+    compares_in_group = False
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """The returns themselves: what they are held against spans the step."""

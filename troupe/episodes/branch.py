@@ -20,7 +20,8 @@ class Draw:
     """The candidates of one (agent, turn): drawn from one observation, judged from one state.
 
     ``generate_s`` and ``env_s`` are the wall times of the two calls, queueing included.
-    ``shares`` holds for each candidate what its action brought to agents other than ``agent``.
+    ``shares`` holds for each candidate what its action brought to agents other than ``agent``, and
+    ``team_shares`` what the team's reward for it is worth to each agent.
     """
 
     agent: str
@@ -35,12 +36,21 @@ class Draw:
     generate_s: float
     env_s: float
     shares: Sequence[Mapping[str, float]] = ()
+    team_shares: Sequence[Mapping[str, float]] = ()
+    joint_observation: str = ""
+    is_baseline: bool = False
 
     def earned(self, agent: str) -> float:
         """What the executed action brought to ``agent``."""
         if agent == self.agent:
             return self.rewards[self.chosen]
         return self.shares[self.chosen].get(agent, 0.0) if self.shares else 0.0
+
+    def brought(self, agent: str) -> float:
+        """What the executed action brought to ``agent`` as part of the team, whoever acted."""
+        if agent == self.agent:
+            return self.rewards[self.chosen]
+        return self.earned(agent) + self.team_shares[self.chosen].get(agent, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +66,56 @@ class BranchContext:
     round_id: str
     task_index: int
     is_eval: bool
+    step: int = 0
+
+    async def sample(
+        self,
+        agent: str,
+        turn: int,
+        trajectory: int,
+        observation: Observation,
+        num_candidates: int,
+        *,
+        is_greedy: bool = False,
+    ) -> Generation:
+        """Candidates of ``agent`` for one observation; the draw depends on its place alone."""
+        spec = self.spec
+        policy = spec.agents[agent].policy
+        sampling = spec.sampling_for(agent, evaluate=self.is_eval)
+        if is_greedy:
+            sampling = sampling.model_copy(update={"temperature": 0.0})
+        path = (self.round_id, self.task_index, agent, turn, trajectory)
+        return await self.rollout.generate(
+            policy=policy,
+            policy_version=self.policy_versions[policy],
+            observation=observation,
+            num_candidates=num_candidates,
+            sampling=sampling,
+            seed=derive_seed(spec.seed, *path),
+            timeout_s=spec.limits.generate_timeout_s,
+        )
+
+    async def judge(self, state: bytes, agent: str, actions: Sequence[str]) -> list[Outcome]:
+        """One outcome an action. Equal texts are judged once: step is a pure function."""
+        distinct = list(dict.fromkeys(actions))
+        outcomes = await self.env.step(
+            state=state,
+            agent=agent,
+            actions=distinct,
+            observe=list(self.spec.agents),
+            timeout_s=self.spec.limits.env_timeout_s,
+        )
+        by_text = dict(zip(distinct, outcomes, strict=True))
+        return [by_text[text] for text in actions]
 
 
 class Branch:
     """The environment of one trajectory; advanced by the chosen candidate of each act."""
 
-    def __init__(self, context: BranchContext, start: Start, trajectory: int) -> None:
+    def __init__(
+        self, context: BranchContext, start: Start, trajectory: int, *, is_baseline: bool = False
+    ) -> None:
+        self.is_baseline = is_baseline
         self._context = context
         self._state = start.state
         self._observations = dict(start.observations)
@@ -86,17 +140,14 @@ class Branch:
             raise InvalidArgumentError(
                 f"the workflow let '{agent}' act after the environment was done; check env.is_done"
             )
-        if not observation:
-            raise InvalidArgumentError(
-                f"the workflow let '{agent}' act when it had nothing to decide (its observation is "
-                "empty: another seat is to move); use workflow kind self_play"
-            )
+        check_may_act(agent, observation)
         turn = self._acts[agent]
         self._acts[agent] += 1
         began = time.monotonic()
         generation = await self._sample(agent, turn, observation)
         sampled = time.monotonic()
-        outcomes = await self._judge(agent, [c.text for c in generation.candidates])
+        texts = [c.text for c in generation.candidates]
+        outcomes = await self._context.judge(self._state, agent, texts)
         judged = time.monotonic()
         terms = [terms_by_agent(agent, outcome.local_rewards) for outcome in outcomes]
         rewards = [
@@ -118,6 +169,9 @@ class Branch:
                 generate_s=sampled - began,
                 env_s=judged - sampled,
                 shares=[self._shares(agent, found) for found in terms],
+                team_shares=[self._team_shares(outcome) for outcome in outcomes],
+                joint_observation=self._joint_observation(agent),
+                is_baseline=self.is_baseline,
             )
         )
         self._advance(outcomes[chosen])
@@ -125,33 +179,30 @@ class Branch:
 
     async def _sample(self, agent: str, turn: int, observation: Observation) -> Generation:
         context = self._context
-        spec = context.spec
-        policy = spec.agents[agent].policy
-        path = (context.round_id, context.task_index, agent, turn, self._trajectory)
-        return await context.rollout.generate(
-            policy=policy,
-            policy_version=context.policy_versions[policy],
-            observation=observation,
-            # A past version is not trained: it plays its first thought, as in an evaluation.
-            num_candidates=context.sampler.num_candidates if spec.trains(policy) else 1,
-            sampling=spec.sampling_for(agent, evaluate=context.is_eval),
-            seed=derive_seed(spec.seed, *path),
-            timeout_s=spec.limits.generate_timeout_s,
+        learns = context.spec.learns(context.spec.agents[agent].policy, context.step)
+        return await context.sample(
+            agent,
+            turn,
+            self._trajectory,
+            observation,
+            # What is not learnt from needs no siblings: it plays its first thought.
+            context.sampler.num_candidates if learns or context.is_eval else 1,
+            is_greedy=self.is_baseline,
         )
 
-    async def _judge(self, agent: str, actions: Sequence[str]) -> list[Outcome]:
-        """One outcome an action. Equal texts are judged once: step is a pure function."""
-        context = self._context
-        distinct = list(dict.fromkeys(actions))
-        outcomes = await context.env.step(
-            state=self._state,
-            agent=agent,
-            actions=distinct,
-            observe=list(self._observations),
-            timeout_s=context.spec.limits.env_timeout_s,
-        )
-        by_text = dict(zip(distinct, outcomes, strict=True))
-        return [by_text[text] for text in actions]
+    def _team_shares(self, outcome: Outcome) -> dict[str, float]:
+        agents = self._context.spec.agents
+        return {agent: self._context.mix(agent, outcome.team_reward, {}) for agent in agents}
+
+    def _joint_observation(self, agent: str) -> str:
+        """What every agent sees now, and who acts; only where the sampler asks for it."""
+        if not self._context.sampler.sees_jointly:
+            return ""
+        parts = [
+            "\n".join([f"[{name}]", *(f"{m.role}: {m.content}" for m in seen)])
+            for name, seen in self._observations.items()
+        ]
+        return "\n\n".join([*parts, f"[{agent}] acts"])
 
     def _shares(self, actor: str, terms: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """Weighted terms of the job's other agents. A seat that is not the job's gets none."""
@@ -167,6 +218,15 @@ class Branch:
         self._observations = dict(outcome.observations)
         self.is_done = outcome.is_done
         self.is_success = outcome.is_success
+
+
+def check_may_act(agent: str, observation: Observation) -> None:
+    """Raise InvalidArgumentError when ``agent`` sees nothing, so that it has nothing to decide."""
+    if not observation:
+        raise InvalidArgumentError(
+            f"the workflow let '{agent}' act when it had nothing to decide (its observation is "
+            "empty: another seat is to move); use workflow kind self_play"
+        )
 
 
 def terms_by_agent(actor: str, local_rewards: Mapping[str, float]) -> dict[str, dict[str, float]]:

@@ -1,12 +1,15 @@
 """Builds the player of a job from its spec: the one place where a spec's names become objects."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from troupe import plugins
 from troupe.algorithms.contract import Algorithm
+from troupe.episodes.joint import at_once
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort
 from troupe.rewards.mix import RewardMix
+from troupe.samplers.joint import JointSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import JobSpec
 from troupe.tasks.contract import TaskFamily
@@ -33,6 +36,7 @@ class JobParts:
             mix=self.mix,
             rollout=rollout,
             env=env,
+            num_tasks=cache(lambda split: self.family.taskset().size(split)),
         )
 
 
@@ -46,12 +50,22 @@ def load_parts(spec: JobSpec) -> JobParts:
     ]
     if issues:
         raise SpecInvalidError(issues)
-    workflow = plugins.load(plugins.WORKFLOWS, spec.workflow.kind, pointer="/workflow/kind")
-    algorithm = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind, pointer="/algorithm/kind")
+    kind = plugins.load(plugins.WORKFLOWS, spec.workflow.kind, pointer="/workflow/kind")
+    workflow: Workflow = kind(spec.workflow)
+    kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind, pointer="/algorithm/kind")
+    algorithm: Algorithm = kind(spec.algorithm)
+    sampler = algorithm.sampler()
+    models = {policy.model for name, policy in spec.policies.items() if spec.trains(name)}
+    critic = spec.algorithm.critic
+    if algorithm.needs.values == "joint" and critic and not critic.model and len(models) > 1:
+        message = "the policies have different models; name the one that the team's critic is"
+        raise SpecInvalidError([Issue("/algorithm/critic/model", message)])
+    if isinstance(sampler, JointSampler):
+        at_once(spec, workflow, sampler)
     return JobParts(
         spec=spec,
         family=family,
-        workflow=workflow(spec.workflow),
-        algorithm=algorithm(spec.algorithm),
+        workflow=workflow,
+        algorithm=algorithm,
         mix=RewardMix(spec.reward, family.local_terms),
     )

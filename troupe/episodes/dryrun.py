@@ -1,10 +1,11 @@
 """Plays a few tasks without services or models: real workflow, env, groups and advantages."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from troupe.algorithms.contract import Algorithm
-from troupe.algorithms.outcomes import advantages_of_step, group_outcome
+from troupe.algorithms.contract import Algorithm, GroupOutcome
+from troupe.algorithms.outcomes import advantages_by_policy, group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv, ScriptedRollout
@@ -35,13 +36,19 @@ async def dry_run(spec: JobSpec, *, num_tasks: int = 2) -> list[DryEpisode]:
 
 
 def _advantages(algorithm: Algorithm, groups: Sequence[pb.Group]) -> dict[str, list[float]]:
-    """By group id, as the trainer computes them: all groups of a policy together."""
-    found: dict[str, list[float]] = {}
-    for policy in {group.policy for group in groups}:
-        own = [group for group in groups if group.policy == policy]
-        values = advantages_of_step(algorithm, [group_outcome(group) for group in own])
-        found |= {group.group_id: value for group, value in zip(own, values, strict=True)}
-    return found
+    """By group id, as the trainer computes them: all groups of a policy together.
+
+    There is no trainer here: values and log ratios, where an algorithm reads them, are 0.
+    """
+    by_policy: defaultdict[str, list[GroupOutcome]] = defaultdict(list)
+    for group in groups:
+        by_policy[group.policy].append(group_outcome(group))
+    found = advantages_by_policy(algorithm, by_policy)
+    return {
+        outcome.group_id: values
+        for policy, own in by_policy.items()
+        for outcome, values in zip(own, found[policy], strict=True)
+    }
 
 
 def _ticket(spec: JobSpec, index: int) -> pb.Ticket:

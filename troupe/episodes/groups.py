@@ -1,49 +1,125 @@
 """Turns what was drawn into groups (to train on) and an episode record (to read)."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.branch import Branch, Draw
+from troupe.episodes.joint import JointNode
+from troupe.episodes.ports import Generation, Sampled
 from troupe.ids import group_id
 
 _FINISH = {"stop": pb.FINISH_REASON_STOP, "length": pb.FINISH_REASON_LENGTH}
 
 
-def groups_by_observation(
-    ticket: pb.Ticket, task_id: str, branches: Sequence[Branch]
-) -> list[pb.Group]:
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an episode ended, over its trajectories or over the leaves of its tree."""
+
+    is_success: bool
+    success_fraction: float
+    num_turns: int
+    team_return: float
+
+
+def ending_of_branches(branches: Sequence[Branch]) -> Ending:
+    """Over the sampled trajectories; what was played greedily to compare with does not count."""
+    sampled = [b for b in branches if not b.is_baseline]
+    team = [d.outcomes[d.chosen].team_reward for b in sampled for d in b.draws]
+    return Ending(
+        is_success=all(b.is_success for b in sampled),
+        success_fraction=sum(b.is_success for b in sampled) / len(sampled),
+        num_turns=max(b.num_turns for b in sampled),
+        team_return=sum(team) / len(sampled),
+    )
+
+
+def ending_of_tree(root: JointNode) -> Ending:
+    """Over all joint actions, each node's weighing alike."""
+    share = root.success_fraction
+    return Ending(share == 1.0, share, root.num_turns, root.team_return)
+
+
+def groups_by_observation(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
     """One group an (agent, turn): members continue one prompt (DESIGN section 2, step 5)."""
     groups: list[pb.Group] = []
-    for draw in (d for branch in branches for d in branch.draws):
+    for draw in draws:
         group = _group(ticket, task_id, draw.agent, draw.turn, draw, pb.GROUP_KEY_OBSERVATION)
         group.prompts.append(_prompt(draw))
         group.candidates.extend(_candidates(draw))
+        _count_prompts(group, [draw])
         groups.append(group)
     return groups
 
 
-def groups_by_task(ticket: pb.Ticket, task_id: str, branches: Sequence[Branch]) -> list[pb.Group]:
+def groups_by_node(ticket: pb.Ticket, task_id: str, nodes: Sequence[JointNode]) -> list[pb.Group]:
+    """One group an agent and node of a joint tree; those of one node share its name."""
+    groups: list[pb.Group] = []
+    for node in nodes:
+        name = ".".join(str(joint_action) for joint_action in node.path)
+        for group in groups_by_observation(ticket, task_id, node.draws):
+            group.node = f"{ticket.ticket_id}/n{name}"
+            group.group_id += f"/n{name}" if name else ""
+            groups.append(group)
+    return groups
+
+
+def groups_by_task(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
     """One group an agent over all its turns: GRPO that knows only the task instance.
 
     Every candidate of a trajectory carries the trajectory's return for its agent: the rewards of
     its own actions, and what the actions of others brought it.
     """
-    draws = [d for branch in branches for d in branch.draws]
-    groups: list[pb.Group] = []
-    for agent in dict.fromkeys(d.agent for d in draws):
-        own = [d for d in draws if d.agent == agent]
+
+    def returns(agent: str) -> dict[tuple[int, int], float]:
         totals: defaultdict[int, float] = defaultdict(float)
         for draw in draws:
             totals[draw.trajectory] += draw.earned(agent)
+        return {(d.trajectory, d.turn): totals[d.trajectory] for d in draws if d.agent == agent}
+
+    return _over_turns(ticket, task_id, draws, returns)
+
+
+def groups_by_turns(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
+    """One group an agent over all its turns, each with its own reward: what a critic learns from.
+
+    A turn's reward is all that came between it and the agent's next act: its own terms, and the
+    team's reward of every action, whoever acted. What came before the first act counts there.
+    """
+
+    def rewards(agent: str) -> dict[tuple[int, int], float]:
+        found: defaultdict[tuple[int, int], float] = defaultdict(float)
+        turns: defaultdict[int, int] = defaultdict(int)
+        for draw in draws:
+            if draw.agent == agent:
+                turns[draw.trajectory] = draw.turn
+            found[draw.trajectory, turns[draw.trajectory]] += draw.brought(agent)
+        return found
+
+    return _over_turns(ticket, task_id, draws, rewards)
+
+
+def _over_turns(
+    ticket: pb.Ticket,
+    task_id: str,
+    draws: Sequence[Draw],
+    rewards_of: Callable[[str], Mapping[tuple[int, int], float]],
+) -> list[pb.Group]:
+    """One group an agent; ``rewards_of`` gives an agent's rewards by (trajectory, turn)."""
+    groups: list[pb.Group] = []
+    for agent in dict.fromkeys(d.agent for d in draws):
+        own = [d for d in draws if d.agent == agent]
+        rewards = rewards_of(agent)
         group = _group(ticket, task_id, agent, 0, own[0], pb.GROUP_KEY_TASK)
         prompts = {d.generation.prompt_digest: _prompt(d) for d in own}
         group.prompts.extend(prompts.values())
         for draw in own:
             for candidate in _candidates(draw):
                 candidate.index = len(group.candidates)
-                candidate.reward = totals[draw.trajectory]
+                candidate.reward = rewards[draw.trajectory, draw.turn]
                 group.candidates.append(candidate)
+        _count_prompts(group, own)
         groups.append(group)
     return groups
 
@@ -51,16 +127,14 @@ def groups_by_task(ticket: pb.Ticket, task_id: str, branches: Sequence[Branch]) 
 def episode_record(
     ticket: pb.Ticket,
     task_id: str,
-    branches: Sequence[Branch],
+    draws: Sequence[Draw],
     groups: Sequence[pb.Group],
-    wall_s: float,
+    ending: Ending,
 ) -> pb.Episode:
     """The tree for people: all siblings with texts, rewards and times, prompts as messages.
 
     Token ids are left out.
     """
-    draws = [d for branch in branches for d in branch.draws]
-    returns = [d.outcomes[d.chosen].team_reward for d in draws]
     return pb.Episode(
         episode_id=ticket.ticket_id,
         job_id=ticket.job_id,
@@ -68,12 +142,11 @@ def episode_record(
         kind=ticket.kind,
         step=ticket.step,
         task_id=task_id,
-        is_success=all(b.is_success for b in branches),
-        success_fraction=sum(b.is_success for b in branches) / len(branches),
-        num_turns=max(b.num_turns for b in branches),
-        team_return=sum(returns) / len(branches),
+        is_success=ending.is_success,
+        success_fraction=ending.success_fraction,
+        num_turns=ending.num_turns,
+        team_return=ending.team_return,
         groups=[_readable(g, draws) for g in groups],
-        wall_s=wall_s,
         num_tokens=sum(len(c.token_ids) for d in draws for c in d.generation.candidates),
     )
 
@@ -95,6 +168,18 @@ def _group(
     )
 
 
+def _count_prompts(group: pb.Group, draws: Sequence[Draw]) -> None:
+    """Note the prompt tokens of ``draws``, and how many of them an engine had in its cache."""
+    cached: list[int] = []
+    for draw in draws:
+        generation = draw.generation
+        group.num_prompt_tokens += len(generation.prompt_token_ids) * len(generation.candidates)
+        if generation.num_cached_tokens is not None:
+            cached.append(generation.num_cached_tokens)
+    if len(cached) == len(draws):
+        group.num_cached_tokens = sum(cached)
+
+
 def _prompt(draw: Draw) -> pb.Prompt:
     generation = draw.generation
     return pb.Prompt(digest=generation.prompt_digest, token_ids=generation.prompt_token_ids)
@@ -108,7 +193,11 @@ def _candidates(draw: Draw) -> list[pb.Candidate]:
             rollout_logprobs=sampled.logprobs,
             text=sampled.text,
             finish_reason=_FINISH[sampled.finish_reason],
-            policy_version=draw.generation.policy_version,
+            policy_version=_newest(draw.generation, sampled),
+            version_spans=[
+                pb.VersionSpan(policy_version=version, num_tokens=count)
+                for version, count in sampled.version_spans
+            ],
             prompt_digest=draw.generation.prompt_digest,
             reward=reward,
             team_reward=outcome.team_reward,
@@ -119,11 +208,19 @@ def _candidates(draw: Draw) -> list[pb.Candidate]:
             info_json=outcome.info_json,
             turn=draw.turn,
             trajectory=draw.trajectory,
+            is_baseline=draw.is_baseline,
+            joint_observation=draw.joint_observation,
         )
         for index, (sampled, outcome, reward) in enumerate(
             zip(draw.generation.candidates, draw.outcomes, draw.rewards, strict=True)
         )
     ]
+
+
+def _newest(generation: Generation, sampled: Sampled) -> int:
+    """The newest version among a candidate's tokens; a group carries the answer's, not older."""
+    spans = sampled.version_spans
+    return max(version for version, _ in spans) if spans else generation.policy_version
 
 
 def _readable(group: pb.Group, draws: Sequence[Draw]) -> pb.Group:
@@ -139,8 +236,7 @@ def _readable(group: pb.Group, draws: Sequence[Draw]) -> pb.Group:
             pb.PromptMessage(role=m.role, content=m.content) for m in by_digest[prompt.digest]
         )
     for candidate in copy.candidates:
-        candidate.ClearField("token_ids")
-        candidate.ClearField("rollout_logprobs")
+        candidate.ClearField("joint_observation")
         draw = by_place[candidate.trajectory, candidate.turn]
         candidate.generate_s = draw.generate_s
         candidate.env_s = draw.env_s

@@ -6,16 +6,29 @@ retries: a machine's failure is raised, and whoever holds the ticket tries again
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.episodes.branch import Branch, BranchContext
-from troupe.episodes.groups import episode_record, groups_by_observation, groups_by_task
+from troupe.episodes.branch import Branch, BranchContext, Draw
+from troupe.episodes.groups import (
+    Ending,
+    ending_of_branches,
+    ending_of_tree,
+    episode_record,
+    groups_by_node,
+    groups_by_observation,
+    groups_by_task,
+    groups_by_turns,
+)
+from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.ports import EnvPort, RolloutPort, Start
+from troupe.episodes.redraw import has_variance, redrawn_index
+from troupe.episodes.together import together
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.contract import Sampler
+from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
 from troupe.spec.job import JobSpec
 from troupe.tasks.contract import SPLITS, Observation, Split
@@ -42,13 +55,16 @@ class EpisodePlayer:
         mix: RewardMix,
         rollout: RolloutPort,
         env: EnvPort,
+        num_tasks: Callable[[Split], int | None] = lambda split: None,
     ) -> None:
+        """``num_tasks`` tells the size of a split, None without end: redraws stay inside it."""
         self._spec = spec
         self._workflow = workflow
         self._sampler = sampler
         self._mix = mix
         self._rollout = rollout
         self._env = env
+        self._num_tasks = num_tasks
 
     async def play(self, ticket: pb.Ticket) -> Played:
         """Play ``ticket`` to the end; raises DeadlineError after ``limits.episode_timeout_s``."""
@@ -62,43 +78,79 @@ class EpisodePlayer:
             ) from error
 
     async def _play(self, ticket: pb.Ticket) -> Played:
+        """The ticket's task, or the first other one whose groups teach something."""
         began = time.monotonic()
+        last = 0 if ticket.kind == pb.ROUND_KIND_EVAL else self._spec.algorithm.redraws
+        played, num_tokens, attempt = await self._play_task(ticket, 0), 0, 0
+        while attempt < last and played.groups and not has_variance(played.groups):
+            attempt += 1
+            num_tokens += played.episode.num_tokens
+            played = await self._play_task(ticket, attempt)
+        played.episode.num_redraws = attempt
+        played.episode.num_tokens += num_tokens
+        played.episode.wall_s = time.monotonic() - began
+        return played
+
+    async def _play_task(self, ticket: pb.Ticket, attempt: int) -> Played:
         is_eval = ticket.kind == pb.ROUND_KIND_EVAL
-        sampler = ParallelSampler(1) if is_eval else self._sampler
+        split, index = _split(ticket.split), ticket.task_index
+        if attempt:
+            size = self._num_tasks(split)
+            index = redrawn_index(ticket, attempt, seed=self._spec.seed, size=size)
         start = await self._env.reset(
-            split=_split(ticket.split),
-            index=ticket.task_index,
+            split=split,
+            index=index,
             observe=list(self._spec.agents),
             timeout_s=self._spec.limits.env_timeout_s,
         )
         context = BranchContext(
             spec=self._spec,
-            sampler=sampler,
+            sampler=ParallelSampler(1) if is_eval else self._sampler,
             rollout=self._rollout,
             env=self._env,
             mix=self._mix,
             policy_versions=dict(ticket.policy_versions),
             round_id=ticket.round_id,
-            task_index=ticket.task_index,
+            task_index=index,
             is_eval=is_eval,
+            step=ticket.step,
         )
-        branches = await self._run_all(context, start, sampler.num_trajectories)
-        by_task = sampler.grouping == "task" and not is_eval
-        make = groups_by_task if by_task else groups_by_observation
-        groups = make(ticket, start.task_id, branches)
-        episode = episode_record(ticket, start.task_id, branches, groups, time.monotonic() - began)
-        trained = [] if is_eval else [g for g in groups if self._spec.trains(g.policy)]
+        draws, groups, ending = await self._run(context, ticket, start)
+        episode = episode_record(ticket, start.task_id, draws, groups, ending)
+        learns = self._spec.learns
+        trained = [] if is_eval else [g for g in groups if learns(g.policy, ticket.step)]
         return Played(groups=trained, episode=episode)
 
-    async def _run_all(self, context: BranchContext, start: Start, count: int) -> list[Branch]:
-        branches = [Branch(context, start, trajectory) for trajectory in range(count)]
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for branch in branches:
-                    tasks.create_task(self._workflow.run(seats(branch, self._spec), branch))
-        except ExceptionGroup as failures:
-            raise _first(failures) from failures
+    async def _run(
+        self, context: BranchContext, ticket: pb.Ticket, start: Start
+    ) -> tuple[list[Draw], list[pb.Group], Ending]:
+        sampler, task_id = context.sampler, start.task_id
+        if isinstance(sampler, JointSampler):
+            workflow = at_once(self._spec, self._workflow, sampler)
+            root = await JointTree(context, sampler, workflow).play(start)
+            nodes = root.nodes()
+            draws = [draw for node in nodes for draw in node.draws]
+            return draws, groups_by_node(ticket, task_id, nodes), ending_of_tree(root)
+        branches = await self._run_all(context, start)
+        draws = [draw for branch in branches for draw in branch.draws]
+        make = groups_by_observation if context.is_eval else _GROUPS[sampler.grouping]
+        return draws, make(ticket, task_id, draws), ending_of_branches(branches)
+
+    async def _run_all(self, context: BranchContext, start: Start) -> list[Branch]:
+        count, num_baselines = context.sampler.num_trajectories, context.sampler.num_baselines
+        branches = [
+            Branch(context, start, number, is_baseline=number >= count)
+            for number in range(count + num_baselines)
+        ]
+        await together(self._workflow.run(seats(branch, self._spec), branch) for branch in branches)
         return branches
+
+
+_GROUPS = {
+    "observation": groups_by_observation,
+    "task": groups_by_task,
+    "turns": groups_by_turns,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +165,6 @@ class _Seat:
 def seats(branch: Branch, spec: JobSpec) -> Mapping[str, _Seat]:
     """The team of one trajectory."""
     return {agent: _Seat(agent, branch) for agent in spec.agents}
-
-
-def _first(failures: ExceptionGroup[Exception]) -> Exception:
-    """The first leaf: one trajectory's failure fails the episode, and the ticket is tried again."""
-    inner = failures.exceptions[0]
-    return _first(inner) if isinstance(inner, ExceptionGroup) else inner
 
 
 def _split(text: str) -> Split:

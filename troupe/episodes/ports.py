@@ -14,23 +14,33 @@ from troupe.tasks.contract import Observation, Split, Transition
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One sampled completion of a prompt."""
+    """One sampled completion of a prompt.
+
+    ``version_spans``: (version, number of tokens) in order; empty when one version sampled all.
+    """
 
     token_ids: Sequence[int]
     logprobs: Sequence[float]
     text: str
     finish_reason: Literal["stop", "length"]
+    version_spans: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Candidates of one prompt, sampled by one version. ``engine_s`` excludes queueing."""
+    """Candidates of one prompt. ``engine_s`` excludes queueing.
+
+    ``policy_version`` sampled every token but those that a candidate's ``version_spans`` gives to
+    an older one. ``num_cached_tokens``: prompt tokens over all candidates that the engine did not
+    have to compute; None when it doesn't say.
+    """
 
     prompt_token_ids: Sequence[int]
     prompt_digest: str
     candidates: Sequence[Sampled]
     policy_version: int
     engine_s: float
+    num_cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ class TreeSampler:
     """One spine with K leaves a node: cost K * turns * agents, not K ** turns."""
 
     num_trajectories = 1
+    num_baselines = 0
+    sees_jointly = False
     grouping: GroupingKey = "observation"
 
     def __init__(self, group_size: int) -> None:

@@ -10,9 +10,11 @@ def cross_field_issues(spec: JobSpec) -> list[Issue]:
         *_workflow(spec),
         *_agents(spec),
         *_past(spec),
+        *_learning(spec),
         *_rewards(spec),
         *_sampling(spec),
         *_loss(spec),
+        *_staleness(spec),
     ]
 
 
@@ -78,6 +80,14 @@ def _loss(spec: JobSpec) -> list[Issue]:
     return issues
 
 
+def _staleness(spec: JobSpec) -> list[Issue]:
+    """Groups of older weights are only trained with the correction for it."""
+    if not spec.max_staleness or spec.algorithm.loss.importance is not None:
+        return []
+    why = "max_staleness above 0 needs the correction for older weights"
+    return [Issue("/algorithm/loss/importance", f"{why}; add `importance: {{}}`")]
+
+
 def _sampling(spec: JobSpec) -> list[Issue]:
     issues = _trainable("/sampling", spec.sampling)
     for name, agent in spec.agents.items():
@@ -100,7 +110,7 @@ def _trainable(pointer: str, sampling: SamplingSpec) -> list[Issue]:
 
 def _past(spec: JobSpec) -> list[Issue]:
     """A past version belongs to a trained policy; to take over its weights they must be alike."""
-    trained = {name: policy for name, policy in spec.policies.items() if policy.past is None}
+    trained = {name: policy for name, policy in spec.policies.items() if spec.trains(name)}
     issues: list[Issue] = []
     for name, policy in spec.policies.items():
         past, pointer = policy.past, f"/policies/{name}/past"
@@ -118,3 +128,27 @@ def _past(spec: JobSpec) -> list[Issue]:
 
 def _kind(policy: PolicySpec) -> tuple[object, ...]:
     return policy.model, policy.train, policy.dtype
+
+
+def _learning(spec: JobSpec) -> list[Issue]:
+    """Some policy learns, and only those that learn take turns in it."""
+    trained = [name for name in spec.policies if spec.trains(name)]
+    issues = [
+        Issue(f"/policies/{name}/frozen", "a past version is never trained; remove frozen or past")
+        for name, policy in spec.policies.items()
+        if policy.frozen and policy.past is not None
+    ]
+    if not trained and spec.steps:
+        issues.append(Issue("/policies", "no policy learns; thaw one, or set steps: 0"))
+    order = spec.algorithm.alternate.order if spec.algorithm.alternate else []
+    issues += [
+        Issue(
+            f"/algorithm/alternate/order/{i}",
+            f"no trained policy is called '{name}'; {suggest(name, trained)}",
+        )
+        for i, name in enumerate(order)
+        if name not in trained
+    ]
+    if len(set(order)) != len(order):
+        issues.append(Issue("/algorithm/alternate/order", "a policy is named once; remove repeats"))
+    return issues

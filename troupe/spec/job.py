@@ -127,6 +127,8 @@ class PolicySpec(SpecModel):
     """Number format of the weights in trainer and engine."""
     past: PastSpec | None = None
     """Makes it a past version of another policy, or a frozen model, that is never trained."""
+    frozen: bool = False
+    """Its agents play and it never learns: the model stays as the job found it."""
 
 
 class KlSpec(SpecModel):
@@ -178,6 +180,56 @@ class FilterSpec(SpecModel):
     """Groups whose advantages are all 0; otherwise they dilute the step by their tokens."""
 
 
+class JointSpec(SpecModel):
+    """Joint actions of agents that act at once, and the tree that they span over the turns."""
+
+    mode: Literal["aligned", "cross"] = "aligned"
+    """aligned: the k-th candidates of all agents, K joint actions a node; cross: every combination,
+    K ** agents."""
+    gamma: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Discount of what the next turn brings."""
+
+
+class CriticSpec(SpecModel):
+    """A value function, and the advantages that are estimated with it."""
+
+    kind: Literal["model", "head"] = "model"
+    """model: a network of its own; head: a linear head on the policy's features, which it reads
+    and does not move."""
+    model: str | None = None
+    """Local folder or hub id of the critic's network; the policy's own when left out."""
+    train: Annotated[LoraSpec | FullSpec, Field(discriminator="kind")] = LoraSpec()
+    """What of the critic's network is trained beside its head."""
+    learning_rate: float = Field(default=1e-3, gt=0.0, le=1.0)
+    """AdamW's learning rate."""
+    epochs: int = Field(default=4, ge=1, le=100)
+    """Optimizer steps on the values of one training step."""
+    clip: float | None = Field(default=0.2, gt=0.0)
+    """A value moves at most so far from its prediction within a step; left out: no limit."""
+    gamma: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Discount a turn."""
+    gae_lambda: float = Field(default=0.95, ge=0.0, le=1.0)
+    """GAE: 0 trusts the next value, 1 the rewards of the whole episode."""
+    max_tokens: int = Field(default=4096, ge=16)
+    """A longer joint observation loses its beginning."""
+
+
+class PreferenceSpec(SpecModel):
+    """Learning from pairs: the best of a group against the worst."""
+
+    beta: float = Field(default=0.1, gt=0.0)
+    """How far the policy may leave the reference: large stays near."""
+
+
+class AlternateSpec(SpecModel):
+    """Iterated best response: the policies learn one after another, the others stand still."""
+
+    order: list[Name] = Field(min_length=2)
+    """Policies in the order in which they learn; a policy that is not named learns always."""
+    every: int = Field(default=1, ge=1)
+    """Training steps of a policy's turn."""
+
+
 class AlgorithmSpec(SpecModel):
     """How groups are drawn and what is learnt from them."""
 
@@ -197,6 +249,16 @@ class AlgorithmSpec(SpecModel):
     """The loss."""
     filters: FilterSpec = FilterSpec()
     """What is not learnt from."""
+    redraws: int = Field(default=0, ge=0, le=64)
+    """Dynamic sampling: other tasks that a ticket may play while no group has any variance."""
+    alternate: AlternateSpec | None = None
+    """Which policies learn at which steps; all of them always when left out."""
+    joint: JointSpec | None = None
+    """Joint actions, for the algorithms that can draw them (workflow kind `simultaneous`)."""
+    critic: CriticSpec | None = None
+    """The value function, for the algorithms that need one."""
+    preference: PreferenceSpec | None = None
+    """Pairs, for the algorithms that learn from them."""
 
 
 class RewardSpec(SpecModel):
@@ -214,7 +276,10 @@ class BatchSpec(SpecModel):
     tokens_per_row: int = Field(default=512, ge=16, le=1_048_576)
     """Groups are packed into rows of about this many tokens."""
     rows_per_microbatch: int = Field(default=8, ge=1)
-    """Rows in one forward and backward pass."""
+    """Rows in one forward and backward pass; fewer where a long group makes them wide, so that
+    a pass holds at most `tokens_per_row * rows_per_microbatch` tokens."""
+    checkpoint_activations: bool = False
+    """Compute activations again in the backward pass: about a third slower, far less memory."""
 
 
 class EvalSpec(SpecModel):
@@ -236,7 +301,9 @@ class CheckpointSpec(SpecModel):
     every: int = Field(default=1, ge=1)
     """Steps between checkpoints; groups are kept in Redis until one covers them."""
     keep_last: int = Field(default=2, ge=1)
-    """Checkpoints kept."""
+    """Newest checkpoints kept."""
+    keep_best: int = Field(default=0, ge=0)
+    """Checkpoints kept besides, whose weights earned the highest mean reward in training."""
 
 
 class LimitsSpec(SpecModel):
@@ -250,6 +317,8 @@ class LimitsSpec(SpecModel):
     """One episode; after it the ticket is tried again."""
     step_timeout_s: float = Field(default=3600.0, gt=0.0)
     """One step; after it the job fails and names what it waited for."""
+    phase_deadline_s: float = Field(default=600.0, gt=0.0)
+    """One phase of a step; after it the event `phase.overdue` names who is waited for."""
     startup_timeout_s: float = Field(default=300.0, gt=0.0)
     """From launch until every service of the job serves."""
     max_attempts: int = Field(default=5, ge=1)
@@ -258,6 +327,18 @@ class LimitsSpec(SpecModel):
     """The job fails when more of a step's tickets than this are dropped."""
     episodes_in_flight: int = Field(default=64, ge=1, le=100_000)
     """Episodes that one worker plays at once."""
+
+
+class TrackerSpec(SpecModel):
+    """An experiment tracker that is told the job's numbers. It can never stop the job."""
+
+    kind: str
+    """`csv`, `tensorboard`, `wandb`, `mlflow`, another `troupe.trackers` entry point, or
+    `module:attr`."""
+    project: str = ""
+    """Project or experiment; the job's name when left out."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the tracker. Keys and passwords come from the router's environment instead."""
 
 
 class JobSpec(SpecModel):
@@ -271,6 +352,9 @@ class JobSpec(SpecModel):
     """Training steps; 0 only evaluates."""
     tasks_per_step: int = Field(default=32, ge=1, le=100_000)
     """Task instances that one step plays."""
+    max_staleness: int = Field(default=0, ge=0, le=16)
+    """Steps by which the weights that sampled a group may lag behind those that it trains; above 0
+    the next step is played while this one is learnt. 0: strictly on-policy."""
     task: TaskSpec
     """What the team does."""
     workflow: WorkflowSpec
@@ -293,6 +377,8 @@ class JobSpec(SpecModel):
     """Resuming."""
     limits: LimitsSpec = LimitsSpec()
     """Deadlines."""
+    trackers: tuple[TrackerSpec, ...] = Field(default=(), max_length=8)
+    """Experiment trackers, besides the files in the run folder."""
 
     @model_validator(mode="after")
     def _names_must_match(self) -> "JobSpec":
@@ -303,8 +389,15 @@ class JobSpec(SpecModel):
         return self
 
     def trains(self, policy: str) -> bool:
-        """Whether ``policy`` learns from what it samples; past versions do not."""
-        return self.policies[policy].past is None
+        """Whether ``policy`` ever learns: past versions and frozen policies do not."""
+        return self.policies[policy].past is None and not self.policies[policy].frozen
+
+    def learns(self, policy: str, step: int) -> bool:
+        """Whether ``policy`` learns in training step ``step``: it trains, and it is its turn."""
+        turns = self.algorithm.alternate
+        if turns is None or policy not in turns.order:
+            return self.trains(policy)
+        return turns.order[step // turns.every % len(turns.order)] == policy
 
     def sampling_for(self, agent: str, *, evaluate: bool = False) -> SamplingSpec:
         """Sampling of ``agent``: the eval override, then its own, then the job's."""

@@ -6,7 +6,7 @@ the environment is then in.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from troupe.spec.job import WorkflowSpec
 from troupe.tasks.contract import Observation
@@ -58,3 +58,16 @@ class Workflow(Protocol):
     async def run(self, team: Team, env: EnvironmentView) -> None:
         """Let agents act until the environment is done or the workflow's own limit is reached."""
         ...
+
+
+@runtime_checkable
+class AtOnceWorkflow(Protocol):
+    """A workflow whose agents all act on what they see at the beginning of a turn.
+
+    Nobody sees what another does in the same turn, so a turn is one joint action and an algorithm
+    may combine the agents' candidates as it likes.
+    """
+
+    order: tuple[str, ...]
+    max_turns: int
+    acts_at_once: bool

@@ -12,8 +12,9 @@ from trainer_data import groups_of_step, job_spec
 from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually, play
 
 from services.trainer import checkpoints as checkpoints_module
-from services.trainer.checkpoints import CheckpointMismatchError, Checkpoints
+from services.trainer.checkpoints import Checkpoints
 from services.trainer.collector import Collector
+from services.trainer.fingerprint import CheckpointMismatchError
 from services.trainer.job import TrainingJob
 from services.trainer.journal import Journal
 from services.trainer.progress import Control, Progress, StoppedError

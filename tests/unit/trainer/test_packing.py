@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from trainer_data import VOCABULARY, job_spec, make_group
 from transformers import AutoModelForCausalLM
 
-from services.trainer.model import PolicyModel
+from services.trainer.model import PolicyModel, visible
 from services.trainer.packing import Microbatch, build_block, fill_rows, pack
 from services.trainer.samples import PromptSamples, Sample, credit
 from troupe.spec.job import BatchSpec
@@ -35,7 +37,7 @@ def test_block_when_completions_share_a_beginning_then_it_is_laid_out_once() -> 
     # The last tokens 3, 4, 5, 9 predict nothing, so only 1 and 2 follow the prompt.
     assert block.tokens_B.tolist() == [7, 8, 1, 2]
     assert block.positions_B.tolist() == [0, 1, 2, 3]
-    assert list(block.parents) == [1, 2]
+    assert block.ends_B.tolist() == [4, 4, 4, 4]
     assert block.predictors_N.tolist() == [1, 2, 3, 1, 2, 3, 1, 2, 1]
 
 
@@ -43,7 +45,8 @@ def test_mask_when_completions_differ_then_siblings_do_not_see_each_other() -> N
     (batch,) = pack([_samples([7, 8], [1, 2, 3], [4, 5, 6])], BatchSpec())
     assert batch.tokens_R_T.tolist() == [[7, 8, 1, 2, 4, 5]]
     assert batch.positions_R_T.tolist() == [[0, 1, 2, 3, 2, 3]]
-    assert batch.mask_R_T_T[0].astype(int).tolist() == [
+    assert batch.ends_R_T.tolist() == [[6, 6, 4, 4, 6, 6]]
+    assert visible(torch.from_numpy(batch.ends_R_T))[0].int().tolist() == [
         [1, 0, 0, 0, 0, 0],
         [1, 1, 0, 0, 0, 0],
         [1, 1, 1, 0, 0, 0],
@@ -60,10 +63,41 @@ def test_rows_when_blocks_are_long_then_none_is_split_and_all_are_there() -> Non
     assert all(sum(len(b.tokens_B) for b in row) <= 40 or len(row) == 1 for row in rows)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=8),
+    st.integers(1, 4),
+)
+def test_block_when_made_of_any_completions_then_each_token_sees_its_own_beginning_only(
+    completions: list[list[int]], num_prompt: int
+) -> None:
+    prompt = list(range(10, 10 + num_prompt))
+    block = build_block(_samples(prompt, *completions))
+    sees = visible(torch.from_numpy(block.ends_B)[None])[0].numpy()
+    predictors = iter(block.predictors_N.tolist())
+    for completion in completions:
+        for seen in range(len(completion)):
+            row = sees[next(predictors)]
+            assert block.tokens_B[row].tolist() == [*prompt, *completion[:seen]]
+            assert block.positions_B[row].tolist() == list(range(num_prompt + seen))
+    beginnings = {tuple(c[:n]) for c in completions for n in range(1, len(c))}
+    assert len(block.tokens_B) == num_prompt + len(beginnings)
+
+
+def test_pack_when_one_block_is_long_then_no_microbatch_exceeds_the_budget_of_tokens() -> None:
+    long = _samples(list(range(100)), [1, 2], [3, 4])
+    layout = BatchSpec(tokens_per_row=32, rows_per_microbatch=4)
+    batches = list(pack([*_random(6, 40), long], layout))
+    assert batches[0].tokens_R_T.shape == (1, 102)
+    assert all(b.tokens_R_T.size <= 4 * 32 for b in batches)
+    assert sum(len(b.samples) for b in batches) == 40 * 5 + 2
+    assert sum(b.num_tokens for b in batches) / sum(b.tokens_R_T.size for b in batches) > 0.8
+
+
 def test_pack_when_repeated_then_gives_the_same_arrays() -> None:
     batch = BatchSpec(tokens_per_row=48, rows_per_microbatch=2)
     for first, second in zip(pack(_random(2), batch), pack(_random(2), batch), strict=True):
-        for name in set(Microbatch.__slots__) - {"samples"}:  # type: ignore[attr-defined]
+        for name in set(Microbatch.__slots__) - {"samples", "num_tokens"}:  # type: ignore[attr-defined]
             assert np.array_equal(getattr(first, name), getattr(second, name))
 
 
@@ -72,29 +106,32 @@ def model(tiny_model: Path) -> PolicyModel:
     return PolicyModel("shared", job_spec(tiny_model).policies["shared"], seed=0, device="cpu")
 
 
-def _packed(model: PolicyModel, prompts: list[PromptSamples], batch: BatchSpec) -> Any:
+def _packed(
+    model: PolicyModel, prompts: list[PromptSamples], batch: BatchSpec, *, shares: bool = True
+) -> Any:
     """Log probabilities by (prompt, completion), whatever row each came to lie in."""
     found: dict[tuple[bytes, tuple[int, ...]], list[float]] = {}
-    order = fill_rows([build_block(p) for p in prompts], batch.tokens_per_row)
-    samples = [(b.samples.prompt, s) for row in order for b in row for s in b.samples.samples]
-    values: list[float] = []
-    with torch.no_grad():
-        for micro in pack(prompts, batch):
-            values += model.logprobs(micro, want_entropy_grad=False)[0].tolist()
-    for prompt, sample in samples:
-        head, values = values[: len(sample.token_ids)], values[len(sample.token_ids) :]
-        found[prompt.tobytes(), tuple(sample.token_ids)] = head
-    assert not values
+    prompt_of = {id(s): p.prompt.tobytes() for p in prompts for s in p.samples}
+    for micro in pack(prompts, batch, shares_prompts=shares):
+        with torch.no_grad():
+            values = model.logprobs(micro, want_entropy_grad=False)[0].tolist()
+        for sample in micro.samples:
+            head, values = values[: len(sample.token_ids)], values[len(sample.token_ids) :]
+            found[prompt_of[id(sample)], tuple(sample.token_ids)] = head
+        assert not values
     return found
 
 
-@pytest.mark.parametrize("tokens_per_row", [16, 64, 512])
+@pytest.mark.parametrize(
+    ("tokens_per_row", "shares"), [(16, True), (64, True), (512, True), (64, False)]
+)
 def test_logprobs_when_packed_then_equal_one_sequence_at_a_time(
-    model: PolicyModel, tiny_model: Path, tokens_per_row: int
+    model: PolicyModel, tiny_model: Path, tokens_per_row: int, shares: bool
 ) -> None:
     reference = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     prompts = _random(4)
-    got = _packed(model, prompts, BatchSpec(tokens_per_row=tokens_per_row, rows_per_microbatch=3))
+    layout = BatchSpec(tokens_per_row=tokens_per_row, rows_per_microbatch=3)
+    got = _packed(model, prompts, layout, shares=shares)
     for prompt in prompts:
         for sample in prompt.samples:
             tokens = torch.tensor([[*prompt.prompt.tolist(), *sample.token_ids]])

@@ -30,7 +30,7 @@ def policy_loss(inputs: LossInputs, spec: LossSpec) -> LossOutput:
     behaviour_N = _behaviour(inputs, spec)
     log_ratio_N = inputs.trainer_logprobs_N - behaviour_N
     surrogate = _SURROGATES[spec.kind](inputs, log_ratio_N, spec)
-    sums = _rollout_drift(inputs) | surrogate.metric_sums
+    sums = rollout_drift(inputs) | surrogate.metric_sums
     loss_N = surrogate.loss_N
     if spec.importance is not None:
         weights_N, is_capped_N = importance_weights(inputs, spec.importance)
@@ -55,7 +55,7 @@ def _behaviour(inputs: LossInputs, spec: LossSpec) -> Tensor:
     return inputs.old_logprobs_N
 
 
-def _rollout_drift(inputs: LossInputs) -> dict[str, Tensor]:
+def rollout_drift(inputs: LossInputs) -> dict[str, Tensor]:
     """How far the trainer is from the distribution that was sampled.
 
     Source: estimators k1 and k3 of Schulman, "Approximating KL Divergence" (2020).

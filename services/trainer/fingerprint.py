@@ -1,0 +1,78 @@
+"""What a checkpoint depends on, and the words for a spec that does not fit it.
+
+Owns the choice of the spec's parts that must stay the same when a job is resumed. Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from troupe.errors import InvalidArgumentError
+from troupe.spec.job import JobSpec
+
+_SHOWN = 5
+
+
+class CheckpointMismatchError(InvalidArgumentError):
+    """The checkpoint belongs to another spec."""
+
+    reason: ClassVar[str] = "CHECKPOINT_MISMATCH"
+
+
+class IncompatibleWeightsError(CheckpointMismatchError):
+    """The checkpoint's tensors do not fit the policy's model or adapter."""
+
+    reason: ClassVar[str] = "CHECKPOINT_INCOMPATIBLE"
+
+
+def spec_parts(spec: JobSpec) -> dict[str, Any]:
+    """Seed, policies, algorithm and who plays: what is learnt depends on them."""
+    parts = spec.model_dump(
+        mode="json",
+        include={
+            "seed",
+            "policies",
+            "algorithm",
+            "agents",
+            "sampling",
+            "task",
+            "workflow",
+            "tasks_per_step",
+            "reward",
+        },
+    )
+    for policy in parts["policies"].values():
+        del policy["replicas"]
+    return parts
+
+
+def check_spec(folder: Path, body: Mapping[str, Any], spec: JobSpec, *, format: int) -> None:
+    """Raises CheckpointMismatchError unless ``body`` is a checkpoint of ``spec``."""
+    if body["format"] != format:
+        raise CheckpointMismatchError(
+            f"The checkpoint {folder} has format {body['format']} and this trainer writes "
+            f"{format}. Resume with the version of Troupe that made it, or start in an empty run "
+            "folder."
+        )
+    differences = list(_differences("", body["spec"], spec_parts(spec)))
+    if differences:
+        shown = "; ".join(differences[:_SHOWN])
+        more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+        raise CheckpointMismatchError(
+            f"The checkpoint {folder} was made under another spec: {shown}{more}. Resume with the "
+            "spec in spec.json of its run folder, or start in an empty run folder."
+        )
+
+
+def _differences(pointer: str, old: Any, new: Any) -> Iterator[str]:
+    """ "/policies/shared/train/rank was 8 and is 4" for each leaf that differs."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in [*old, *(n for n in new if n not in old)]:
+            yield from _differences(f"{pointer}/{name}", old.get(name), new.get(name))
+    elif old != new:
+        yield f"{pointer} was {_short(old)} and is {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

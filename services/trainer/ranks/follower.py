@@ -1,0 +1,54 @@
+"""A rank above 0: holds its part of every policy and does what rank 0 tells.
+
+Owns no decision. Never serves, never talks to Redis and never writes a file.
+"""
+
+from typing import Any
+
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from services.trainer.learner import Learner
+from services.trainer.outcome import NonFiniteError
+from services.trainer.ranks.group import END, LOAD, Spread
+from troupe import plugins
+from troupe.seeds import derive_seed
+from troupe.spec.job import JobSpec
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
+
+
+def follow(ranks: Spread, *, device: str, threads: int) -> None:
+    """Compute with rank 0 until it says that it is over; the caller ends the process.
+
+    Raises:
+        ConnectionError: rank 0 is gone.
+    """
+    torch.set_num_threads(threads)
+    disable_progress_bar()
+    learners: dict[str, Learner] = {}
+    while True:
+        policy, method, arguments = ranks.told()
+        if method == END:
+            return
+        if method == LOAD:
+            learners = _load(ranks, JobSpec.model_validate_json(arguments[0]), device, arguments[1])
+            continue
+        learner = learners[policy]
+        owner: Any = learner if hasattr(Learner, method) else learner.model
+        try:
+            getattr(owner, method)(*arguments)
+        except NonFiniteError as error:  # rank 0 raises the same one and ends the job
+            _log.warning("ranks.not_finite", rank=ranks.rank, error=error.message)
+
+
+def _load(ranks: Spread, spec: JobSpec, device: str, attention: Any) -> dict[str, Learner]:
+    kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind)
+    algorithm = kind(spec.algorithm)
+    learners = {
+        policy: Learner(policy, spec, algorithm, device=device, attention=attention, ranks=ranks)
+        for policy in sorted(spec.policies)
+    }
+    torch.manual_seed(derive_seed(spec.seed, "learner"))
+    return learners

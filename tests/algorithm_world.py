@@ -1,0 +1,161 @@
+"""A whole job in one process: real tasks, the real engine, real groups, the real learners.
+
+Only gRPC and Redis are left out, so a step of a tiny model takes a fraction of a second.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from services.rollout.engines.cpu import CpuEngine
+from services.rollout.engines.cpu.settings import CpuEngineSettings
+from services.trainer.collector import Batch
+from services.trainer.export import export_version
+from services.trainer.report import step_report
+from services.trainer.team import Learned, Team
+from services.trainer.tiny_model.build import build
+from services.trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
+from services.trainer.validation import Expected, fault
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.engines.contract import EngineRequest, StagedWeights
+from troupe.episodes.build import load_parts
+from troupe.episodes.local import LocalEnv
+from troupe.episodes.player import Played
+from troupe.episodes.ports import Generation, Sampled
+from troupe.ids import prompt_digest, ticket_id, train_round
+from troupe.spec.job import JobSpec
+
+SIZE = 4
+SMALL = ModelShape(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64)
+
+
+def build_planner(folder: Path, shape: ModelShape = SMALL, steps: int = 40) -> Path:
+    """A Qwen3 that has seen a few Plan-Path answers: right now and then, so rewards differ."""
+    recipe = Recipe(
+        task="plan_path",
+        params={"size": SIZE},
+        shape=shape,
+        warm_start=WarmStart(
+            num_careful_steps=steps,
+            num_careless_steps=0,
+            num_warmup_steps=10,
+            batch_size=32,
+            num_turns=2,
+        ),
+    )
+    build(recipe, folder)
+    return folder
+
+
+def plan_path_spec(model: Path, algorithm: dict[str, Any], **overrides: Any) -> JobSpec:
+    policy = {
+        "model": str(model),
+        "train": {"kind": "lora", "rank": 4, "alpha": 8},
+        "optimizer": {"learning_rate": 0.01, "warmup_steps": 0},
+    }
+    body: dict[str, Any] = {
+        "name": "in-process",
+        "seed": 5,
+        "steps": 2,
+        "tasks_per_step": 2,
+        "task": {"name": "plan_path", "params": {"size": SIZE}},
+        "workflow": {"order": ["tool", "planner"], "max_turns": 2},
+        "agents": {"tool": {"policy": "shared"}, "planner": {"policy": "shared"}},
+        "policies": {"shared": policy},
+        "algorithm": {"group_size": 3, **algorithm},
+        "sampling": {"max_new_tokens": 8},
+        "batch": {"tokens_per_row": 256, "rows_per_microbatch": 4},
+    }
+    return JobSpec.model_validate(body | overrides)
+
+
+class EngineRollout:
+    """RolloutPort on an engine in this process."""
+
+    def __init__(self, engine: CpuEngine) -> None:
+        self._engine = engine
+
+    async def generate(
+        self, *, policy, policy_version, observation, num_candidates, sampling, seed, timeout_s
+    ) -> Generation:
+        prompt = self._engine.render(policy, observation)
+        result = await self._engine.generate(
+            EngineRequest(policy, policy_version, prompt, num_candidates, sampling, seed)
+        )
+        found = [
+            Sampled(c.token_ids, c.logprobs, c.text, c.finish_reason) for c in result.candidates
+        ]
+        return Generation(
+            prompt, prompt_digest(prompt), found, result.policy_version, result.engine_s
+        )
+
+
+class InProcess:
+    """Make it with ``start``; ``step`` plays, learns and publishes; ``close`` it."""
+
+    def __init__(self, spec: JobSpec, team: Team, engine: CpuEngine, run_dir: Path) -> None:
+        self.spec, self.team = spec, team
+        self._engine, self._run_dir = engine, run_dir
+        parts = load_parts(spec)
+        self._env = LocalEnv(parts.family)
+        self._player = parts.player(EngineRollout(engine), self._env)
+        self.version = 0
+
+    @classmethod
+    async def start(cls, spec: JobSpec, run_dir: Path) -> "InProcess":
+        team = await Team.load(spec, run_dir, device="cpu", threads=1)
+        engine = CpuEngine(CpuEngineSettings(max_prefill_tokens=256))
+        await engine.start(dict(spec.policies))
+        job = cls(spec, team, engine, run_dir)
+        await job.publish()
+        return job
+
+    async def publish(self) -> None:
+        for policy, learner in self.team.learners.items():
+            export = export_version(learner, self.version, self._run_dir / "out", job_id="j")
+            config = export.manifest.adapter_config_json
+            kind = "lora" if config else "full"
+            weights = StagedWeights(policy, self.version, kind, export.path, config)
+            assert await self._engine.stage(weights) == export.manifest.tensor_digest
+            await self._engine.activate(policy, self.version)
+
+    async def play(self) -> list[Played]:
+        step = self.version
+        return [
+            await self._player.play(
+                pb.Ticket(
+                    ticket_id=ticket_id("j", train_round(step), index),
+                    job_id="j",
+                    round_id=train_round(step),
+                    kind=pb.ROUND_KIND_TRAIN,
+                    step=step,
+                    split="train",
+                    task_index=step * self.spec.tasks_per_step + index,
+                    policy_versions=dict.fromkeys(self.spec.policies, step),
+                )
+            )
+            for index in range(self.spec.tasks_per_step)
+        ]
+
+    def batch(self, played: Sequence[Played]) -> Batch:
+        """The groups as the collector hands them over; a faulty one fails the test."""
+        groups = sorted((g for p in played for g in p.groups), key=lambda g: g.group_id)
+        assert len({g.group_id for g in groups}) == len(groups)
+        for group in groups:
+            size = self.team.learners[group.policy].model.vocabulary_size
+            expected = Expected("j", group.policy, self.version, self.version, size)
+            assert fault(group, expected) is None
+        by_policy = {p: [g for g in groups if g.policy == p] for p in self.spec.policies}
+        return Batch(self.version, by_policy, {})
+
+    async def step(self) -> tuple[Batch, Learned, dict[str, Any]]:
+        batch = self.batch(await self.play())
+        learned = await self.team.learn(batch)
+        self.version += 1
+        await self.publish()
+        return batch, learned, step_report(batch, learned, 1.0)
+
+    async def close(self) -> None:
+        self._env.close()
+        self.team.close()
+        await self._engine.stop()

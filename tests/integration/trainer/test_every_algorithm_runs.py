@@ -1,0 +1,95 @@
+"""Two steps of every algorithm on Plan-Path with a tiny model, and what must be true of each."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from algorithm_world import InProcess, build_planner, plan_path_spec
+
+from services.trainer.team import Team
+from troupe.api.records.v1 import records_pb2 as pb
+
+AT_ONCE = {
+    "kind": "simultaneous",
+    "order": ["tool", "planner"],
+    "max_turns": 2,
+}
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "at_grpo": {},
+    "grpo": {},
+    "dr_grpo": {},
+    "dr_mas": {},
+    "rloo": {},
+    "reinforce_pp": {},
+    "reinforce_pp_baseline": {},
+    "role_conditioned": {},
+    "remax": {},
+    "mareinforce": {},
+    "marloo": {},
+    "maremax": {},
+    "magrpo": {"joint": {"mode": "aligned", "gamma": 0.9}},
+    "magrpo cross": {"joint": {"mode": "cross"}, "group_size": 2},
+    "mareinforce joint": {"joint": {}},
+    "marloo joint": {"joint": {}},
+    "maremax joint": {"joint": {}},
+    "ippo": {"critic": {"train": {"kind": "lora", "rank": 4, "alpha": 8}, "epochs": 1}},
+    "ippo head": {"critic": {"kind": "head", "learning_rate": 0.01}},
+    "mappo": {"critic": {"train": {"kind": "full"}, "learning_rate": 0.001, "epochs": 1}},
+    "madpo": {"joint": {}, "preference": {"beta": 0.1}},
+}
+
+
+@pytest.fixture(scope="session")
+def planner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_planner(tmp_path_factory.mktemp("models") / "planner")
+
+
+def weights(team: Team, policy: str = "shared") -> dict[str, torch.Tensor]:
+    found = team.learners[policy].model.trainable()
+    return {name: tensor.detach().clone() for name, tensor in found.items()}
+
+
+def moved(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> bool:
+    return any(not before[name].equal(after[name]) for name in before)
+
+
+@pytest.mark.parametrize("case", ALGORITHMS)
+async def test_algorithm_when_two_steps_are_run_then_it_is_on_policy_and_weights_move(
+    case: str, planner: Path, tmp_path: Path
+) -> None:
+    settings = ALGORITHMS[case]
+    changes = {"workflow": AT_ONCE} if "joint" in settings else {}
+    spec = plan_path_spec(planner, {"kind": case.split()[0], **settings}, **changes)
+    job = await InProcess.start(spec, tmp_path)
+    try:
+        for _ in range(spec.steps):
+            before = weights(job.team)
+            batch, learned, report = await job.step()
+            assert not report["is_flat"], "the tasks of this test give rewards that differ"
+            assert moved(before, weights(job.team))
+            metrics = learned.outcomes["shared"].metrics
+            assert all(math.isfinite(value) for value in metrics.values())
+            assert metrics["parity_ratio"] < 0.005
+            _check(case, batch.groups["shared"], metrics)
+    finally:
+        await job.close()
+
+
+def _check(case: str, groups: list[pb.Group], metrics: dict[str, float]) -> None:
+    if case == "remax":
+        greedy = [[c for c in g.candidates if c.is_baseline] for g in groups]
+        assert all({c.trajectory for c in own} == {3} for own in greedy)
+    if case.startswith(("magrpo", "madpo")) or case.endswith("joint"):
+        for group in groups:
+            twins = [g for g in groups if g.node == group.node]
+            assert {g.agent for g in twins} == {"tool", "planner"}
+            assert len(group.prompts) == 1
+    if case.startswith(("ippo", "mappo")):
+        assert metrics["value_loss"] >= 0.0
+        assert metrics["explained_variance"] <= 1.0
+    if case == "mappo":
+        assert all("[planner] acts" in c.joint_observation for c in groups[0].candidates) or all(
+            "[tool] acts" in c.joint_observation for c in groups[0].candidates
+        )

@@ -1,0 +1,40 @@
+"""A step that teaches nothing says so: once, with what to do, and only then."""
+
+import json
+import random
+from pathlib import Path
+
+from redis.asyncio import Redis
+from trainer_data import job_spec, make_group
+
+from services.trainer.checkpoints import Checkpoints
+from services.trainer.collector import Batch
+from services.trainer.journal import Journal
+from services.trainer.report import step_report
+from services.trainer.team import Team
+from troupe.streams.events import EventLog
+
+
+async def test_flat_step_when_learnt_then_one_event_warns_of_it(
+    redis: Redis, tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = job_spec(tiny_model)
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    events = EventLog(redis, "unit-1", source="trainer")
+    journal = Journal(spec, team, Checkpoints(tmp_path, spec), events)
+    try:
+        for step, rewards in enumerate([[1.0, 0.0, 0.0, 0.0], [1.0] * 4, [1.0] * 4]):
+            group = make_group(random.Random(step), step=step, rewards=rewards)
+            batch = Batch(step, {"shared": [group]}, {"non_finite_reward": 3})
+            report = step_report(batch, await team.learn(batch), 1.0)
+            await journal.warn_flat(report)
+            await journal.warn_flat(report)
+    finally:
+        team.close()
+    found = [stored.event for stored in await events.read()]
+    assert [event.type for event in found] == ["learning.flat"] * 2
+    data = json.loads(found[0].data_json)
+    assert data["step"] == 1
+    assert data["groups_zero_variance"] == 1
+    assert data["groups_dropped"] == {"non_finite_reward": 3}
+    assert "redraws" in data["sentence"]

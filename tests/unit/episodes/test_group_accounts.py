@@ -1,0 +1,65 @@
+"""What a group records of its generation: cached prompt tokens, and versions within a candidate."""
+
+import pytest
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.api.rollout.v1 import rollout_pb2
+from troupe.clients import codec
+from troupe.episodes.branch import Draw
+from troupe.episodes.groups import groups_by_observation, groups_by_task
+from troupe.episodes.ports import Generation, Outcome, Sampled
+
+
+def draw(turn: int, generation: Generation) -> Draw:
+    count = len(generation.candidates)
+    outcome = Outcome(b"", 0.0, {}, False, False, "{}", {})
+    rewards = [0.0] * count
+    return Draw("a", turn, "p", 0, (), generation, [outcome] * count, rewards, 0, 0.1, 0.1)
+
+
+def generation(prompt: list[int], cached: int | None, *spans: tuple[tuple[int, int], ...]):
+    found = [Sampled([1] * 5, [-1.0] * 5, "x", "stop", span) for span in spans or ((), ())]
+    return Generation(prompt, f"digest-{len(prompt)}", found, 7, 0.1, cached)
+
+
+TICKET = pb.Ticket(ticket_id="t/train-00000/00000", job_id="t")
+
+
+def test_group_counts_each_prompt_once_for_each_candidate() -> None:
+    (group,) = groups_by_observation(TICKET, "x", [draw(0, generation([1, 2, 3], 2))])
+    assert (group.num_prompt_tokens, group.num_cached_tokens) == (6, 2)
+
+
+def test_group_of_a_task_sums_over_its_turns() -> None:
+    played = [draw(0, generation([1], 0)), draw(1, generation([1, 2, 3], 5))]
+    (group,) = groups_by_task(TICKET, "x", played)
+    assert (group.num_prompt_tokens, group.num_cached_tokens) == (2 + 6, 5)
+
+
+def test_group_when_one_engine_does_not_say_then_cached_tokens_are_unknown_not_zero() -> None:
+    played = [draw(0, generation([1], 0)), draw(1, generation([1, 2, 3], None))]
+    (group,) = groups_by_task(TICKET, "x", played)
+    assert not group.HasField("num_cached_tokens")
+    assert group.num_prompt_tokens == 8
+
+
+def test_candidate_that_spans_versions_carries_the_newest_and_every_span() -> None:
+    spans = (((6, 2), (7, 3)), ((6, 5),), ())
+    (group,) = groups_by_observation(TICKET, "x", [draw(0, generation([1], 0, *spans))])
+    assert [c.policy_version for c in group.candidates] == [7, 6, 7]
+    told = [[(s.policy_version, s.num_tokens) for s in c.version_spans] for c in group.candidates]
+    assert told == [list(span) for span in spans]
+    assert group.policy_version == 7
+
+
+@pytest.mark.parametrize("cached", [None, 0, 12])
+def test_cached_tokens_when_on_the_wire_then_unknown_stays_unknown(cached: int | None) -> None:
+    answer = rollout_pb2.GenerateResponse(policy_version=7, num_cached_tokens=cached)
+    spans = [pb.VersionSpan(policy_version=6, num_tokens=2)]
+    answer.candidates.add(version_spans=spans)
+    answer.candidates.add()
+    found = codec.generation_from_proto(
+        rollout_pb2.GenerateResponse.FromString(answer.SerializeToString())
+    )
+    assert found.num_cached_tokens == cached
+    assert [list(c.version_spans) for c in found.candidates] == [[(6, 2)], []]

@@ -1,0 +1,189 @@
+"""The value function on a tiny network: arithmetic by hand, learning, resuming, isolation."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trainer_data import job_spec, make_group
+
+from services.trainer.checkpoints import Checkpoints, Snapshot
+from services.trainer.collector import Batch
+from services.trainer.critic import Critic, Lesson, explained_variance
+from services.trainer.model import PolicyModel
+from services.trainer.team import Team
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.errors import JobFailedError
+from troupe.spec.job import CriticSpec, JobSpec, PolicySpec
+
+PROMPTS = [(1, 2, 3), (4, 5), (6, 7, 8, 9, 10), (11,)]
+TARGETS = [1.0, -1.0, 0.5, 2.0]
+
+
+def critic_of(model: Path, *, tokens_per_pass: int = 64, **settings: Any) -> Critic:
+    spec = CriticSpec.model_validate({"train": {"kind": "lora", "rank": 4}, **settings})
+    network = PolicyModel(
+        "critic.shared", PolicySpec(model=str(model), train=spec.train), seed=1, device="cpu"
+    )
+    return Critic("shared", spec, network, tokens_per_pass=tokens_per_pass)
+
+
+def lessons(critic: Critic) -> list[Lesson]:
+    values = critic.values(PROMPTS)
+    return [Lesson(*it) for it in zip(PROMPTS, TARGETS, values, strict=True)]
+
+
+def state_of(critic: Critic) -> dict[str, torch.Tensor]:
+    return critic.state().tensors
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(one[name].equal(other[name]) for name in one)
+
+
+def test_explained_variance_when_worked_by_hand_then_one_zero_or_worse() -> None:
+    def of(*pairs: tuple[float, float]) -> float | None:
+        return explained_variance([Lesson((1,), target, seen) for target, seen in pairs])
+
+    assert of((1.0, 1.0), (3.0, 3.0)) == 1.0
+    assert of((1.0, 0.0), (3.0, 0.0)) == 0.0
+    assert of((1.0, 3.0), (3.0, 1.0)) == -3.0
+    assert of((2.0, 0.0), (2.0, 5.0)) is None
+
+
+def test_values_when_nothing_was_learnt_then_are_zero(tiny_model: Path) -> None:
+    assert critic_of(tiny_model).values(PROMPTS) == [0.0] * 4
+
+
+def test_values_when_batched_otherwise_then_are_the_same(tiny_model: Path) -> None:
+    critic = critic_of(tiny_model, learning_rate=0.05)
+    critic.learn(lessons(critic))
+    together = critic.values([*PROMPTS, PROMPTS[0]])
+    alone = [critic.values([prompt])[0] for prompt in PROMPTS]
+    assert together == pytest.approx([*alone, alone[0]], abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["model", "head"])
+def test_learn_when_repeated_then_the_targets_are_found(tiny_model: Path, kind: str) -> None:
+    critic = critic_of(tiny_model, kind=kind, learning_rate=0.02, epochs=10, clip=None)
+    first = critic.learn(lessons(critic))
+    for _ in range(3):
+        last = critic.learn(lessons(critic))
+    assert first["explained_variance"] == 0.0
+    assert last["explained_variance"] > 0.9
+    assert last["value_loss"] < 0.1 * first["value_loss"]
+
+
+def test_learn_when_cut_into_passes_then_the_steps_are_the_same(tiny_model: Path) -> None:
+    whole, cut = critic_of(tiny_model), critic_of(tiny_model, tokens_per_pass=4)
+    a, b = whole.learn(lessons(whole)), cut.learn(lessons(cut))
+    assert a == pytest.approx(b, abs=1e-6)
+    assert whole.values(PROMPTS) == pytest.approx(cut.values(PROMPTS), abs=1e-5)
+
+
+def test_value_clip_when_a_value_moves_too_far_then_it_is_counted_and_slowed(
+    tiny_model: Path,
+) -> None:
+    settings = {"learning_rate": 0.05, "epochs": 12, "kind": "head"}
+    tight, free = (
+        critic_of(tiny_model, clip=0.05, **settings),
+        critic_of(tiny_model, clip=None, **settings),
+    )
+    cut = tight.learn(lessons(tight))
+    loose = free.learn(lessons(free))
+    assert cut["value_clip_fraction"] > 0.0
+    assert loose["value_clip_fraction"] == 0.0
+    # The clipped loss is the larger of the two errors, so it can't fall below the bounded move's.
+    floor = sum(max(0.0, abs(target) - 0.05) ** 2 for target in TARGETS) / 4
+    assert cut["value_loss"] >= floor > loose["value_loss"]
+
+
+@pytest.mark.parametrize("kind", ["model", "head"])
+def test_restore_when_mid_way_then_goes_on_bit_for_bit(tiny_model: Path, kind: str) -> None:
+    whole, resumed = critic_of(tiny_model, kind=kind), critic_of(tiny_model, kind=kind)
+    whole.learn(lessons(whole))
+    resumed.restore(whole.state())
+    assert same(state_of(whole), state_of(resumed))
+    assert whole.learn(lessons(whole)) == resumed.learn(lessons(resumed))
+    assert same(state_of(whole), state_of(resumed))
+
+
+def test_learn_when_a_target_is_no_number_then_stops_before_any_weight_changes(
+    tiny_model: Path,
+) -> None:
+    critic = critic_of(tiny_model)
+    before = state_of(critic)
+    with pytest.raises(JobFailedError, match="critic 'shared' has loss nan"):
+        critic.learn([Lesson((1, 2), float("nan"), 0.0), Lesson((3,), 1.0, 0.0)])
+    assert same(before, state_of(critic))
+
+
+def without_rng(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The process has one generator, and both teams of a test draw from it."""
+    return {name: tensor for name, tensor in tensors.items() if name != "rng"}
+
+
+def turns_group(seed: int, agent: str, step: int = 0) -> pb.Group:
+    """Two trajectories of two turns each, every turn with its own prompt."""
+    rng = random.Random(f"{seed}/{agent}/{step}")
+    parts = [make_group(rng, step=step, agent=agent, size=2, turn=turn) for turn in range(2)]
+    group = parts[0]
+    group.key = pb.GROUP_KEY_TASK
+    group.prompts.extend(parts[1].prompts)
+    group.candidates.extend(parts[1].candidates)
+    for index, candidate in enumerate(group.candidates):
+        candidate.index, candidate.trajectory = index, index % 2
+        candidate.reward = rng.random()
+    return group
+
+
+def actor_critic(model: Path, **critic: Any) -> JobSpec:
+    settings = {"train": {"kind": "lora", "rank": 4}, **critic}
+    return job_spec(model, algorithm={"kind": "ippo", "group_size": 2, "critic": settings})
+
+
+def batch(step: int) -> Batch:
+    groups = [turns_group(0, agent, step) for agent in ("tool", "planner")]
+    return Batch(step, {"shared": groups}, {})
+
+
+@pytest.mark.parametrize("kind", ["model", "head"])
+async def test_team_with_a_critic_when_restored_then_the_next_step_is_bit_identical(
+    tiny_model: Path, tmp_path: Path, kind: str
+) -> None:
+    spec = actor_critic(tiny_model, kind=kind, learning_rate=0.01)
+    whole = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    resumed = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        await whole.learn(batch(0))
+        Checkpoints(tmp_path, spec).save(Snapshot(1, whole.states()))
+        found = Checkpoints(tmp_path, spec).load()
+        assert found is not None
+        assert found.learners.keys() == {"shared", "critic.shared"}
+        resumed.restore(found.learners)
+        one, other = await whole.learn(batch(1)), await resumed.learn(batch(1))
+        assert one.outcomes["shared"].metrics == other.outcomes["shared"].metrics
+        assert "explained_variance" in one.outcomes["shared"].metrics
+        for name, state in whole.states().items():
+            assert same(without_rng(state.tensors), without_rng(resumed.states()[name].tensors))
+    finally:
+        whole.close()
+        resumed.close()
+
+
+async def test_head_when_it_learns_then_the_policy_moves_by_the_actors_loss_alone(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    moved: list[dict[str, torch.Tensor]] = []
+    for epochs in (1, 30):
+        spec = actor_critic(tiny_model, kind="head", epochs=epochs, learning_rate=0.1)
+        team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+        try:
+            # The first step's values are 0 whatever the critic's epochs: equal advantages.
+            await team.learn(batch(0))
+            model = team.learners["shared"].model
+            moved.append({n: p.detach().clone() for n, p in model.trainable().items()})
+        finally:
+            team.close()
+    assert same(*moved)

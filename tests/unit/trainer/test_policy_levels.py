@@ -1,0 +1,248 @@
+"""Levels L1 to L3 in one trainer: who moves is the agent -> policy map, freezing and turns."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trainer_data import job_spec, make_group
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from services.trainer.collector import Batch
+from services.trainer.report import step_report
+from services.trainer.team import Team
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.spec.job import JobSpec
+
+AGENTS = ("tool", "planner")
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another family and another size than the tiny Qwen3."""
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        initializer_range=0.3,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    folder = tmp_path_factory.mktemp("llama")
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def policy(model: Path, **changes: Any) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "model": str(model),
+        "train": {"kind": "lora", "rank": 4, "alpha": 8},
+        "optimizer": {"learning_rate": 0.01, "warmup_steps": 0},
+    }
+    return body | changes
+
+
+def duo(model: Path, first: dict[str, Any], second: dict[str, Any], **algorithm: Any) -> JobSpec:
+    return job_spec(
+        model,
+        agents={"tool": {"policy": "one"}, "planner": {"policy": "two"}},
+        policies={"one": first, "two": second},
+        algorithm={"group_size": 4, **algorithm},
+    )
+
+
+def batch(step: int, *, only: str | None = None, flat: bool = False) -> Batch:
+    """Two groups of each agent under its own policy; ``only`` one policy's, or all rewards 1."""
+    found: dict[str, list[Any]] = {"one": [], "two": []}
+    for name, agent in zip(found, AGENTS, strict=True):
+        if only not in (None, name):
+            continue
+        for task in range(2):
+            rng = random.Random(f"{step}/{agent}/{task}")
+            rewards = [1.0] * 4 if flat else None
+            group = make_group(rng, step=step, task=task, agent=agent, rewards=rewards)
+            group.policy = name
+            found[name].append(group)
+    return Batch(step, found, {})
+
+
+Weights = dict[str, dict[str, torch.Tensor]]
+
+
+def weights(team: Team) -> Weights:
+    """Every parameter of every policy's module, frozen ones too."""
+    return {
+        name: {n: p.detach().clone() for n, p in learner.model.module.named_parameters()}
+        for name, learner in team.learners.items()
+    }
+
+
+def moved(before: Weights, after: Weights) -> dict[str, set[str]]:
+    """Names of the parameters that changed, by policy."""
+    return {
+        policy: {n for n, old in own.items() if not old.equal(after[policy][n])}
+        for policy, own in before.items()
+    }
+
+
+async def steps(spec: JobSpec, run_dir: Path, *batches: Batch) -> list[dict[str, set[str]]]:
+    team = await Team.load(spec, run_dir, device="cpu", threads=1)
+    found: list[dict[str, set[str]]] = []
+    try:
+        for it in batches:
+            before = weights(team)
+            await team.learn(it)
+            found.append(moved(before, weights(team)))
+    finally:
+        team.close()
+    return found
+
+
+def adapters(model_moved: set[str]) -> bool:
+    return bool(model_moved) and all("lora_" in name for name in model_moved)
+
+
+async def test_l2_when_only_one_policy_has_groups_then_its_adapter_alone_moves(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = duo(tiny_model, policy(tiny_model), policy(tiny_model))
+    for name, other in (("one", "two"), ("two", "one")):
+        (found,) = await steps(spec, tmp_path, batch(0, only=name))
+        assert adapters(found[name])
+        assert not found[other]
+
+
+async def test_l2_when_both_learn_then_every_trained_tensor_of_both_adapters_moves(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    narrow = policy(tiny_model, train={"kind": "lora", "rank": 2, "targets": ["q_proj", "v_proj"]})
+    spec = duo(tiny_model, policy(tiny_model), narrow)
+    found, again = await steps(spec, tmp_path, batch(0), batch(1))
+    # B starts at 0, so A has no gradient before the second step: both move in the end.
+    both = {name: found[name] | again[name] for name in found}
+    assert len(both["one"]) == 2 * 2 * 7
+    assert len(both["two"]) == 2 * 2 * 2
+    assert all(adapters(own) for own in both.values())
+    assert {n.split(".")[-4] for n in both["two"]} <= {"q_proj", "v_proj", "self_attn"}
+
+
+async def test_l2_when_policies_share_a_model_then_the_base_is_in_memory_once(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = duo(tiny_model, policy(tiny_model), policy(tiny_model))
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        pointers = [
+            {p.data_ptr() for n, p in learner.model.module.named_parameters() if "lora_" not in n}
+            for learner in team.learners.values()
+        ]
+        assert pointers[0] == pointers[1]
+        trained = [
+            {p.data_ptr() for p in learner.model.trainable().values()}
+            for learner in team.learners.values()
+        ]
+        assert not trained[0] & trained[1]
+    finally:
+        team.close()
+
+
+async def test_l2_when_one_of_the_policies_trains_all_weights_then_it_shares_nothing(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = duo(tiny_model, policy(tiny_model), policy(tiny_model, train={"kind": "full"}))
+    (found,) = await steps(spec, tmp_path, batch(0, only="two"))
+    assert found["two"]
+    assert not found["one"]
+
+
+async def test_l3_when_models_differ_in_size_and_family_then_both_learn_in_one_trainer(
+    tiny_model: Path, llama: Path, tmp_path: Path
+) -> None:
+    full = policy(llama, train={"kind": "full"}, optimizer={"learning_rate": 0.001})
+    spec = duo(tiny_model, policy(tiny_model), full)
+    (found,) = await steps(spec, tmp_path, batch(0))
+    assert adapters(found["one"])
+    assert any("mlp" in name for name in found["two"])
+
+
+async def test_learning_rate_when_a_policy_has_its_own_then_it_moves_that_much(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    slow = policy(tiny_model, optimizer={"learning_rate": 0.0001, "warmup_steps": 0})
+    team = await Team.load(
+        duo(tiny_model, policy(tiny_model), slow), tmp_path, device="cpu", threads=1
+    )
+    try:
+        before = weights(team)
+        await team.learn(batch(0))
+        after = weights(team)
+    finally:
+        team.close()
+    far = {
+        name: max(float((after[name][n] - old).abs().max()) for n, old in own.items())
+        for name, own in before.items()
+    }
+    # Adam's first step moves each weight by its learning rate.
+    assert far["one"] == pytest.approx(0.01, rel=1e-2)
+    assert far["two"] == pytest.approx(0.0001, rel=1e-2)
+
+
+async def test_frozen_when_groups_come_all_the_same_then_nothing_of_it_moves(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = duo(tiny_model, policy(tiny_model), policy(tiny_model, frozen=True))
+    for found in await steps(spec, tmp_path, batch(0), batch(1)):
+        assert found["one"]
+        assert not found["two"]
+
+
+async def test_alternate_when_it_is_one_policys_turn_then_only_that_one_moves(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    turns = {"order": ["two", "one"], "every": 2}
+    spec = duo(tiny_model, policy(tiny_model), policy(tiny_model), alternate=turns)
+    found = await steps(spec, tmp_path, *(batch(step) for step in range(6)))
+    who = ["".join(sorted(name for name, own in it.items() if own)) for it in found]
+    assert who == ["two", "two", "one", "one", "two", "two"]
+
+
+async def test_step_when_no_group_has_variance_then_the_report_says_so(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = duo(tiny_model, policy(tiny_model), policy(tiny_model))
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        for flat in (True, False):
+            it = batch(0, flat=flat)
+            report = step_report(it, await team.learn(it), 1.0)
+            assert report["is_flat"] is flat
+            assert report["groups_zero_variance"] == (4 if flat else 0)
+        empty = Batch(2, {"one": [], "two": []}, {"empty_completion": 8})
+        report = step_report(empty, await team.learn(empty), 1.0)
+        assert report["is_flat"]
+        assert report["groups_dropped"] == {"empty_completion": 8}
+    finally:
+        team.close()
+
+
+async def test_filters_when_every_completion_was_cut_then_the_step_is_flat_and_they_are_counted(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = duo(tiny_model, policy(tiny_model), policy(tiny_model), filters={"truncated": True})
+    it = batch(0)
+    for groups in it.groups.values():
+        for candidate in (c for group in groups for c in group.candidates):
+            candidate.finish_reason = pb.FINISH_REASON_LENGTH
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        report = step_report(it, await team.learn(it), 1.0)
+    finally:
+        team.close()
+    assert report["is_flat"]
+    assert report["candidates_filtered"] == 16

@@ -1,0 +1,113 @@
+"""Two gloo ranks on the CPU learn what one process learns."""
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trainer_data import groups_of_step, job_spec, make_group
+
+from services.trainer.export import export_artifacts
+from services.trainer.learner import Learner
+from services.trainer.outcome import NonFiniteError
+from services.trainer.ranks.group import LOAD, SOLO
+from services.trainer.ranks.start import refuse_what_cannot_spread, start
+from services.trainer.samples import CreditedGroup, credit
+from troupe.algorithms.at_grpo import AtGrpo
+from troupe.algorithms.outcomes import group_outcome
+from troupe.errors import InvalidArgumentError
+from troupe.spec.job import JobSpec
+
+NAMES = ("loss", "grad_norm", "entropy", "kl_rollout", "ratio_mean", "ratio_max", "kl_ref")
+
+
+def _spec(tiny_model: Path) -> JobSpec:
+    """Both kinds of policy, minibatches, a reference and old log probabilities."""
+    optimizer = {"learning_rate": 0.01, "warmup_steps": 0}
+    policies = {
+        "adapter": {"model": str(tiny_model), "train": {"kind": "lora", "rank": 4}},
+        "whole": {"model": str(tiny_model), "train": {"kind": "full"}},
+    }
+    loss = {"kl": {"coef": 0.1}, "importance": {}}
+    return job_spec(
+        tiny_model,
+        agents={"tool": {"policy": "adapter"}, "planner": {"policy": "whole"}},
+        policies={n: p | {"optimizer": optimizer} for n, p in policies.items()},
+        algorithm={"group_size": 4, "minibatches": 2, "loss": loss},
+        batch={"tokens_per_row": 32, "rows_per_microbatch": 1},
+    )
+
+
+def _credited(step: int, spec: JobSpec) -> list[CreditedGroup]:
+    algorithm = AtGrpo(spec.algorithm)
+    groups = groups_of_step(step, tasks=3)
+    return [credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in groups]
+
+
+def _close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    kinds = {name: "param" in name for name in one}
+    return one.keys() == other.keys() and all(
+        torch.allclose(one[n], other[n], atol=2e-4) for n, is_it in kinds.items() if is_it
+    )
+
+
+def test_learners_when_spread_over_two_ranks_then_learn_export_and_resume_as_one_process(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = _spec(tiny_model)
+    started = start(2, device="cpu", threads=1)
+    try:
+        ranks = started.ranks
+        ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+        for policy in sorted(spec.policies):
+            _compare(policy, spec, ranks, tmp_path)
+    finally:
+        started.end()
+    assert [child.returncode for child in started.children] == [0]
+
+
+def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
+    algorithm = AtGrpo(spec.algorithm)
+    spread = Learner(policy, spec, algorithm, device="cpu", ranks=ranks)
+    alone = Learner(policy, spec, algorithm, device="cpu")
+    held = sum(p.to_local().numel() for p in spread.model.trainable().values())  # type: ignore[attr-defined]
+    assert held < 0.6 * sum(p.numel() for p in alone.model.trainable().values())
+    for step in range(3):
+        got, want = (x.step(_credited(step, spec), step) for x in (spread, alone))
+        assert got.trained_tokens == want.trained_tokens
+        for name in NAMES:
+            assert got.metrics[name] == pytest.approx(want.metrics[name], rel=1e-3, abs=1e-5), name
+    assert _close(spread.state().tensors, alone.state().tensors)
+    tokens = [3, 1, 4, 1, 5, 9]
+    assert spread.model.score(tokens) == pytest.approx(alone.model.score(tokens), abs=1e-4)
+    weights = [x.model.weights() for x in (spread, alone)]
+    assert all(torch.allclose(weights[0][n], weights[1][n], atol=2e-4) for n in weights[1])
+    paths = export_artifacts(spread.alone(), spec.policies[policy], tmp_path / policy)
+    assert (Path(paths["merged"]) / "model.safetensors").is_file()
+    spread.restore(alone.state())
+    got, want = (x.step(_credited(3, spec), 3) for x in (spread, alone))
+    assert got.metrics["loss"] == pytest.approx(want.metrics["loss"], rel=1e-4, abs=1e-6)
+    spoilt = credit(make_group(random.Random(1)), [math.inf, 0.0, 0.0, 0.0], 1.0)
+    with pytest.raises(NonFiniteError, match=spoilt.record.group_id):
+        spread.step([*_credited(4, spec), spoilt], 4)
+
+
+def test_refuse_when_a_policy_takes_over_weights_then_names_it(tiny_model: Path) -> None:
+    spec = _spec(tiny_model)
+    refuse_what_cannot_spread(spec, AtGrpo(spec.algorithm), SOLO)
+    other = job_spec(
+        tiny_model,
+        agents={"tool": {"policy": "shared"}, "planner": {"policy": "past"}},
+        policies={
+            "shared": {"model": str(tiny_model)},
+            "past": {"model": str(tiny_model), "past": {"of": "shared", "every": 2}},
+        },
+    )
+
+    class Two:
+        size = 2
+
+    with pytest.raises(InvalidArgumentError, match="'past' takes over weights"):
+        refuse_what_cannot_spread(other, AtGrpo(other.algorithm), Two())  # type: ignore[arg-type]

@@ -1,0 +1,240 @@
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trainer_data import groups_of_step, job_spec
+
+from services.trainer.checkpoints import Checkpoints, Snapshot, best_first
+from services.trainer.fingerprint import CheckpointMismatchError, IncompatibleWeightsError
+from services.trainer.learner import Learner, LearnerState
+from services.trainer.offline_export import export
+from services.trainer.samples import credit
+from services.trainer.team import Team
+from troupe.algorithms.at_grpo import AtGrpo
+from troupe.algorithms.contract import GroupOutcome
+from troupe.algorithms.grpo import Grpo
+from troupe.algorithms.outcomes import group_outcome
+from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.spec.job import JobSpec
+
+STATE = {"shared": LearnerState({"param/w": torch.tensor([1.0, 2.0])}, 3)}
+
+
+def _spec(tmp_path: Path, **overrides: Any) -> JobSpec:
+    return job_spec(tmp_path / "model", **overrides)
+
+
+def _save(
+    checkpoints: Checkpoints,
+    rewards: Mapping[int, float],
+    steps: int,
+    states: Mapping[str, LearnerState] = STATE,
+) -> None:
+    """One checkpoint a step; ``rewards[k]`` is what weights k earned."""
+    for step in range(steps):
+        report = {"step": step, "reward_mean": rewards.get(step)}
+        trained = [(step, {"shared": [f"g{step}"]})]
+        checkpoints.save(Snapshot(step + 1, states, [report], trained))
+
+
+def _names(run_dir: Path) -> list[str]:
+    return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
+
+
+def test_save_when_best_ones_are_kept_then_they_stay_beside_the_newest(tmp_path: Path) -> None:
+    spec = _spec(tmp_path, checkpoint={"keep_last": 2, "keep_best": 1})
+    checkpoints = Checkpoints(tmp_path, spec)
+    _save(checkpoints, {0: 9.0, 1: 0.1, 2: 0.7, 3: 0.3, 4: 0.2, 5: 0.6}, 7)
+    # Weights 2 earned most of those that have a checkpoint; what weights 7 earn is not known yet.
+    assert _names(tmp_path) == ["step-00002", "step-00006", "step-00007"]
+    assert [p.name for p in best_first(tmp_path / "checkpoints")] == ["step-00002"]
+
+
+def test_save_when_nothing_is_said_then_the_newest_two_are_kept(tmp_path: Path) -> None:
+    _save(Checkpoints(tmp_path, _spec(tmp_path)), {2: 5.0}, 5)
+    assert _names(tmp_path) == ["step-00004", "step-00005"]
+
+
+def test_load_when_saved_then_gives_back_tensors_counts_and_baselines(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, _spec(tmp_path))
+    reports = [{"step": 3, "reward_mean": 0.5}]
+    checkpoints.save(Snapshot(4, STATE, reports, baselines={"mean": 0.25}))
+    found = checkpoints.load()
+    assert found is not None
+    assert (found.step, found.reports, found.baselines) == (4, reports, {"mean": 0.25})
+    assert found.learners["shared"].optimizer_step == 3
+    assert torch.equal(found.learners["shared"].tensors["param/w"], torch.tensor([1.0, 2.0]))
+    body = json.loads((tmp_path / "checkpoints" / "step-00004" / "state.json").read_text())
+    assert body["versions"] == {"shared": 4}
+    assert body["tasks_seen"] == 4 * 2
+
+
+def test_load_when_the_newest_is_torn_then_takes_the_one_before_and_cuts_the_groups(
+    tmp_path: Path,
+) -> None:
+    checkpoints = Checkpoints(tmp_path, _spec(tmp_path))
+    _save(checkpoints, {}, 3)
+    weights = tmp_path / "checkpoints" / "step-00003" / "shared.safetensors"
+    os.truncate(weights, 10)
+    (tmp_path / "checkpoints" / ".staging-step-00004").mkdir()
+    found = checkpoints.load()
+    assert found is not None
+    assert found.step == 2
+    lines = [json.loads(x) for x in (tmp_path / "groups.jsonl").read_text().splitlines()]
+    assert [line["group_ids"] for line in lines] == [["g0"], ["g1"]]
+    assert ".staging-step-00004" not in _names(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seed": 4}, r"/seed was 3 and is 4"),
+        ({"algorithm": {"group_size": 8}}, r"/algorithm/group_size was 4 and is 8"),
+        (
+            {"policies": {"shared": {"model": "m", "train": {"kind": "lora", "rank": 2}}}},
+            r"/policies/shared/train/rank was 4 and is 2",
+        ),
+    ],
+)
+def test_load_when_the_spec_is_another_then_says_what_differs(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    _save(Checkpoints(tmp_path, _spec(tmp_path)), {}, 1)
+    with pytest.raises(CheckpointMismatchError, match=words):
+        Checkpoints(tmp_path, _spec(tmp_path, **change)).load()
+
+
+def test_load_when_only_limits_differ_then_resumes(tmp_path: Path) -> None:
+    _save(Checkpoints(tmp_path, _spec(tmp_path)), {}, 1)
+    other = _spec(tmp_path, steps=9, checkpoint={"every": 3}, limits={"step_timeout_s": 5})
+    assert Checkpoints(tmp_path, other).load() is not None
+
+
+def test_load_when_the_format_is_another_then_says_so(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, _spec(tmp_path))
+    _save(checkpoints, {}, 1)
+    path = tmp_path / "checkpoints" / "step-00001" / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
+    with pytest.raises(CheckpointMismatchError, match="has format 1 and this trainer writes 2"):
+        checkpoints.load()
+
+
+def test_restore_when_the_adapter_has_another_shape_then_refuses_and_changes_nothing(
+    tiny_model: Path,
+) -> None:
+    def learner(rank: int) -> Learner:
+        policy = {"model": str(tiny_model), "train": {"kind": "lora", "rank": rank}}
+        spec = job_spec(tiny_model, policies={"shared": policy})
+        return Learner("shared", spec, AtGrpo(spec.algorithm), device="cpu")
+
+    small, large = learner(2), learner(4)
+    before = {n: p.detach().clone() for n, p in large.model.trainable().items()}
+    with pytest.raises(IncompatibleWeightsError, match=r"lora_A.*\(2, 32\) in the checkpoint"):
+        large.restore(small.state())
+    assert all(torch.equal(before[n], p) for n, p in large.model.trainable().items())
+
+
+class Running(Grpo):
+    """Takes a running mean off each reward."""
+
+    scale = "none"
+    mean = 0.0
+
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        found = [c.reward - self.mean for c in group.candidates]
+        self.mean = 0.5 * self.mean + 0.5 * sum(c.reward for c in group.candidates) / len(found)
+        return found
+
+    def baselines(self) -> Mapping[str, Any]:
+        return {"mean": self.mean}
+
+    def restore_baselines(self, baselines: Mapping[str, Any]) -> None:
+        self.mean = baselines.get("mean", 0.0)
+
+
+async def test_team_when_its_algorithm_has_a_running_baseline_then_it_is_checkpointed(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = job_spec(tiny_model, algorithm={"kind": f"{__name__}:Running", "group_size": 4})
+
+    async def load() -> Team:
+        return await Team.load(spec, tmp_path, device="cpu", threads=1)
+
+    whole, resumed = await load(), await load()
+    try:
+        first = [g.advantages for g in whole.credit("shared", groups_of_step(0))]
+        checkpoints = Checkpoints(tmp_path, spec)
+        checkpoints.save(Snapshot(1, whole.states(), baselines=whole.baselines()))
+        found = checkpoints.load()
+        assert found is not None
+        assert found.baselines["mean"] != 0.0
+        resumed.restore(found.learners, found.baselines)
+        later = [
+            [g.advantages for g in team.credit("shared", groups_of_step(1))]
+            for team in (whole, resumed)
+        ]
+        assert later[0] == later[1]
+        assert first != later[0]
+    finally:
+        whole.close()
+        resumed.close()
+
+
+def _run_folder(tiny_model: Path, run_dir: Path) -> tuple[JobSpec, Learner]:
+    """What a job leaves after three steps."""
+    spec = job_spec(tiny_model, checkpoint={"keep_last": 2, "keep_best": 1})
+    run_dir.mkdir()
+    (run_dir / "spec.json").write_text(spec.model_dump_json())
+    algorithm = AtGrpo(spec.algorithm)
+    learner = Learner("shared", spec, algorithm, device="cpu")
+    checkpoints = Checkpoints(run_dir, spec)
+    for step in range(3):
+        groups = groups_of_step(step)
+        credited = [credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in groups]
+        learner.step(credited)
+        report = {"step": step, "reward_mean": -float(step)}
+        checkpoints.save(Snapshot(step + 1, {"shared": learner.state()}, [report]))
+    return spec, learner
+
+
+def test_export_when_a_run_is_exported_then_plain_libraries_load_it_and_agree(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    from services.trainer.model import quiet_peft
+
+    _, learner = _run_folder(tiny_model, tmp_path / "run")
+    paths = export(tmp_path / "run", "latest", tmp_path / "out")["shared"]
+    tokens = torch.tensor([[3, 1, 4, 1, 5, 9]])
+    want = learner.model.score(tokens[0].tolist())
+    merged = AutoModelForCausalLM.from_pretrained(paths["merged"])
+    with quiet_peft():
+        base = AutoModelForCausalLM.from_pretrained(tiny_model)
+        adapted = PeftModel.from_pretrained(base, paths["adapter"])
+    for model in (merged, adapted):
+        with torch.no_grad():
+            table = torch.log_softmax(model(input_ids=tokens).logits[0, :-1], -1)
+        got = table.gather(1, tokens[0, 1:, None])[:, 0].tolist()
+        assert got == pytest.approx(want, abs=1e-4)
+
+
+def test_export_when_the_best_or_a_step_is_asked_for_then_takes_that_one(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    _run_folder(tiny_model, tmp_path / "run")
+    for which, step in (("best", 1), ("2", 2), ("latest", 3)):
+        export(tmp_path / "run", which, tmp_path / which)
+        origin = json.loads((tmp_path / which / "shared" / "checkpoint.json").read_text())
+        assert origin == {"job_id": "run", "step": step}
+    with pytest.raises(NotFoundError, match="no checkpoint '7'; there are: step-00003, step-00002"):
+        export(tmp_path / "run", "7", tmp_path / "out")
+    with pytest.raises(NotFoundError, match="no policy 'coder'; it has shared"):
+        export(tmp_path / "run", "latest", tmp_path / "out", ["coder"])
+    with pytest.raises(InvalidArgumentError, match="not a step"):
+        export(tmp_path / "run", "worst", tmp_path / "out")

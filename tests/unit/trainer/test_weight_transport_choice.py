@@ -1,0 +1,118 @@
+"""Which transport a setting names, and what a push tells the job's events and the metrics."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY
+
+from services.trainer.export import Export
+from services.trainer.publish.arrival import Arrival, Chronicle, refusal_of
+from services.trainer.publish.transport import make_transport
+from services.trainer.settings import TrainerSettings
+from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.errors import InvalidArgumentError, UnavailableError, WeightsRejectedError
+from troupe.spec.job import JobSpec
+from troupe.streams.events import EventLog
+
+
+def spec(*kinds: str) -> JobSpec:
+    policies = {f"p{i}": {"model": "m", "train": {"kind": kind}} for i, kind in enumerate(kinds)}
+    return JobSpec.model_validate(
+        {
+            "name": "t",
+            "steps": 1,
+            "task": {"name": "plan_path"},
+            "workflow": {"order": [f"a{i}" for i in range(len(kinds))]},
+            "agents": {f"a{i}": {"policy": f"p{i}"} for i in range(len(kinds))},
+            "policies": policies,
+        }
+    )
+
+
+def settings(**values: Any) -> TrainerSettings:
+    return TrainerSettings(device="cpu", **values)
+
+
+def test_transport_is_the_one_that_the_setting_names(tmp_path: Path):
+    assert make_transport(settings(), "job", spec("lora")).name == "grpc"
+    store = settings(weights_via="store", weights_url=str(tmp_path))
+    assert make_transport(store, "job", spec("lora")).name == "store"
+    broadcast = settings(weights_via="distributed")
+    assert make_transport(broadcast, "job", spec("lora", "full")).name == "distributed"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"weights_via": "distributed"}, "every policy of this job trains an adapter"),
+        ({"weights_via": "store"}, "No weight store is set"),
+    ],
+)
+def test_transport_that_cannot_serve_the_job_is_refused(values: dict[str, Any], words: str):
+    with pytest.raises(InvalidArgumentError, match=words):
+        make_transport(settings(**values), "job", spec("lora"))
+
+
+class Events:
+    """The job's event log, in memory; it may be out of reach."""
+
+    def __init__(self, *, is_down: bool = False) -> None:
+        self.said: list[tuple[str, dict[str, Any]]] = []
+        self._is_down = is_down
+
+    async def emit(self, type: str, data: dict[str, Any]) -> None:
+        if self._is_down:
+            raise UnavailableError("no Redis")
+        self.said.append((type, data))
+
+
+EXPORT = Export(
+    WeightsManifest(policy="p", policy_version=7, kind="lora", size_bytes=10, tensor_digest="ab"),
+    Path("w"),
+    [],
+    [],
+    export_s=0.5,
+)
+
+
+def value(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(name, labels)
+
+
+async def test_push_is_told_with_the_phases_of_each_replica():
+    events = Events()
+    told = Chronicle("job-told", cast("EventLog", events))
+    arrivals = [Arrival("r0", "ab", 1.0, 2.0, 3.0, 4.0, 1e-6), Arrival("r1", "ab", 1.5)]
+    await told.published(EXPORT, "grpc", arrivals)
+    ((type, data),) = events.said
+    assert type == "weights.published"
+    assert (data["policy_version"], data["via"], data["export_s"]) == (7, "grpc", 0.5)
+    assert [replica["replica"] for replica in data["replicas"]] == ["r0", "r1"]
+    assert data["replicas"][0]["canary_s"] == 3.0
+    labels = {"job_id": "job-told", "policy": "p"}
+    name = "troupe_weights_phase_seconds"
+    phases = ("export", "transfer", "stage", "canary", "activate")
+    found = [value(name, **labels, replica="r0", phase=phase) for phase in phases]
+    assert found == [0.5, 1.0, 2.0, 3.0, 4.0]
+    assert value("troupe_weights_canary_error_nats", **labels, replica="r0") == 1e-6
+    assert value("troupe_weights_pushes_total", **labels, outcome="published") == 1
+
+
+async def test_refusal_names_replica_policy_and_tensor():
+    events = Events()
+    error = WeightsRejectedError("wrong", pointer="/tensors/model.norm.weight")
+    await Chronicle("job-refused", cast("EventLog", events)).refused(
+        EXPORT, "store", refusal_of("r1", error)
+    )
+    ((type, data),) = events.said
+    assert type == "weights.refused"
+    found = (data["replica"], data["policy"], data["tensor"], data["reason"])
+    assert found == ("r1", "p", "model.norm.weight", "wrong")
+    labels = {"job_id": "job-refused", "policy": "p", "outcome": "refused"}
+    assert value("troupe_weights_pushes_total", **labels) == 1
+
+
+async def test_event_log_that_is_down_fails_no_push():
+    events = cast("EventLog", Events(is_down=True))
+    await Chronicle("job-down", events).published(EXPORT, "grpc", [Arrival("r0")])

@@ -1,0 +1,24 @@
+"""Generalised advantage estimation over the turns of one agent in one episode. Plain floats."""
+
+from collections.abc import Sequence
+
+
+def gae(
+    rewards: Sequence[float], values: Sequence[float], gamma: float, gae_lambda: float
+) -> list[float]:
+    """A_t = sum over l of (gamma * lambda) ** l * (r + gamma * V' - V) at t + l.
+
+    ``values[t]`` is what was expected before act t. After the last act nothing is expected: an
+    episode that ``max_turns`` cut is over, for the limit is part of the game.
+
+    Source: GAE (arXiv 1506.02438), Equation 16.
+
+    Example: ``gae([0, 1], [0.5, 0.5], 1.0, 1.0) == [0.5, 0.5]``.
+    """
+    found: list[float] = []
+    advantage, following = 0.0, 0.0
+    for reward, value in zip(reversed(rewards), reversed(values), strict=True):
+        advantage = reward + gamma * following - value + gamma * gae_lambda * advantage
+        following = value
+        found.append(advantage)
+    return found[::-1]

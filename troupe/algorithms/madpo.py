@@ -1,0 +1,91 @@
+"""MADPO: the best joint action of a node is preferred to the worst, by the team as a whole.
+
+The loss of agent i on one pair is -log sigmoid(beta * (D_i + sum of the others' D_j)), where D is
+log pi / pi_ref of the winner minus that of the loser, and the others' are constants. Its gradient
+is that of a policy gradient whose advantages are +w and -w, w = beta * sigmoid(-beta * sum of D),
+for the weights that w was computed under. So pairs become advantages, exactly: a step has one
+minibatch, and D is computed by the trainer at its beginning.
+
+Unlike CoMLRL 1.4.3, which leaves it out, D is relative to the reference (the policy as the job
+found it), and pairs are drawn afresh from the present policies in every step. Agents that do not
+learn in a step send no groups: they count neither in the comparison nor in the sum.
+
+Source: DPO (arXiv 2305.18290), Equation 7; joint preferences: CoMLRL (arXiv 2508.04652) 1.4.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from troupe.algorithms.base import GroupRelative
+from troupe.algorithms.contract import GroupOutcome, LossInputs, LossOutput, Needs
+from troupe.spec.issues import Issue, SpecInvalidError
+from troupe.spec.job import AlgorithmSpec, LossSpec
+
+
+class Madpo(GroupRelative):
+    """Joint actions of aligned candidates; one pair a node, best against worst."""
+
+    options = frozenset({"joint", "preference"})
+    required = frozenset({"joint", "preference"})
+    default_aggregation = "sequence_sum"
+
+    def __init__(self, spec: AlgorithmSpec) -> None:
+        super().__init__(spec)
+        issues: list[Issue] = []
+        if spec.joint is not None and spec.joint.mode != "aligned":
+            issues.append(Issue("/algorithm/joint/mode", "a pair is of aligned candidates"))
+        if spec.minibatches != 1:
+            message = "preferences hold for the weights at the beginning of a step; use 1"
+            issues.append(Issue("/algorithm/minibatches", message))
+        if spec.loss != LossSpec() or spec.aggregation or spec.scale:
+            message = "madpo has a loss of its own; leave out loss, aggregation and scale"
+            issues.append(Issue("/algorithm/loss", message))
+        if issues:
+            raise SpecInvalidError(issues)
+
+    @property
+    def needs(self) -> Needs:
+        """Log ratios to the reference, and the groups of the whole team."""
+        return Needs(log_ratios=True, team=True)
+
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        """Nothing yet: a preference is the team's."""
+        return [0.0] * len(group.candidates)
+
+    def across_groups(
+        self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
+    ) -> list[list[float]]:
+        """+K * w for the winner and -K * w for the loser of each node, 0 for the others.
+
+        The loss is divided by the number of completions, K a pair, which makes it a mean of pairs.
+        Joint actions are compared by the mean of the agents' returns; equal ones are no pair.
+        """
+        found = [list(own) for own in advantages]
+        nodes: defaultdict[str, list[int]] = defaultdict(list)
+        for number, group in enumerate(groups):
+            nodes[group.node].append(number)
+        for numbers in nodes.values():
+            team = [groups[number].candidates for number in numbers]
+            count = min(len(candidates) for candidates in team)
+            returns = [math.fsum(own[k].reward for own in team) for k in range(count)]
+            best, worst = returns.index(max(returns)), returns.index(min(returns))
+            if returns[best] > returns[worst]:
+                margin = math.fsum(own[best].log_ratio - own[worst].log_ratio for own in team)
+                for number in numbers:
+                    found[number][best] = count * self._weight(margin)
+                    found[number][worst] = -found[number][best]
+        return found
+
+    def loss(self, inputs: LossInputs) -> LossOutput:
+        """-A * log pi."""
+        from troupe.algorithms.losses import policy_gradient
+
+        return policy_gradient(inputs)
+
+    def _weight(self, margin: float) -> float:
+        assert self._spec.preference is not None, "checked when the algorithm was made"
+        beta = self._spec.preference.beta
+        return beta / (1.0 + math.exp(min(beta * margin, 700.0)))

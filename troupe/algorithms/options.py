@@ -1,0 +1,42 @@
+"""Parts of a spec that only some algorithms read: what is missing, and what would be ignored."""
+
+from collections.abc import Collection
+from typing import Literal
+
+from troupe.spec.issues import Issue, SpecInvalidError
+from troupe.spec.job import AlgorithmSpec
+
+Option = Literal["joint", "critic", "preference"]
+
+_MISSING: dict[Option, str] = {
+    "joint": "draws joint actions; add `joint: {mode: aligned}`",
+    "critic": "needs a critic; add `critic: {kind: model}`, or a value head with `kind: head`",
+    "preference": "learns from pairs; add `preference: {beta: 0.1}`",
+}
+
+
+def check_options(
+    spec: AlgorithmSpec,
+    options: Collection[Option],
+    required: Collection[Option],
+    *,
+    redraws: bool,
+) -> None:
+    """Raise SpecInvalidError for each part that is missing, or that nothing would read."""
+    given: dict[Option, object] = {
+        "joint": spec.joint,
+        "critic": spec.critic,
+        "preference": spec.preference,
+    }
+    issues: list[Issue] = []
+    for name, part in given.items():
+        if part is None and name in required:
+            issues.append(Issue(f"/algorithm/{name}", f"'{spec.kind}' {_MISSING[name]}"))
+        elif part is not None and name not in options:
+            message = f"'{spec.kind}' does not read this part; remove it, or change /algorithm/kind"
+            issues.append(Issue(f"/algorithm/{name}", message))
+    if spec.redraws and not redraws:
+        message = f"'{spec.kind}' learns from groups without variance as well; leave it out"
+        issues.append(Issue("/algorithm/redraws", message))
+    if issues:
+        raise SpecInvalidError(issues)

@@ -1,0 +1,82 @@
+"""IPPO and MAPPO: PPO with a critic, over the turns of each agent.
+
+An action is a whole completion, so a value is that of a prompt: what the agent may expect from this
+act on. IPPO's critic belongs to a policy and reads the agent's own prompt; MAPPO's is one for the
+team and reads what all agents see. Either way the actors act on their own prompts alone.
+
+The advantages of a step are whitened, as PPO's usually are; ``scale: none`` leaves them alone.
+
+Source: PPO (arXiv 1707.06347); GAE (arXiv 1506.02438); IPPO (arXiv 2011.09533); MAPPO (arXiv
+2103.01955), Section 4.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from troupe.algorithms.advantages import whitened
+from troupe.algorithms.base import GroupRelative
+from troupe.algorithms.contract import GroupOutcome, Needs
+from troupe.algorithms.gae import gae
+from troupe.samplers.contract import Sampler
+from troupe.samplers.parallel import ParallelSampler
+from troupe.spec.issues import Issue, SpecInvalidError
+from troupe.spec.job import AlgorithmSpec
+
+
+class Ippo(GroupRelative):
+    """K episodes; GAE over an agent's turns with a critic that reads the agent's own prompt."""
+
+    options = frozenset({"critic"})
+    required = frozenset({"critic"})
+    compares_in_group = False
+    view: ClassVar[Literal["own", "joint"]] = "own"
+
+    @property
+    def needs(self) -> Needs:
+        """What the loss reads, and a critic's values."""
+        return replace(super().needs, values=self.view)
+
+    def sampler(self) -> Sampler:
+        """K whole episodes of a ticket, rewards by turn."""
+        is_joint = self.view == "joint"
+        return ParallelSampler(self._spec.group_size, grouping="turns", sees_jointly=is_joint)
+
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        """GAE over the turns of each trajectory; value plus this is what the critic learns."""
+        critic = self._spec.critic
+        assert critic is not None, "checked when the algorithm was made"
+        found = [0.0] * len(group.candidates)
+        turns: defaultdict[int, list[int]] = defaultdict(list)
+        for place, candidate in enumerate(group.candidates):
+            turns[candidate.trajectory].append(place)
+        for places in turns.values():
+            places.sort(key=lambda place: group.candidates[place].turn)
+            own = [group.candidates[place] for place in places]
+            rewards, values = [c.reward for c in own], [c.value for c in own]
+            estimated = gae(rewards, values, critic.gamma, critic.gae_lambda)
+            for place, advantage in zip(places, estimated, strict=True):
+                found[place] = advantage
+        return found
+
+    def across_groups(
+        self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
+    ) -> list[list[float]]:
+        """Whitened over the step, unless ``scale`` is none."""
+        is_scaled = (self._spec.scale or self.scale) == "std"
+        return whitened(advantages) if is_scaled else list(advantages)
+
+
+class Mappo(Ippo):
+    """Ippo with one centralised critic, a network of its own, on what all agents see."""
+
+    view = "joint"
+
+    def __init__(self, spec: AlgorithmSpec) -> None:
+        super().__init__(spec)
+        if spec.critic is not None and spec.critic.kind == "head":
+            message = "a team's critic is no head of any one policy; use kind model, or ippo"
+            raise SpecInvalidError([Issue("/algorithm/critic/kind", message)])

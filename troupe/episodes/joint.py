@@ -1,0 +1,259 @@
+"""A tree of joint actions: agents that act at once, K candidates each, every joint action followed.
+
+Owns the play of such a tree and the returns that run back through it. Never talks to a stream and
+never retries, like the player that calls it.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from troupe.episodes.branch import BranchContext, Draw, check_may_act, terms_by_agent
+from troupe.episodes.ports import Generation, Outcome, Start
+from troupe.episodes.together import together
+from troupe.samplers.joint import MAX_JOINT_ACTIONS, JointAction, JointSampler
+from troupe.spec.issues import Issue, SpecInvalidError
+from troupe.spec.job import JobSpec
+from troupe.tasks.contract import Observation
+from troupe.workflows.contract import AtOnceWorkflow, Workflow
+
+Chain = Sequence[tuple[str, Outcome]]
+"""The executed actions of one joint action, by actor; shorter when the episode ended on the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointNode:
+    """One history of the team: a draw for each agent and what every joint action came to.
+
+    ``returns`` holds for each agent the return of each joint action; ``path`` the joint actions
+    that led here. The draws' rewards are the returns of the single candidates.
+    """
+
+    path: tuple[int, ...]
+    draws: Sequence[Draw]
+    returns: Mapping[str, Sequence[float]]
+    team_return: float
+    success_fraction: float
+    children: Sequence["JointNode"]
+
+    @property
+    def num_turns(self) -> int:
+        """Turns below and at this node."""
+        return 1 + max((child.num_turns for child in self.children), default=0)
+
+    def nodes(self) -> list["JointNode"]:
+        """This node and all below it, each before its successors."""
+        return [self, *(node for child in self.children for node in child.nodes())]
+
+
+class JointTree:
+    """Plays the tree of one ticket.
+
+    The return of a joint action is its reward plus ``gamma`` times the mean return of the joint
+    actions at the node that it leads to. Its reward for an agent counts the team's reward of every
+    action in it, and the agent's own terms. A candidate's return is the mean over the joint actions
+    that it is part of; CoMLRL sums them in cross mode, which makes advantages grow with
+    K ** (agents - 1).
+
+    Source: CoMLRL (arXiv 2508.04652), Section 4: MAGRPO's multi-turn returns.
+    """
+
+    def __init__(
+        self, context: BranchContext, sampler: JointSampler, workflow: AtOnceWorkflow
+    ) -> None:
+        self._context = context
+        self._sampler = sampler
+        self._order = workflow.order
+        self._max_turns = workflow.max_turns
+        self._actions = sampler.joint_actions(len(self._order))
+
+    async def play(self, start: Start) -> JointNode:
+        """The whole tree from ``start``; raises what its first failing call raised."""
+        return await self._node(start.state, start.observations, ())
+
+    async def _node(
+        self, state: bytes, seen: Mapping[str, Observation], path: tuple[int, ...]
+    ) -> JointNode:
+        for agent in self._order:
+            check_may_act(agent, seen[agent])
+        began = time.monotonic()
+        drawn = await together(self._sample(a, seen[a], path) for a in self._order)
+        sampled = time.monotonic()
+        generations = dict(zip(self._order, drawn, strict=True))
+        chains = await self._execute(state, generations)
+        judged = time.monotonic()
+        children = await self._children(chains, path)
+        returns = {agent: self._returns(agent, chains, children) for agent in self._order}
+        draws = [
+            self._draw(
+                agent,
+                path,
+                seen[agent],
+                generations[agent],
+                chains,
+                returns[agent],
+                (sampled - began, judged - sampled),
+            )
+            for agent in self._order
+        ]
+        below = [children.get(j) for j in range(len(chains))]
+        return JointNode(
+            path=path,
+            draws=draws,
+            returns=returns,
+            team_return=_mean(
+                [
+                    sum(o.team_reward for _, o in chain) + (child.team_return if child else 0.0)
+                    for chain, child in zip(chains, below, strict=True)
+                ]
+            ),
+            success_fraction=_mean(
+                [
+                    child.success_fraction if child else float(chain[-1][1].is_success)
+                    for chain, child in zip(chains, below, strict=True)
+                ]
+            ),
+            children=[child for child in below if child],
+        )
+
+    async def _sample(
+        self, agent: str, observation: Observation, path: tuple[int, ...]
+    ) -> Generation:
+        return await self._context.sample(
+            agent, len(path), self._number(path), observation, self._sampler.num_candidates
+        )
+
+    def _number(self, path: tuple[int, ...]) -> int:
+        """The place of a node among those of its turn."""
+        number = 0
+        for joint_action in path:
+            number = number * len(self._actions) + joint_action
+        return number
+
+    async def _execute(
+        self, state: bytes, generations: Mapping[str, Generation]
+    ) -> list[list[tuple[str, Outcome]]]:
+        """One chain a joint action; equal beginnings are judged once."""
+        chains: dict[JointAction, list[tuple[str, Outcome]]] = {(): []}
+        for place, agent in enumerate(self._order):
+            going = [b for b, chain in chains.items() if not (chain and chain[-1][1].is_done)]
+            wanted = {b: sorted({a[place] for a in self._actions if a[:place] == b}) for b in going}
+            texts = [candidate.text for candidate in generations[agent].candidates]
+            judged = await together(
+                self._context.judge(
+                    chains[b][-1][1].state if b else state, agent, [texts[k] for k in wanted[b]]
+                )
+                for b in going
+            )
+            for beginning, outcomes in zip(going, judged, strict=True):
+                chain = chains.pop(beginning)
+                for k, outcome in zip(wanted[beginning], outcomes, strict=True):
+                    chains[*beginning, k] = [*chain, (agent, outcome)]
+        return [chains[_begun(action, chains)] for action in self._actions]
+
+    async def _children(
+        self, chains: Sequence[Chain], path: tuple[int, ...]
+    ) -> dict[int, JointNode]:
+        """The successors, by joint action, of those that did not end the episode."""
+        if len(path) + 1 == self._max_turns:
+            return {}
+        ends = {j: chain[-1][1] for j, chain in enumerate(chains) if not chain[-1][1].is_done}
+        found = await together(
+            self._node(end.state, end.observations, (*path, j)) for j, end in ends.items()
+        )
+        return dict(zip(ends, found, strict=True))
+
+    def _returns(
+        self, agent: str, chains: Sequence[Chain], children: Mapping[int, JointNode]
+    ) -> list[float]:
+        """R_j = r_j + gamma * mean of the successor's returns."""
+        mix, gamma = self._context.mix, self._sampler.gamma
+        returns: list[float] = []
+        for j, chain in enumerate(chains):
+            reward = math.fsum(
+                mix(agent, o.team_reward, terms_by_agent(actor, o.local_rewards).get(agent, {}))
+                for actor, o in chain
+            )
+            later = _mean(children[j].returns[agent]) if j in children else 0.0
+            returns.append(reward + gamma * later)
+        return returns
+
+    def _draw(
+        self,
+        agent: str,
+        path: tuple[int, ...],
+        seen: Observation,
+        generation: Generation,
+        chains: Sequence[Chain],
+        returns: Sequence[float],
+        times: tuple[float, float],
+    ) -> Draw:
+        place = self._order.index(agent)
+        parts = [
+            [j for j, action in enumerate(self._actions) if action[place] == k]
+            for k in range(self._sampler.num_candidates)
+        ]
+        rewards = [_mean([returns[j] for j in part]) for part in parts]
+        return Draw(
+            agent=agent,
+            turn=len(path),
+            policy=self._context.spec.agents[agent].policy,
+            trajectory=self._number(path),
+            observation=seen,
+            generation=generation,
+            outcomes=[_overall(agent, [chains[j] for j in part]) for part in parts],
+            rewards=rewards,
+            chosen=self._sampler.choose(rewards),
+            generate_s=times[0],
+            env_s=times[1],
+        )
+
+
+def _begun(action: JointAction, chains: Mapping[JointAction, object]) -> JointAction:
+    """The beginning of ``action`` that was executed."""
+    return next(action[:n] for n in range(len(action), 0, -1) if action[:n] in chains)
+
+
+def _overall(agent: str, chains: Sequence[Chain]) -> Outcome:
+    """What a candidate came to over the joint actions that it is part of, for people to read.
+
+    Rewards are means; it ended or solved the episode where all of them did.
+    """
+    own = [outcome for chain in chains for actor, outcome in chain if actor == agent]
+    ends = [chain[-1][1] for chain in chains]
+    names = sorted({name for outcome in own for name in outcome.local_rewards})
+    return Outcome(
+        state=b"",
+        team_reward=_mean([math.fsum(o.team_reward for _, o in chain) for chain in chains]),
+        local_rewards={n: _mean([o.local_rewards.get(n, 0.0) for o in own]) for n in names},
+        is_done=all(end.is_done for end in ends),
+        is_success=all(end.is_success for end in ends),
+        info_json=own[0].info_json if own else "{}",
+        observations={},
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def at_once(spec: JobSpec, workflow: Workflow, sampler: JointSampler) -> AtOnceWorkflow:
+    """``workflow`` as one in which agents act at once.
+
+    Raises SpecInvalidError when it is none, or when the tree of one task would be too large.
+    """
+    if not isinstance(workflow, AtOnceWorkflow):
+        message = (
+            f"algorithm '{spec.algorithm.kind}' draws joint actions, so the agents must act at "
+            f"once; under '{spec.workflow.kind}' they see what the others do. Use kind simultaneous"
+        )
+        raise SpecInvalidError([Issue("/workflow/kind", message)])
+    size = sampler.tree_size(len(workflow.order), workflow.max_turns)
+    if size > MAX_JOINT_ACTIONS:
+        message = (
+            f"the tree of one task would have {size} joint actions and {MAX_JOINT_ACTIONS} are the "
+            "most; lower max_turns or /algorithm/group_size, or use joint mode aligned"
+        )
+        raise SpecInvalidError([Issue("/workflow/max_turns", message)])
+    return workflow

@@ -1,0 +1,28 @@
+"""All agents act at once, turn after turn: each sees the state at the beginning of the turn."""
+
+from troupe.spec.job import WorkflowSpec
+from troupe.workflows.contract import EnvironmentView, Team
+
+
+class Simultaneous:
+    """The workflow of a decentralised team (Dec-POMDP): one joint action a turn, at most T turns.
+
+    The environment executes the actions in ``order``; no agent sees what the others do in its turn.
+
+    Source: CoMLRL (arXiv 2508.04652), Section 3.
+    """
+
+    acts_at_once = True
+
+    def __init__(self, spec: WorkflowSpec) -> None:
+        self.order = tuple(spec.order)
+        self.max_turns = spec.max_turns
+
+    async def run(self, team: Team, env: EnvironmentView) -> None:
+        """Observe for all, then let all act; stops at once when the environment is done."""
+        for _ in range(self.max_turns):
+            seen = {agent: env.observe(agent) for agent in self.order}
+            for agent in self.order:
+                await team[agent].act(seen[agent])
+                if env.is_done:
+                    return
