@@ -65,7 +65,7 @@ test-compose: $(dev_stamp) ## Build the images and run docker-compose.yml on a r
 	$(bin)/python -m pytest tests/compose -m compose $(PYTEST_ARGS)
 
 test-browser: $(dev_stamp) ## Drive the web page in a real Chromium; screenshots under docs/images
-	$(bin)/python -m pytest tests/browser $(PYTEST_ARGS)
+	$(bin)/python -m pytest tests/browser --keep-screenshots $(PYTEST_ARGS)
 
 test-observability: $(dev_stamp) ## Real Prometheus, promtool and trackers beside a real run
 	-$(bin)/python scripts/get_prometheus.py

@@ -16,6 +16,7 @@ ALGORITHMS = "troupe.algorithms"
 WORKFLOWS = "troupe.workflows"
 ENGINES = "troupe.engines"
 SANDBOXES = "troupe.sandboxes"
+TRACKERS = "troupe.trackers"
 
 
 def registered(group: str) -> list[str]:

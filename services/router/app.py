@@ -10,22 +10,26 @@ import uvicorn
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from services.router.census import keep_counting
 from services.router.jobs.checks import check_runs_dir
 from services.router.jobs.controller import ControllerParts
 from services.router.jobs.desk import Desk
 from services.router.jobs.race import end
 from services.router.jobs.store import JobStore
 from services.router.jobs.supervisor import JobSupervisor
+from services.router.launching import Launching
 from services.router.membership import MemberStore
 from services.router.registry import Registry
 from services.router.rest.app import RestParts, create_app
+from services.router.rest.door import bind, check_door
+from services.router.rest.hub import EventHub
+from services.router.rest.keyring import Keyring
 from services.router.servicer import RouterServicer
 from services.router.settings import RouterSettings
 from troupe.api.router.v1 import router_pb2_grpc
-from troupe.errors import InvalidArgumentError
-from troupe.launch.local import LocalLauncher
 from troupe.serving import replica_name
 from troupe.streams.redis import connect
+from troupe.telemetry.tracing import traced_app
 
 
 class RestServer(uvicorn.Server):
@@ -59,10 +63,15 @@ class RouterApp:
         self._rest: RestServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._supervisor: JobSupervisor | None = None
+        self._hub: EventHub | None = None
+        self._holder = replica_name(settings, "router")
+        self._launching = Launching(settings, holder=self._holder)
 
     async def connect(self) -> None:
         """Reach Redis, and know that folder and port can be had."""
         await asyncio.to_thread(check_runs_dir, self._settings.runs_dir)
+        check_door(self._settings)
+        self._keys = Keyring(self._settings.api_keys)
         self._socket = bind(self._settings.rest_address)
         self._redis = await connect(self._settings.redis_url)
         self._store = JobStore(self._redis)
@@ -76,22 +85,34 @@ class RouterApp:
     async def warm(self, address: str) -> None:
         """Open REST; ``address`` is what a job's processes register at."""
         redis, settings = self._connected(), self._settings
-        is_local = settings.launcher == "local"
-        launcher = LocalLauncher(settings.runs_dir, grace_s=settings.grace_s) if is_local else None
-        parts = ControllerParts(settings, redis, self._store, self._members, launcher, address)
-        self._supervisor = JobSupervisor(parts, holder=replica_name(settings, "router"))
+        launcher = await self._launching.start(self._unfinished)
+        limits = self._keys.replica_limits
+        parts = ControllerParts(
+            settings, redis, self._store, self._members, launcher, address, limits
+        )
+        self._hub = EventHub(redis, self._store, max_streams=settings.max_streams)
+        self._supervisor = JobSupervisor(parts, holder=self._holder)
         app = create_app(
             RestParts(
+                settings=settings,
                 redis=redis,
                 store=self._store,
-                desk=Desk(settings, redis, self._store),
+                desk=Desk(settings, redis, self._store, limits),
                 members=self._members,
+                hub=self._hub,
                 is_ready=self._is_ready,
-                max_body_bytes=settings.max_body_bytes,
+                keys=self._keys,
             )
         )
         config = uvicorn.Config(
-            app, log_config=None, lifespan="off", timeout_graceful_shutdown=2, access_log=False
+            traced_app(app),
+            log_config=None,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            access_log=False,
+            server_header=False,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
         )
         self._rest = RestServer(config)
         assert self._socket is not None
@@ -103,13 +124,15 @@ class RouterApp:
         """Conduct jobs and serve REST until cancelled; the end of either ends the process."""
         assert self._supervisor is not None and self._serving is not None
         conducting = asyncio.create_task(self._supervisor.run())
+        every_s = self._settings.watch_s
+        counting = asyncio.create_task(keep_counting(self._store, self._members, every_s=every_s))
         try:
             await asyncio.wait({conducting, self._serving}, return_when=asyncio.FIRST_COMPLETED)
             for task in (conducting, self._serving):
                 if task.done():
                     task.result()
         finally:
-            await end(conducting)
+            await end(conducting, counting)
 
     async def drain(self) -> None:
         """Stop conducting; end the processes that this router launched."""
@@ -120,6 +143,9 @@ class RouterApp:
         """Close REST and connections."""
         if self._supervisor is not None:
             await self._supervisor.close()
+        await self._launching.close()
+        if self._hub is not None:
+            await self._hub.close()
         if self._rest is not None and self._serving is not None:
             self._rest.should_exit = True
             await asyncio.wait({self._serving}, timeout=4.0)
@@ -134,6 +160,9 @@ class RouterApp:
         assert self._redis is not None, "connect() comes first"
         return self._redis
 
+    async def _unfinished(self) -> set[str]:
+        return {record.job_id for record in await self._store.unfinished()}
+
     async def _is_ready(self) -> bool:
         try:
             async with asyncio.timeout(2.0):
@@ -141,17 +170,3 @@ class RouterApp:
         except (RedisError, TimeoutError):
             return False
         return True
-
-
-def bind(address: str) -> socket.socket:
-    """A listening socket; raises InvalidArgumentError when the address can't be had."""
-    host, _, port = address.rpartition(":")
-    try:
-        found = socket.create_server((host or "127.0.0.1", int(port)), backlog=256)
-    except (OSError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(
-            f"the REST port {address} cannot be opened ({error}); another router or program may "
-            "use it: stop that, or set TROUPE_ROUTER_REST_ADDRESS to another host:port"
-        ) from error
-    found.setblocking(False)
-    return found

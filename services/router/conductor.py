@@ -55,10 +55,14 @@ class Conductor:
         self._last_failure = last_failure
         self._missing = missing
         self._evals = eval_steps(job.spec.steps, job.spec.eval.every)
+        if not job.spec.eval.num_tasks:
+            self._evals = []
+        self._seen = 0
 
     async def run(self) -> dict[str, Any]:
         """Conduct to the end; the trainer's result. Raises JobFailedError."""
         step = await self._wait_step(at_least=0, since=time.time())
+        self._seen = step
         await self._recorder.rewind(step)
         while True:
             await self._store.set_step(self._job.job_id, step)
@@ -69,8 +73,28 @@ class Conductor:
                 return await self._wait_result()
             else:
                 played = await self._play_train(step)
-                step = await self._wait_step(at_least=step + 1, since=played.opened_at)
-                await self._recorder.learned(step - 1)
+                step = await self._next(step, since=played.opened_at)
+
+    async def _next(self, step: int, *, since: float) -> int:
+        """The step after ``step``, once it may be played.
+
+        Strictly on-policy, that is when every policy has learnt from ``step``. Otherwise they may
+        lag by ``max_staleness``; an evaluation and the end wait for them all the same.
+        """
+        lag = self._spec.max_staleness
+        is_barrier = step + 1 in self._evals or step + 1 >= self._spec.steps
+        if not lag or is_barrier:
+            step = await self._wait_step(at_least=step + 1, since=since)
+            await self._tell_learned(step)
+            return step
+        await self._wait_versions(at_least=step + 1 - lag, since=since)
+        return step + 1
+
+    async def _tell_learned(self, version: int) -> None:
+        """Steps below ``version`` are learnt; each is told once."""
+        for step in range(self._seen, version):
+            await self._recorder.learned(step, is_end=self._spec.max_staleness > 0)
+        self._seen = max(self._seen, version)
 
     async def _play_train(self, step: int) -> RoundState:
         size = self._taskset.size("train")
@@ -90,7 +114,7 @@ class Conductor:
         state = await self._ledger.round(round_id)
         if state is None:
             now = time.time()
-            versions = dict.fromkeys(self._spec.policies, step)
+            versions = await self._versions(kind, step)
             tickets = make_tickets(
                 self._job.job_id, round_id, kind, step, split, indices, versions, now
             )
@@ -98,16 +122,41 @@ class Conductor:
             await self._ledger.open_round(round_id, kind, step, tickets)
             state = await self._round(round_id)
             await self._say_opened(state)
-        await self._recorder.next_opened(state)
+        if not self._spec.max_staleness:
+            await self._recorder.next_opened(state)
         while not state.is_complete:
             self._check_drops(state)
             await self._wait(self._unplayed(state), state.opened_at)
+            await self._look_around(step)
             state = await self._round(round_id)
         self._check_drops(state)
         if not state.is_recorded:
             await self._recorder.record(state)
             await self._ledger.mark_recorded(round_id)
         return state
+
+    async def _versions(self, kind: pb.RoundKind, step: int) -> dict[str, int]:
+        """The version of each policy that a round's tickets ask for."""
+        exact = dict.fromkeys(self._spec.policies, step)
+        if not self._spec.max_staleness or kind == pb.ROUND_KIND_EVAL:
+            return exact
+        present = await self._ledger.versions()
+        return {policy: min(step, present[policy]) for policy in exact}
+
+    async def _look_around(self, step: int) -> None:
+        """While ``step`` is played ahead of the learning, note which steps before it are learnt."""
+        if self._spec.max_staleness:
+            versions = await self._ledger.versions()
+            reached = min(versions[policy] for policy in self._spec.policies)
+            await self._tell_learned(min(reached, step))
+
+    async def _wait_versions(self, *, at_least: int, since: float) -> None:
+        """Until no policy is below ``at_least``."""
+        while True:
+            await self._look_around(at_least + self._spec.max_staleness)
+            if self._seen >= at_least:
+                return
+            await self._wait(f"the trainer to publish version {at_least}", since)
 
     async def _wait_step(self, *, at_least: int, since: float) -> int:
         """The step that all policies are at, once it is ``at_least``."""

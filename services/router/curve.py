@@ -10,12 +10,15 @@ _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#
 
 def draw(run_dir: Path) -> None:
     """Success and evaluation, reward by agent, and the phases of each step."""
+    path = run_dir / "metrics.jsonl"
+    if not path.is_file():
+        return
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    text = (run_dir / "metrics.jsonl").read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
     train = sorted((x for x in lines if x["kind"] == "train"), key=lambda x: x["step"])
     evals = sorted((x for x in lines if x["kind"] == "eval"), key=lambda x: x["step"])

@@ -22,14 +22,36 @@ def is_kept(episode: pb.Episode, fraction: float) -> bool:
     return int.from_bytes(digest) / 2**32 < fraction
 
 
-def append_at(path: Path, offset: int, episodes: Sequence[pb.Episode]) -> None:
-    """Make the file be its first ``offset`` bytes and these episodes. Idempotent."""
+def append_at(
+    path: Path, offset: int, episodes: Sequence[pb.Episode], *, with_tokens: bool = False
+) -> None:
+    """Make the file be its first ``offset`` bytes and these episodes. Idempotent.
+
+    ``with_tokens`` keeps token ids and their log probabilities where the episodes have them.
+    """
     with path.open("ab") as file:
         file.truncate(offset)
         file.seek(0, os.SEEK_END)
         for episode in episodes:
-            text = json.dumps(episode_line(episode), ensure_ascii=False, separators=(",", ":"))
+            line = episode_line(episode)
+            _complete(line, episode, with_tokens=with_tokens)
+            text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
             file.write(text.encode() + b"\n")
+
+
+def _complete(line: dict[str, Any], episode: pb.Episode, *, with_tokens: bool) -> None:
+    """What the viewer needs beside the conversation: joint nodes, greedy draws, tokens."""
+    for group, record in zip(line["groups"], episode.groups, strict=True):
+        if record.node:
+            group["node"] = record.node
+        for candidate, sampled in zip(group["candidates"], record.candidates, strict=True):
+            if sampled.is_baseline:
+                candidate["is_baseline"] = True
+            if not with_tokens:
+                continue
+            if sampled.token_ids and len(sampled.rollout_logprobs) == len(sampled.token_ids):
+                logprobs = [round(value, 3) for value in sampled.rollout_logprobs]
+                candidate["tokens"] = {"ids": list(sampled.token_ids), "logprobs": logprobs}
 
 
 def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:

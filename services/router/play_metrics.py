@@ -15,9 +15,12 @@ def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float
     """What a round's episodes say. Dropped ones are counted and never scored."""
     played = [e for e in episodes if not e.dropped_reason]
     rewards: defaultdict[str, list[float]] = defaultdict(list)
+    terms: defaultdict[str, dict[str, list[float]]] = defaultdict(dict)
     for episode in played:
         for group in episode.groups:
-            rewards[group.agent] += [candidate.reward for candidate in group.candidates]
+            sampled = [c for c in group.candidates if not c.is_baseline]
+            rewards[group.agent] += [candidate.reward for candidate in sampled]
+            _collect_terms(terms[group.agent], sampled)
     everything = [reward for values in rewards.values() for reward in values]
     num_tokens = sum(e.num_tokens for e in played)
     generate_s = meter.generate_s()
@@ -27,10 +30,16 @@ def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float
         "success_rate": _mean([_success(e) for e in played]),
         "reward_mean": _mean(everything),
         "reward_by_agent": {agent: _mean(values) for agent, values in sorted(rewards.items())},
+        "reward_by_term": {
+            agent: {term: _mean(values) for term, values in sorted(found.items())}
+            for agent, found in sorted(terms.items())
+        },
         "return_mean": _mean([e.team_return for e in played]),
         "turns_mean": _mean([float(e.num_turns) for e in played]),
         "num_groups": sum(len(e.groups) for e in played),
+        "num_redraws": sum(e.num_redraws for e in played),
         "num_tokens": num_tokens,
+        "cached_token_ratio": _cached_ratio(played),
         "tokens_per_s": round(num_tokens / generate_s, 1) if generate_s > 0 else None,
         "play_s": round(wall_s, 4),
         "generate_s": round(generate_s, 4),
@@ -95,6 +104,24 @@ def eval_line(step: int, play: Mapping[str, Any]) -> dict[str, Any]:
         **{k: play[k] for k in ("num_dropped", "reward_mean", "return_mean", "turns_mean")},
         "wall_s": play["play_s"],
     }
+
+
+def _cached_ratio(episodes: Sequence[pb.Episode]) -> float | None:
+    """Share of the prompt tokens that engines did not compute, of the groups that say so.
+
+    At most (K - 1) / K where nothing but the K candidates of a group share a prompt.
+    """
+    told = [g for e in episodes for g in e.groups if g.HasField("num_cached_tokens")]
+    asked = sum(group.num_prompt_tokens for group in told)
+    return round(sum(g.num_cached_tokens for g in told) / asked, 6) if asked else None
+
+
+def _collect_terms(terms: dict[str, list[float]], candidates: Sequence[pb.Candidate]) -> None:
+    """Add each candidate's team reward and local terms, by name, to ``terms``."""
+    for candidate in candidates:
+        terms.setdefault("team", []).append(candidate.team_reward)
+        for term, value in candidate.local_rewards.items():
+            terms.setdefault(term, []).append(value)
 
 
 def _success(episode: pb.Episode) -> float:

@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from services.router import job_metrics
 from services.router.episodes_file import append_at, is_kept, keep_lines
+from services.router.jobs.episode_index import EpisodeIndex
 from services.router.jobs.record import JobRecord
 from services.router.jobs.store import JobStore
 from services.router.play_metrics import eval_line, play_metrics, train_line
@@ -19,12 +21,16 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import eval_round, train_round
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import RoundState, StepLedger
-from troupe.telemetry import metrics
 from troupe.telemetry.logging import get_logger
+from troupe.telemetry.tracing import root_span
 
 _log = get_logger(__name__)
 _LEARNED_WAIT_S = 30.0
 """A step whose trainer said nothing for so long after its end is recorded without its words."""
+
+
+_INDEX_S = 2.0
+"""What the index of episodes lacks after so long, it takes up with the next round or page."""
 
 
 class Recorder:
@@ -39,6 +45,7 @@ class Recorder:
         fleet: Fleet,
         *,
         fraction: float,
+        with_tokens: bool = False,
     ) -> None:
         self._job = job
         self._ledger = ledger
@@ -46,6 +53,7 @@ class Recorder:
         self._events = events
         self._fleet = fleet
         self._fraction = fraction
+        self._with_tokens = with_tokens
         self._notes: dict[str, Any] = {}
         self._learned: dict[int, dict[str, Any]] = {}
         self._ended: dict[int, float] = {}
@@ -97,9 +105,14 @@ class Recorder:
         """The round after a step has opened: that is the step's end."""
         await self._end_step(state.step - 1, state.opened_at)
 
-    async def learned(self, step: int) -> None:
-        """The version after ``step`` is committed; the step ends now unless a round opens."""
+    async def learned(self, step: int, *, is_end: bool = False) -> None:
+        """The version after ``step`` is committed; the step ends now unless a round opens.
+
+        ``is_end``: it ends now, whatever opens; so where rounds are played ahead.
+        """
         self._ended.setdefault(step, time.time())
+        if is_end:
+            await self._end_step(step, self._ended[step])
 
     async def record(self, state: RoundState) -> None:
         """Record a complete round. Repeating it after a crash changes nothing."""
@@ -111,8 +124,6 @@ class Recorder:
         await self._append_episodes(state.round_id, episodes)
         play = await asyncio.to_thread(play_metrics, episodes, meter, wall_s)
         kind = "eval" if state.kind == pb.ROUND_KIND_EVAL else "train"
-        if play["success_rate"] is not None:
-            metrics.JOB_SUCCESS.labels(self._job.job_id, kind).set(play["success_rate"])
         await self._emit(
             "round.played",
             state.round_id,
@@ -125,6 +136,7 @@ class Recorder:
             },
         )
         if kind == "eval":
+            root_span(self._job.job_id, state.round_id, state.opened_at, time.time())
             line = eval_line(state.step, play)
             await self._append_line(line)
             data = {k: line[k] for k in ("step", "success", "num_tasks", "wall_s")}
@@ -149,7 +161,9 @@ class Recorder:
             size = path.stat().st_size if path.is_file() else 0
             await self._note(name, size)
         kept = [e for e in episodes if is_kept(e, self._fraction)]
-        await asyncio.to_thread(append_at, path, int(self._notes[name]), kept)
+        offset = int(self._notes[name])
+        await asyncio.to_thread(append_at, path, offset, kept, with_tokens=self._with_tokens)
+        await asyncio.to_thread(EpisodeIndex(self._job.run_dir).catch_up, budget_s=_INDEX_S)
 
     async def _end_step(self, step: int, ended_at: float) -> None:
         if f"play:{step}" in self._notes and f"ended:{step}" not in self._notes:
@@ -159,9 +173,10 @@ class Recorder:
     async def _listen(self, *, block_s: float) -> None:
         for stored in await self._events.read(self._cursor, count=200, block_s=block_s):
             self._cursor = stored.id
+            data = json.loads(stored.event.data_json)
+            job_metrics.observe_event(self._job.job_id, stored.event.type, data)
             if stored.event.type not in ("step.learned", "component.restarted", "replica.left"):
                 continue
-            data = json.loads(stored.event.data_json)
             if stored.event.type == "step.learned":
                 self._learned.setdefault(int(data["step"]), {}).update(data)
             else:
@@ -189,6 +204,7 @@ class Recorder:
                     learned = self._learned.get(step, {})
                     line = train_line(step, play, learned, wall_s, interrupted=is_broken)
                     await self._append_line(line)
+                    root_span(self._job.job_id, train_round(step), opened_at, ended_at)
                     await self._emit("step.recorded", str(step), line)
                 names = (f"play:{step}", f"ended:{step}", f"offset:{train_round(step)}")
                 for name in names:
@@ -201,6 +217,7 @@ class Recorder:
         if key not in self._lines:
             text = json.dumps(line, separators=(",", ":")) + "\n"
             await asyncio.to_thread(_append_text, self._path("metrics.jsonl"), text)
+            job_metrics.observe_line(self._job.job_id, line)
             self._lines[key] = line
 
     async def _note(self, name: str, value: Any) -> None:

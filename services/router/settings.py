@@ -24,12 +24,19 @@ class RouterSettings(ServingSettings):
     """The Redis or Valkey that holds streams and records."""
     runs_dir: Path = Path("runs")
     """Folder of the run folders."""
-    launcher: Literal["local", "none"] = "local"
-    """local: start a job's processes on this machine; none: they come by themselves."""
+    launcher: Literal["local", "kubernetes", "none"] = "local"
+    """local: start a job's processes on this machine; kubernetes: as objects of the cluster that
+    the router runs in; none: they come by themselves."""
+    release: str = "troupe"
+    """Name of the chart's objects: the launcher's templates are the ConfigMap <it>-launcher."""
+    namespace: str = ""
+    """Namespace of the launcher's objects; empty: the router's own."""
+    kubeconfig: str = ""
+    """Kubeconfig file of the launcher; empty: the service account of the router's pod."""
     env_replicas: int = Field(default=1, ge=1, le=64)
-    """Env processes that the local launcher starts for a job."""
+    """Env processes that a launcher starts for a job."""
     process_threads: int = Field(default=1, ge=1)
-    """OMP_NUM_THREADS of the processes that the local launcher starts."""
+    """OMP_NUM_THREADS of the processes that a launcher starts."""
     replica_ttl_s: float = Field(default=5.0, gt=0.0)
     """A replica that is silent for so long is evicted."""
     claim_idle_s: float = Field(default=5.0, gt=0.0)
@@ -38,9 +45,35 @@ class RouterSettings(ServingSettings):
     """A job whose router is silent for so long is conducted by another."""
     reconcile_s: float = Field(default=0.25, gt=0.0)
     """Time between two looks at a job's processes."""
+    watch_s: float = Field(default=2.0, gt=0.0)
+    """Time between two looks at what a job waits for."""
+    series_linger_s: float = Field(default=120.0, ge=0.0)
+    """The Prometheus series of a job that ended stay for so long: several scrapes."""
+    generate_calls: int = Field(default=8192, ge=1)
+    """Generate calls of one job that are under way or wait here; one more is refused."""
     record_fraction: float = Field(default=1.0, ge=0.0, le=1.0)
     """Share of the training episodes that episodes.jsonl keeps; evaluation is kept whole."""
+    record_tokens: bool = True
+    """Whether episodes.jsonl keeps token ids and their log probabilities, for the viewer."""
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     """Largest body of a REST request."""
+    max_streams: int = Field(default=2000, ge=1)
+    """Clients that may follow events (SSE) at once."""
+    max_replicas: int = Field(default=0, ge=0)
+    """Rollout replicas of all jobs at work; jobs beyond wait in the queue; 0: no limit."""
+    max_jobs: int = Field(default=0, ge=0)
+    """Jobs at work at once; 0: no limit."""
+    api_keys: Path | None = None
+    """File of API keys (`troupe keys add`), read again when it changes; none: no key is needed."""
+    allow_anonymous: bool = False
+    """Serve REST without keys on an address that is not loopback: others guard the way to it."""
+    rate_per_s: float = Field(default=0.0, ge=0.0)
+    """Requests a second of one key, or of one address without keys; 0: no limit."""
+    rate_burst: int = Field(default=100, ge=1)
+    """Requests that may come at once within that rate."""
+    tls_certificate: Path | None = None
+    """PEM certificate (chain) of the REST port; with tls_key it speaks https."""
+    tls_key: Path | None = None
+    """PEM private key of tls_certificate."""
     commit: str = ""
     """Version-control commit for summary.json; asked of git when empty."""

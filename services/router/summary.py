@@ -53,6 +53,7 @@ def summarize(
         "wall_s": round(time.time() - (job.started_at or job.created_at), 3),
         "steps_wall_s": round(sum(line["wall_s"] for line in train), 3),
         "steps_interrupted": len(train) - len(whole),
+        "steps_flat": sum(bool(line.get("is_flat")) for line in train),
         "busy_ratio": _busy_ratio(whole),
         "busy_ratio_with_interruptions": _busy_ratio(train),
         "groups_trained": sum(int(line.get("groups_trained") or 0) for line in train),

@@ -7,22 +7,25 @@ it is never a reward. A delivery is not a failure: routers may die at any moment
 import asyncio
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from google.protobuf.message import DecodeError
 from redis.asyncio import Redis
+from structlog.contextvars import bound_contextvars
 
 from services.router.jobs.race import end, first_to_end
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.player import EpisodePlayer, Played
-from troupe.errors import TroupeError
+from troupe.errors import OverloadedError, TroupeError
 from troupe.spec.job import LimitsSpec
 from troupe.streams import keys
 from troupe.streams.consumer import Consumer, Entry
 from troupe.streams.ledger import StepLedger
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import get_logger
+from troupe.telemetry.tracing import round_span
 
 _log = get_logger(__name__)
 _FIRST_PAUSE_S = 0.2
@@ -42,7 +45,9 @@ class EpisodeWorkers:
         limits: LimitsSpec,
         *,
         claim_idle_s: float,
+        max_staleness: int = 0,
     ) -> None:
+        self._max_staleness = max_staleness
         self._job_id = job_id
         self._player = player
         self._limits = limits
@@ -133,11 +138,32 @@ class EpisodeWorkers:
             metrics.ROUTER_TICKETS.labels(self._job_id, "done").inc()
             metrics.ROUTER_EPISODE_SECONDS.labels(self._job_id).observe(played.episode.wall_s)
 
+    @contextmanager
+    def _observed(self, ticket: pb.Ticket) -> Generator[None]:
+        """A span and the ids in every log line of one play."""
+        place = {"split": ticket.split, "task_index": ticket.task_index}
+        with (
+            round_span("episode", ticket.job_id, ticket.round_id, **place),
+            bound_contextvars(job_id=ticket.job_id, step=ticket.step, ticket=ticket.ticket_id),
+        ):
+            yield
+
     async def _play(self, ticket: pb.Ticket, entry: Entry) -> Played | None:
-        """The episode, or None when the ticket was dropped."""
+        """The episode, or None when the ticket was dropped.
+
+        A refusal by the full queue of this router is no failure: the queue empties, since every
+        call in it has a deadline.
+        """
+        num_refused = 0
         while True:
             try:
-                return await self._player.play(ticket)
+                with self._observed(ticket):
+                    return await self._player.play(await self._refreshed(ticket))
+            except OverloadedError as error:
+                num_refused += 1
+                _log.info("episode.refused", ticket=ticket.ticket_id, error=error.message)
+                await _pause(num_refused)
+                continue
             except TroupeError as error:
                 self.last_failure = f"{error.reason}: {error.message}"
                 attempt = await self._ledger.count_failure(ticket)
@@ -156,8 +182,19 @@ class EpisodeWorkers:
                 self.last_failure = f"{type(error).__name__}: {error}"
                 await self._drop(ticket, entry, self.last_failure)
                 return None
-            pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+            await _pause(attempt)
+
+    async def _refreshed(self, ticket: pb.Ticket) -> pb.Ticket:
+        """The ticket, with the newest versions where it may be played with others than its own."""
+        if not self._max_staleness or ticket.kind == pb.ROUND_KIND_EVAL:
+            return ticket
+        fresh = pb.Ticket()
+        fresh.CopyFrom(ticket)
+        for policy, version in (await self._ledger.versions()).items():
+            if policy in ticket.policy_versions:
+                newest = min(version, ticket.step)
+                fresh.policy_versions[policy] = max(newest, ticket.policy_versions[policy])
+        return fresh
 
     async def _drop(self, ticket: pb.Ticket, entry: Entry, reason: str) -> None:
         self.last_drop = reason
@@ -172,3 +209,9 @@ class EpisodeWorkers:
         )
         await self._ledger.drop_ticket(ticket, entry.id, episode)
         metrics.ROUTER_TICKETS.labels(self._job_id, "dropped").inc()
+
+
+async def _pause(attempt: int) -> None:
+    """Longer after each attempt, and jittered: who failed together must not come back together."""
+    pause_s = min(_FIRST_PAUSE_S * 2 ** min(attempt - 1, 16), _LONGEST_PAUSE_S)
+    await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))

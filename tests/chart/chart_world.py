@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "troupe"
 VALUES = sorted(CHART.glob("values*.yaml"))
@@ -31,9 +33,20 @@ class Manifests(list[Object]):
         [found] = [o for o in self.of(kind) if o["metadata"]["name"] == name]
         return found
 
+    def templates(self) -> list[Object]:
+        """The launcher's templates, named as the workloads of a job of theirs would be."""
+        found: list[Object] = []
+        for each in self.of("ConfigMap"):
+            for template in yaml.safe_load(each["data"].get("workloads.yaml", "[]")):
+                labels = template["metadata"]["labels"]
+                parts = [labels["app.kubernetes.io/component"], labels.get("troupe.dev/pool")]
+                name = "-".join(["t-troupe", *filter(None, parts)])
+                found.append({**template, "metadata": {**template["metadata"], "name": name}})
+        return found
+
     def pods(self) -> Iterator[tuple[str, Object, Object]]:
-        """Name, labels and spec of each pod or pod template."""
-        for found in self.of(*WORKLOADS):
+        """Name, labels and spec of each pod or pod template, the launcher's too."""
+        for found in [*self.of(*WORKLOADS), *self.templates()]:
             template = found if found["kind"] == "Pod" else found["spec"]["template"]
             labels = template["metadata"]["labels"]
             yield found["metadata"]["name"], labels, template["spec"]
@@ -70,7 +83,7 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 def edges(manifests: Manifests) -> set[tuple[str, str, int]]:
     """(from, to, port) of components that the policies let through: out of one, into the other."""
     pods = {labels["app.kubernetes.io/component"]: labels for _, labels, _ in manifests.pods()}
-    ports = {2379, 6379, 8480, 8481, 9000, 9090, 30000}
+    ports = {443, 2379, 6379, 6443, 8480, 8481, 9000, 9090, 30000}
     return {
         (one, other, port)
         for one in pods
@@ -100,7 +113,7 @@ def _passes(
     rules = [rule for policy in policies for rule in policy.get(way, [])]
     key = "to" if way == "egress" else "from"
     return any(
-        any(_is_peer(found, peer) for found in rule[key])
+        (key not in rule or any(_is_peer(found, peer) for found in rule[key]))
         and any(allowed["port"] == port for allowed in rule["ports"])
         for rule in rules
     )

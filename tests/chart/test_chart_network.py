@@ -61,7 +61,7 @@ def test_env_when_the_router_has_no_fixed_address_then_asks_only_dns_and_router(
 def test_env_when_the_router_has_a_fixed_address_then_resolves_nothing(render: Render) -> None:
     manifests = render([], 'router.service.clusterIP="10.96.7.7"')
     assert len(_egress(manifests, "env")) == 1
-    spec = manifests.one("Deployment", "t-troupe-env")["spec"]["template"]["spec"]
+    [spec] = [spec for name, _, spec in manifests.pods() if name == "t-troupe-env"]
     assert spec["dnsPolicy"] == "None"
     variables = {v["name"]: v.get("value") for v in spec["containers"][0]["env"]}
     assert variables["TROUPE_ENV_ROUTER"] == "10.96.7.7:8481"

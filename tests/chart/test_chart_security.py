@@ -77,7 +77,9 @@ def test_containers_when_rendered_then_have_requests_and_limits(manifests: Manif
 
 
 def test_containers_when_long_lived_then_have_three_probes(manifests: Manifests) -> None:
-    for found in manifests.of("Deployment", "StatefulSet"):
+    kinds = ("Deployment", "StatefulSet")
+    long_lived = [*manifests.of(*kinds), *manifests.templates()]
+    for found in long_lived:
         for container in found["spec"]["template"]["spec"]["containers"]:
             name = found["metadata"]["name"]
             assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container), name
@@ -103,16 +105,32 @@ def test_pods_when_rendered_then_have_an_account_of_their_own_and_no_token(
     manifests: Manifests,
 ) -> None:
     accounts = {found["metadata"]["name"]: found for found in manifests.of("ServiceAccount")}
+    launches = bool(manifests.templates())
     for name, _, spec in manifests.pods():
-        assert spec["automountServiceAccountToken"] is False, name
+        talks_to_api = launches and name == "t-troupe-router"
+        assert spec["automountServiceAccountToken"] is talks_to_api, name
         assert accounts[spec["serviceAccountName"]]["automountServiceAccountToken"] is False
         assert all("projected" not in volume for volume in spec.get("volumes", [])), name
 
 
-def test_rbac_when_rendered_then_there_is_none_since_nothing_talks_to_the_api(
+def test_rbac_when_rendered_then_only_a_launching_router_has_a_role_in_its_namespace(
     manifests: Manifests,
 ) -> None:
-    assert manifests.of("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding") == []
+    assert manifests.of("ClusterRole", "ClusterRoleBinding") == []
+    names = ["t-troupe-launcher"] if manifests.templates() else []
+    assert [found["metadata"]["name"] for found in manifests.of("Role")] == names
+    for binding in manifests.of("RoleBinding"):
+        [subject] = binding["subjects"]
+        assert subject == {"kind": "ServiceAccount", "name": "t-troupe-router", "namespace": "here"}
+
+
+def test_role_when_rendered_then_reads_no_secret_and_has_no_wildcard(manifests: Manifests) -> None:
+    for role in manifests.of("Role"):
+        for rule in role["rules"]:
+            assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+            assert {"secrets", "roles", "rolebindings", "pods/exec"}.isdisjoint(rule["resources"])
+            # Whoever may change a pod in place may run anything in it.
+            assert {"patch", "deletecollection"}.isdisjoint(rule["verbs"])
 
 
 def test_pods_when_rendered_then_get_no_service_links(manifests: Manifests) -> None:

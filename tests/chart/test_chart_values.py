@@ -22,12 +22,16 @@ POOL = (
     '"requests":{"cpu":1,"memory":"1Gi"},"limits":{"cpu":1,"memory":"1Gi"}}'
 )
 OWN_TO_CHART = {
-    "router": {"rest_address", "redis_url", "runs_dir", "launcher"},
+    "router": {
+        *{"rest_address", "redis_url", "runs_dir", "launcher", "release", "namespace"},
+        *{"kubeconfig", "env_replicas", "api_keys", "allow_anonymous"},
+        # TLS ends at the Ingress: a Service of the cluster speaks plain HTTP.
+        *{"tls_certificate", "tls_key"},
+    },
     "rollout": {"engine", "sglang_device", "sglang_tp_size"},
     "env": {"sandbox_level"},
     "trainer": {"redis_url", "device", "run_dir"},
 }
-LOCAL_LAUNCHER = {"env_replicas", "process_threads"}
 
 
 @pytest.mark.parametrize(
@@ -57,11 +61,19 @@ LOCAL_LAUNCHER = {"env_replicas", "process_threads"}
         ('ingress={"enabled":true,"host":"a.b"}', "ingress.tlsSecret is empty"),
         (
             'ingress={"enabled":true,"host":"a.b","tlsSecret":"t"}',
-            "networkPolicy.restFrom is empty",
+            "set router.keysSecret.name",
         ),
         (
-            'env.autoscaling={"enabled":true,"minReplicas":9,"maxReplicas":2}',
-            "env.autoscaling.minReplicas (9) is above maxReplicas (2)",
+            'ingress={"enabled":true,"host":"a.b","tlsSecret":"t","annotations":{"auth":"on"}}',
+            "networkPolicy.restFrom is empty",
+        ),
+        ('router.keysSecret.name="keys"', "helmTest.keySecret has none"),
+        ('launcher.kind="local"', "'/launcher/kind': value must be one of 'kubernetes', 'none'"),
+        ("env.autoscaling.enabled=true", "env.autoscaling.enabled is true and launcher.kind"),
+        (f'rollout.pools=[{POOL},"jobId":"j"}}]', "remove jobId"),
+        (
+            'router.autoscaling={"enabled":true,"minReplicas":9,"maxReplicas":2}',
+            "router.autoscaling.minReplicas (9) is above maxReplicas (2)",
         ),
     ],
 )
@@ -97,7 +109,7 @@ def _fields() -> dict[str, set[str]]:
     sglang = {f"sglang_{name}" for name in SglangSettings.model_fields}
     sandbox = {f"sandbox_{name}" for name in SandboxSettings.model_fields}
     return {
-        "router": set(RouterSettings.model_fields) - LOCAL_LAUNCHER,
+        "router": set(RouterSettings.model_fields),
         "rollout": set(RolloutSettings.model_fields) | sglang,
         "env": set(EnvSettings.model_fields) | sandbox,
         "trainer": set(TrainerSettings.model_fields),

@@ -1,5 +1,6 @@
 """What the chart sets is what the services read, and what it names is there."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from chart_world import EVERYTHING, ROOT, VALUES, Render, selects
 from redis import AuthenticationError, Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
-from test_chart_values import LOCAL_LAUNCHER, _fields
+from test_chart_values import _fields
 
 from troupe.spec import load_spec
 from troupe.streams import embedded
@@ -34,7 +35,7 @@ def test_variables_when_set_then_each_is_a_setting_of_its_service(
         for variable in container["env"]:
             if variable["name"].startswith("TROUPE_") and variable["name"] != "TROUPE_ENV_SANDBOX":
                 setting = variable["name"].removeprefix(prefix).lower()
-                assert setting in fields[service] - LOCAL_LAUNCHER, f"{name}: {variable['name']}"
+                assert setting in fields[service], f"{name}: {variable['name']}"
                 seen += 1
     assert seen > 20
 
@@ -92,6 +93,23 @@ def test_monitors_when_both_are_on_then_each_pod_is_read_once(render: Render) ->
     assert read == {"rollout", "env", "trainer"}
     assert [o["metadata"]["name"] for o in services] == ["t-troupe-router-metrics"]
     assert [port["name"] for port in services[0]["spec"]["ports"]] == ["admin"]
+
+
+def test_rules_and_dashboards_when_on_then_are_the_files_that_compose_loads(render: Render) -> None:
+    files = ROOT / "deploy" / "helm" / "troupe" / "files"
+    manifests = render(
+        [], "monitoring.prometheusRule.enabled=true", "monitoring.dashboards.enabled=true"
+    )
+    [rule] = manifests.of("PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((files / "rules" / "troupe.yaml").read_text("utf-8"))
+    shown = {
+        name: json.loads(text)
+        for found in manifests.of("ConfigMap")
+        if found["metadata"]["labels"].get("grafana_dashboard") == "1"
+        for name, text in found["data"].items()
+    }
+    boards = sorted((files / "dashboards").glob("*.json"))
+    assert boards and shown == {path.name: json.loads(path.read_text("utf-8")) for path in boards}
 
 
 def test_volumes_when_uninstalled_then_are_kept_only_if_asked(render: Render) -> None:

@@ -1,6 +1,7 @@
 """docker-compose.yml: valid for Compose, hardened, and in step with the services' settings."""
 
 import importlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -26,12 +27,16 @@ def _has_compose() -> bool:
     return asked.returncode == 0
 
 
-def test_compose_when_docker_reads_it_then_it_is_valid() -> None:
+@pytest.mark.parametrize("override", ["", "docker-compose.gpu.yml", "docker-compose.secure.yml"])
+def test_compose_when_docker_reads_it_then_it_is_valid(override: str) -> None:
     if not _has_compose():
         pytest.skip("`docker compose` is not installed on this machine")
+    names = ["docker-compose.yml", *filter(None, [override])]
+    files = [part for name in names for part in ("--file", name)]
     done = subprocess.run(
-        ["docker", "compose", "--profile", "*", "config", "--quiet"],
+        ["docker", "compose", *files, "--profile", "*", "config", "--quiet"],
         cwd=ROOT,
+        env={**os.environ, "TROUPE_REDIS_PASSWORD_FILE": "x", "TROUPE_API_KEYS_FILE": "x"},
         capture_output=True,
         text=True,
         timeout=30,
@@ -44,12 +49,51 @@ def test_compose_when_read_then_has_every_service(services: dict[str, Any]) -> N
     assert {"redis", *OURS} <= set(services)
 
 
-def test_compose_when_read_then_only_the_router_has_a_port_and_on_loopback(
+def test_compose_when_read_then_only_router_and_grafana_have_a_port_and_on_loopback(
     services: dict[str, Any],
 ) -> None:
     ports = {name: service["ports"] for name, service in services.items() if "ports" in service}
-    assert list(ports) == ["router"]
-    assert all(port.startswith("127.0.0.1:") for port in ports["router"])
+    assert list(ports) == ["router", "grafana"]
+    assert all(port.startswith("127.0.0.1:") for found in ports.values() for port in found)
+    assert services["grafana"]["profiles"] == ["observability"]
+
+
+def test_compose_when_read_then_every_image_has_a_version_and_a_health_check(
+    services: dict[str, Any],
+) -> None:
+    for name, service in services.items():
+        assert ":" in service["image"] and "latest" not in service["image"], name
+        # The one that ends has no health.
+        assert ("healthcheck" in service) is (name != "model"), name
+
+
+def test_compose_when_it_mounts_files_of_the_repository_then_they_are_there(
+    services: dict[str, Any],
+) -> None:
+    sources = [
+        volume.partition(":")[0]
+        for service in services.values()
+        for volume in service.get("volumes", [])
+        if volume.startswith("./")
+    ]
+    assert len(sources) == 4
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["docker-compose.gpu.yml", "docker-compose.secure.yml"])
+def test_override_when_read_then_changes_only_services_that_there_are(
+    name: str, services: dict[str, Any]
+) -> None:
+    document = yaml.safe_load((ROOT / name).read_text("utf-8"))
+    assert set(document["services"]) <= set(services)
+
+
+def test_secrets_when_set_then_no_password_is_an_argument_or_a_variable() -> None:
+    document = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text("utf-8"))
+    assert set(document["secrets"]) == {"redis_password", "api_keys"}
+    for name, service in document["services"].items():
+        assert service["secrets"], name
+        assert "requirepass" not in " ".join(service.get("environment", {})), name
 
 
 def test_compose_when_read_then_every_container_is_confined(services: dict[str, Any]) -> None:

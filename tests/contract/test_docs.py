@@ -38,8 +38,10 @@ def test_page_when_it_names_a_command_then_the_command_exists(page: Path) -> Non
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_when_it_names_a_make_target_then_the_target_exists(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    said = set(re.findall(r"(?:^|`)make ([a-z-]+)\b", page.read_text("utf-8"), re.MULTILINE))
+    targets = set(
+        re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    )
+    said = set(re.findall(r"(?:^|`)make ([a-z0-9-]+)\b", page.read_text("utf-8"), re.MULTILINE))
     assert said <= targets
 
 

@@ -71,10 +71,15 @@ def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory, free_port: Any) -> Iterator[Platform]:
     """Redis and the router by ``troupe up``, ended by ``troupe down``."""
+    yield from start_platform(tmp_path_factory.mktemp("platform"), free_port, {})
+
+
+def start_platform(folder: Path, free_port: Any, more: dict[str, str]) -> Iterator[Platform]:
+    """A platform of its own in ``folder``, with ``more`` in its environment."""
     ports = {name: free_port() for name in ("REST", "GRPC", "ADMIN", "REDIS")}
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
     environment |= {f"TROUPE_{name}_PORT": str(port) for name, port in ports.items()}
-    found = Platform(tmp_path_factory.mktemp("platform"), ports["REST"], environment)
+    found = Platform(folder, ports["REST"], environment | more)
     started = found.troupe("up")
     assert started.returncode == 0, started.stderr
     yield found

@@ -4,6 +4,7 @@ Owns watching and the closing summary. Never starts or stops a process.
 """
 
 import json
+import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,6 +15,9 @@ from rich.live import Live
 from troupe.cli.output import EXIT_FAILED, EXIT_OK, err, out
 from troupe.cli.progress import Progress, clock, panel
 from troupe.clients.rest import Job, RestClient
+from troupe.errors import TroupeError
+
+_ASK_EVERY_S = 2.0
 
 
 def watch(client: RestClient, job: Job, *, quiet: bool = False) -> Job:
@@ -25,9 +29,10 @@ def watch(client: RestClient, job: Job, *, quiet: bool = False) -> Job:
     console = err()
     is_live = console.is_terminal and not quiet
     started_at = job.created_at or time.time()
+    waits = Waits(client, job.job_id)
     live = Live(
         console=console,
-        get_renderable=lambda: panel(progress, started_at),
+        get_renderable=lambda: panel(progress, started_at, waits_for=waits.sentence()),
         refresh_per_second=4,
         vertical_overflow="crop",
     )
@@ -37,6 +42,33 @@ def watch(client: RestClient, job: Job, *, quiet: bool = False) -> Job:
             if line and not quiet and (not is_live or not line.startswith("step ")):
                 console.print(line, markup=False)
     return client.job(job.job_id)
+
+
+class Waits:
+    """What the job waits for, asked every two seconds beside the drawing, which never waits."""
+
+    def __init__(self, client: RestClient, job_id: str) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._asked_at = -_ASK_EVERY_S
+        self._sentence = ""
+        self._asking = threading.Lock()
+
+    def sentence(self) -> str:
+        """The router's last sentence; empty when it did not answer."""
+        is_old = time.monotonic() - self._asked_at >= _ASK_EVERY_S
+        if is_old and self._asking.acquire(blocking=False):
+            threading.Thread(target=self._ask, daemon=True).start()
+        return self._sentence
+
+    def _ask(self) -> None:
+        try:
+            self._sentence = self._client.progress(self._job_id).waiting.sentence
+        except (TroupeError, RuntimeError):
+            self._sentence = ""
+        finally:
+            self._asked_at = time.monotonic()
+            self._asking.release()
 
 
 def exit_status(job: Job) -> int:
@@ -87,6 +119,9 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("wall time", clock(float(summary["wall_s"]))))
     if isinstance(summary.get("busy_ratio"), int | float):
         lines.append(("generate + learn, of the steps' time", f"{summary['busy_ratio']:.2f}"))
+    if summary.get("steps_flat"):
+        text = f"{summary['steps_flat']} of {summary['steps']}: all rewards of each group equal"
+        lines.append(("steps that taught nothing", text))
     return lines
 
 

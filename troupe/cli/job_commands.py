@@ -1,4 +1,6 @@
-"""``troupe submit``, ``watch``, ``cancel`` and ``jobs``: jobs of a router that runs."""
+"""``troupe submit``, ``watch``, ``jobs`` and what steers a job: all ask a router that runs."""
+
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -8,12 +10,20 @@ from troupe.cli.follow import exit_status, print_outcome, watch
 from troupe.cli.output import EXIT_INTERRUPTED, note, out, print_json
 from troupe.cli.settings import settings_from
 from troupe.cli.specs import read_spec, with_local_models
-from troupe.clients.rest import Job, RestClient
+from troupe.clients.rest import Job
+
+Priority = Annotated[
+    int, typer.Option(min=-100, max=100, help="Queued jobs of a higher priority start first.")
+]
 
 
 def submit(
     spec: opt.SpecPath,
     overrides: opt.Overrides = None,
+    priority: Priority = 0,
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="Plan and estimate only; start nothing.")
+    ] = False,
     url: opt.Url = None,
     runs_dir: opt.RunsDir = None,
     as_json: opt.AsJson = False,
@@ -23,8 +33,12 @@ def submit(
     document = read_spec(spec, overrides or ())
     if not opt.is_remote(settings):
         document = with_local_models(document)
+    body = document.model_dump(mode="json")
     with opt.client_for(settings) as client:
-        job = client.submit(document.model_dump(mode="json"))
+        if is_dry:
+            print_json(client.dry_run(body))
+            return
+        job = client.submit(body, priority=priority)
     if as_json:
         print_json(job.model_dump())
     else:
@@ -38,8 +52,7 @@ def watch_job(
     as_json: opt.AsJson = False,
 ) -> None:
     """Follow a job until it ends; Ctrl-C stops watching, not the job."""
-    settings = settings_from(rest_url=url, runs_dir=runs_dir)
-    with opt.client_for(settings, retry_for_s=opt.RETRY_FOR_S) as client:
+    with opt.connect(url, runs_dir, retry_for_s=opt.RETRY_FOR_S) as client:
         found = client.job(opt.job_id_of(job))
         try:
             ended = watch(client, found, quiet=as_json)
@@ -56,11 +69,54 @@ def watch_job(
     raise typer.Exit(exit_status(ended))
 
 
-def cancel(job: opt.JobArgument, url: opt.Url = None, runs_dir: opt.RunsDir = None) -> None:
+def cancel(
+    job: opt.JobArgument,
+    url: opt.Url = None,
+    runs_dir: opt.RunsDir = None,
+    as_json: opt.AsJson = False,
+) -> None:
     """End a job; what it learned stays in its run folder."""
-    with _client(url, runs_dir) as client:
-        found = client.cancel(opt.job_id_of(job))
-    out().print(f"{found.job_id} {found.state}", markup=False)
+    with opt.connect(url, runs_dir) as client:
+        _print_state(client.cancel(opt.job_id_of(job)), as_json=as_json)
+
+
+def pause(
+    job: opt.JobArgument,
+    url: opt.Url = None,
+    runs_dir: opt.RunsDir = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Stop a job for now: its processes end and others may use their place."""
+    with opt.connect(url, runs_dir) as client:
+        _print_state(client.pause(opt.job_id_of(job)), as_json=as_json)
+
+
+def resume(
+    job: opt.JobArgument,
+    url: opt.Url = None,
+    runs_dir: opt.RunsDir = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Queue a paused, failed or cancelled job again; it goes on from its last checkpoint."""
+    with opt.connect(url, runs_dir) as client:
+        _print_state(client.resume(opt.job_id_of(job)), as_json=as_json)
+
+
+def delete(
+    job: opt.JobArgument,
+    files: Annotated[bool, typer.Option("--files", help="Remove its files too.")] = False,
+    url: opt.Url = None,
+    runs_dir: opt.RunsDir = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Forget a job that has ended; its run folder stays unless --files is given."""
+    job_id = opt.job_id_of(job)
+    with opt.connect(url, runs_dir) as client:
+        client.delete(job_id, files=files)
+    if as_json:
+        print_json({"job_id": job_id, "deleted": True, "files": files})
+    else:
+        out().print(f"{job_id} deleted", markup=False)
 
 
 def jobs(
@@ -70,7 +126,7 @@ def jobs(
     as_json: opt.AsJson = False,
 ) -> None:
     """List jobs, newest first."""
-    with _client(url, runs_dir) as client:
+    with opt.connect(url, runs_dir) as client:
         found = client.jobs(limit=limit)
     if as_json:
         print_json([job.model_dump(exclude={"spec"}) for job in found])
@@ -81,9 +137,30 @@ def jobs(
     out().print(table if found else "no jobs")
 
 
-def _client(url: str | None, runs_dir: opt.RunsDir) -> RestClient:
-    return opt.client_for(settings_from(rest_url=url, runs_dir=runs_dir))
+def queue(url: opt.Url = None, runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
+    """Show which jobs wait for their turn, and for what."""
+    with opt.connect(url, runs_dir) as client:
+        found = client.quota()
+    if as_json:
+        print_json(found.model_dump())
+        return
+    limit = found.max_replicas or "any number of"
+    out().print(f"{found.active_jobs} jobs at work hold {found.in_use} of {limit} replicas")
+    table = Table("place", "job", "priority", "replicas", "waits for", box=None)
+    for place, job in enumerate(found.queued, 1):
+        cells = (str(place), job.job_id, str(job.priority), str(job.replicas), job.waits_for)
+        table.add_row(*cells)
+    out().print(table if found.queued else "no job waits")
+
+
+def _print_state(job: Job, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job.model_dump(exclude={"spec"}))
+    else:
+        out().print(f"{job.job_id} {job.state}", markup=False)
 
 
 def _state(job: Job) -> str:
+    if job.queue_position is not None:
+        return f"{job.state} (place {job.queue_position})"
     return f"{job.state} ({job.error})" if job.error else job.state

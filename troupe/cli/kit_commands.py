@@ -27,7 +27,7 @@ def new(
     kind: Annotated[Kind, typer.Argument(help="What to make.")],
     name: Annotated[str, typer.Argument(help="Its name: lower case, with _ between words.")],
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write to [./NAME]. Must not exist.")
+        Path | None, typer.Option("--out", help="Folder of the package, new or empty [./NAME].")
     ] = None,
 ) -> None:
     """Make an installable package with a small working task, to be changed into your own."""

@@ -9,10 +9,15 @@ import typer
 from troupe import __version__
 from troupe.cli import (
     data_commands,
+    doctor_commands,
     eval_commands,
+    export_commands,
+    init_commands,
     job_commands,
+    key_commands,
     kit_commands,
     platform_commands,
+    run_commands,
     spec_commands,
     train_commands,
 )
@@ -36,6 +41,8 @@ def build_app() -> typer.Typer:
     command("demo", rich_help_panel="Train")(train_commands.demo)
     command("train", rich_help_panel="Train")(train_commands.train)
     command("eval", rich_help_panel="Train")(eval_commands.evaluate)
+    command("export", rich_help_panel="Train")(export_commands.export)
+    command("init", rich_help_panel="Specs and models")(init_commands.init)
     command("validate", rich_help_panel="Specs and models")(spec_commands.validate)
     command("dryrun", rich_help_panel="Specs and models")(spec_commands.dryrun)
     command("schema", rich_help_panel="Specs and models")(spec_commands.schema)
@@ -45,13 +52,28 @@ def build_app() -> typer.Typer:
     app.add_typer(data_commands.data_app, name="data", rich_help_panel="Tasks")
     command("new", rich_help_panel="Tasks")(kit_commands.new)
     command("check", rich_help_panel="Tasks")(kit_commands.check)
+    command("doctor", rich_help_panel="Platform")(doctor_commands.doctor)
     command("up", rich_help_panel="Platform")(platform_commands.up)
     command("down", rich_help_panel="Platform")(platform_commands.down)
     command("status", rich_help_panel="Platform")(platform_commands.status)
     command("submit", rich_help_panel="Jobs")(job_commands.submit)
     command("watch", rich_help_panel="Jobs")(job_commands.watch_job)
-    command("cancel", rich_help_panel="Jobs")(job_commands.cancel)
     command("jobs", rich_help_panel="Jobs")(job_commands.jobs)
+    command("queue", rich_help_panel="Jobs")(job_commands.queue)
+    command("pause", rich_help_panel="Jobs")(job_commands.pause)
+    command("resume", rich_help_panel="Jobs")(job_commands.resume)
+    command("cancel", rich_help_panel="Jobs")(job_commands.cancel)
+    command("delete", rich_help_panel="Jobs")(job_commands.delete)
+    command("logs", rich_help_panel="Jobs")(run_commands.logs)
+    command("checkpoints", rich_help_panel="Jobs")(run_commands.checkpoints)
+    command("download", rich_help_panel="Jobs")(run_commands.download)
+    run_commands.episodes_app.command("list")(run_commands.list_episodes)
+    run_commands.episodes_app.command("show")(run_commands.show_episode)
+    app.add_typer(run_commands.episodes_app, name="episodes", rich_help_panel="Jobs")
+    key_commands.keys_app.command("add")(key_commands.add)
+    key_commands.keys_app.command("list")(key_commands.list_keys)
+    key_commands.keys_app.command("remove")(key_commands.remove)
+    app.add_typer(key_commands.keys_app, name="keys", rich_help_panel="Platform")
     return app
 
 

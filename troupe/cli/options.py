@@ -6,11 +6,18 @@ from typing import Annotated
 import typer
 
 from troupe.cli import platform
-from troupe.cli.settings import HOST, CliSettings
+from troupe.cli.settings import HOST, CliSettings, settings_from
 from troupe.clients.rest import RestClient
 
 SpecPath = Annotated[Path, typer.Argument(help="Job spec, YAML or JSON.", metavar="SPEC")]
-JobArgument = Annotated[str, typer.Argument(help="Job id, or a run folder.", metavar="JOB")]
+JobArgument = Annotated[
+    str,
+    typer.Argument(
+        help="Job id, or a run folder.",
+        metavar="JOB",
+        autocompletion=lambda incomplete: known_jobs(incomplete),
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a field: steps=20, policies.shared.model=models/x."),
@@ -43,11 +50,28 @@ def is_remote(settings: CliSettings) -> bool:
     return bool(settings.rest_url)
 
 
+def known_jobs(incomplete: str) -> list[str]:
+    """Jobs with a run folder here that begin with ``incomplete``, for shell completion."""
+    folders = settings_from().runs_dir.glob("*/spec.json")
+    return sorted(p.parent.name for p in folders if p.parent.name.startswith(incomplete))
+
+
+def connect(url: str | None, runs_dir: Path | None, *, retry_for_s: float = 0.0) -> RestClient:
+    """A client for the flags of a command."""
+    settings = settings_from(rest_url=url, runs_dir=runs_dir)
+    return client_for(settings, retry_for_s=retry_for_s)
+
+
 def client_for(settings: CliSettings, *, retry_for_s: float = 0.0) -> RestClient:
     """A client of the named router, else of the platform in the runs folder, else the default."""
     found = platform.running(settings.runs_dir)
     local = found.rest_url if found else f"http://{HOST}:{settings.rest_port}"
-    return RestClient(settings.rest_url or local, retry_for_s=retry_for_s)
+    return RestClient(
+        settings.rest_url or local,
+        api_key=settings.api_key,
+        retry_for_s=retry_for_s,
+        tls_ca=settings.tls_ca,
+    )
 
 
 def job_id_of(text: str) -> str:

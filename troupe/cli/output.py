@@ -19,13 +19,16 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+_PIPED_WIDTH = 10_000  # no column of a table is cut where there is no screen to fit
 
 _BAD_INPUT = (InvalidArgumentError, NotFoundError, ConflictError)
 
 
 def out() -> Console:
     """Console of results."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
+    is_terminal = sys.stdout.isatty()
+    width = None if is_terminal else _PIPED_WIDTH
+    return Console(file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=width)
 
 
 def err() -> Console:

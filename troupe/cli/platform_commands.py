@@ -21,6 +21,7 @@ def up(
     grpc_port: opt.GrpcPort = None,
     admin_port: opt.AdminPort = None,
     redis_port: opt.RedisPort = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Start Redis and the router in the background, and keep them alive."""
     settings = settings_from(
@@ -32,18 +33,26 @@ def up(
         redis_port=redis_port,
     )
     config, is_new = platform.up(settings)
+    with RestClient(config.rest_url, api_key=settings.api_key) as client:
+        active = [job.job_id for job in client.jobs() if not job.is_over] if is_new else []
+    if as_json:
+        logs = str(config.state_dir / platform.OWNER / "logs")
+        document = {"rest_url": config.rest_url, "is_new": is_new, "logs": logs, "jobs": active}
+        print_json(document)
+        return
     out().print(f"{'started' if is_new else 'already up'}: {config.rest_url}", markup=False)
     note(f"logs: {config.state_dir / platform.OWNER / 'logs'}; end it with `troupe down`")
-    with RestClient(config.rest_url) as client:
-        active = [job.job_id for job in client.jobs() if not job.is_over] if is_new else []
     if active:
         note(f"jobs that go on: {', '.join(active)}")
 
 
-def down(runs_dir: opt.RunsDir = None) -> None:
+def down(runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
     """Stop the platform and every process of its jobs; unfinished jobs go on at the next `up`."""
     settings = settings_from(runs_dir=runs_dir)
     was_up = platform.down(settings)
+    if as_json:
+        print_json({"was_up": was_up})
+        return
     out().print("stopped" if was_up else f"nothing runs in {settings.runs_dir}", markup=False)
 
 
@@ -77,7 +86,7 @@ def _status(settings: CliSettings) -> dict[str, Any]:
     }
     if config is None:
         return document
-    with RestClient(config.rest_url, timeout_s=5.0) as client:
+    with RestClient(config.rest_url, timeout_s=5.0, api_key=settings.api_key) as client:
         document["is_ready"] = client.is_up()
         try:
             jobs = client.jobs(limit=20)

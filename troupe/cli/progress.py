@@ -4,7 +4,7 @@ Owns the reading of events and their drawing. Never talks to the router.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,8 @@ class Progress:
     """What is known of a job from its events so far.
 
     ``metrics`` and ``phases`` (seconds) are the last recorded step's; ``evals`` are (step, success
-    rate) pairs; ``marks`` are (instant, recorded steps) pairs, Unix seconds.
+    rate) pairs; ``marks`` are (instant, recorded steps) pairs, Unix seconds; ``curves`` hold the
+    values of every step so far.
     """
 
     job_id: str
@@ -33,6 +34,7 @@ class Progress:
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     phases: dict[str, float] = field(default_factory=dict[str, float])
     evals: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    curves: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     marks: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
 
     @classmethod
@@ -48,6 +50,8 @@ class Progress:
             return self._on_eval(event.data)
         if event.type == "step.recorded":
             return self._on_step(event)
+        if event.type in ("phase.overdue", "learning.flat") and event.data.get("sentence"):
+            return f"{event.type}: {event.data['sentence']}"
         if event.type in ("component.restarted", "job.warning"):
             return " ".join([event.type, *(f"{k}={v}" for k, v in event.data.items())])
         return None
@@ -87,6 +91,9 @@ class Progress:
         if isinstance(phases, dict):
             self.phases = {k: float(v) for k, v in phases.items() if _is_number(v)}
         self.metrics = {k: float(v) for k, v in data.items() if _is_number(v)}
+        for name, _ in _CURVES:
+            if name in self.metrics:
+                self.curves.setdefault(name, []).append(self.metrics[name])
 
     def _words(self) -> list[str]:
         words = [
@@ -109,7 +116,22 @@ _SHOWN = (
 )
 
 
-def panel(progress: Progress, started_at: float) -> RenderableType:
+_CURVES = (("success_rate", "success"), ("reward_mean", "reward"))
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60
+
+
+def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
+    """The last ``width`` values as blocks between their least and greatest."""
+    shown = values[-width:]
+    if not shown:
+        return ""
+    low, span = min(shown), max(shown) - min(shown)
+    top = len(_BLOCKS) - 1
+    return "".join(_BLOCKS[round((v - low) / span * top) if span > 0 else 0] for v in shown)
+
+
+def panel(progress: Progress, started_at: float, *, waits_for: str = "") -> RenderableType:
     """The live view of ``progress``; ``started_at`` in Unix seconds."""
     bar = Table.grid(padding=(0, 2))
     bar.add_row(
@@ -131,6 +153,14 @@ def panel(progress: Progress, started_at: float) -> RenderableType:
     rows: list[RenderableType] = [bar, numbers]
     rows += [Text.from_markup(f"phases   {phases}")] if phases else []
     rows += [Text.from_markup(f"held out {evals}")] if evals else []
+    for name, label in _CURVES:
+        values = progress.curves.get(name, [])
+        if len(values) > 1:
+            ends = f"{min(values[-_WIDTH:]):.2f} .. {max(values[-_WIDTH:]):.2f}"
+            rows.append(
+                Text.assemble((f"{label:<9}", "dim"), sparkline(values), (f" {ends}", "dim"))
+            )
+    rows += [Text(waits_for, style="dim")] if waits_for else []
     return Panel(Group(*rows), title=progress.job_id, title_align="left")
 
 

@@ -26,6 +26,10 @@ class CliSettings(BaseSettings):
 
     rest_url: str = ""
     """Router to talk to; empty means the one of ``troupe up``, else http://127.0.0.1:8480."""
+    api_key: str = Field(default="", repr=False)
+    """Key for a router that asks for one (`troupe keys add`)."""
+    tls_ca: Path | None = None
+    """Certificate authority (PEM) of a router whose certificate is not public."""
     runs_dir: Path = Path("runs")
     """Folder of the run folders and of the platform's state (``.troupe``)."""
     redis_url: str = ""

@@ -101,12 +101,14 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
             note("interrupted before the job was submitted; what was started is stopped")
             return EXIT_INTERRUPTED
         try:
-            with RestClient(config.rest_url, retry_for_s=opt.RETRY_FOR_S) as client:
+            with RestClient(
+                config.rest_url, api_key=settings.api_key, retry_for_s=opt.RETRY_FOR_S
+            ) as client:
                 job = begin(client)
                 note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
                 job = watch(client, job, quiet=as_json)
         except KeyboardInterrupt:
-            _on_interrupt(config.rest_url, job, is_ours=is_ours)
+            _on_interrupt(config.rest_url, job, is_ours=is_ours, api_key=settings.api_key)
             return EXIT_INTERRUPTED
         finally:
             if is_ours:
@@ -118,7 +120,7 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
     return exit_status(job)
 
 
-def _on_interrupt(rest_url: str, job: Job | None, *, is_ours: bool) -> None:
+def _on_interrupt(rest_url: str, job: Job | None, *, is_ours: bool, api_key: str) -> None:
     """End the job when its platform ends with this command; else let it go on."""
     if job is None:
         note("interrupted before the job was submitted")
@@ -131,7 +133,7 @@ def _on_interrupt(rest_url: str, job: Job | None, *, is_ours: bool) -> None:
         return
     note("\ninterrupted: ending the job and its processes ...")
     try:
-        with RestClient(rest_url, timeout_s=10.0) as client:
+        with RestClient(rest_url, timeout_s=10.0, api_key=api_key) as client:
             ended = client.cancel(job.job_id)
             if not ended.is_over:
                 _await_end(client, job.job_id)

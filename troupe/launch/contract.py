@@ -15,7 +15,7 @@ class Component:
     ``name`` is deterministic inside its owner ("rollout-shared-0"); ``module`` is run with
     ``python -m``, or ``argv`` as it is when it is given (programs that are not Python); ``env``
     is added to the environment. A component with ``restarts`` False is left alone after it exits
-    with status 0.
+    with status 0. ``traits`` are facts that a launcher may place it by, such as ``model``.
 
     Example: ``Component("trainer-0", "services.trainer", {"TROUPE_TRAINER_JOB_ID": "demo-1"})``.
     """
@@ -26,22 +26,32 @@ class Component:
     args: Sequence[str] = ()
     restarts: bool = True
     argv: Sequence[str] = ()
+    traits: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """What the launcher sees of one component. ``detail`` is for people: its last log lines."""
+    """What the launcher sees of one component.
+
+    ``waiting`` is asked for and not up yet. ``condition`` is the stable name of what is wrong
+    ("ImagePullFailed"), if something is; ``detail`` is for people: its last log lines, or what
+    keeps it from running and what to do.
+    """
 
     name: str
-    state: Literal["running", "restarting", "exited", "failed", "absent"]
+    state: Literal["running", "waiting", "restarting", "exited", "failed", "absent"]
     pid: int | None
     restarts: int
     exit_code: int | None
     detail: str = ""
+    condition: str = ""
 
 
 class Launcher(Protocol):
     """Level-triggered: call ``reconcile`` as often as you like, from any life of the caller."""
+
+    outlives_caller: bool
+    """Whether components go on while nobody reconciles, for the caller's next life to adopt."""
 
     async def reconcile(self, owner: str, desired: Sequence[Component]) -> list[ComponentStatus]:
         """Start what is missing, adopt what runs, restart what died, stop the rest."""

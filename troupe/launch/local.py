@@ -59,6 +59,8 @@ class LocalLauncher:
     Example: ``await LocalLauncher(Path("runs")).reconcile("demo-1", [Component(...)])``.
     """
 
+    outlives_caller = False
+
     def __init__(
         self, state_dir: Path, *, restarts: RestartPolicy | None = None, grace_s: float = 10.0
     ) -> None:

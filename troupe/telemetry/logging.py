@@ -26,7 +26,8 @@ def configure_logging(service: str, *, level: str = "info", **bound: str) -> Non
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer(default=str)],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # The stream of the moment: whoever replaces sys.stderr afterwards gets the lines.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
     formatter = structlog.stdlib.ProcessorFormatter(

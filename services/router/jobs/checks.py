@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+from troupe import plugins
 from troupe.episodes.build import JobParts, load_parts
 from troupe.errors import InvalidArgumentError
 from troupe.spec import Issue, JobSpec, SpecInvalidError
@@ -27,6 +28,11 @@ def resolve(spec: JobSpec) -> tuple[JobSpec, JobParts]:
         model = str(Path(policy.model).resolve()) if Path(policy.model).is_dir() else policy.model
         policies[name] = policy.model_copy(update={"model": model})
     resolved = spec.model_copy(update={"policies": policies})
+    for index, tracker in enumerate(spec.trackers):
+        try:
+            plugins.load(plugins.TRACKERS, tracker.kind, pointer=f"/trackers/{index}/kind")
+        except InvalidArgumentError as error:
+            issues.append(Issue(error.pointer or "", error.message))
     parts: JobParts | None = None
     try:
         parts = load_parts(resolved)

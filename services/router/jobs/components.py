@@ -12,10 +12,13 @@ from services.router.jobs.record import JobRecord
 from services.router.membership import MemberStore
 from services.router.settings import RouterSettings
 from troupe.api.router.v1.router_pb2 import ReplicaKind
-from troupe.errors import JobFailedError
+from troupe.errors import JobFailedError, TroupeError
 from troupe.launch.contract import ComponentStatus, Launcher
 from troupe.launch.records import said
 from troupe.streams.events import EventLog
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
 
 
 class JobComponents:
@@ -42,10 +45,15 @@ class JobComponents:
     async def keep(self) -> None:
         """Reconcile until cancelled; raises JobFailedError when a component cannot run."""
         while self._launcher is not None:
-            for status in await self._launcher.reconcile(self._job.job_id, self._desired):
+            for status in await self._reconcile(self._launcher):
                 await self._look_at(status)
             await asyncio.sleep(self._settings.reconcile_s)
         await asyncio.Event().wait()
+
+    async def leave(self) -> None:
+        """This router goes down: end the processes, unless the next router adopts them."""
+        if self._launcher is not None and not self._launcher.outlives_caller:
+            await self.stop()
 
     async def stop(self) -> None:
         """End the job's processes."""
@@ -80,9 +88,21 @@ class JobComponents:
                 found.append(self._explain(words, f"rollout-{policy}-"))
         return found
 
+    async def _reconcile(self, launcher: Launcher) -> list[ComponentStatus]:
+        """The statuses; none while what runs the processes is away: they run on without it."""
+        try:
+            return await launcher.reconcile(self._job.job_id, self._desired)
+        except TroupeError as error:
+            if not error.retryable:
+                raise
+            _log.warning("launcher.away", job_id=self._job.job_id, error=error.message)
+            return []
+
     def _explain(self, what: str, prefix: str) -> str:
         details = [
-            f"{s.name} is {s.state}" + (f": {s.detail}" if s.detail else "")
+            f"{s.name} is {s.state}"
+            + (f" ({s.condition})" if s.condition else "")
+            + (f": {s.detail}" if s.detail else "")
             for s in self._statuses.values()
             if s.name.startswith(prefix)
         ]
@@ -93,11 +113,15 @@ class JobComponents:
         self._statuses[status.name] = status
         if status.state == "failed":
             code = "unknown" if status.exit_code is None else status.exit_code
+            why = status.condition or f"exit status {code}"
             raise JobFailedError(
-                f"component {status.name} cannot run (exit status {code}): "
+                f"component {status.name} cannot run ({why}): "
                 f"{said(status.detail) or 'it said nothing'}"
             )
-        if status.state == "restarting" and (before is None or before.state != "restarting"):
+        if status.condition and (before is None or before.condition != status.condition):
+            await self._say_condition(status)
+        told = before.restarts if before is not None and before.state == "restarting" else -1
+        if status.state == "restarting" and status.restarts != told:
             names = [replica_id(self._job.job_id, status.name)]
             await self._members.remove(names, reason="its process ended")
             data = {
@@ -108,3 +132,19 @@ class JobComponents:
             }
             event_id = f"{self._job.life}:component.restarted:{status.name}:{status.restarts + 1}"
             await self._events.emit("component.restarted", data, event_id=event_id)
+
+    async def _say_condition(self, status: ComponentStatus) -> None:
+        """What keeps a component from running, when that changes."""
+        _log.info(
+            "component.condition",
+            job_id=self._job.job_id,
+            name=status.name,
+            condition=status.condition,
+        )
+        data = {
+            "name": status.name,
+            "state": status.state,
+            "condition": status.condition,
+            "detail": status.detail[-2000:],
+        }
+        await self._events.emit("component.condition", data)

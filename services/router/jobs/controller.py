@@ -5,14 +5,17 @@ Owns the job's state changes and the life of everything that works for it in thi
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from services.router import job_metrics
 from services.router.conductor import Conductor
 from services.router.jobs.components import JobComponents
+from services.router.jobs.queue import Quota
 from services.router.jobs.race import first_to_end
 from services.router.jobs.record import JobRecord
 from services.router.jobs.state import JobState
@@ -23,6 +26,8 @@ from services.router.routing.fleet import Fleet
 from services.router.routing.ports import FleetEnv, FleetRollout
 from services.router.settings import RouterSettings
 from services.router.summary import find_commit, summarize, write_summary
+from services.router.tracking import Trackers
+from services.router.watchdog import Watchdog
 from services.router.workers import EpisodeWorkers
 from troupe.episodes.build import load_parts
 from troupe.errors import JobFailedError, TroupeError
@@ -40,9 +45,16 @@ class Cancelled(Exception):  # noqa: N818 (the user's wish, not a failure)
     """The user asked the job to end."""
 
 
+class Paused(Exception):  # noqa: N818 (the user's wish, not a failure)
+    """The user asked the job to stand still."""
+
+
 @dataclass(frozen=True, slots=True)
 class ControllerParts:
-    """What every controller of a router shares. ``router`` is this router's gRPC address."""
+    """What every controller of a router shares. ``router`` is this router's gRPC address.
+
+    ``replica_limits`` tells the quotas of API keys.
+    """
 
     settings: RouterSettings
     redis: Redis
@@ -50,6 +62,12 @@ class ControllerParts:
     members: MemberStore
     launcher: Launcher | None
     router: str
+    replica_limits: Callable[[], Mapping[str, int]] = dict
+
+    def quota(self) -> Quota:
+        """What jobs may take together."""
+        settings = self.settings
+        return Quota(settings.max_replicas, settings.max_jobs, self.replica_limits())
 
 
 class JobController:
@@ -61,6 +79,7 @@ class JobController:
         self._events = EventLog(parts.redis, job.job_id, source="router")
         self._lines: list[dict[str, Any]] = []
         self._recorder: Recorder | None = None
+        self._trackers = Trackers(job, parts.store, self._events)
         self._components = JobComponents(
             job,
             parts.settings,
@@ -72,14 +91,26 @@ class JobController:
 
     async def run(self) -> None:
         """Drive the job to its end. Raises retryable errors: start another controller then."""
+        try:
+            await self._run()
+        finally:
+            self._trackers.abandon()
+
+    async def _run(self) -> None:
         result: dict[str, Any] | None = None
         try:
             if self._job.state == "cancelling":
                 raise Cancelled
+            if self._job.state == "pausing":
+                raise Paused
             if self._job.state == "queued":
                 await self._become("launching")
             result = await self._drive()
             state, reason = "succeeded", ""
+        except Paused:
+            if await self._pause():
+                return
+            state, reason = "cancelled", "cancelled by the user"
         except Cancelled:
             state, reason = "cancelled", self._job.reason or "cancelled by the user"
         except RedisError:
@@ -98,9 +129,19 @@ class JobController:
         said = await StepLedger(self._parts.redis, self._job.job_id).failure()
         return said or error.message
 
-    async def stop_processes(self) -> None:
-        """End the job's processes without ending the job: this router goes down."""
+    async def _pause(self) -> bool:
+        """End the processes and stand still; the ledger stays. False: it was cancelled."""
         await self._components.stop()
+        try:
+            await self._become("paused", "paused by the user")
+        except Cancelled:
+            return False
+        job_metrics.rest(self._job.job_id)
+        return True
+
+    async def stop_processes(self) -> None:
+        """Leave the job without ending it: this router goes down."""
+        await self._components.leave()
 
     async def _drive(self) -> dict[str, Any]:
         """Everything that works for the job, until its result."""
@@ -115,14 +156,18 @@ class JobController:
             self._events,
             fleet,
             fraction=parts.settings.record_fraction,
+            with_tokens=parts.settings.record_tokens,
         )
         self._recorder = recorder
         workers = EpisodeWorkers(
             parts.redis,
             job.job_id,
-            loaded.player(FleetRollout(fleet), FleetEnv(fleet)),
+            loaded.player(
+                FleetRollout(fleet, max_calls=parts.settings.generate_calls), FleetEnv(fleet)
+            ),
             job.spec.limits,
             claim_idle_s=parts.settings.claim_idle_s,
+            max_staleness=job.spec.max_staleness,
         )
         conductor = Conductor(
             job,
@@ -135,6 +180,15 @@ class JobController:
             last_failure=lambda: workers.last_failure,
             missing=self._components.missing,
         )
+        watchdog = Watchdog(
+            job,
+            redis=parts.redis,
+            store=parts.store,
+            members=parts.members,
+            events=self._events,
+            settings=parts.settings,
+        )
+        job_metrics.begin(job.job_id, job.spec.steps)
 
         async def conduct() -> dict[str, Any]:
             if self._job.state == "launching":
@@ -152,6 +206,8 @@ class JobController:
                 _forever(workers.run()),
                 _forever(fleet.watch()),
                 _forever(recorder.run()),
+                _forever(watchdog.run()),
+                _forever(self._trackers.run(lambda: recorder.lines)),
             )
         finally:
             self._lines = recorder.lines
@@ -187,14 +243,19 @@ class JobController:
                 raise JobFailedError("the job's record vanished from Redis")
             if state == "cancelling":
                 raise Cancelled
+            if state == "pausing":
+                raise Paused
             await asyncio.sleep(_LOOK_S)
 
     async def _become(self, state: JobState, reason: str = "") -> None:
         try:
             self._job = await self._parts.store.transition(self._job.job_id, state, reason=reason)
         except TroupeError as error:
-            if await self._parts.store.state(self._job.job_id) == "cancelling":
+            now = await self._parts.store.state(self._job.job_id)
+            if now == "cancelling":
                 raise Cancelled from error
+            if now == "pausing":
+                raise Paused from error
             raise
         _log.info("job.state", job_id=self._job.job_id, state=state, reason=reason)
         event_id = f"{self._job.life}:{state}"
@@ -209,6 +270,7 @@ class JobController:
         )
         await asyncio.gather(self._components.stop(), self._write(summary))
         await self._record_rest()
+        await self._trackers.close(self._recorder.lines if self._recorder else [], state)
         now = await self._parts.store.state(self._job.job_id)
         if now == "cancelling":
             state, reason = "cancelled", reason or "cancelled by the user"
@@ -216,6 +278,7 @@ class JobController:
             await self._become("launching")
         await self._become(state, reason)
         await StepLedger(self._parts.redis, self._job.job_id).delete()
+        job_metrics.end(self._job.job_id, linger_s=self._parts.settings.series_linger_s)
 
     async def _record_rest(self) -> None:
         """Record a round that was complete but not recorded when the job was told to stop.

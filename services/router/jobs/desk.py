@@ -1,4 +1,4 @@
-"""The front desk: accepts, plans, cancels and resumes jobs.
+"""The front desk: accepts, plans, cancels, pauses, resumes and deletes jobs.
 
 Owns run-folder names, idempotency and the first write of a job. Never conducts one.
 """
@@ -7,8 +7,9 @@ import asyncio
 import hashlib
 import json
 import re
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,14 @@ import yaml
 from redis.asyncio import Redis
 
 from services.router.jobs.checks import check_runs_dir, resolve
+from services.router.jobs.estimate import find_pace
 from services.router.jobs.plan import plan
+from services.router.jobs.queue import Quota, check_quota, in_use
 from services.router.jobs.record import JobRecord
+from services.router.jobs.state import JobState
 from services.router.jobs.store import JobStore
 from services.router.settings import RouterSettings
+from services.router.tracking import NOTE as TRACKED
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec
 from troupe.streams.events import EventLog
@@ -41,33 +46,64 @@ class Accepted:
 class Desk:
     """What users may ask of jobs."""
 
-    def __init__(self, settings: RouterSettings, redis: Redis, store: JobStore) -> None:
+    def __init__(
+        self,
+        settings: RouterSettings,
+        redis: Redis,
+        store: JobStore,
+        replica_limits: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
         self._settings = settings
         self._redis = redis
         self._store = store
+        self._replica_limits = replica_limits
         self._submitting = asyncio.Lock()
 
-    async def plan(self, body: bytes) -> dict[str, Any]:
-        """The plan of a dry run; raises SpecInvalidError."""
-        _, parts = await asyncio.to_thread(self._check, parse_body(body))
-        return plan(parts, self._settings)
+    @property
+    def quota(self) -> Quota:
+        """What jobs may take together."""
+        settings = self._settings
+        return Quota(settings.max_replicas, settings.max_jobs, self._replica_limits())
 
-    async def submit(self, body: bytes, *, key: str | None) -> Accepted:
-        """Accept a job, once for each idempotency key; raises SpecInvalidError, ConflictError."""
+    async def plan(self, spec: JobSpec, *, owner: str = "") -> dict[str, Any]:
+        """The plan of a dry run; raises SpecInvalidError."""
+        _, parts = await asyncio.to_thread(self._check, spec)
+        check_quota(parts.spec, self.quota, owner)
+        jobs = await self._store.all()
+        pace = await asyncio.to_thread(find_pace, parts.spec, jobs)
+        return plan(parts, self._settings, in_use=in_use(jobs), pace=pace)
+
+    async def submit(
+        self, body: bytes, spec: JobSpec, *, key: str | None, owner: str = "", priority: int = 0
+    ) -> Accepted:
+        """Accept a job, once for each owner's idempotency key.
+
+        Raises:
+            SpecInvalidError: it cannot run; ConflictError: the key was used for another body, or
+            for a job that was deleted.
+        """
         digest = hashlib.sha256(body).hexdigest()
+        key = f"{owner}:{key}" if key else None
         async with self._submitting:
             if key and (known := await self._store.job_of_key(key, digest)):
-                earlier = await self._store.find(known)
-                if earlier is not None:
-                    return Accepted(earlier, is_new=False)
-            spec, _ = await asyncio.to_thread(self._check, parse_body(body))
+                return Accepted(await self._earlier(known), is_new=False)
+            spec, _ = await asyncio.to_thread(self._check, spec)
+            check_quota(spec, self.quota, owner)
             job_id, run_dir = await asyncio.to_thread(self._make_run_dir, spec)
             if key:
                 claimed = await self._store.claim_key(key, digest, job_id)
-                if claimed != job_id and (earlier := await self._store.find(claimed)):
+                if claimed != job_id:
                     await asyncio.to_thread(_remove_empty, run_dir)
-                    return Accepted(earlier, is_new=False)
-            record = JobRecord(job_id, spec, run_dir, "queued", created_at=time.time())
+                    return Accepted(await self._earlier(claimed), is_new=False)
+            record = JobRecord(
+                job_id,
+                spec,
+                run_dir,
+                "queued",
+                created_at=time.time(),
+                priority=priority,
+                owner=owner,
+            )
             await asyncio.to_thread(write_spec, run_dir, spec)
             await self._store.create(record)
         await self._say_state(record)
@@ -82,33 +118,66 @@ class Desk:
         await self._say_state(record)
         return record
 
-    async def resume(self, job_id: str, body: bytes = b"") -> JobRecord:
+    async def pause(self, job_id: str) -> JobRecord:
+        """Ask a job to stand still; one that does, or is on its way there, stays as it is."""
+        record = await self._store.get(job_id)
+        if record.state in ("pausing", "paused"):
+            return record
+        if record.is_finished or record.state == "cancelling":
+            raise ConflictError(f"job '{job_id}' is {record.state}; it cannot be paused")
+        to: JobState = "paused" if record.state == "queued" else "pausing"
+        record = await self._store.transition(job_id, to, reason="paused by the user")
+        await self._say_state(record)
+        return record
+
+    async def delete(self, job_id: str, *, files: bool) -> None:
+        """Forget a job that has ended or is paused; its id is never used again.
+
+        ``files`` empties its run folder too.
+        """
+        record = await self._store.get(job_id)
+        await self._store.remove(job_id)
+        await StepLedger(self._redis, job_id).delete()
+        if files:
+            await asyncio.to_thread(_empty, record.run_dir)
+
+    async def resume(self, job_id: str, wanted: JobSpec | None = None) -> JobRecord:
         """Queue a job again from its run folder; an active job stays as it is.
 
-        ``body`` may be empty, or the job's spec with other ``MAY_CHANGE`` fields.
+        ``wanted`` may be the job's spec with other ``MAY_CHANGE`` fields.
         """
         record = await self._store.find(job_id)
-        if record is not None and not record.is_finished:
+        if record is not None and not record.is_finished and record.state != "paused":
             return record
-        if record is not None and record.state == "succeeded" and not body.strip():
+        if record is not None and record.state == "succeeded" and wanted is None:
             return record
         run_dir = record.run_dir if record else self._run_dir(job_id)
         stored = await asyncio.to_thread(_stored_spec, run_dir, job_id)
-        wanted = stored
-        if body.strip():
-            wanted = await asyncio.to_thread(lambda: self._check(parse_body(body))[0])
-            _check_same_job(job_id, stored, wanted)
+        if wanted is not None:
+            asked, _ = await asyncio.to_thread(self._check, wanted)
+            _check_same_job(job_id, stored, asked)
         if record is not None and record.state == "succeeded":
             raise ConflictError(f"job '{job_id}' succeeded; submit a new job instead")
-        spec, _ = await asyncio.to_thread(self._check, wanted)
+        spec, _ = await asyncio.to_thread(self._check, wanted or stored)
+        check_quota(spec, self.quota, record.owner if record else "")
         await asyncio.to_thread(write_spec, run_dir, spec)
-        await StepLedger(self._redis, job_id).delete()
+        is_paused = record is not None and record.state == "paused"
+        if not is_paused:
+            await StepLedger(self._redis, job_id).delete()
         fresh = JobRecord(job_id, spec, run_dir, "queued", created_at=time.time(), life=2)
         if record is None:
             await self._store.create(fresh)
         else:
-            await self._store.forget_notes(job_id, *await self._stale_notes(job_id))
-            fresh = replace(fresh, life=record.life + 1, created_at=record.created_at)
+            if not is_paused:
+                await self._store.forget_notes(job_id, *await self._stale_notes(job_id))
+            fresh = replace(
+                fresh,
+                life=record.life + 1,
+                created_at=record.created_at,
+                priority=record.priority,
+                owner=record.owner,
+                step=record.step if is_paused else 0,
+            )
             fresh = await self._store.reopen(fresh)
         await self._say_state(fresh)
         return fresh
@@ -116,9 +185,20 @@ class Desk:
     async def _stale_notes(self, job_id: str) -> list[str]:
         """Notes of an earlier life about files that the new life rewinds.
 
-        What was measured of a step stays: its line may still have to be written.
+        What was measured of a step stays: its line may still have to be written. So does what
+        trackers were told.
         """
-        return [n for n in await self._store.notes(job_id) if not n.startswith("play:")]
+        kept = ("play:", TRACKED)
+        return [n for n in await self._store.notes(job_id) if not n.startswith(kept)]
+
+    async def _earlier(self, job_id: str) -> JobRecord:
+        """The job that an idempotency key stands for."""
+        earlier = await self._store.find(job_id)
+        if earlier is None:
+            raise ConflictError(
+                f"the Idempotency-Key was used for job {job_id}, which was deleted; send a new key"
+            )
+        return earlier
 
     def _check(self, spec: JobSpec) -> Any:
         check_runs_dir(self._settings.runs_dir)
@@ -151,16 +231,23 @@ class Desk:
         await log.emit("job.state", data, event_id=f"{record.life}:{record.state}")
 
 
-def parse_body(body: bytes) -> JobSpec:
-    """The JobSpec in a request body (JSON or YAML); raises SpecInvalidError."""
+def parse_body(body: bytes, *, media_type: str = "application/json") -> JobSpec:
+    """The JobSpec in a request body: JSON, or YAML when its media type says so.
+
+    Raises SpecInvalidError.
+    """
     try:
-        document = json.loads(body)
-    except ValueError:
-        try:
-            document = yaml.safe_load(body)
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            issue = Issue("", f"the body is neither JSON nor YAML: {error}")
-            raise SpecInvalidError([issue], source="request body") from error
+        document = yaml.safe_load(body) if "yaml" in media_type else json.loads(body)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        name = "YAML" if "yaml" in media_type else "JSON"
+        hint = "" if name == "YAML" else " (or YAML with Content-Type: application/yaml)"
+        why = str(error) or type(error).__name__
+        text = f"the body is not {name}: {why}; send a job spec as {name}{hint}"
+        raise SpecInvalidError([Issue("", text)], source="request body") from error
+    if not isinstance(document, dict):
+        kind = type(document).__name__
+        text = f"the body is a {kind}, not an object with the fields of a job spec"
+        raise SpecInvalidError([Issue("", text)], source="request body")
     return parse_spec(document, source="job spec")
 
 
@@ -187,6 +274,15 @@ def _check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
             f"job '{job_id}' cannot be resumed with another {', '.join(changed)}; "
             f"only {', '.join(sorted(MAY_CHANGE))} may change"
         )
+
+
+def _empty(run_dir: Path) -> None:
+    """Remove all that is in a run folder; the folder stays and keeps its name taken."""
+    for path in run_dir.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _remove_empty(run_dir: Path) -> None:

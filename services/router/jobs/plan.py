@@ -3,16 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+from services.router.jobs.estimate import Pace, estimate
 from services.router.jobs.processes import components
 from services.router.settings import RouterSettings
 from troupe.episodes.build import JobParts
+from troupe.samplers.cost import draws_per_act
 
 
-def plan(parts: JobParts, settings: RouterSettings) -> dict[str, Any]:
-    """The resolved spec, the processes, and bounds on one step's work."""
+def plan(
+    parts: JobParts, settings: RouterSettings, *, in_use: int = 0, pace: Pace | None = None
+) -> dict[str, Any]:
+    """The resolved spec, the processes, and bounds on the work.
+
+    ``in_use`` are the replicas of jobs at work; ``pace`` is that of an earlier job of this kind.
+    """
     spec = parts.spec
     sampler = parts.algorithm.sampler()
-    draws = sampler.num_trajectories * sampler.num_candidates
+    draws = draws_per_act(sampler, spec)
     acts = spec.tasks_per_step * spec.workflow.max_turns
     tokens = {name: acts * draws * spec.sampling_for(name).max_new_tokens for name in spec.agents}
     agents = {
@@ -24,6 +31,9 @@ def plan(parts: JobParts, settings: RouterSettings) -> dict[str, Any]:
         for name, agent in spec.agents.items()
     }
     processes = components("dry-run", spec, settings, router=settings.grpc_address)
+    replicas = sum(policy.replicas for policy in spec.policies.values())
+    limit = settings.max_replicas
+    evals = eval_steps(spec.steps, spec.eval.every) if spec.eval.num_tasks else []
     return {
         "dry_run": True,
         "spec": spec.model_dump(mode="json"),
@@ -31,6 +41,12 @@ def plan(parts: JobParts, settings: RouterSettings) -> dict[str, Any]:
         "processes": [
             {"name": c.name, "module": c.module} for c in processes if settings.launcher == "local"
         ],
+        "replicas": replicas,
+        "quota": {
+            "max_replicas": limit or None,
+            "in_use": in_use,
+            "fits": not limit or in_use + replicas <= limit,
+        },
         "step": {
             "tickets": spec.tasks_per_step,
             "candidates_per_draw": sampler.num_candidates,
@@ -39,9 +55,8 @@ def plan(parts: JobParts, settings: RouterSettings) -> dict[str, Any]:
             "candidates_at_most": acts * draws * len(agents),
             "tokens_at_most": sum(tokens.values()),
         },
-        "eval": {"tickets": spec.eval.num_tasks, "steps": eval_steps(spec.steps, spec.eval.every)}
-        if spec.eval.num_tasks
-        else None,
+        "eval": {"tickets": spec.eval.num_tasks, "steps": evals} if evals else None,
+        "estimate": estimate(spec, draws=draws, num_evals=len(evals), pace=pace),
         "checks": [
             {"name": "spec", "ok": True, "detail": "task, agents, rewards and names agree"},
             *(

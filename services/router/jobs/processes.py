@@ -30,7 +30,7 @@ def components(
     """The job's processes for a launcher; ``router`` is the address that they register at."""
     wanted = needs(spec, settings)
 
-    def component(service: str, name: str, **more: str) -> Component:
+    def component(service: str, name: str, *, model: str = "", **more: str) -> Component:
         prefix = f"TROUPE_{service.upper()}_"
         env = {
             "ROUTER": router,
@@ -48,11 +48,15 @@ def components(
                 "OMP_NUM_THREADS": threads,
                 "PYTHONUNBUFFERED": "1",
             },
+            traits={"model": model} if model else {},
         )
 
-    found = [component("trainer", "trainer-0", REDIS_URL=settings.redis_url)]
+    # In a cluster the address comes from the pod's template: it may hold a password.
+    redis = {} if settings.launcher == "kubernetes" else {"REDIS_URL": settings.redis_url}
+    found = [component("trainer", "trainer-0", **redis)]
     for policy, count in wanted.rollouts.items():
-        found += [component("rollout", f"rollout-{policy}-{i}") for i in range(count)]
+        model = spec.policies[policy].model
+        found += [component("rollout", f"rollout-{policy}-{i}", model=model) for i in range(count)]
     found += [component("env", f"env-{i}") for i in range(wanted.envs)]
     return found
 
@@ -63,7 +67,7 @@ def replica_id(job_id: str, component: str) -> str:
 
 
 def policy_of(replica: str, job_id: str) -> str | None:
-    """The policy that a locally launched rollout's name asks for, or None."""
+    """The policy that a launched rollout's name asks for, or None."""
     prefix = replica_id(job_id, "rollout-")
     if not replica.startswith(prefix):
         return None

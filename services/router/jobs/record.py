@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from troupe.spec import JobSpec, parse_spec
 class JobRecord:
     """One job. ``spec`` is resolved; instants are Unix seconds, 0 when they have not come.
 
+    ``priority``: higher starts first; ``owner`` is the name of the API key that submitted it.
     ``life`` counts from 1 and grows with every resume; ``step`` is the number of learned steps;
     ``reason`` says why the state was reached.
     """
@@ -29,6 +32,13 @@ class JobRecord:
     reason: str = ""
     life: int = 1
     step: int = 0
+    priority: int = 0
+    owner: str = ""
+
+    @property
+    def replicas(self) -> int:
+        """Rollout replicas that it takes from the quota."""
+        return sum(policy.replicas for policy in self.spec.policies.values())
 
     @property
     def is_active(self) -> bool:
@@ -42,10 +52,11 @@ class JobRecord:
 
     def to_fields(self) -> dict[str, str]:
         """The hash fields."""
-        fields = {name: str(value) for name, value in asdict(self).items() if name != "spec"}
+        names = (field.name for field in dataclass_fields(self) if field.name != "spec")
+        fields = {name: str(getattr(self, name)) for name in names}
         return {**fields, "spec": self.spec.model_dump_json()}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, queue_position: int | None = None) -> dict[str, Any]:
         """What REST shows."""
         return {
             "job_id": self.job_id,
@@ -60,7 +71,11 @@ class JobRecord:
             "life": self.life,
             "step": self.step,
             "steps": self.spec.steps,
-            "spec": self.spec.model_dump(mode="json"),
+            "priority": self.priority,
+            "owner": self.owner,
+            "replicas": self.replicas,
+            "queue_position": queue_position,
+            "spec": spec_document(self.spec),
         }
 
 
@@ -72,7 +87,7 @@ def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
         raise TroupeError(f"the Redis record of job '{text.get('job_id')}' is not readable")
     return JobRecord(
         job_id=text["job_id"],
-        spec=parse_spec(json.loads(text["spec"]), source=f"stored spec of {text['job_id']}"),
+        spec=_stored_spec(text["spec"]),
         run_dir=Path(text["run_dir"]),
         state=state,
         created_at=float(text["created_at"]),
@@ -81,4 +96,17 @@ def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
         reason=text["reason"],
         life=int(text["life"]),
         step=int(text.get("step", 0)),
+        priority=int(text.get("priority", 0)),
+        owner=text.get("owner", ""),
     )
+
+
+@lru_cache(maxsize=256)
+def _stored_spec(text: str) -> JobSpec:
+    """Reading a record is frequent and a spec never changes: one text is parsed once."""
+    return parse_spec(json.loads(text), source="the stored spec")
+
+
+def spec_document(spec: JobSpec) -> dict[str, Any]:
+    """The spec as plain values."""
+    return spec.model_dump(mode="json")

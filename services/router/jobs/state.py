@@ -3,24 +3,37 @@
 from typing import Literal, get_args
 
 JobState = Literal[
-    "queued", "launching", "running", "cancelling", "succeeded", "failed", "cancelled"
+    "queued",
+    "launching",
+    "running",
+    "pausing",
+    "paused",
+    "cancelling",
+    "succeeded",
+    "failed",
+    "cancelled",
 ]
 
 STATES: tuple[JobState, ...] = get_args(JobState)
 
 NEXT: dict[JobState, frozenset[JobState]] = {
-    "queued": frozenset({"launching", "cancelling"}),
-    "launching": frozenset({"running", "failed", "cancelling"}),
-    "running": frozenset({"succeeded", "failed", "cancelling"}),
+    "queued": frozenset({"launching", "paused", "cancelling"}),
+    "launching": frozenset({"running", "failed", "pausing", "cancelling"}),
+    "running": frozenset({"succeeded", "failed", "pausing", "cancelling"}),
+    "pausing": frozenset({"paused", "succeeded", "failed", "cancelling"}),
+    "paused": frozenset({"queued", "cancelling"}),
     "cancelling": frozenset({"cancelled"}),
     "succeeded": frozenset(),
     "failed": frozenset({"queued"}),
     "cancelled": frozenset({"queued"}),
 }
-"""State -> states that may follow. From failed and cancelled a job is resumed as queued."""
+"""State -> states that may follow. From paused, failed and cancelled a job is resumed as queued."""
 
 ACTIVE: frozenset[JobState] = frozenset({"launching", "running"})
 """States in which processes work for the job."""
+
+HOLDING: frozenset[JobState] = frozenset({"launching", "running", "pausing", "cancelling"})
+"""States in which replicas may still be held: they count against the quota."""
 
 FINISHED: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
 """States in which nothing happens any more."""

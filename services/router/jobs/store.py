@@ -5,7 +5,7 @@ Owns the record hashes, the job index and idempotency keys. Never decides what a
 
 import json
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -16,6 +16,7 @@ from troupe.errors import ConflictError, NotFoundError
 from troupe.streams import keys
 
 IDEMPOTENCY_TTL_S = 24 * 3600
+_PAGE = 100
 
 _TRANSITION = """
 local now = redis.call('HGET', KEYS[1], 'state')
@@ -25,6 +26,24 @@ redis.call('HSET', KEYS[1], unpack(ARGV, 2))
 return ''
 """
 """HSET of ARGV[2..] when the state is in ARGV[1] (',a,b,'); else the state that forbids it."""
+
+_SET_PRIORITY = """
+local now = redis.call('HGET', KEYS[1], 'state')
+if not now then return 'absent' end
+if now ~= 'queued' and now ~= 'paused' then return now end
+redis.call('HSET', KEYS[1], 'priority', ARGV[1])
+return ''
+"""
+"""Of a job that waits; else the state that forbids it."""
+
+_REMOVE = """
+local now = redis.call('HGET', KEYS[1], 'state')
+if not now then return 'absent' end
+if not string.find(ARGV[1], ',' .. now .. ',', 1, true) then return now end
+redis.call('DEL', KEYS[1])
+return ''
+"""
+"""DEL when the state is in ARGV[1]; else the state that forbids it."""
 
 _NOTE = "note:"
 
@@ -59,9 +78,34 @@ class JobStore:
     async def all(self) -> list[JobRecord]:
         """Every job, oldest first."""
         ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
+        return await self._read([job_id.decode() for job_id in ids])
+
+    async def page(
+        self, *, before: float | None, limit: int, states: Collection[str] = ()
+    ) -> list[JobRecord]:
+        """Up to ``limit`` jobs in ``states`` (none: all) made before ``before``, newest first."""
+        found: list[JobRecord] = []
+        highest: str = "+inf" if before is None else f"({before!r}"
+        start = 0
+        while len(found) < limit:
+            ids = cast(
+                "list[bytes]",
+                await self._redis.zrevrangebyscore(
+                    keys.JOBS, highest, "-inf", start=start, num=_PAGE
+                ),
+            )
+            records = await self._read([job_id.decode() for job_id in ids])
+            found += [r for r in records if not states or r.state in states]
+            start += len(ids)
+            if len(ids) < _PAGE:
+                break
+        return found[:limit]
+
+    async def _read(self, job_ids: Sequence[str]) -> list[JobRecord]:
+        """The records that there are of these jobs."""
         async with self._redis.pipeline(transaction=False) as pipe:
-            for job_id in ids:
-                pipe.hgetall(keys.job(job_id.decode()))
+            for job_id in job_ids:
+                pipe.hgetall(keys.job(job_id))
             found = cast("list[dict[bytes, bytes]]", await pipe.execute())
         return [record_from_fields(fields) for fields in found if fields]
 
@@ -72,9 +116,11 @@ class JobStore:
             for job_id in ids:
                 pipe.hget(keys.job(job_id.decode()), "state")
             states = cast("list[bytes | None]", await pipe.execute())
-        open_ids = [i for i, s in zip(ids, states, strict=True) if s and s.decode() not in FINISHED]
-        found = [await self.find(job_id.decode()) for job_id in open_ids]
-        return [record for record in found if record]
+        idle = {*FINISHED, "paused"}
+        open_ids = [
+            i.decode() for i, s in zip(ids, states, strict=True) if s and s.decode() not in idle
+        ]
+        return await self._read(open_ids)
 
     async def transition(self, job_id: str, to: JobState, *, reason: str = "") -> JobRecord:
         """Move a job to ``to``; raises ConflictError when the state table refuses it."""
@@ -92,9 +138,28 @@ class JobStore:
         await self._redis.hset(keys.job(job_id), "step", str(step))
 
     async def reopen(self, record: JobRecord) -> JobRecord:
-        """Queue a failed or cancelled job again with the spec and life of ``record``."""
+        """Queue a paused, failed or cancelled job again with the spec and life of ``record``."""
         await self._change(record.job_id, "queued", record.to_fields())
         return await self.get(record.job_id)
+
+    async def set_priority(self, job_id: str, priority: int) -> JobRecord:
+        """Change the priority of a job that waits; raises ConflictError of any other."""
+        running = self._redis.eval(_SET_PRIORITY, 1, keys.job(job_id), str(priority))
+        state = await self._verdict(job_id, running)
+        if state:
+            raise ConflictError(
+                f"job '{job_id}' is {state}; the priority of a queued or paused job can be changed"
+            )
+        return await self.get(job_id)
+
+    async def remove(self, job_id: str) -> None:
+        """Forget a job that has ended or is paused; raises ConflictError of any other."""
+        allowed = "," + ",".join([*FINISHED, "paused"]) + ","
+        state = await self._verdict(job_id, self._redis.eval(_REMOVE, 1, keys.job(job_id), allowed))
+        if state:
+            raise ConflictError(f"job '{job_id}' is {state}; cancel it before you delete it")
+        await self._redis.zrem(keys.JOBS, job_id)
+        await self._redis.delete(keys.events(job_id), keys.event_ids(job_id))
 
     async def note(self, job_id: str, name: str, value: Any) -> None:
         """Remember a JSON value beside the record: what its conductor must not forget."""
@@ -151,8 +216,13 @@ class JobStore:
         allowed = "," + ",".join(before(to)) + ","
         flat = [part for pair in changes.items() for part in pair]
         running = self._redis.eval(_TRANSITION, 1, keys.job(job_id), allowed, *flat)
+        state = await self._verdict(job_id, running)
+        if state:
+            raise ConflictError(f"job '{job_id}' is {state}; it cannot become {to}")
+
+    async def _verdict(self, job_id: str, running: Any) -> str:
+        """The state that forbade what a script was to do, or ""; raises NotFoundError."""
         answer = await cast("Awaitable[bytes]", running)
         if answer == b"absent":
             raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists the jobs that there are")
-        if answer:
-            raise ConflictError(f"job '{job_id}' is {answer.decode()}; it cannot become {to}")
+        return answer.decode()

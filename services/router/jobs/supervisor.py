@@ -6,15 +6,18 @@ again when it is back.
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redis.exceptions import RedisError
 
 from services.router.jobs.controller import ControllerParts, JobController
 from services.router.jobs.lease import Lease
+from services.router.jobs.queue import places
 from services.router.jobs.race import end
 from services.router.jobs.record import JobRecord
 from troupe.errors import TroupeError
+from troupe.streams.events import EventLog
 from troupe.telemetry.logging import get_logger
 
 _log = get_logger(__name__)
@@ -40,6 +43,7 @@ class JobSupervisor:
         self._not_before: dict[str, float] = {}
         self._failures: dict[str, int] = {}
         self._is_draining = False
+        self._queue = Lease(parts.redis, "queue", holder, ttl_s=parts.settings.lease_ttl_s)
 
     async def run(self) -> None:
         """Take charge of jobs until cancelled."""
@@ -47,8 +51,11 @@ class JobSupervisor:
             try:
                 await self._reap()
                 await self._renew()
-                for record in await self._parts.store.unfinished():
-                    await self._take(record)
+                records = await self._parts.store.unfinished()
+                await self._admit(records)
+                for record in records:
+                    if record.state != "queued":
+                        await self._take(record)
             except (RedisError, TroupeError) as error:
                 if isinstance(error, TroupeError) and not error.retryable:
                     raise
@@ -66,11 +73,30 @@ class JobSupervisor:
             if isinstance(outcome, Exception):
                 _log.warning("drain.stop_failed", error=str(outcome))
         releasing = [c.lease.release() for c in charges]
-        await asyncio.gather(*releasing, return_exceptions=True)
+        await asyncio.gather(*releasing, self._queue.release(), return_exceptions=True)
 
     async def close(self) -> None:
         """Cancel what still runs."""
         await end(*(charge.task for charge in self._charges.values()))
+
+    async def _admit(self, records: Sequence[JobRecord]) -> None:
+        """Let queued jobs start that fit the quota; one router at a time does it."""
+        if all(record.state != "queued" for record in records):
+            return
+        if not await self._queue.hold():
+            return
+        for place in places(records, self._parts.quota()):
+            if place.waits_for:
+                continue
+            try:
+                record = await self._parts.store.transition(place.job.job_id, "launching")
+            except TroupeError as error:
+                _log.info("job.not_admitted", job_id=place.job.job_id, reason=error.message)
+                continue
+            log = EventLog(self._parts.redis, record.job_id, source="router")
+            data = {"state": record.state, "reason": ""}
+            await log.emit("job.state", data, event_id=f"{record.life}:{record.state}")
+            await self._take(record)
 
     async def _take(self, record: JobRecord) -> None:
         job_id = record.job_id
@@ -81,7 +107,7 @@ class JobSupervisor:
         if not await lease.hold():
             return
         fresh = await self._parts.store.find(job_id)
-        if fresh is None or fresh.is_finished:
+        if fresh is None or fresh.is_finished or fresh.state in ("queued", "paused"):
             await lease.release()
             return
         _log.info("job.taken", job_id=job_id, state=fresh.state)

@@ -1,7 +1,8 @@
 """The REST application: routes, errors, OpenAPI, health and metrics."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import FastAPI, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -12,21 +13,37 @@ from services.router.jobs.desk import Desk
 from services.router.jobs.store import JobStore
 from services.router.membership import MemberStore
 from services.router.rest import problems
+from services.router.rest.docs import complete, faults, shows
+from services.router.rest.episodes import episode_routes
+from services.router.rest.events import event_routes
+from services.router.rest.gate import Gate
+from services.router.rest.hub import EventHub
 from services.router.rest.jobs import job_routes
+from services.router.rest.keyring import Keyring
+from services.router.rest.runs import run_routes
+from services.router.rest.scrape import add_scrape_targets
+from services.router.rest.series import MetricLines
+from services.router.rest.session import session_routes
 from services.router.rest.tables import table_routes
+from services.router.settings import RouterSettings
+from services.router.waiting import Lookout
+from services.router.web.routes import web_routes
 from troupe import __version__
+from troupe.clients.rest.models import Health
 
 
 @dataclass(frozen=True, slots=True)
 class RestParts:
     """What the routes need. ``is_ready`` says whether the router can take jobs now."""
 
+    settings: RouterSettings
     redis: Redis
     store: JobStore
     desk: Desk
     members: MemberStore
+    hub: EventHub
     is_ready: Callable[[], Awaitable[bool]]
-    max_body_bytes: int
+    keys: Keyring = field(default_factory=lambda: Keyring(None))
 
 
 def create_app(parts: RestParts) -> FastAPI:
@@ -37,11 +54,30 @@ def create_app(parts: RestParts) -> FastAPI:
         summary="Train teams of LLM agents with on-policy reinforcement learning.",
         docs_url="/docs",
         redoc_url=None,
+        redirect_slashes=False,
     )
     problems.install(app)
-    app.include_router(job_routes(parts.redis, parts.store, parts.desk, parts.max_body_bytes))
-    app.include_router(table_routes(parts.members))
+    settings = parts.settings
+    lookout = Lookout(parts.redis, parts.members, settings)
+    for routes in (
+        job_routes(parts.store, parts.desk, settings.max_body_bytes),
+        event_routes(parts.redis, parts.store, parts.hub),
+        run_routes(parts.redis, parts.store, lookout, MetricLines()),
+        episode_routes(parts.store),
+        table_routes(parts.redis, parts.store, parts.desk, parts.members),
+        session_routes(parts.keys, settings.max_body_bytes),
+        web_routes(),
+    ):
+        app.include_router(routes)
+    _add_health(app, parts)
+    app.add_middleware(
+        Gate, keys=parts.keys, rate_per_s=settings.rate_per_s, burst=settings.rate_burst
+    )
+    _complete_openapi(app)
+    return app
 
+
+def _add_health(app: FastAPI, parts: RestParts) -> None:
     async def livez() -> JSONResponse:
         return JSONResponse({"status": "ok"})
 
@@ -53,7 +89,29 @@ def create_app(parts: RestParts) -> FastAPI:
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
-    app.add_api_route("/livez", livez, tags=["health"], summary="The process runs")
-    app.add_api_route("/readyz", readyz, tags=["health"], summary="The router can take jobs")
+    for path, endpoint, summary in (
+        ("/livez", livez, "The process runs"),
+        ("/readyz", readyz, "The router can take jobs"),
+    ):
+        app.add_api_route(
+            path,
+            endpoint,
+            tags=["health"],
+            summary=summary,
+            response_class=Response,
+            responses={**shows(Health), **faults()},
+        )
     app.add_api_route("/metrics", metrics, include_in_schema=False)
-    return app
+    add_scrape_targets(app, parts.members)
+
+
+def _complete_openapi(app: FastAPI) -> None:
+    """Let ``/openapi.json`` say what the framework does not."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = complete(plain())
+        return app.openapi_schema
+
+    app.openapi = openapi

@@ -1,53 +1,92 @@
-"""Events of a job as JSON pages and as server-sent events."""
+"""Routes of events: JSON pages, and a stream (SSE) that ends with the job."""
 
-import json
 from collections.abc import AsyncIterator
-from typing import Any
+from contextlib import aclosing
+from typing import Annotated
 
+from fastapi import APIRouter, Header, Query, Request
 from redis.asyncio import Redis
-from sse_starlette import ServerSentEvent
+from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from services.router.jobs.state import FINISHED
 from services.router.jobs.store import JobStore
-from troupe.streams.events import EventLog, StoredEvent
+from services.router.rest.bodies import answer
+from services.router.rest.docs import EVENTS, JobId, faults, shows
+from services.router.rest.hub import EventHub, document_of
+from troupe.clients.rest.models import EventPage
+from troupe.errors import InvalidArgumentError
+from troupe.streams.events import EventLog
+from troupe.telemetry.logging import get_logger
 
-_BLOCK_S = 2.0
-
-
-async def events_page(
-    redis: Redis, job_id: str, after: str, *, limit: int, wait_s: float
-) -> dict[str, Any]:
-    """Up to ``limit`` events after the place ``after``, and the place to go on from."""
-    log = EventLog(redis, job_id, source="router")
-    found = await log.read(after, count=limit, block_s=wait_s)
-    return {
-        "events": [{"id": stored.id, **_document(stored)} for stored in found],
-        "next": found[-1].id if found else after,
-    }
+_log = get_logger(__name__)
+_PING_S = 10
+_SEND_S = 30.0
+"""A client that takes nothing for so long is let go."""
+_LARGEST = 2**64
 
 
-async def events_stream(
-    redis: Redis, store: JobStore, job_id: str, after: str
-) -> AsyncIterator[ServerSentEvent]:
-    """Events as they happen; ends when the job is over and all was sent."""
-    log = EventLog(redis, job_id, source="router")
-    while True:
-        record = await store.find(job_id)
-        is_over = record is None or record.state in FINISHED
-        found = await log.read(after, count=100, block_s=0.0 if is_over else _BLOCK_S)
-        for stored in found:
-            after = stored.id
-            data = json.dumps(_document(stored), separators=(",", ":"))
-            yield ServerSentEvent(id=stored.id, event=stored.event.type, data=data)
-        if is_over and not found:
-            return
+class Stream(EventSourceResponse):
+    """An event stream whose client may stop reading at any time."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the end; a client that does not read is cut off, which is no error."""
+        try:
+            await super().__call__(scope, receive, send)
+        except SendTimeoutError:
+            _log.info("events.client_does_not_read", path=scope["path"])
 
 
-def _document(stored: StoredEvent) -> dict[str, Any]:
-    event = stored.event
-    return {
-        "type": event.type,
-        "occurred_at": event.occurred_at,
-        "source": event.source,
-        "data": json.loads(event.data_json or "{}"),
-    }
+def event_routes(redis: Redis, store: JobStore, hub: EventHub) -> APIRouter:
+    """Routes of a job's events."""
+    routes = APIRouter(prefix="/v1/jobs", tags=["events"])
+
+    async def events(
+        request: Request,
+        job_id: JobId,
+        after: str = "0",
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        wait_s: Annotated[float, Query(ge=0.0, le=30.0)] = 0.0,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        if "text/event-stream" not in request.headers.get("accept", ""):
+            await store.get(job_id)
+            log = EventLog(redis, job_id, source="router")
+            found = await log.read(_known(after), count=limit, block_s=wait_s)
+            page = [{"id": stored.id, **document_of(stored)} for stored in found]
+            return answer(request, {"events": page, "next": found[-1].id if found else after})
+        place = _known(last_event_id or after)
+        hub.check_room()
+        async with hub.joining:
+            await store.get(job_id)
+        return Stream(_chunks(hub, job_id, place), ping=_PING_S, send_timeout=_SEND_S)
+
+    routes.add_api_route(
+        "/{job_id}/events",
+        events,
+        summary="What happened: a page, or a stream",
+        description=(
+            "JSON gives a page. `Accept: text/event-stream` gives server-sent events that go on "
+            "until the job is over; `Last-Event-ID` (or `after`) says where to begin."
+        ),
+        response_class=Response,
+        responses={**shows(EventPage, EVENTS, stream=True), **faults(404, 422, 429)},
+    )
+    return routes
+
+
+async def _chunks(hub: EventHub, job_id: str, place: str) -> AsyncIterator[bytes]:
+    async with aclosing(hub.follow(job_id, place)) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+def _known(place: str) -> str:
+    """``place``, when Redis can have such an id; raises InvalidArgumentError."""
+    parts = place.split("-")
+    if len(parts) > 2 or not all(p.isascii() and p.isdigit() and int(p) < _LARGEST for p in parts):
+        raise InvalidArgumentError(
+            f"{place[:80]!r} is not the id of an event; give 0 or an id that was read before",
+            pointer="/query/after",
+        )
+    return place

@@ -1,24 +1,22 @@
 """Errors as RFC 9457 problem+json: one handler for Troupe's tree, one for the framework's."""
 
+import math
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from troupe.errors import TroupeError
+from troupe.clients.rest.errors import TooManyError
+from troupe.errors import TroupeError, UnavailableError
 from troupe.spec import SpecInvalidError
 from troupe.spec.issues import pointer_of
+from troupe.telemetry.logging import get_logger
 
+_log = get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
-
-
-class TooLargeError(TroupeError):
-    """The request's body is larger than the router accepts."""
-
-    http_status = 413
-    reason = "BODY_TOO_LARGE"
 
 
 def install(app: FastAPI) -> None:
@@ -26,7 +24,7 @@ def install(app: FastAPI) -> None:
 
     async def on_troupe(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, TroupeError)
-        return problem(error.http_status, error.reason, error.message, **_details(error))
+        return answer_to(error)
 
     async def on_request(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -38,15 +36,32 @@ def install(app: FastAPI) -> None:
     async def on_http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         reason = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "HTTP")
-        return problem(error.status_code, reason, str(error.detail))
+        answer = problem(error.status_code, reason, str(error.detail))
+        answer.headers.update(error.headers or {})
+        return answer
 
-    async def on_bug(_: Request, error: Exception) -> JSONResponse:
+    async def on_redis(_: Request, error: Exception) -> JSONResponse:
+        return answer_to(UnavailableError(f"the router's Redis does not answer ({error})"))
+
+    async def on_bug(request: Request, error: Exception) -> JSONResponse:
+        _log.error("rest.crashed", path=request.url.path, exc_info=error)
         return problem(500, "INTERNAL", f"unexpected {type(error).__name__}; see the router's log")
 
     app.add_exception_handler(TroupeError, on_troupe)
     app.add_exception_handler(RequestValidationError, on_request)
     app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(RedisError, on_redis)
     app.add_exception_handler(Exception, on_bug)
+
+
+def answer_to(error: TroupeError) -> JSONResponse:
+    """The problem document of an error."""
+    answer = problem(error.http_status, error.reason, error.message, **_details(error))
+    if isinstance(error, TooManyError):
+        answer.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    if error.http_status == 401:
+        answer.headers["WWW-Authenticate"] = 'Bearer realm="troupe"'
+    return answer
 
 
 def problem(status: int, reason: str, detail: str, **more: Any) -> JSONResponse:

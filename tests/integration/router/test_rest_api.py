@@ -13,6 +13,7 @@ from services.router.jobs.desk import Desk
 from services.router.jobs.store import JobStore
 from services.router.membership import MemberStore
 from services.router.rest.app import RestParts, create_app
+from services.router.rest.hub import EventHub
 from services.router.settings import RouterSettings
 from troupe.streams.events import EventLog
 
@@ -47,17 +48,19 @@ def store(redis: Redis) -> JobStore:
 
 @pytest.fixture
 async def http(redis: Redis, store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    settings = RouterSettings(runs_dir=tmp_path / "runs")
+    settings = RouterSettings(runs_dir=tmp_path / "runs", max_body_bytes=10_000)
 
     async def is_ready() -> bool:
         return True
 
     members = MemberStore(redis, ttl_s=5)
     desk = Desk(settings, redis, store)
-    app = create_app(RestParts(redis, store, desk, members, is_ready, 10_000))
+    hub = EventHub(redis, store, max_streams=10)
+    app = create_app(RestParts(settings, redis, store, desk, members, hub, is_ready))
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://router") as client:
         yield client
+    await hub.close()
 
 
 def pointers(answer: httpx.Response) -> set[str]:

@@ -14,7 +14,7 @@ from services.router import workers as workers_module
 from services.router.workers import EpisodeWorkers
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.player import EpisodePlayer, Played
-from troupe.errors import UnavailableError
+from troupe.errors import OverloadedError, TroupeError, UnavailableError
 from troupe.spec.job import LimitsSpec
 from troupe.streams import keys
 
@@ -26,15 +26,16 @@ LIMITS = LimitsSpec(max_attempts=MAX_ATTEMPTS)
 class Player:
     """Plays each ticket at once, or fails while ``failures`` are left."""
 
-    def __init__(self, failures: int = 0) -> None:
+    def __init__(self, failures: int = 0, error: type[TroupeError] = UnavailableError) -> None:
         self.failures = failures
+        self.error = error
         self.num_plays = 0
 
     async def play(self, ticket: pb.Ticket) -> Played:
         self.num_plays += 1
         if self.failures:
             self.failures -= 1
-            raise UnavailableError("no replica serves")
+            raise self.error("no replica serves")
         return Played([], pb.Episode(episode_id=ticket.ticket_id, round_id=ticket.round_id))
 
 
@@ -109,6 +110,16 @@ async def test_ticket_when_playing_fails_then_failures_count_over_the_lives_of_r
         assert await counts(world) == (0, 1)
     assert player.num_plays == MAX_ATTEMPTS
     assert second.last_drop == "UNAVAILABLE: no replica serves"
+
+
+async def test_ticket_when_the_routers_queue_is_full_then_it_waits_and_is_not_dropped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "_FIRST_PAUSE_S", 0.001)
+    player = Player(failures=MAX_ATTEMPTS + 3, error=OverloadedError)
+    async with playing(world, player):
+        assert await counts(world) == (1, 0)
+    assert player.num_plays == MAX_ATTEMPTS + 4
 
 
 async def test_workers_when_their_ledger_breaks_then_the_error_ends_them(

@@ -2,17 +2,26 @@
 
 import pytest
 
-from services.router.jobs.state import ACTIVE, FINISHED, NEXT, STATES, before
+from services.router.jobs.state import ACTIVE, FINISHED, HOLDING, NEXT, STATES, before
 
 ALLOWED = {
     ("queued", "launching"),
+    ("queued", "paused"),
     ("queued", "cancelling"),
     ("launching", "running"),
     ("launching", "failed"),
+    ("launching", "pausing"),
     ("launching", "cancelling"),
     ("running", "succeeded"),
     ("running", "failed"),
+    ("running", "pausing"),
     ("running", "cancelling"),
+    ("pausing", "paused"),
+    ("pausing", "succeeded"),
+    ("pausing", "failed"),
+    ("pausing", "cancelling"),
+    ("paused", "queued"),
+    ("paused", "cancelling"),
     ("cancelling", "cancelled"),
     ("failed", "queued"),
     ("cancelled", "queued"),
@@ -28,3 +37,5 @@ def test_transition_of_every_pair_is_as_the_table_says(earlier: str, later: str)
 
 def test_states_finished_and_active_never_meet() -> None:
     assert not FINISHED & ACTIVE
+    assert not FINISHED & HOLDING
+    assert ACTIVE < HOLDING

@@ -55,6 +55,18 @@ def test_play_metrics_of_nothing_played_are_unknown_not_zero() -> None:
     assert eval_line(3, play)["success"] is None
 
 
+def test_cached_ratio_is_over_tokens_of_the_groups_whose_engines_say() -> None:
+    told = episode("a", True, {})
+    told.groups.add(num_prompt_tokens=800, num_cached_tokens=700)
+    told.groups.add(num_prompt_tokens=200, num_cached_tokens=0)
+    told.groups.add(num_prompt_tokens=5000)
+    dropped = episode("b", False, {}, dropped="x")
+    dropped.groups.add(num_prompt_tokens=100, num_cached_tokens=100)
+    play = play_metrics([told, dropped], BusyMeter(), 1.0)
+    assert play["cached_token_ratio"] == 0.7
+    assert play_metrics([episode("c", True, {})], BusyMeter(), 1.0)["cached_token_ratio"] is None
+
+
 def test_phases_sum_to_the_wall_time_of_the_step() -> None:
     trainer = {"collect": 5.0, "learn": 2.0, "publish": 0.5, "checkpoint": 0.25}
     phases = step_phases({"generate_s": 4.0, "env_s": 1.0}, trainer, 8.0)

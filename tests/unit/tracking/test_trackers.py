@@ -70,7 +70,7 @@ def test_csv_when_the_job_is_resumed_then_the_table_goes_on(tmp_path: Path) -> N
 
 
 def test_tracker_when_an_option_is_unknown_then_says_which_there_are(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="no option colour.*none"):
+    with pytest.raises(InvalidArgumentError, match=r"no option colour.*none"):
         CsvTracker(run(tmp_path, options={"colour": "red"}))
     with pytest.raises(InvalidArgumentError, match="MLFLOW_TRACKING_URI"):
         MlflowTracker(run(tmp_path, options={"tracking_uri": "file:///x"}))

@@ -6,6 +6,27 @@
 {{- include "troupe.checkRedis" . -}}
 {{- include "troupe.checkDoor" . -}}
 {{- include "troupe.checkScaling" . -}}
+{{- include "troupe.checkLauncher" . -}}
+{{- include "troupe.checkKeys" . -}}
+{{- end -}}
+
+{{- define "troupe.checkKeys" -}}
+{{- if and .Values.router.keysSecret.name .Values.helmTest.enabled (not .Values.helmTest.keySecret.name) -}}
+{{- fail "router.keysSecret asks for API keys and helmTest.keySecret has none: name a Secret with a key that may submit, or set helmTest.enabled: false." -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "troupe.checkLauncher" -}}
+{{- if eq .Values.launcher.kind "kubernetes" -}}
+{{- if .Values.env.autoscaling.enabled -}}
+{{- fail "env.autoscaling.enabled is true and launcher.kind is kubernetes: each job has env.replicas envs of its own. Set env.replicas, or launcher.kind: none for shared envs that scale." -}}
+{{- end -}}
+{{- range .Values.rollout.pools -}}
+{{- if .jobId -}}
+{{- fail (printf "rollout.pools %q has a jobId and launcher.kind is kubernetes, which makes each job pods of its own: remove jobId." .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "troupe.checkVolumes" -}}
@@ -68,6 +89,9 @@
 {{- end -}}
 {{- if not (or $ingress.tlsSecret $ingress.allowPlainHttp) -}}
 {{- fail "ingress.enabled is true and ingress.tlsSecret is empty: name the TLS secret, or set ingress.allowPlainHttp: true." -}}
+{{- end -}}
+{{- if not (or .Values.router.keysSecret.name $ingress.annotations) -}}
+{{- fail "ingress.enabled is true and nobody is asked for a key: set router.keysSecret.name, or have the controller ask (ingress.annotations)." -}}
 {{- end -}}
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.restFrom) -}}
 {{- fail "ingress.enabled is true and networkPolicy.restFrom is empty: name the ingress controller's pods, or its requests are dropped." -}}

@@ -1,9 +1,11 @@
 {{/* What all pods share: identity, confinement, placement. */}}
 
-{{/* (dict "root" $ "component" "env" "of" .Values.env): fields of a pod's spec. */}}
+{{/* (dict "root" $ "component" "env" "of" .Values.env): fields of a pod's spec. Only a router that
+     launches jobs talks to the Kubernetes API. */}}
 {{- define "troupe.pod" -}}
 serviceAccountName: {{ include "troupe.fullname" .root }}-{{ .component }}
-automountServiceAccountToken: false
+{{- $talksToApi := and (eq .component "router") (eq .root.Values.launcher.kind "kubernetes") }}
+automountServiceAccountToken: {{ $talksToApi }}
 # A Service called troupe-router would set TROUPE_ROUTER_PORT, which reads as a setting.
 enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}

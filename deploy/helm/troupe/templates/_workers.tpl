@@ -1,0 +1,234 @@
+{{/* The pods that work for jobs. The chart puts them into its own StatefulSets and Deployment, or into
+     the launcher's templates. */}}
+
+{{/* A worker that the launcher made is ready when it serves the right version. One that waits for
+     a job may wait for long: it is ready when it lives, or `helm --wait` would wait for a job. */}}
+{{- define "troupe.workerReadiness" -}}
+{{- ternary "/readyz" "/livez" (eq .Values.launcher.kind "kubernetes") -}}
+{{- end -}}
+
+{{/* (dict "root" $ "pool" $pool): the pod of a rollout replica. */}}
+{{- define "troupe.rolloutPod" -}}
+{{- $root := .root -}}
+{{- $pool := .pool -}}
+{{- $is := dict "root" $root "component" "rollout" "pool" $pool.name -}}
+{{- $isSglang := eq $pool.engine "sglang" -}}
+{{- $image := $pool.image | default (ternary $root.Values.rollout.sglangImage $root.Values.rollout.image $isSglang) -}}
+{{- $of := set (deepCopy $pool) "graceSeconds" (default $root.Values.rollout.graceSeconds $pool.graceSeconds) -}}
+{{- $gpus := int $pool.gpus -}}
+metadata:
+  labels: {{- include "troupe.podLabels" $is | nindent 4 }}
+  {{- with $pool.podAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- include "troupe.pod" (dict "root" $root "component" "rollout" "of" $of) | nindent 2 }}
+  {{- include "troupe.spread" $is | nindent 2 }}
+  securityContext: {{- include "troupe.podSecurity" (dict "user" 10001 "group" 10001) | nindent 4 }}
+  containers:
+    - name: rollout
+      image: {{ include "troupe.image" (dict "root" $root "image" $image "own" true) }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      args: [services.rollout]
+      ports: {{- include "troupe.workerPorts" . | nindent 8 }}
+      env:
+        {{- include "troupe.workerEnv" (dict "root" $root "prefix" "TROUPE_ROLLOUT_" "graceSeconds" $of.graceSeconds) | nindent 8 }}
+        - name: TROUPE_ROLLOUT_ENGINE
+          value: {{ $pool.engine }}
+        {{- with $pool.jobId }}
+        - name: TROUPE_ROLLOUT_JOB_ID
+          value: {{ . | quote }}
+        {{- end }}
+        {{- if $isSglang }}
+        - name: TROUPE_ROLLOUT_SGLANG_DEVICE
+          value: {{ ternary "cuda" "cpu" (gt $gpus 0) }}
+        - name: TROUPE_ROLLOUT_SGLANG_TP_SIZE
+          value: {{ max 1 $gpus | quote }}
+        {{- end }}
+        {{- include "troupe.settings" (dict "prefix" "TROUPE_ROLLOUT_" "settings" $pool.settings "extra" $pool.extraEnv) | nindent 8 }}
+      {{- include "troupe.probes" (include "troupe.workerReadiness" $root) | nindent 6 }}
+      resources: {{- include "troupe.resources" (dict "resources" $pool.resources "gpus" $gpus "gpuResource" ($pool.gpuResource | default "nvidia.com/gpu")) | nindent 8 }}
+      securityContext: {{- include "troupe.containerSecurity" . | nindent 8 }}
+      terminationMessagePolicy: FallbackToLogsOnError
+      volumeMounts:
+        - {name: tmp, mountPath: /tmp}
+        - {name: shm, mountPath: /dev/shm}
+        - {name: models, mountPath: /srv/models, readOnly: true}
+  volumes:
+    - name: tmp
+      emptyDir: {sizeLimit: {{ $pool.tmpSize }}}
+    - name: shm
+      emptyDir: {medium: Memory, sizeLimit: {{ $pool.sharedMemory | default "1Gi" }}}
+    - name: models
+      persistentVolumeClaim: {claimName: {{ include "troupe.modelsClaim" $root }}}
+{{- end -}}
+
+{{/* The pod of a trainer. */}}
+{{- define "troupe.trainerPod" -}}
+{{- $root := . -}}
+{{- $is := dict "root" $root "component" "trainer" -}}
+{{- $gpus := int $root.Values.trainer.gpus -}}
+metadata:
+  labels: {{- include "troupe.podLabels" $is | nindent 4 }}
+  {{- with $root.Values.trainer.podAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- if eq $root.Values.launcher.kind "kubernetes" }}
+  restartPolicy: Never
+  {{- end }}
+  {{- include "troupe.pod" (dict "root" $root "component" "trainer" "of" $root.Values.trainer) | nindent 2 }}
+  securityContext: {{- include "troupe.podSecurity" (dict "user" 10001 "group" 10001) | nindent 4 }}
+  containers:
+    - name: trainer
+      image: {{ include "troupe.image" (dict "root" $root "image" $root.Values.trainer.image "own" true) }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      args: [services.trainer]
+      ports: {{- include "troupe.workerPorts" . | nindent 8 }}
+      env:
+        {{- include "troupe.workerEnv" (dict "root" $root "prefix" "TROUPE_TRAINER_" "graceSeconds" $root.Values.trainer.graceSeconds) | nindent 8 }}
+        - name: TROUPE_TRAINER_DEVICE
+          value: {{ ternary "cuda" "cpu" (gt $gpus 0) }}
+        {{- include "troupe.redisEnv" (dict "root" $root "prefix" "TROUPE_TRAINER_") | nindent 8 }}
+        {{- include "troupe.settings" (dict "prefix" "TROUPE_TRAINER_" "settings" $root.Values.trainer.settings "extra" $root.Values.trainer.extraEnv) | nindent 8 }}
+      {{- include "troupe.probes" "/livez" | nindent 6 }}
+      resources: {{- include "troupe.resources" (dict "resources" $root.Values.trainer.resources "gpus" $gpus "gpuResource" $root.Values.trainer.gpuResource) | nindent 8 }}
+      securityContext: {{- include "troupe.containerSecurity" . | nindent 8 }}
+      terminationMessagePolicy: FallbackToLogsOnError
+      volumeMounts:
+        - {name: tmp, mountPath: /tmp}
+        - {name: shm, mountPath: /dev/shm}
+        - {name: runs, mountPath: /srv/runs}
+        - {name: models, mountPath: /srv/models, readOnly: true}
+  volumes:
+    - name: tmp
+      emptyDir: {sizeLimit: {{ $root.Values.trainer.tmpSize }}}
+    - name: shm
+      emptyDir: {medium: Memory, sizeLimit: {{ $root.Values.trainer.sharedMemory }}}
+    - name: runs
+      persistentVolumeClaim: {claimName: {{ include "troupe.runsClaim" $root }}}
+    - name: models
+      persistentVolumeClaim: {claimName: {{ include "troupe.modelsClaim" $root }}}
+{{- end -}}
+
+{{/* The pod of an env. */}}
+{{- define "troupe.envPod" -}}
+{{- $root := . -}}
+{{- $is := dict "root" $root "component" "env" -}}
+{{- $sandbox := $root.Values.env.sandbox -}}
+{{- $router := "" -}}
+{{- with $root.Values.router.service.clusterIP }}{{ $router = printf "%s:8481" . }}{{ end -}}
+metadata:
+  labels: {{- include "troupe.podLabels" $is | nindent 4 }}
+  {{- with $root.Values.env.podAnnotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- include "troupe.pod" (dict "root" $root "component" "env" "of" $root.Values.env) | nindent 2 }}
+  {{- include "troupe.spread" $is | nindent 2 }}
+  {{- if eq $sandbox.level "namespaces" }}
+  # Root of a user namespace is nobody on the node; procMount: Unmasked is allowed only so.
+  hostUsers: false
+  {{- end }}
+  {{- if $router }}
+  # The router has a fixed address, so this pod resolves no names.
+  dnsPolicy: None
+  dnsConfig:
+    nameservers: [127.0.0.1]
+  {{- end }}
+  {{- if eq $sandbox.level "gvisor-pod" }}
+  # Root of gVisor's own kernel: the sandbox gives each program a user of its own.
+  securityContext:
+    runAsUser: 0
+    runAsGroup: 0
+    seccompProfile: {type: RuntimeDefault}
+  {{- else }}
+  securityContext:
+    {{- include "troupe.podSecurity" (dict "user" 10001 "group" 10001) | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: env
+      image: {{ include "troupe.image" (dict "root" $root "image" $root.Values.env.image "own" true) }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      args: [services.env]
+      ports: {{- include "troupe.workerPorts" . | nindent 8 }}
+      env:
+        {{- include "troupe.workerEnv" (dict "root" $root "prefix" "TROUPE_ENV_" "graceSeconds" $root.Values.env.graceSeconds "router" $router) | nindent 8 }}
+        {{- if ne $sandbox.level "none" }}
+        - name: TROUPE_ENV_SANDBOX
+          value: {{ $sandbox.level }}
+        {{- end }}
+        {{- include "troupe.settings" (dict "prefix" "TROUPE_ENV_" "settings" $root.Values.env.settings "extra" $root.Values.env.extraEnv) | nindent 8 }}
+      {{- include "troupe.probes" (include "troupe.workerReadiness" $root) | nindent 6 }}
+      resources: {{- toYaml $root.Values.env.resources | nindent 8 }}
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        {{- if eq $sandbox.level "gvisor-pod" }}
+        capabilities: {drop: [ALL], add: [CHOWN, KILL, SETGID, SETUID]}
+        {{- else }}
+        capabilities: {drop: [ALL]}
+        {{- end }}
+        {{- if eq $sandbox.level "namespaces" }}
+        procMount: Unmasked
+        seccompProfile: {type: Localhost, localhostProfile: {{ $sandbox.seccompProfile }}}
+        {{- end }}
+      terminationMessagePolicy: FallbackToLogsOnError
+      volumeMounts:
+        - {name: tmp, mountPath: /tmp}
+  volumes:
+    - name: tmp
+      emptyDir: {sizeLimit: {{ $root.Values.env.tmpSize }}}
+{{- end -}}
+
+{{/* The launcher's templates: it adds a job's name, labels, owner and number of replicas. */}}
+{{- define "troupe.workloads" -}}
+{{- $root := . -}}
+- apiVersion: batch/v1
+  kind: Job
+  metadata:
+    labels:
+      {{- include "troupe.labels" (dict "root" $root "component" "trainer") | nindent 6 }}
+      {{- if and .Values.kueueQueue (gt (int .Values.trainer.gpus) 0) }}
+      kueue.x-k8s.io/queue-name: {{ .Values.kueueQueue }}
+      {{- end }}
+  spec:
+    # A pod that follows goes on from the last checkpoint.
+    backoffLimit: {{ .Values.trainer.maxRestarts }}
+    podFailurePolicy:
+      rules:
+        # Its configuration is wrong: another pod would fail again.
+        - action: FailJob
+          onExitCodes: {containerName: trainer, operator: In, values: [3]}
+        # A drained node is no failure.
+        - action: Ignore
+          onPodConditions: [{type: DisruptionTarget, status: "True"}]
+    template:
+      {{- include "troupe.trainerPod" . | nindent 6 }}
+{{- range $pool := .Values.rollout.pools }}
+- apiVersion: apps/v1
+  kind: StatefulSet
+  metadata:
+    annotations:
+      troupe.dev/models: {{ join "," ($pool.models | default (list "*")) | quote }}
+    labels:
+      {{- include "troupe.labels" (dict "root" $root "component" "rollout" "pool" $pool.name) | nindent 6 }}
+      {{- if and $root.Values.kueueQueue (gt (int $pool.gpus) 0) }}
+      kueue.x-k8s.io/queue-name: {{ $root.Values.kueueQueue }}
+      {{- end }}
+  spec:
+    podManagementPolicy: Parallel
+    revisionHistoryLimit: 3
+    template:
+      {{- include "troupe.rolloutPod" (dict "root" $root "pool" $pool) | nindent 6 }}
+{{- end }}
+- apiVersion: apps/v1
+  kind: StatefulSet
+  metadata:
+    labels: {{- include "troupe.labels" (dict "root" $root "component" "env") | nindent 6 }}
+  spec:
+    podManagementPolicy: Parallel
+    revisionHistoryLimit: 3
+    template:
+      {{- include "troupe.envPod" . | nindent 6 }}
+{{- end -}}

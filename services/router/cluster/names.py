@@ -1,0 +1,53 @@
+"""Deterministic names and labels of a job's objects in the cluster. Pure."""
+
+import hashlib
+import re
+from typing import Final
+
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+LAUNCHER: Final = "troupe-launcher"
+RELEASE: Final = "troupe.dev/release"
+OWNER: Final = "troupe.dev/job"
+WORKLOAD: Final = "troupe.dev/workload"
+DIGEST: Final = "troupe.dev/digest"
+RESTARTS: Final = "troupe.dev/restarts"
+MODELS: Final = "troupe.dev/models"
+COMPONENT: Final = "app.kubernetes.io/component"
+POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+
+_LONGEST = 48
+"""A StatefulSet's name plus its revision hash must fit into a label's 63 characters."""
+_HASH = 8
+
+
+def object_name(release: str, owner: str, workload: str = "") -> str:
+    """A DNS label for a job's object; two owners never share one.
+
+    Example: ``object_name("troupe", "demo-1", "trainer") == "troupe-demo-1-trainer"``.
+    """
+    wanted = "-".join(part for part in (release, owner, workload) if part)
+    plain = re.sub(r"[^a-z0-9-]", "-", wanted.lower()).strip("-")
+    if plain == wanted and len(plain) <= _LONGEST:
+        return plain
+    digest = hashlib.blake2b(wanted.encode(), digest_size=_HASH // 2).hexdigest()
+    return f"{plain[: _LONGEST - _HASH - 1].rstrip('-')}-{digest}"
+
+
+def label(value: str) -> str:
+    """``value`` as a label's value: at most 63 characters of those that are allowed."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", value)
+    if plain == value and len(plain) <= 63 and plain[:1].isalnum() and plain[-1:].isalnum():
+        return plain
+    digest = hashlib.blake2b(value.encode(), digest_size=_HASH // 2).hexdigest()
+    return f"{plain[:50].strip('_.-') or 'x'}-{digest}"
+
+
+def labels(release: str, owner: str, workload: str = "") -> dict[str, str]:
+    """The labels by which the launcher finds its objects again."""
+    found = {MANAGED_BY: LAUNCHER, RELEASE: label(release), OWNER: label(owner)}
+    return {**found, WORKLOAD: label(workload)} if workload else found
+
+
+def selector(release: str) -> str:
+    """The label selector of all that the launchers of one release made."""
+    return f"{MANAGED_BY}={LAUNCHER},{RELEASE}={label(release)}"

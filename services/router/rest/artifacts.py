@@ -1,0 +1,174 @@
+"""Checkpoints of a run folder: which there are, and their files as one tar stream.
+
+Owns the formats: "peft" is an adapter folder that peft loads, "merged" a transformers folder,
+"state" the trainer's own file with the optimizer. Names are looked up among what is there, so no
+path of a request reaches the file system. Never needs torch.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from services.router.rest.peft_export import adapter_files
+from troupe.errors import ConflictError, NotFoundError
+from troupe.spec import JobSpec
+
+FINAL = "final"
+_STEP = re.compile(r"step-(\d{5,})")
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Files of one download: name in the archive -> content or path."""
+
+    name: str
+    files: Sequence[tuple[str, bytes | Path]]
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the tar stream."""
+        return sum(512 + _padded(_length(content)) for _, content in self.files) + 1024
+
+    def chunks(self) -> Iterator[bytes]:
+        """The tar stream (ustar), file after file, never whole in memory."""
+        for name, content in self.files:
+            size = _length(content)
+            yield _header(name, size)
+            if isinstance(content, bytes):
+                yield content
+            else:
+                yield from _pieces(content, size)
+            yield bytes(_padded(size) - size)
+        yield bytes(1024)
+
+
+def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any]:
+    """Everything that can be downloaded, newest first, the exported policies before all."""
+    found = [_final(run_dir, spec, step)] if (run_dir / "policies").is_dir() else []
+    for folder in sorted(_folders(run_dir), reverse=True):
+        found.append(_checkpoint(folder, spec))
+    return {"checkpoints": [c for c in found if c and c["policies"]]}
+
+
+def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: str) -> Archive:
+    """One policy of one checkpoint; raises NotFoundError, or ConflictError for the format."""
+    listed = checkpoint_list(run_dir, spec, 0)["checkpoints"]
+    chosen = next((c for c in listed if c["id"] == checkpoint), None)
+    if chosen is None:
+        known = ", ".join(c["id"] for c in listed) or "none yet"
+        raise NotFoundError(f"no checkpoint '{checkpoint[:80]}'; there are: {known}")
+    own = next((p for p in chosen["policies"] if p["policy"] == policy), None)
+    if own is None:
+        known = ", ".join(p["policy"] for p in chosen["policies"])
+        raise NotFoundError(
+            f"checkpoint {checkpoint} has no policy '{policy[:80]}'; it has {known}"
+        )
+    if format not in own["formats"]:
+        raise ConflictError(
+            f"{checkpoint} has policy '{policy}' as {', '.join(own['formats'])}, not as {format}; "
+            "merged models are written when a job succeeds"
+        )
+    stem = f"{run_dir.name}-{checkpoint}-{policy}-{format}"
+    if checkpoint == FINAL:
+        folder = run_dir / "policies" / policy / {"peft": "adapter", "merged": "merged"}[format]
+        files = [(f"{stem}/{path.name}", path) for path in _files(folder)]
+        return Archive(stem, files)
+    path = run_dir / "checkpoints" / checkpoint / f"{policy}.safetensors"
+    if format == "state":
+        return Archive(stem, [(f"{stem}/{path.name}", path)])
+    parts = adapter_files(path, spec.policies[policy])
+    return Archive(stem, [(f"{stem}/{name}", content) for name, content in parts])
+
+
+def _final(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any] | None:
+    policies: list[dict[str, Any]] = []
+    newest = 0.0
+    for policy in spec.policies:
+        folder = run_dir / "policies" / policy
+        formats = {"peft": folder / "adapter", "merged": folder / "merged"}
+        there = {name: _files(path) for name, path in formats.items() if path.is_dir()}
+        files = [path for found in there.values() for path in found]
+        if files:
+            newest = max(newest, *(path.stat().st_mtime for path in files))
+            size = sum(path.stat().st_size for path in files)
+            policies.append(_policy(spec, policy, step, list(there), size))
+    return _document(FINAL, step, newest, policies) if policies else None
+
+
+def _checkpoint(folder: Path, spec: JobSpec) -> dict[str, Any] | None:
+    try:
+        body = json.loads((folder / "state.json").read_text("utf-8"))
+        at = folder.stat().st_mtime
+        step = int(body["step"])
+    except (OSError, ValueError, KeyError):
+        return None
+    policies: list[dict[str, Any]] = []
+    for policy, kind in ((n, p.train.kind) for n, p in spec.policies.items()):
+        path = folder / f"{policy}.safetensors"
+        if path.is_file():
+            formats = ["peft", "state"] if kind == "lora" else ["state"]
+            version = int(body.get("versions", {}).get(policy, step))
+            policies.append(_policy(spec, policy, version, formats, path.stat().st_size))
+    return _document(folder.name, step, at, policies)
+
+
+def _policy(
+    spec: JobSpec, policy: str, version: int, formats: list[str], size: int
+) -> dict[str, Any]:
+    return {
+        "policy": policy,
+        "version": version,
+        "trains": spec.trains(policy),
+        "formats": formats,
+        "size_bytes": size,
+    }
+
+
+def _document(name: str, step: int, at: float, policies: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": name,
+        "step": step,
+        "created_at": at,
+        "size_bytes": sum(policy["size_bytes"] for policy in policies),
+        "policies": policies,
+    }
+
+
+def _folders(run_dir: Path) -> list[Path]:
+    folders = (run_dir / "checkpoints").glob("step-*")
+    return [f for f in folders if _STEP.fullmatch(f.name) and f.is_dir() and not f.is_symlink()]
+
+
+def _files(folder: Path) -> list[Path]:
+    """Plain files of a flat folder; links are left out, so nothing else is given away."""
+    return sorted(p for p in folder.iterdir() if p.is_file() and not p.is_symlink())
+
+
+def _length(content: bytes | Path) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
+
+
+def _padded(size: int) -> int:
+    return -(-size // 512) * 512
+
+
+def _pieces(path: Path, size: int) -> Iterator[bytes]:
+    """Exactly ``size`` bytes of a file: the header has promised them."""
+    left = size
+    with path.open("rb") as file:
+        while left and (piece := file.read(min(left, 1 << 20))):
+            left -= len(piece)
+            yield piece
+    if left:
+        raise OSError(f"{path} shrank while it was sent")
+
+
+def _header(name: str, size: int) -> bytes:
+    import tarfile
+
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    return entry.tobuf(tarfile.USTAR_FORMAT)

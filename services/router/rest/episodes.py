@@ -1,0 +1,119 @@
+"""Routes of recorded episodes: filtered pages, and one episode's whole tree."""
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from services.router.jobs.episode_pages import (
+    EpisodeFilter,
+    Failure,
+    Order,
+    episode_page,
+    find_episode,
+    lines_of_step,
+    twins,
+)
+from services.router.jobs.episode_tree import (
+    episode_task,
+    episode_turns,
+    is_step_wide,
+    step_advantages,
+)
+from services.router.jobs.record import JobRecord
+from services.router.jobs.store import JobStore
+from services.router.rest.bodies import answer
+from services.router.rest.docs import EPISODES, JobId, faults, shows
+from services.router.rest.token_texts import with_texts
+from troupe.clients.rest import runs as r
+from troupe.episodes.build import JobParts, load_parts
+
+_MAX_STEP_EPISODES = 256
+"""A step-wide advantage needs every episode of the step; larger steps are shown without."""
+
+
+def episode_routes(store: JobStore) -> APIRouter:
+    """Routes under /v1/jobs/{job_id}/episodes."""
+    routes = APIRouter(prefix="/v1/jobs/{job_id}/episodes", tags=["episodes"])
+
+    async def episodes(
+        request: Request,
+        job_id: JobId,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+        cursor: Annotated[str | None, Query(max_length=400)] = None,
+        kind: Literal["train", "eval"] | None = None,
+        step: Annotated[int | None, Query(ge=0, le=10**9)] = None,
+        agent: Annotated[str | None, Query(max_length=100)] = None,
+        min_reward: float | None = None,
+        max_reward: float | None = None,
+        failure: Failure | None = None,
+        task_id: Annotated[str | None, Query(max_length=300)] = None,
+        order: Order = "newest",
+    ) -> Response:
+        job = await store.get(job_id)
+        wanted = EpisodeFilter(
+            kind=kind,
+            step=step,
+            agent=agent,
+            min_reward=min_reward,
+            max_reward=max_reward,
+            failure=failure,
+            task_id=task_id,
+            order=order,
+        )
+        page = await asyncio.to_thread(
+            episode_page, job.run_dir, wanted, limit=limit, cursor=cursor
+        )
+        return answer(request, page)
+
+    async def episode(
+        request: Request,
+        job_id: JobId,
+        episode_id: Annotated[str, Path(max_length=200, examples=["train-00004-00017"])],
+    ) -> Response:
+        job = await store.get(job_id)
+        return answer(request, await asyncio.to_thread(episode_document, job, episode_id))
+
+    routes.add_api_route(
+        "",
+        episodes,
+        summary="Recorded episodes",
+        description=(
+            "Rewards filter and order by the mean reward of `agent`, or of the whole episode. "
+            "`failure=any` gives those that did not solve the task."
+        ),
+        response_class=Response,
+        responses={**shows(r.EpisodePage, EPISODES), **faults(404, 422)},
+    )
+    routes.add_api_route(
+        "/{episode_id}",
+        episode,
+        summary="One episode: every turn with all siblings",
+        response_class=Response,
+        responses={**shows(r.Episode), **faults(404, 422)},
+    )
+    return routes
+
+
+def episode_document(job: JobRecord, short: str) -> dict[str, Any]:
+    """The whole tree of one episode; raises NotFoundError."""
+    row, line = find_episode(job.run_dir, short)
+    parts = load_parts(job.spec)
+    advantages = _advantages(job, line, parts) if line["kind"] == "train" else {}
+    turns = episode_turns(line, parts, advantages)
+    return {
+        **row,
+        "task": episode_task(line, parts),
+        "turns": with_texts(turns, job.spec),
+        "others": twins(job.run_dir, line["task_id"], short),
+    }
+
+
+def _advantages(job: JobRecord, line: dict[str, Any], parts: JobParts) -> dict[str, list[float]]:
+    if not is_step_wide(parts):
+        return step_advantages([line], parts)
+    lines = lines_of_step(job.run_dir, line["step"], limit=_MAX_STEP_EPISODES + 1)
+    if len(lines) != job.spec.tasks_per_step or len(lines) > _MAX_STEP_EPISODES:
+        return {}
+    return step_advantages(lines, parts)

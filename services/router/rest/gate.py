@@ -1,0 +1,142 @@
+"""Stands before every route: who asks, what the key allows, and how often.
+
+Owns authentication, scopes, cross-site requests and rate limits. Public: health, the page's own
+files and the OpenAPI document, which hold nothing of any job.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.router.rest.keyring import ANYBODY, Caller, Keyring
+from services.router.rest.problems import answer_to
+from troupe.clients.rest.errors import ForbiddenError, TooManyError, UnauthenticatedError
+from troupe.clients.rest.models import Scope as KeyScope
+from troupe.errors import TroupeError
+
+COOKIE = "troupe_key"
+CALLER = "troupe.caller"
+_GUARDED = ("/v1/", "/metrics")
+_OPEN = "/v1/session"
+_FAILED_PER_S = 5.0
+"""Wrong keys that one address may try, a second."""
+_MAX_BUCKETS = 10_000
+
+
+class Gate:
+    """ASGI middleware. ``rate_per_s`` 0: no limit but those of keys."""
+
+    def __init__(self, app: ASGIApp, *, keys: Keyring, rate_per_s: float, burst: int) -> None:
+        self._app = app
+        self._keys = keys
+        self._rate_per_s = rate_per_s
+        self._burst = burst
+        self._buckets = Buckets()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request through, or answer with a problem."""
+        if scope["type"] != "http" or not scope["path"].startswith(_GUARDED):
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope[CALLER] = self._admit(scope)
+        except TroupeError as error:
+            await answer_to(error)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _admit(self, scope: Scope) -> Caller:
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        address = (scope.get("client") or ("",))[0]
+        caller = self._caller(headers, address, is_needed=not scope["path"].startswith(_OPEN))
+        if caller is None:
+            return Caller("", ())
+        wanted = scope_of(scope["method"])
+        if wanted not in caller.scopes and not scope["path"].startswith(_OPEN):
+            raise ForbiddenError(
+                f"the key '{caller.name}' may {', '.join(caller.scopes)}; {scope['method']} here "
+                f"needs '{wanted}'"
+            )
+        if caller.is_by_cookie and scope["method"] not in ("GET", "HEAD"):
+            _check_origin(headers)
+        rate = caller.rate_per_s or self._rate_per_s
+        if rate > 0:
+            self._buckets.take(caller.name or address, rate, self._burst)
+        return caller
+
+    def _caller(
+        self, headers: Mapping[str, str], address: str, *, is_needed: bool
+    ) -> Caller | None:
+        if not self._keys.is_on:
+            return ANYBODY
+        key, is_by_cookie = key_of(headers)
+        if not key:
+            if is_needed:
+                raise UnauthenticatedError(
+                    "this router asks for an API key; send Authorization: Bearer <key>"
+                )
+            return None
+        try:
+            return self._keys.caller(key, is_by_cookie=is_by_cookie)
+        except UnauthenticatedError:
+            if not is_needed:
+                return None
+            self._buckets.take(f"failed:{address}", _FAILED_PER_S, 20)
+            raise
+
+
+class Buckets:
+    """Token buckets by name; the least used are forgotten."""
+
+    def __init__(self) -> None:
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str, rate_per_s: float, burst: int) -> None:
+        """Take one token; raises TooManyError when there is none."""
+        now = time.monotonic()
+        level, at = self._levels.pop(name, (float(burst), now))
+        level = min(float(burst), level + (now - at) * rate_per_s)
+        self._levels[name] = (max(0.0, level - 1.0), now)
+        while len(self._levels) > _MAX_BUCKETS:
+            self._levels.popitem(last=False)
+        if level < 1.0:
+            self._levels[name] = (level, now)
+            wait_s = (1.0 - level) / rate_per_s
+            raise TooManyError(
+                f"more than {rate_per_s:g} requests a second; ask again in {wait_s:.2f} s",
+                retry_after_s=wait_s,
+            )
+
+
+def scope_of(method: str) -> KeyScope:
+    """What a request needs: to read, to submit (and steer jobs), or to delete."""
+    if method in ("GET", "HEAD", "OPTIONS"):
+        return "read"
+    return "admin" if method == "DELETE" else "submit"
+
+
+def key_of(headers: Mapping[str, str]) -> tuple[str, bool]:
+    """The key of a request, and whether it came as a cookie; empty without one."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return key.strip(), False
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return "", False
+    return (cookie.value, True) if cookie else ("", False)
+
+
+def _check_origin(headers: Mapping[str, str]) -> None:
+    """A page of another site must not act with the cookie of this one."""
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != headers.get("host", ""):
+        raise ForbiddenError(
+            f"a page of {origin[:100]} may not act here; use the router's own page"
+        )

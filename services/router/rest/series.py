@@ -1,0 +1,142 @@
+"""Curves of a job: the lines of metrics.jsonl, parsed once, as series of numbers over steps.
+
+Owns the reading of metrics.jsonl for REST. Never writes it.
+"""
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Line = Mapping[str, Any]
+Point = tuple[str, int, Mapping[str, float | None]]
+"""Kind, step and the numbers of a line by dotted name."""
+_KEPT_FILES = 64
+_NOT_SERIES = frozenset({"kind", "step"})
+
+
+@dataclass(slots=True)
+class _File:
+    size: int = 0
+    head: bytes = b""
+    lines: list[Line] = field(default_factory=list[Line])
+    points: list[Point] = field(default_factory=list[Point])
+
+
+class MetricLines:
+    """Lines of metrics.jsonl files; a file that only grew is read from where it was left."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[Path, _File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, run_dir: Path) -> Sequence[Line]:
+        """The whole lines of ``run_dir/metrics.jsonl``, in file order; none without a file."""
+        return list(self._file(run_dir).lines)
+
+    def points(self, run_dir: Path) -> Sequence[Point]:
+        """The same lines as numbers."""
+        return list(self._file(run_dir).points)
+
+    def _file(self, run_dir: Path) -> _File:
+        path = run_dir / "metrics.jsonl"
+        with self._lock:
+            try:
+                size = path.stat().st_size
+            except OSError:
+                self._files.pop(path, None)
+                return _File()
+            known = self._files.get(path)
+            if known is None or not _continues(path, known, size):
+                known = self._files[path] = _File()
+            if size > known.size:
+                _extend(path, known)
+            self._files.move_to_end(path)
+            while len(self._files) > _KEPT_FILES:
+                self._files.popitem(last=False)
+            return known
+
+
+def _continues(path: Path, known: _File, size: int) -> bool:
+    """Whether the file still begins with what was read: a resumed job cuts lines off."""
+    if size < known.size:
+        return False
+    with path.open("rb") as file:
+        file.seek(max(0, known.size - len(known.head)))
+        return file.read(len(known.head)) == known.head
+
+
+def _extend(path: Path, known: _File) -> None:
+    with path.open("rb") as file:
+        file.seek(known.size)
+        text = file.read()
+    whole, _, _ = text.rpartition(b"\n")
+    for line in whole.splitlines():
+        document = json.loads(line)
+        if isinstance(document, dict):
+            known.lines.append(document)
+            kind, step = str(document.get("kind")), int(document.get("step", 0))
+            known.points.append((kind, step, flatten(document)))
+    taken = len(whole) + 1 if whole else 0
+    known.head = (known.head + text[:taken])[-128:]
+    known.size += taken
+
+
+def metrics_document(
+    job_id: str, points: Sequence[Point], *, names: Sequence[str], from_step: int, max_points: int
+) -> dict[str, Any]:
+    """The answer of ``/metrics``: curves of training and of evaluation."""
+    known: dict[str, None] = {}
+    document: dict[str, Any] = {"job_id": job_id}
+    for kind in ("train", "eval"):
+        own = sorted(((s, values) for k, s, values in points if k == kind), key=_step_of)
+        for _, values in own:
+            known.update(dict.fromkeys(values))
+        shown = [point for point in own if point[0] >= from_step]
+        document[kind] = _series(shown, names, max_points)
+    return {**document, "names": sorted(known)}
+
+
+def flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, float | None]:
+    """The numbers of a line by dotted name; True and False are 1 and 0."""
+    found: dict[str, float | None] = {}
+    for key, value in line.items():
+        if not prefix and key in _NOT_SERIES:
+            continue
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            found.update(flatten(value, f"{name}."))
+        elif value is None or isinstance(value, int | float):
+            found[name] = None if value is None else float(value)
+    return found
+
+
+def _series(
+    points: Sequence[tuple[int, Mapping[str, float | None]]], names: Sequence[str], max_points: int
+) -> dict[str, Any]:
+    every = dict.fromkeys(name for _, values in points for name in values)
+    shown = [name for name in every if _is_wanted(name, names)]
+    width = -(-len(points) // max_points) or 1
+    buckets = [points[i : i + width] for i in range(0, len(points), width)]
+    return {
+        "steps": [bucket[-1][0] for bucket in buckets],
+        "series": {name: [_mean(bucket, name) for bucket in buckets] for name in shown},
+    }
+
+
+def _is_wanted(name: str, names: Sequence[str]) -> bool:
+    return not names or any(name == n or name.startswith(f"{n}.") for n in names)
+
+
+def _mean(bucket: Sequence[tuple[int, Mapping[str, float | None]]], name: str) -> float | None:
+    values = [v for _, line in bucket if (v := line.get(name)) is not None]
+    if len(values) <= 1:
+        return values[0] if values else None
+    return sum(values) / len(values)
+
+
+def _step_of(point: tuple[int, Any]) -> int:
+    return point[0]

@@ -1,0 +1,58 @@
+// Talks to the router's REST API. Every failure is an ApiError whose message is for people.
+const TIMEOUT_MS = 30_000;
+
+export class ApiError extends Error {
+  constructor(status, problem) {
+    super(problem.detail || `the router answered ${status}`);
+    this.status = status;
+    this.reason = problem.reason || "";
+    this.errors = problem.errors || [];
+  }
+}
+
+export async function request(path, { method = "GET", body, headers = {}, timeoutMs = TIMEOUT_MS } = {}) {
+  const options = { method, headers: { Accept: "application/json", ...headers }, signal: AbortSignal.timeout(timeoutMs) };
+  if (body !== undefined) {
+    options.body = typeof body === "string" ? body : JSON.stringify(body);
+    options.headers["Content-Type"] = "application/json";
+  }
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch (error) {
+    const late = error.name === "TimeoutError";
+    throw new ApiError(0, {
+      detail: late ? `the router did not answer within ${timeoutMs / 1000} s` : "the router cannot be reached; it may be restarting",
+      reason: "UNREACHABLE",
+    });
+  }
+  const document = await readJson(answer);
+  if (!answer.ok) {
+    if (answer.status === 401) window.dispatchEvent(new Event("troupe:unauthenticated"));
+    throw new ApiError(answer.status, document || {});
+  }
+  return document;
+}
+
+async function readJson(answer) {
+  if (answer.status === 204) return null;
+  try {
+    return await answer.json();
+  } catch {
+    return null;
+  }
+}
+
+export const jobPath = (id, rest = "") => `/v1/jobs/${encodeURIComponent(id)}${rest}`;
+
+// A path with the parameters that are set; an array becomes a repeated parameter.
+export function withQuery(path, parameters) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined && one !== null && one !== "") query.append(name, one);
+    }
+  }
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
+}

@@ -1,0 +1,54 @@
+// All charts of a job, in groups. New columns make React work; new values only redraw canvases.
+import { Tooltip } from "../../vendor/ui.js";
+import { html, useEffect, useState } from "../html.js";
+import { Empty, Panel, Waiting } from "../parts.js";
+import { GROUPS, panelColumns } from "./panels.js";
+import { Plot } from "./plot.js";
+import { last } from "./series.js";
+
+export function Board({ feed, agents }) {
+  const [, setShape] = useState("");
+  useEffect(() => {
+    const look = () => setShape(`${feed.isLoaded} ${shapeOf(feed.tables)}`);
+    look();
+    return feed.subscribe(look);
+  }, [feed]);
+  if (!feed.tables.train.steps.length && !feed.tables.eval.steps.length) {
+    return feed.isLoaded ? html`<${Empty} title="No step has ended">${feed.link === "over" ? "The job ended before its first step did." : "Charts appear with the first one."}<//>` : html`<${Waiting} what="Loading the charts" />`;
+  }
+  return html`${GROUPS.map((group) => html`<section key=${group.title} class="chart-group" aria-label=${group.title}><h2>${group.title}</h2>
+    <div class="charts">${group.panels.map((panel) => html`<${ChartPanel} key=${panel.id} panel=${panel} feed=${feed} agents=${agents} />`)}</div></section>`)}`;
+}
+
+const shapeOf = ({ train, eval: held }) => [train, held].map((table) => `${Object.keys(table.series).length}/${table.steps.length > 0}`).join();
+
+function ChartPanel({ panel, feed, agents }) {
+  const found = panelColumns(panel, feed.tables, agents);
+  if (panel.isOptional && !found.length) return null;
+  const read = () => joined(found, feed.tables);
+  const title = html`<${Tooltip} label=${panel.hint} multiline maw=${300} openDelay=${200}><span>${panel.title}</span><//>`;
+  const latest = found.length === 1 ? panel.format(last(feed.tables[found[0].from], found[0].name)) : null;
+  return html`<${Panel} title=${title} className=${panel.isWide ? "chart wide" : "chart"} data-chart=${panel.id}>
+    ${found.length
+      ? html`<${Plot} columns=${found} read=${read} feed=${feed} format=${panel.format} range=${panel.range} isStacked=${panel.isStacked} label=${`${panel.title}: ${found.map((one) => one.label).join(", ")}${latest ? `, now ${latest}` : ""}`} />`
+      : html`<div class="no-data">${panel.emptyText || "Nothing measured yet."}</div>`}
+  <//>`;
+}
+
+// Columns of both tables over one axis of steps.
+function joined(found, tables) {
+  const froms = new Set(found.map((column) => column.from));
+  if (froms.size <= 1) {
+    const table = tables[[...froms][0] || "train"];
+    return { x: table.steps, ys: found.map((column) => table.series[column.name]) };
+  }
+  const x = [...new Set([...froms].flatMap((from) => tables[from].steps))].sort((a, b) => a - b);
+  const place = new Map(x.map((step, index) => [step, index]));
+  const ys = found.map((column) => {
+    const table = tables[column.from];
+    const values = new Array(x.length).fill(null);
+    table.steps.forEach((step, i) => (values[place.get(step)] = table.series[column.name][i]));
+    return values;
+  });
+  return { x, ys };
+}

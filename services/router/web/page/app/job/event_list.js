@@ -1,0 +1,61 @@
+// What happened, newest first.
+import { SegmentedControl } from "../../vendor/ui.js";
+import { clock, duration, number, percent } from "../format.js";
+import { html, useEffect, useState } from "../html.js";
+import { Empty, Waiting } from "../parts.js";
+
+const LOUD = ["phase.overdue", "parity.alarm", "component.restarted", "job.warning", "learning.flat", "replica.left"];
+const CHOICES = [{ value: "all", label: "All" }, { value: "steps", label: "Steps" }, { value: "warnings", label: "Warnings" }];
+const SHOWN = 300;
+
+export function EventList({ feed }) {
+  const [choice, setChoice] = useState("all");
+  const [, tick] = useState(0);
+  useEffect(() => {
+    let timer = 0;
+    const stop = feed.subscribe(() => {
+      timer ||= setTimeout(() => {
+        timer = 0;
+        tick((n) => n + 1);
+      }, 200);
+    });
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
+  }, [feed]);
+  const wanted = { all: () => true, steps: (one) => /^(step|eval|round|job)\./.test(one.type), warnings: (one) => LOUD.includes(one.type) }[choice];
+  const events = feed.events.filter(wanted).slice(-SHOWN).toReversed();
+  if (!feed.isLoaded) return html`<${Waiting} what="Loading events" />`;
+  return html`<div class="filters"><${SegmentedControl} size="xs" data=${CHOICES} value=${choice} onChange=${setChoice} aria-label="Which events" /></div>
+    ${events.length ? html`<ol class="events">${events.map((one) => html`<li key=${one.id} class=${LOUD.includes(one.type) ? "loud" : ""}>
+      <time>${clock(one.occurred_at)}</time><span class="event-type">${one.type}</span><span class="event-text">${tell(one)}</span></li>`)}</ol>` : html`<${Empty} title="Nothing of this kind happened" />`}`;
+}
+
+// An event in words; what has no words of its own shows its data.
+function tell({ type, data }) {
+  switch (type) {
+    case "job.state":
+      return `The job is ${data.state}${data.reason ? `: ${data.reason}` : ""}.`;
+    case "round.opened":
+      return `${roundName(data)} opened with ${number(data.num_tickets)} episodes.`;
+    case "round.played":
+      return `${roundName(data)} played in ${duration(data.wall_s)}: success ${percent(data.success_rate)}, reward ${number(data.reward_mean)}.`;
+    case "eval.done":
+      return `Evaluation after step ${data.step}: ${percent(data.success)} of ${number(data.num_tasks)} tasks solved.`;
+    case "step.learned":
+      return `Step ${data.step} learnt; version ${data.policy_version}, loss ${number(data.loss)}.`;
+    case "step.recorded":
+      return `Step ${data.step} done in ${duration(data.wall_s)}.`;
+    case "replica.joined":
+      return `${data.replica_id} joined (${data.kind}).`;
+    case "replica.left":
+      return `${data.replica_id} left: ${data.reason || "it fell silent"}.`;
+    case "phase.resolved":
+      return `No longer: ${data.sentence}`;
+    default:
+      return data.sentence || JSON.stringify(data);
+  }
+}
+
+const roundName = (data) => (data.kind === "eval" ? `Evaluation after step ${data.step}` : `Step ${data.step}`);

@@ -1,0 +1,82 @@
+// All jobs, newest first.
+import { Button, Link, Progress, SegmentedControl, Table, useDocumentTitle, useLocation } from "../../vendor/ui.js";
+import { jobPath, withQuery } from "../api.js";
+import { Spark } from "../charts/spark.js";
+import { ago, duration, percent, words } from "../format.js";
+import { html, useEffect, useState } from "../html.js";
+import { useResource } from "../resource.js";
+import { Empty, Fault, Loaded, PageHead, StateBadge } from "../parts.js";
+import { request } from "../api.js";
+
+const ACTIVE = ["queued", "launching", "running", "pausing", "paused", "cancelling"];
+const DONE = ["succeeded", "failed", "cancelled"];
+const CHOICES = [
+  { value: "all", label: "All" },
+  { value: "active", label: "Active" },
+  { value: "done", label: "Finished" },
+];
+const PAGE = 50;
+
+export function JobsPage() {
+  useDocumentTitle("Jobs · Troupe");
+  const [choice, setChoice] = useState("all");
+  const states = { active: ACTIVE, done: DONE }[choice];
+  const first = useResource(withQuery("/v1/jobs", { limit: PAGE, state: states }), { everyMs: 3000 });
+  return html`<${PageHead} title="Jobs" actions=${html`<${SegmentedControl} size="xs" data=${CHOICES} value=${choice} onChange=${setChoice} aria-label="Which jobs" />`} />
+    ${first.error && first.data && html`<${Fault} error=${first.error} retry=${first.reload} title="This list may be old" />`}
+    <${Loaded} resource=${first} what="Loading jobs">${(data) => html`<${JobTable} key=${choice} page=${data} states=${states} />`}<//>`;
+}
+
+function JobTable({ page, states }) {
+  const [more, setMore] = useState([]);
+  const [cursor, setCursor] = useState(undefined);
+  const [error, setError] = useState(null);
+  const next = cursor === undefined ? page.next_cursor : cursor;
+  const load = async () => {
+    try {
+      const found = await request(withQuery("/v1/jobs", { limit: PAGE, cursor: next, state: states }));
+      setMore([...more, ...found.jobs]);
+      setCursor(found.next_cursor);
+      setError(null);
+    } catch (failure) {
+      setError(failure);
+    }
+  };
+  const seen = new Set(page.jobs.map((job) => job.job_id));
+  const jobs = [...page.jobs, ...more.filter((job) => !seen.has(job.job_id))].filter((job) => !states || states.includes(job.state));
+  if (!jobs.length) {
+    return html`<${Empty} title="No jobs here yet" action=${html`<${Button} component=${Link} href="/new" variant="light">Make the first<//>`}>A job trains a team of agents on a task, step by step, and shows here as it goes.<//>`;
+  }
+  return html`<div class="table-box"><${Table} className="jobs" highlightOnHover verticalSpacing="sm">
+    <${Table.Thead}><${Table.Tr}>${["Job", "State", "Task", "Progress", "Success", "Started", "Ran for"].map((name) => html`<${Table.Th} key=${name}>${name}<//>`)}<//><//>
+    <${Table.Tbody}>${jobs.map((job, index) => html`<${JobRow} key=${job.job_id} job=${job} hasSpark=${index < 20} />`)}<//>
+  <//></div>
+  ${error && html`<${Fault} error=${error} retry=${load} />`}
+  ${next && html`<${Button} variant="subtle" mt="md" onClick=${load}>Show older jobs<//>`}`;
+}
+
+function JobRow({ job, hasSpark }) {
+  const [, go] = useLocation();
+  const href = `/jobs/${encodeURIComponent(job.job_id)}`;
+  const end = job.ended_at || (ACTIVE.includes(job.state) ? Date.now() / 1000 : null);
+  return html`<${Table.Tr} className="job-row" onClick=${(event) => event.target.closest("a") || go(href)}>
+    <${Table.Td}><${Link} href=${href} className="job-name">${job.job_id}<//><span class="sub">${words(job.spec.algorithm.kind)} · ${Object.keys(job.spec.agents).length} agents</span><//>
+    <${Table.Td} data-label="State"><${StateBadge} state=${job.state} size="sm" />${job.queue_position ? html`<span class="sub">number ${job.queue_position} in the queue</span>` : null}<//>
+    <${Table.Td} data-label="Task">${words(job.spec.task.name)}<//>
+    <${Table.Td} data-label="Progress"><div class="progress"><${Progress} value=${job.steps ? (100 * job.step) / job.steps : 100} size="sm" aria-label=${`Step ${job.step} of ${job.steps}`} /><span>${job.step} / ${job.steps}</span></div><//>
+    <${Table.Td} data-label="Success">${hasSpark ? html`<${Success} job=${job} />` : html`<span class="faint">–</span>`}<//>
+    <${Table.Td} data-label="Started">${ago(job.started_at)}<//>
+    <${Table.Td} data-label="Ran for">${job.started_at && end ? duration(end - job.started_at) : html`<span class="faint">–</span>`}<//>
+  <//>`;
+}
+
+function Success({ job }) {
+  const path = withQuery(jobPath(job.job_id, "/metrics"), { names: "success_rate", max_points: 60 });
+  const { data, reload } = useResource(path);
+  useEffect(() => {
+    if (job.step > 0) reload();
+  }, [job.step, job.state]);
+  const values = (data?.train?.series?.success_rate || []).filter((value) => value !== null);
+  if (!values.length) return html`<span class="faint">–</span>`;
+  return html`<div class="spark-cell"><${Spark} values=${values} /><span>${percent(values.at(-1))}</span></div>`;
+}

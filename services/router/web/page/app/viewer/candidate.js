@@ -1,0 +1,33 @@
+// One candidate: its reward with the parts, its advantage, its text, what it led to.
+import { IconStar } from "../../vendor/ui.js";
+import { html } from "../html.js";
+import { number, signed, words } from "../format.js";
+import { Tag } from "../parts.js";
+import { TaskView } from "./task_view.js";
+import { Completion } from "./tokens.js";
+
+export function Candidate({ candidate, family, widest, isShaded, spansTurns }) {
+  const one = candidate;
+  const parts = (one.reward_parts || []).filter((part) => part.value !== 0 || part.weight !== 0);
+  return html`<article class=${one.is_chosen ? "cand chosen" : "cand"} data-chosen=${String(one.is_chosen)} aria-label=${`Candidate ${one.index + 1}${one.is_chosen ? ", chosen" : ""}`}>
+    <header><span class="cand-name">${spansTurns ? `Trajectory ${one.trajectory + 1}, turn ${one.turn + 1}` : `Candidate ${one.index + 1}`}</span>
+      ${one.is_chosen && html`<span class="chosen-mark"><${IconStar} size=${13} />chosen</span>`}
+      ${one.is_success && html`<${Tag} color="teal" size="sm">solves<//>`}${one.is_truncated && html`<${Tag} color="orange" size="sm">cut off<//>`}${one.is_done && !one.is_success && html`<${Tag} size="sm">ends<//>`}</header>
+    <div class="cand-numbers"><div><span class="stat-label">Reward</span><span class="cand-reward">${signed(one.reward)}</span></div>
+      <div><span class="stat-label">Advantage</span><${Advantage} value=${one.advantage} widest=${widest} /></div></div>
+    <${Completion} candidate=${one} isShaded=${isShaded} />
+    ${parts.length > 0 && html`<dl class="parts">${parts.map((part) => [
+      html`<dt key=${`${part.term}-name`}>${words(part.term)}</dt>`,
+      html`<dd key=${part.term} title=${`value ${number(part.value)} times weight ${number(part.weight)}`}><span class="part-sum">${number(part.value)} × ${number(part.weight)}</span><strong>${signed(part.contribution)}</strong></dd>`,
+    ])}</dl>`}
+    ${one.info && Object.keys(one.info).length > 0 && html`<${TaskView} info=${one.info} task=${family} />`}
+  </article>`;
+}
+
+function Advantage({ value, widest }) {
+  if (value === null || value === undefined) return html`<span class="cand-reward faint">–</span>`;
+  const width = widest > 0 ? Math.min(50, (50 * Math.abs(value)) / widest) : 0;
+  const from = value < 0 ? 50 - width : 50;
+  return html`<span class="advantage"><span class=${value > 0 ? "cand-reward good" : value < 0 ? "cand-reward bad" : "cand-reward"}>${signed(value)}</span>
+    <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect x="0" y="2" width="100" height="2" class="adv-track" /><rect x=${from} y="0" width=${width} height="6" class=${value < 0 ? "adv-bad" : "adv-good"} /></svg></span>`;
+}

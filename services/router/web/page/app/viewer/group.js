@@ -1,0 +1,28 @@
+// One draw: the prompt, and K candidates side by side.
+import { Collapse, IconChevronDown, IconChevronRight, UnstyledButton } from "../../vendor/ui.js";
+import { html, useState } from "../html.js";
+import { duration, number } from "../format.js";
+import { Tag } from "../parts.js";
+import { agentClass } from "../theme.js";
+import { Candidate } from "./candidate.js";
+
+export function GroupCard({ group, agents, family, isPicked, isShaded, onFocus, box }) {
+  const widest = Math.max(0, ...group.candidates.map((one) => Math.abs(one.advantage ?? 0)));
+  return html`<section class=${`draw-card ${agentClass(group.agent, agents)} ${isPicked ? "picked" : ""}`} ref=${box} tabIndex="-1" onFocus=${onFocus} data-agent=${group.agent} data-turn=${group.turn}
+      aria-label=${`Turn ${group.turn + 1}, ${group.agent}`}>
+    <header class="draw-head"><h3><i class="swatch"></i>${group.agent}</h3>${!group.spans_turns && html`<span class="faint">turn ${group.turn + 1}</span>`}
+      <span class="faint">${group.policy} version ${group.policy_version}</span>
+      ${group.is_flat && group.candidates.length > 1 && html`<${Tag} color="gray" hint="All candidates have one reward, so every advantage is 0 and nothing is learnt from this draw.">no variance<//>`}
+      <span class="draw-numbers">mean ${number(group.reward_mean)} ± ${number(group.reward_std)}${group.generate_s ? ` · drawn in ${duration(group.generate_s)}` : ""}${group.env_s ? ` · judged in ${duration(group.env_s)}` : ""}</span></header>
+    ${group.prompts.map((messages, i) => html`<${Prompt} key=${i} messages=${messages} label=${group.prompts.length > 1 ? `Prompt ${i + 1}` : "Prompt"} />`)}
+    <div class="cands" tabIndex="0" role="group" aria-label=${`${group.candidates.length} candidates`}>${group.candidates.map((one, i) => html`<${Candidate} key=${i} candidate=${one} family=${family} widest=${widest} isShaded=${isShaded} spansTurns=${group.spans_turns} />`)}</div>
+  </section>`;
+}
+
+export function Prompt({ messages, label }) {
+  const [isOpen, setOpen] = useState(false);
+  const whole = messages.map((one) => one.content).join("\n");
+  return html`<div class="prompt"><${UnstyledButton} className="prompt-head" onClick=${() => setOpen(!isOpen)} aria-expanded=${isOpen}>
+      ${isOpen ? html`<${IconChevronDown} size=${14} />` : html`<${IconChevronRight} size=${14} />`}<span>${label}</span>${!isOpen && html`<span class="prompt-peek">${whole.slice(0, 220)}</span>`}<//>
+    <${Collapse} expanded=${isOpen}><div class="messages">${messages.map((one, i) => html`<div key=${i} class=${`message message-${one.role}`}><span class="message-role">${one.role}</span><pre>${one.content}</pre></div>`)}</div><//></div>`;
+}

@@ -1,0 +1,66 @@
+// The tree of an episode: one column a draw, one dot a candidate, a line from the chosen one to the
+// candidates that continue it. Dots are coloured by reward, from an agent's lowest to its highest.
+import { html } from "../html.js";
+import { number, signed } from "../format.js";
+
+const COLUMN = 92;
+const ROW = 20;
+const TOP = 40;
+const LEFT = 30;
+
+export function Tree({ groups, onPick, picked }) {
+  const ranges = rangesOf(groups);
+  const most = Math.max(...groups.map((group) => group.candidates.length));
+  const middle = TOP + ((most - 1) * ROW) / 2;
+  const height = TOP + most * ROW;
+  const width = LEFT + groups.length * COLUMN;
+  const y = (group, index) => middle + (index - (group.candidates.length - 1) / 2) * ROW;
+  const x = (column) => LEFT + column * COLUMN + 14;
+  const links = groups.slice(1).flatMap((group, i) => {
+    const before = groups[i];
+    const chosen = before.candidates.findIndex((one) => one.is_chosen);
+    if (chosen < 0) return [];
+    return group.candidates.map((one, k) => ({
+      d: `M${x(i)} ${y(before, chosen)}C${x(i) + COLUMN / 2} ${y(before, chosen)} ${x(i + 1) - COLUMN / 2} ${y(group, k)} ${x(i + 1)} ${y(group, k)}`,
+      isChosen: one.is_chosen,
+    }));
+  });
+  return html`<div class="tree" tabIndex="0" role="group" aria-label="Tree of draws"><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}>
+    ${groups.map((group, column) => html`<rect key=${group.group_id} x=${x(column) - 40} y="2" width="80" height=${height - 4} rx="8" class=${picked === column ? "draw-box picked" : "draw-box"} />`)}
+    ${links.map((link, i) => html`<path key=${i} d=${link.d} class=${link.isChosen ? "branch chosen" : "branch"} />`)}
+    ${groups.map((group, column) => html`<${Draw} key=${group.group_id} group=${group} x=${x(column)} y=${(index) => y(group, index)} height=${height} isPicked=${picked === column}
+      shade=${(reward) => shadeOf(reward, ...ranges[group.agent])} onPick=${() => onPick(column)} />`)}
+  </svg></div>`;
+}
+
+function Draw({ group, x, y, height, shade, isPicked, onPick }) {
+  const press = (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    onPick();
+  };
+  return html`<g class=${isPicked ? "draw picked" : "draw"} role="button" tabIndex="0" onClick=${onPick} onKeyDown=${press}
+      aria-label=${`Turn ${group.turn + 1}, ${group.agent}, ${group.candidates.length} candidates, mean reward ${number(group.reward_mean)}`}>
+    <rect x=${x - 40} y="2" width="80" height=${height - 4} rx="8" class="draw-hit" />
+    <text x=${x} y="17" class="draw-agent">${group.agent}</text>
+    ${group.candidates.map((one, index) => html`<g key=${index}><title>${`candidate ${one.index + 1}: reward ${signed(one.reward)}${one.is_chosen ? ", chosen" : ""}`}</title>
+      <circle cx=${x} cy=${y(index)} r=${one.is_chosen ? 7 : 5.5} class=${`candidate ${shade(one.reward)} ${one.is_chosen ? "chosen" : ""}`} /></g>`)}
+  </g>`;
+}
+
+// Lowest and highest reward of each agent in the episode.
+function rangesOf(groups) {
+  const ranges = {};
+  for (const group of groups) {
+    const rewards = group.candidates.map((one) => one.reward);
+    const [low, high] = ranges[group.agent] || [Infinity, -Infinity];
+    ranges[group.agent] = [Math.min(low, ...rewards), Math.max(high, ...rewards)];
+  }
+  return ranges;
+}
+
+// Seven classes from the lowest to the highest.
+export function shadeOf(reward, low, high) {
+  if (high <= low) return "shade-3";
+  return `shade-${Math.min(6, Math.floor((7 * (reward - low)) / (high - low)))}`;
+}

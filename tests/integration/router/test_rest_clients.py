@@ -1,0 +1,147 @@
+"""Both clients against the real application: every call, and that none lacks a documented path."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from redis.asyncio import Redis
+from rest_world import RestWorld, episode_line, rest_world, spec_document, write_lines
+
+from troupe.clients.rest import AsyncRestClient, RestClient, calls
+from troupe.errors import ConflictError, NotFoundError
+from troupe.spec.issues import SpecInvalidError
+from troupe.streams.events import EventLog
+
+
+@pytest.fixture
+async def world(redis: Redis, tmp_path: Path) -> AsyncIterator[RestWorld]:
+    async with rest_world(redis, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+async def client(world: RestWorld) -> AsyncIterator[AsyncRestClient]:
+    transport = httpx.ASGITransport(app=world.app)
+    async with AsyncRestClient("http://router", transport=transport) as found:
+        yield found
+
+
+async def test_async_client_lives_a_job_from_submit_to_delete(
+    world: RestWorld, client: AsyncRestClient, tmp_path: Path, redis: Redis
+) -> None:
+    spec = spec_document(tmp_path)
+    assert (await client.dry_run(spec))["estimate"]["env_steps_at_most"] > 0
+    with pytest.raises(SpecInvalidError) as caught:
+        await client.submit({**spec, "stepz": 1})
+    assert "/stepz" in [issue.pointer for issue in caught.value.issues]
+    job = await client.submit(spec, idempotency_key="k", priority=3)
+    assert (job.state, job.priority, job.queue_position) == ("queued", 3, 1)
+    assert (await client.set_priority(job.job_id, -1)).priority == -1
+    assert (await client.pause(job.job_id)).state == "paused"
+    assert (await client.resume(job.job_id)).state == "queued"
+    assert [j.job_id for j in await client.jobs(states=["queued"])] == ["demo-1"]
+    assert (await client.quota()).queued[0].waits_for == ""
+    assert (await client.progress(job.job_id)).waiting.phase == "queue"
+    assert (await client.session()).authentication == "off"
+    assert {t.name for t in await client.tasks()} >= {"plan_path", "code"}
+    assert await client.replicas() == []
+    assert (await client.policies(job.job_id))[0].agents == ["tool", "planner"]
+    assert (await client.cancel(job.job_id)).state == "cancelling"
+    with pytest.raises(ConflictError, match="cancel it"):
+        await client.delete(job.job_id)
+    await world.store.transition(job.job_id, "cancelled")
+    await EventLog(redis, job.job_id, source="t").emit("job.state", {"state": "cancelled"})
+    async with asyncio.timeout(20):
+        states = [e.data["state"] async for e in client.events(job.job_id)]
+    assert states == ["queued", "paused", "queued", "cancelling", "cancelled"]
+    await client.delete(job.job_id)
+    with pytest.raises(NotFoundError):
+        await client.job(job.job_id)
+
+
+async def test_async_client_reads_a_run(
+    world: RestWorld, client: AsyncRestClient, tmp_path: Path
+) -> None:
+    job = await client.submit(spec_document(tmp_path))
+    run_dir = world.settings.runs_dir / job.job_id
+    write_lines(run_dir / "metrics.jsonl", [{"kind": "train", "step": 0, "wall_s": 1.5}])
+    write_lines(
+        run_dir / "episodes.jsonl", [episode_line("demo-1", "train-00000", 0, rewards=(1.0, 0.0))]
+    )
+    (run_dir / "logs").mkdir()
+    (run_dir / "logs" / "env-0.log").write_text("hello\n")
+    assert (await client.metrics(job.job_id)).train.series["wall_s"] == [1.5]
+    assert (await client.step(job.job_id, 0)).episodes.num == 1
+    page = await client.episodes(job.job_id, agent="tool", order="reward_desc")
+    episode = await client.episode(job.job_id, page.episodes[0].id)
+    assert episode.turns[0].groups[0].candidates[0].is_chosen
+    assert await client.checkpoints(job.job_id) == []
+    assert [f.component for f in await client.logs(job.job_id)] == ["env-0"]
+    assert (await client.log(job.job_id, "env-0", tail=5)).lines == ["hello"]
+
+
+def test_both_clients_have_the_same_calls_with_the_same_arguments() -> None:
+    def surface(cls: type[Any]) -> dict[str, list[str]]:
+        members = inspect.getmembers(cls, inspect.isfunction)
+        return {
+            name: list(inspect.signature(member).parameters)
+            for name, member in members
+            if not name.startswith("_")
+        }
+
+    blocking, awaited = surface(RestClient), surface(AsyncRestClient)
+    assert blocking.keys() - awaited.keys() == {"is_up", "download"}
+    assert {name: blocking[name] for name in awaited} == awaited
+
+
+async def test_every_call_is_a_documented_path_with_documented_parameters(
+    world: RestWorld,
+) -> None:
+    document = (await world.http.get("/openapi.json")).json()
+    made = [
+        calls.submit({}, priority=1),
+        calls.dry_run({}),
+        calls.job("j"),
+        calls.jobs(cursor="c", states=["running"]),
+        calls.change("j", priority=1),
+        calls.act("j", "cancel"),
+        calls.act("j", "pause"),
+        calls.act("j", "resume"),
+        calls.delete("j", files=True),
+        calls.progress("j"),
+        calls.events_page("j", wait_s=1.0),
+        calls.metrics("j", names=["a"], from_step=1, max_points=2),
+        calls.steps("j", cursor="1"),
+        calls.step("j", 1),
+        calls.episodes("j", step=1, agent="a", failure="any", order="oldest"),
+        calls.episode("j", "e"),
+        calls.checkpoints("j"),
+        calls.logs("j"),
+        calls.log("j", "c", tail=1, after=2, wait_s=1.0),
+        calls.tasks(),
+        calls.policies("j"),
+        calls.replicas("j"),
+        calls.quota(),
+        calls.session(),
+    ]
+    for call in made:
+        operation = _operation(document, call.method, call.path)
+        named = {p["name"] for p in operation.get("parameters", []) if p["in"] == "query"}
+        assert call.params.keys() <= named, call.path
+
+
+def _operation(document: dict[str, Any], method: str, path: str) -> dict[str, Any]:
+    parts = path.split("/")
+    for template, item in document["paths"].items():
+        names = template.split("/")
+        if (
+            len(names) == len(parts)
+            and all(a == b or a.startswith("{") for a, b in zip(names, parts, strict=True))
+            and method.lower() in item
+        ):
+            return item[method.lower()]
+    raise AssertionError(f"{method} {path} is not documented")

@@ -1,0 +1,191 @@
+"""Who may do what: keys, scopes, cookies, rates, the refusal of an open door."""
+
+import os
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+from rest_world import RestWorld, rest_world, spec_document
+
+from services.router.rest.door import check_door, is_loopback
+from services.router.rest.keyring import Keyring
+from services.router.settings import RouterSettings
+from troupe.clients.rest.keys import add_key, digest_of, read_keys, remove_key
+from troupe.errors import InvalidArgumentError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.yaml"
+
+
+@pytest.fixture
+def keys(file: Path) -> dict[str, str]:
+    return {scope: add_key(file, scope, (scope,)) for scope in ("read", "submit", "admin")}
+
+
+@pytest.fixture
+async def world(
+    redis: Redis, tmp_path: Path, file: Path, keys: dict[str, str]
+) -> AsyncIterator[RestWorld]:
+    assert len(keys) == 3
+    async with rest_world(redis, tmp_path, api_keys=file) as found:
+        yield found
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def test_file_keeps_digests_and_never_a_key(file: Path, keys: dict[str, str]) -> None:
+    text = file.read_text()
+    assert all(key not in text for key in keys.values())
+    assert digest_of(keys["read"]) in text
+    assert file.stat().st_mode & 0o077 == 0
+
+
+async def test_without_a_key_everything_of_v1_is_401_and_health_is_not(world: RestWorld) -> None:
+    for path in ("/v1/jobs", "/v1/jobs/x/events", "/v1/tasks", "/metrics", "/v1/nowhere"):
+        answer = await world.http.get(path)
+        assert (answer.status_code, answer.json()["reason"]) == (401, "UNAUTHENTICATED"), path
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert (await world.http.get("/livez")).status_code == 200
+    assert (await world.http.get("/v1/session")).json() == {
+        "authentication": "keys",
+        "name": None,
+        "scopes": [],
+    }
+
+
+@pytest.mark.parametrize("key", ["nonsense", "troupe_" + "a" * 43, "\u00e9", ""])
+async def test_with_a_wrong_key_nothing_is_shown(world: RestWorld, key: str) -> None:
+    header = b"Bearer " + key.encode("latin-1")
+    answer = await world.http.get("/v1/jobs", headers=[(b"authorization", header)])
+    assert answer.status_code == 401
+
+
+async def test_each_scope_may_what_it_says_and_not_more(
+    world: RestWorld, keys: dict[str, str], tmp_path: Path
+) -> None:
+    spec = spec_document(tmp_path)
+    read, submit, admin = (bearer(keys[s]) for s in ("read", "submit", "admin"))
+    assert (await world.http.get("/v1/jobs", headers=read)).status_code == 200
+    refused = await world.http.post("/v1/jobs", json=spec, headers=read)
+    assert (refused.status_code, refused.json()["reason"]) == (403, "FORBIDDEN")
+    made = await world.http.post("/v1/jobs", json=spec, headers=submit)
+    assert (made.status_code, made.json()["owner"]) == (201, "submit")
+    paused = await world.http.post("/v1/jobs/demo-1/pause", headers=submit)
+    assert paused.json()["state"] == "paused"
+    assert (await world.http.delete("/v1/jobs/demo-1", headers=submit)).status_code == 403
+    assert (await world.http.delete("/v1/jobs/demo-1", headers=admin)).status_code == 204
+
+
+async def test_cookie_signs_in_and_other_sites_cannot_use_it(
+    world: RestWorld, keys: dict[str, str]
+) -> None:
+    wrong = await world.http.post("/v1/session", json={"key": "nonsense"})
+    assert wrong.status_code == 401
+    answer = await world.http.post("/v1/session", json={"key": keys["submit"]})
+    assert answer.json()["scopes"] == ["read", "submit"]
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert (await world.http.get("/v1/jobs")).status_code == 200
+    elsewhere = {"Origin": "http://evil.example"}
+    crossed = await world.http.post("/v1/jobs/x/cancel", headers=elsewhere)
+    assert crossed.status_code == 403
+    own = await world.http.post("/v1/jobs/x/cancel", headers={"Origin": "http://router"})
+    assert own.status_code == 404
+    assert (await world.http.delete("/v1/session")).status_code == 204
+    assert (await world.http.get("/v1/jobs")).status_code == 401
+
+
+def test_keyring_follows_its_file_and_keeps_old_keys_when_it_breaks(
+    file: Path, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.router.rest.keyring._LOOK_S", 0.0)
+    ring = Keyring(file)
+    assert ring.caller(keys["read"]).scopes == ("read",)
+    fresh = add_key(file, "read", ("admin",))
+    assert ring.caller(fresh).scopes == ("read", "submit", "admin")
+    with pytest.raises(Exception, match="not known"):
+        ring.caller(keys["read"])
+    remove_key(file, "submit")
+    with pytest.raises(Exception, match="not known"):
+        ring.caller(keys["submit"])
+    file.write_text("keys: [nonsense")
+    os.utime(file, (1, 1))
+    assert ring.caller(fresh).name == "read"
+
+
+def test_key_that_has_ended_is_refused(file: Path) -> None:
+    key = add_key(file, "old", ("read",), expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    with pytest.raises(Exception, match="has ended"):
+        Keyring(file).caller(key)
+
+
+def test_file_that_is_none_stops_the_start(file: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="troupe keys add"):
+        Keyring(file)
+    file.write_text("keys:\n- {name: a, sha256: short, scopes: [read]}\n")
+    with pytest.raises(InvalidArgumentError, match="sha256"):
+        read_keys(file)
+
+
+async def test_rate_of_a_key_is_429_with_a_time_to_come_back(
+    redis: Redis, tmp_path: Path, file: Path
+) -> None:
+    slow, other = add_key(file, "slow", ("read",), rate_per_s=0.01), add_key(file, "b", ("read",))
+    async with rest_world(redis, tmp_path, api_keys=file, rate_burst=3) as world:
+        codes = [
+            (await world.http.get("/v1/quota", headers=bearer(slow))).status_code for _ in range(4)
+        ]
+        assert codes == [200, 200, 200, 429]
+        late = await world.http.get("/v1/quota", headers=bearer(slow))
+        assert 1 <= int(late.headers["retry-after"]) <= 100
+        assert late.json()["reason"] == "RATE_LIMITED"
+        assert (await world.http.get("/v1/quota", headers=bearer(other))).status_code == 200
+
+
+async def test_owner_has_idempotency_keys_of_its_own(
+    world: RestWorld, keys: dict[str, str], tmp_path: Path
+) -> None:
+    spec = spec_document(tmp_path)
+    ids: set[str] = set()
+    for scope in ("submit", "admin", "submit"):
+        headers = {**bearer(keys[scope]), "Idempotency-Key": "same"}
+        ids.add((await world.http.post("/v1/jobs", json=spec, headers=headers)).json()["job_id"])
+    assert ids == {"demo-1", "demo-2"}
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("localhost", True),
+        ("[::1]", True),
+        ("0.0.0.0", False),
+        ("[::]", False),
+        ("10.0.0.7", False),
+        ("router.example", False),
+    ],
+)
+def test_loopback_is_known(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+def test_public_address_without_keys_is_refused_unless_told(file: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="ask for no key"):
+        check_door(RouterSettings(rest_address="0.0.0.0:8480"))
+    check_door(RouterSettings(rest_address="0.0.0.0:8480", allow_anonymous=True))
+    check_door(RouterSettings(rest_address="0.0.0.0:8480", api_keys=file))
+    check_door(RouterSettings(rest_address="127.0.0.1:8480"))
+
+
+def test_half_of_a_certificate_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="belong together"):
+        check_door(RouterSettings(tls_certificate=tmp_path / "a.pem"))
+    with pytest.raises(InvalidArgumentError, match="not there"):
+        check_door(RouterSettings(tls_certificate=tmp_path / "a.pem", tls_key=tmp_path / "b.pem"))

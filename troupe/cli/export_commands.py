@@ -1,0 +1,63 @@
+"""``troupe export``: a checkpoint of a run folder as a PEFT adapter and a merged model."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troupe.cli import options as opt
+from troupe.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, err, out, print_json
+from troupe.cli.settings import settings_from
+from troupe.errors import InvalidArgumentError
+
+
+def export(
+    job: opt.JobArgument,
+    checkpoint: Annotated[
+        str, typer.Option(help="'latest', 'best' (of checkpoint.keep_best) or a step.")
+    ] = "latest",
+    target: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder to write to [RUN/exports/CHECKPOINT]."),
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="Only this policy; may be repeated.")
+    ] = None,
+    runs_dir: opt.RunsDir = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Write a checkpoint's policies as files that plain transformers and peft load.
+
+    A job exports its last step by itself; this is for any other checkpoint, and for jobs that
+    have not ended. It needs no platform.
+    """
+    folder = Path(job) if "/" in job else settings_from(runs_dir=runs_dir).runs_dir / job
+    if not (folder / "spec.json").is_file():
+        raise InvalidArgumentError(
+            f"{folder} is not a run folder (there is no spec.json in it); give a job id of "
+            "--runs-dir, or the folder"
+        )
+    target = target or folder / "exports" / checkpoint
+    args = ["--run-dir", str(folder), "--checkpoint", checkpoint, "--out", str(target)]
+    args += [part for name in policy or () for part in ("--policy", name)]
+    command = [sys.executable, "-m", "services.trainer.offline_export", *args]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    if done.returncode == EXIT_BAD_INPUT:
+        raise typer.Exit(EXIT_BAD_INPUT)
+    if done.returncode != 0:
+        err().print(
+            "error: nothing was exported, for the reason above. Exporting needs the trainer's "
+            "packages: pip install 'troupe[trainer]'.",
+            markup=False,
+        )
+        raise typer.Exit(EXIT_FAILED)
+    paths = json.loads(done.stdout)
+    if as_json:
+        print_json(paths)
+        return
+    for name, found in paths.items():
+        for kind, path in found.items():
+            out().print(f"{name} {kind} {path}", markup=False)

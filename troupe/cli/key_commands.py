@@ -1,0 +1,67 @@
+"""``troupe keys``: the API keys of a router, in a file that it reads again by itself."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from troupe.cli import options as opt
+from troupe.cli.output import note, out, print_json
+from troupe.clients.rest.keys import add_key, read_keys, remove_key
+from troupe.clients.rest.models import Scope
+from troupe.errors import InvalidArgumentError
+
+keys_app = typer.Typer(no_args_is_help=True, help="API keys of a router (TROUPE_ROUTER_API_KEYS).")
+KeyName = Annotated[str, typer.Argument(help="Who uses the key.", metavar="NAME")]
+File = Annotated[Path, typer.Option("--file", help="File of keys.")]
+_FILE = Path("runs/.troupe/keys.yaml")
+_SCOPES: dict[str, Scope] = {"read": "read", "submit": "submit", "admin": "admin"}
+
+
+def add(
+    name: KeyName,
+    scope: Annotated[str, typer.Option(help="read, submit or admin; each holds those before.")] = (
+        "submit"
+    ),
+    days: Annotated[int | None, typer.Option(min=1, help="Ends after so many days.")] = None,
+    rate_per_s: Annotated[float | None, typer.Option(help="Requests a second.")] = None,
+    max_replicas: Annotated[int | None, typer.Option(min=1, help="Replicas of its jobs.")] = None,
+    file: File = _FILE,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Make a key, print it once, and keep its digest; an older key of NAME ends."""
+    if scope not in _SCOPES:
+        raise InvalidArgumentError(f"--scope is read, submit or admin, not '{scope}'")
+    more: dict[str, object] = {"rate_per_s": rate_per_s, "max_replicas": max_replicas}
+    if days is not None:
+        more["expires_at"] = datetime.now(UTC) + timedelta(days=days)
+    key = add_key(file, name, (_SCOPES[scope],), **more)
+    if as_json:
+        print_json({"name": name, "scope": scope, "key": key, "file": str(file)})
+        return
+    out().print(key, markup=False)
+    note(f"kept as a digest in {file}; routers with TROUPE_ROUTER_API_KEYS={file} know it at once")
+
+
+def list_keys(file: File = _FILE, as_json: opt.AsJson = False) -> None:
+    """List the keys by name; the keys themselves are not kept."""
+    found = read_keys(file).keys
+    if as_json:
+        print_json([key.model_dump(mode="json", exclude={"sha256"}) for key in found])
+        return
+    table = Table("name", "scopes", "ends", box=None)
+    for key in found:
+        ends = key.expires_at.isoformat() if key.expires_at else "-"
+        table.add_row(key.name, ", ".join(key.all_scopes), ends)
+    out().print(table if found else "no keys")
+
+
+def remove(name: KeyName, file: File = _FILE, as_json: opt.AsJson = False) -> None:
+    """End a key."""
+    remove_key(file, name)
+    if as_json:
+        print_json({"name": name, "removed": True})
+    else:
+        out().print(f"{name} may no longer ask", markup=False)

@@ -1,0 +1,63 @@
+"""A small job spec to begin with, for any task family. Pure: reads the family, writes nothing.
+
+Owns what a beginner's spec holds; ``troupe init`` and the page's form begin with it.
+"""
+
+from copy import deepcopy
+from typing import Any
+
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.registry import load_family
+
+MODEL = "Qwen/Qwen3-0.6B"
+"""Small, open, and good at following a format."""
+
+
+def starter_spec(
+    task: str,
+    *,
+    name: str = "",
+    model: str = MODEL,
+    params: dict[str, Any] | None = None,
+    sharing: str = "shared",
+    steps: int = 40,
+    is_small: bool = False,
+) -> dict[str, Any]:
+    """A spec for ``task``: ``sharing`` "shared" trains one policy, "each" one an agent.
+
+    ``is_small`` is for a machine without an accelerator. Raises InvalidArgumentError for a task
+    that is not there, or that needs ``params``.
+    """
+    family = load_family(task, dict(params or {}))
+    agents = list(family.agents)
+    if not agents:
+        raise InvalidArgumentError(
+            f"the task '{task}' has no agents before its params are given; begin with an example "
+            "of docs/adapters.md",
+            pointer="/task/params",
+        )
+    usual = dict(getattr(family, "usual_workflow", {}) or {})
+    workflow: dict[str, Any] = {"order": agents, "max_turns": 4, **usual}
+    agents = list(dict.fromkeys(workflow["order"]))
+    names = dict.fromkeys(agents, "shared")
+    if sharing == "each":
+        names = {agent: agent for agent in agents}
+    rank, rate = (16, 2e-4) if is_small else (32, 1e-5)
+    policy = {
+        "model": model,
+        "train": {"kind": "lora", "rank": rank, "alpha": 2.0 * rank},
+        "optimizer": {"learning_rate": rate},
+    }
+    return {
+        "name": name or task.replace(".", "-")[:40],
+        "seed": 0,
+        "steps": steps,
+        "tasks_per_step": 16 if is_small else 32,
+        "task": {"name": task, "params": dict(params or {})},
+        "workflow": workflow,
+        "agents": {agent: {"policy": names[agent]} for agent in agents},
+        "policies": {each: deepcopy(policy) for each in dict.fromkeys(names.values())},
+        "algorithm": {"kind": "at_grpo", "group_size": 4 if is_small else 8},
+        "sampling": {"max_new_tokens": 128 if is_small else 512},
+        "eval": {"num_tasks": 50 if is_small else 200, "every": 10},
+    }

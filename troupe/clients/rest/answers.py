@@ -1,0 +1,115 @@
+"""Reads HTTP answers: JSON objects, and the way back from problem+json to a TroupeError. Pure."""
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from troupe.clients.rest.errors import ForbiddenError, UnauthenticatedError
+from troupe.errors import (
+    ConflictError,
+    DeadlineError,
+    InvalidArgumentError,
+    NotFoundError,
+    OverloadedError,
+    TroupeError,
+    UnavailableError,
+    error_for_reason,
+)
+from troupe.spec.issues import Issue, SpecInvalidError
+
+RETRY_PAUSE_S = 0.5
+"""Between two tries while a router does not answer."""
+
+_BY_STATUS: Mapping[int, type[TroupeError]] = {
+    401: UnauthenticatedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    422: InvalidArgumentError,
+    429: OverloadedError,
+    503: UnavailableError,
+    504: DeadlineError,
+}
+
+
+def document_of(response: httpx.Response, base_url: str) -> Any:
+    """The JSON object of an answer (None for 204); raises the error that it stands for."""
+    if response.is_error:
+        raise problem_of(response)
+    if response.status_code == 204:
+        return None
+    try:
+        document = response.json()
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise TroupeError(
+            f"What answers at {base_url} is not a Troupe router (its answer is not a JSON "
+            "object); check the port, or name the router with --url or TROUPE_REST_URL."
+        )
+    return document
+
+
+def problem_of(response: httpx.Response) -> TroupeError:
+    """The error that a problem+json answer (RFC 9457) stands for."""
+    try:
+        document: Any = response.json()
+    except ValueError:
+        document = None
+    problem: dict[str, Any] = document if isinstance(document, dict) else {}
+    message = str(problem.get("detail") or problem.get("title") or response.text[:300]).strip()
+    message = message or f"HTTP status {response.status_code} from {response.url}"
+    if response.status_code == 401:
+        message += " Give a key with TROUPE_API_KEY."
+    errors = problem.get("errors")
+    if response.status_code == 422 and isinstance(errors, list) and errors:
+        issues = [
+            Issue(str(e.get("pointer", "")), str(e.get("message") or e.get("detail") or "invalid"))
+            for e in errors
+            if isinstance(e, dict)
+        ]
+        return SpecInvalidError(issues or [Issue("", message)])
+    cls = error_for_reason(str(problem.get("reason", ""))) or _BY_STATUS.get(
+        response.status_code, TroupeError
+    )
+    if issubclass(cls, SpecInvalidError):
+        cls = InvalidArgumentError
+    return cls(message, pointer=problem.get("pointer"))
+
+
+def unreachable(base_url: str, error: Exception) -> UnavailableError:
+    """What to say of a router that does not answer."""
+    if isinstance(error, UnavailableError):
+        return error
+    return UnavailableError(
+        f"No router answers at {base_url} ({type(error).__name__}: {error}). Start one "
+        "with `troupe up`, or name another with --url or TROUPE_REST_URL."
+    )
+
+
+def not_a_url(base_url: str, error: Exception) -> InvalidArgumentError:
+    """What to say of a base URL that is none."""
+    return InvalidArgumentError(
+        f"{base_url!r} is not a URL of a router ({error}); give http://host:port with "
+        "--url or TROUPE_REST_URL."
+    )
+
+
+def trusted(tls_ca: Path | None) -> ssl.SSLContext | bool:
+    """Whose certificates are believed; raises InvalidArgumentError for a file that is none."""
+    if tls_ca is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=tls_ca)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidArgumentError(
+            f"{tls_ca} is not a file of certificates ({error}); check TROUPE_TLS_CA"
+        ) from error
+
+
+def authorization(api_key: str) -> dict[str, str]:
+    """Headers that carry a key."""
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}

@@ -1,0 +1,42 @@
+"""Errors that only HTTP has: who asks, how much, and in which form."""
+
+from typing import ClassVar
+
+import grpc
+
+from troupe.errors import InvalidArgumentError, OverloadedError
+
+
+class UnauthenticatedError(InvalidArgumentError):
+    """No key, or one that is not known."""
+
+    code: ClassVar[grpc.StatusCode] = grpc.StatusCode.UNAUTHENTICATED
+    http_status = 401
+    reason = "UNAUTHENTICATED"
+
+
+class ForbiddenError(InvalidArgumentError):
+    """The key does not allow this."""
+
+    code: ClassVar[grpc.StatusCode] = grpc.StatusCode.PERMISSION_DENIED
+    http_status = 403
+    reason = "FORBIDDEN"
+
+
+class TooLargeError(InvalidArgumentError):
+    """The request's body is larger than the router accepts."""
+
+    http_status = 413
+    reason = "BODY_TOO_LARGE"
+
+
+class TooManyError(OverloadedError):
+    """A caller asks too often; ``retry_after_s`` says when it may again."""
+
+    reason = "RATE_LIMITED"
+
+    def __init__(
+        self, message: str, *, pointer: str | None = None, retry_after_s: float = 1.0
+    ) -> None:
+        super().__init__(message, pointer=pointer)
+        self.retry_after_s = retry_after_s

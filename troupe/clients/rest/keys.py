@@ -1,0 +1,122 @@
+"""API keys: how a key looks, how it is kept, and the file that a router reads them from.
+
+Owns the file's form. A key is 256 random bits, so a plain SHA-256 of it can't be guessed back;
+the key itself is shown once and never written.
+"""
+
+import hashlib
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from troupe.clients.rest.models import Scope
+from troupe.errors import InvalidArgumentError, NotFoundError
+
+_PREFIX = "troupe_"
+
+
+class ApiKey(BaseModel):
+    """One key, as the file keeps it.
+
+    Example: ``ApiKey(name="ci", sha256=digest_of(key), scopes=("submit",))``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
+    """Who uses it; jobs show it as their owner."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Digest of the key."""
+    scopes: tuple[Scope, ...] = Field(min_length=1)
+    """read; submit (and cancel, pause, resume); admin (and delete). Each holds those before it."""
+    expires_at: datetime | None = None
+    """The key ends then."""
+    rate_per_s: float | None = Field(default=None, gt=0.0)
+    """Requests a second; the router's own limit when left out."""
+    max_replicas: int | None = Field(default=None, ge=1)
+    """Rollout replicas that its jobs may hold together."""
+
+    @field_validator("expires_at")
+    @classmethod
+    def _in_utc(cls, value: datetime | None) -> datetime | None:
+        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+
+    @property
+    def all_scopes(self) -> tuple[Scope, ...]:
+        """The scopes with those that they hold."""
+        order: tuple[Scope, ...] = ("read", "submit", "admin")
+        return order[: max(order.index(scope) for scope in self.scopes) + 1]
+
+    def is_valid(self, now: datetime | None = None) -> bool:
+        """Whether the key has not ended."""
+        return self.expires_at is None or (now or datetime.now(UTC)) < self.expires_at
+
+
+class KeyFile(BaseModel):
+    """All keys of a platform."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    keys: tuple[ApiKey, ...] = ()
+
+
+def new_key() -> str:
+    """A fresh key."""
+    return _PREFIX + secrets.token_urlsafe(32)
+
+
+def digest_of(key: str) -> str:
+    """What is kept of a key."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def read_keys(path: Path) -> KeyFile:
+    """The keys in ``path``; raises InvalidArgumentError when it is not a file of keys."""
+    try:
+        return KeyFile.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"the file of API keys {path} cannot be read ({error.strerror}); make one with "
+            f"`troupe keys add NAME --file {path}`"
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
+        raise InvalidArgumentError(f"{path} is not a file of API keys: {error}") from error
+
+
+def add_key(path: Path, name: str, scopes: tuple[Scope, ...], **more: object) -> str:
+    """Add a key called ``name`` to ``path`` and return it; an older one of that name ends."""
+    held = read_keys(path) if path.exists() else KeyFile()
+    key = new_key()
+    try:
+        document = {"name": name, "sha256": digest_of(key), "scopes": scopes, **more}
+        entry = ApiKey.model_validate(document)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise InvalidArgumentError(f"the key's {fault['loc'][0]}: {fault['msg']}") from error
+    _write(path, KeyFile(keys=(*(k for k in held.keys if k.name != name), entry)))
+    return key
+
+
+def remove_key(path: Path, name: str) -> None:
+    """End the key called ``name``; raises NotFoundError."""
+    held = read_keys(path)
+    kept = tuple(k for k in held.keys if k.name != name)
+    if len(kept) == len(held.keys):
+        known = ", ".join(k.name for k in held.keys) or "none"
+        raise NotFoundError(f"{path} has no key '{name}'; it has: {known}")
+    _write(path, KeyFile(keys=kept))
+
+
+def _write(path: Path, file: KeyFile) -> None:
+    """Replace the file at once, readable by its owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    text = yaml.safe_dump(file.model_dump(mode="json", exclude_none=True), sort_keys=False)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as target:
+        target.write(text)
+    draft.replace(path)
