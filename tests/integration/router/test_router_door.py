@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,10 @@ def environment(tmp_path: Path, **settings: object) -> dict[str, str]:
 
 @pytest.fixture
 def guarded(
-    tmp_path: Path, certificate: tuple[Path, Path], free_port: Callable[[], int], redis_url: str
+    tmp_path: Path,
+    certificate: tuple[Path, Path],
+    free_port: Callable[[], int],
+    own_valkey_server: Any,
 ) -> Iterator[tuple[str, Path]]:
     """URL and key file of a router that speaks https on every interface."""
     keys, port = tmp_path / "keys.yaml", free_port()
@@ -51,7 +55,7 @@ def guarded(
     settings = environment(
         tmp_path,
         REST_ADDRESS=f"0.0.0.0:{port}",
-        REDIS_URL=redis_url,
+        REDIS_URL=own_valkey_server.url,
         API_KEYS=keys,
         TLS_CERTIFICATE=certificate[0],
         TLS_KEY=certificate[1],
