@@ -26,21 +26,32 @@ _FLAGS = (
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator["Browser"]:
-    """The browser; its absence skips the tests and says what is missing."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+def browser_program() -> str:
+    """The browser's program; its absence skips the tests and says what is missing."""
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
         pytest.skip("no Chromium on this machine; install the package chromium")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
+    return program
+
+
+@pytest.fixture(scope="module")
+def chromium(browser_program: str) -> Iterator["Browser"]:
+    """A browser for one file: while it is open this thread runs Playwright's event loop.
+
+    Tests of other folders want a loop of their own, so it must not stay open for the session.
+    """
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_program, args=list(_FLAGS))
         yield browser
         browser.close()
 
 
 @pytest.fixture(scope="session")
 def world(
-    chromium: "Browser", tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
+    browser_program: str, tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
 ) -> Iterator[RouterWorld]:
     """A router with keys, alive for the whole session."""
     with running_router(tmp_path_factory.mktemp("router"), free_port) as found:

@@ -1,18 +1,8 @@
 """The job state table: which state may follow which. Pure data, tested for every pair."""
 
-from typing import Literal, get_args
+from typing import get_args
 
-JobState = Literal[
-    "queued",
-    "launching",
-    "running",
-    "pausing",
-    "paused",
-    "cancelling",
-    "succeeded",
-    "failed",
-    "cancelled",
-]
+from troupe.clients.rest.models import JobState
 
 STATES: tuple[JobState, ...] = get_args(JobState)
 
