@@ -49,7 +49,7 @@ def watched_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedHo
         server.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sandbox(watched_host: WatchedHost) -> Iterator[LocalSandbox]:
     """One sandbox for all attacks, so that each may try to spoil it for those that follow."""
     with (watched_host.folder / "open").open("w") as leak:
