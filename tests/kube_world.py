@@ -118,9 +118,10 @@ class ClusterWorld:
 
     async def _act(self) -> None:
         while True:
-            with contextlib.suppress(TroupeError):
-                if self._plays_controllers:
+            if self._plays_controllers:
+                with contextlib.suppress(TroupeError):
                     await self._control()
+            with contextlib.suppress(TroupeError):
                 for pod in await self.pods():
                     await self._keep(pod)
             await asyncio.sleep(0.01 if self._plays_controllers else 0.1)
@@ -245,7 +246,8 @@ class ClusterWorld:
         """What kube-controller-manager does with these kinds; done for real where it runs."""
         alive: set[str] = set()
         by_kind: dict[Kind, list[Object]] = {}
-        for kind in (CONFIG_MAP, JOB, STATEFUL_SET, POD):
+        # What is owned is read before its owners, or a new owner looks dead to what it owns.
+        for kind in (POD, STATEFUL_SET, JOB, CONFIG_MAP):
             by_kind[kind] = (await self.api.list(kind))[0]
             alive |= {found["metadata"]["uid"] for found in by_kind[kind]}
         for kind, items in by_kind.items():

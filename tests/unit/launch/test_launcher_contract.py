@@ -38,7 +38,7 @@ class LocalWorld:
         self._folder = folder
 
     def launcher(self) -> LocalLauncher:
-        fast = RestartPolicy(first_s=0.01, longest_s=0.05, max_restarts=3, window_s=60.0)
+        fast = RestartPolicy(first_s=0.3, longest_s=0.3, max_restarts=3, window_s=60.0)
         return LocalLauncher(self._folder, restarts=fast, grace_s=1.0)
 
     def component(self, name: str, *, restarts: bool = True, **env: str) -> Component:
@@ -46,7 +46,11 @@ class LocalWorld:
         return Component(name, "", env, restarts=restarts, argv=argv)
 
     async def life(self, name: str) -> str:
-        [pid] = [pid for pid, of in self._running() if of == name]
+        # A process has no command line yet when its exec has just closed the parent's pipe.
+        async with asyncio.timeout(10):
+            while not (found := [pid for pid, of in self._running() if of == name]):  # noqa: ASYNC110 (/proc tells nobody)
+                await asyncio.sleep(0.005)
+        [pid] = found
         return str(pid)
 
     async def kill(self, name: str) -> None:
