@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from services.trainer.fingerprint import check_spec, spec_parts
-from services.trainer.learner import LearnerState
+from services.trainer.state import LearnerState
 from troupe.spec.job import JobSpec
 from troupe.telemetry.logging import get_logger
 

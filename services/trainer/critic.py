@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from services.trainer.learner import LearnerState
 from services.trainer.model import PolicyModel
+from services.trainer.state import LearnerState
 from troupe.errors import JobFailedError
 from troupe.spec.job import CriticSpec
 

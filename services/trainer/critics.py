@@ -10,8 +10,9 @@ from typing import Any, Literal
 from transformers import AutoTokenizer
 
 from services.trainer.critic import Critic, Lesson, Prompt
-from services.trainer.learner import Learner, LearnerState
+from services.trainer.learner import Learner
 from services.trainer.model import PolicyModel
+from services.trainer.state import LearnerState
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.spec.job import CriticSpec, JobSpec, PolicySpec

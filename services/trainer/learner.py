@@ -21,7 +21,6 @@ from services.trainer.kernels import AttentionChoice, choose
 from services.trainer.memory import peak_bytes, reset_peak
 from services.trainer.model import PolicyModel
 from services.trainer.outcome import (
-    LearnerState,
     LearnOutcome,
     Minibatch,
     NonFiniteError,
@@ -32,6 +31,7 @@ from services.trainer.ranks.group import SOLO, Ranks, together, whole
 from services.trainer.ranks.shard import spread_like
 from services.trainer.samples import CreditedGroup, PromptSamples
 from services.trainer.schedule import learning_rate
+from services.trainer.state import LearnerState
 from troupe.algorithms.contract import Algorithm, LossInputs
 from troupe.algorithms.losses.kl import kl_estimate
 from troupe.spec.job import JobSpec

@@ -46,14 +46,6 @@ class LearnOutcome:
     peak_memory_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LearnerState:
-    """All that a learner must remember: ``tensors`` by name and the optimizer's step count."""
-
-    tensors: dict[str, Tensor]
-    optimizer_step: int
-
-
 @dataclass(slots=True)
 class Minibatch:
     """Running sums of one minibatch."""

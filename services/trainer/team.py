@@ -18,11 +18,12 @@ from services.trainer.collector import Batch
 from services.trainer.credit import CreditAssigner
 from services.trainer.critics import Critics
 from services.trainer.kernels import AttentionChoice
-from services.trainer.learner import Learner, LearnerState, LearnOutcome, NonFiniteError
+from services.trainer.learner import Learner, LearnOutcome, NonFiniteError
 from services.trainer.model import PolicyModel
 from services.trainer.ranks.group import LOAD, SOLO, Ranks
 from services.trainer.ranks.start import refuse_what_cannot_spread
 from services.trainer.samples import CreditedGroup
+from services.trainer.state import LearnerState
 from troupe import plugins
 from troupe.algorithms.contract import Algorithm, Remembering
 from troupe.api.records.v1 import records_pb2 as pb

@@ -10,7 +10,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from services.trainer.learner import Learner
 from services.trainer.outcome import NonFiniteError
-from services.trainer.ranks.group import END, LOAD, Spread
+from services.trainer.ranks.group import END, LOAD, Spread, is_told
 from troupe import plugins
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
@@ -37,8 +37,11 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
             continue
         learner = learners[policy]
         owner: Any = learner if hasattr(Learner, method) else learner.model
+        work: Any = getattr(owner, method, None)
+        if not is_told(work):
+            raise ConnectionError(f"rank 0 told to run {method!r}, which ranks do not run")
         try:
-            getattr(owner, method)(*arguments)
+            work(*arguments)
         except NonFiniteError as error:  # rank 0 raises the same one and ends the job
             _log.warning("ranks.not_finite", rank=ranks.rank, error=error.message)
 

@@ -7,7 +7,6 @@ once, so that the collectives inside meet. Owns torch.distributed. Never sees gr
 import contextlib
 import functools
 import math
-import pickle
 from collections.abc import Callable, Generator, Mapping
 from datetime import timedelta
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -19,6 +18,7 @@ from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
+from services.trainer.ranks.wire import Message, decode, encode
 from troupe.errors import JobFailedError
 
 _P = ParamSpec("_P")
@@ -30,6 +30,7 @@ LISTEN_S = 10.0
 """A follower looks so often whether rank 0 is still there."""
 END = "!end"
 LOAD = "!load"
+_TOLD = "_is_told_to_ranks"
 
 
 class Ranks:
@@ -49,7 +50,7 @@ class Ranks:
         """Over all ranks: the sums of ``sums`` and the largest of ``maxima``."""
         return {**sums, **maxima}
 
-    def tell(self, message: tuple[str, str, tuple[Any, ...]]) -> None:
+    def tell(self, message: Message) -> None:
         """Give every other rank a (policy, method, arguments) to run."""
 
     def end(self) -> None:
@@ -80,18 +81,18 @@ class Spread(Ranks):
         finally:
             self._depth -= 1
 
-    def tell(self, message: tuple[str, str, tuple[Any, ...]]) -> None:
+    def tell(self, message: Message) -> None:
         """Rank 0: put ``message`` where each follower finds it next."""
-        self._store.set(self._key(), pickle.dumps(message))
+        self._store.set(self._key(), encode(message))
         if self._number > 1:
             self._store.delete_key(f"told/{self._number - 2}")
         self._number += 1
 
-    def told(self) -> Any:
+    def told(self) -> Message:
         """Follower: wait for the next message, as long as rank 0 lives.
 
         Raises:
-            ConnectionError: rank 0 is gone.
+            ConnectionError: rank 0 is gone, or what it told is no message.
         """
         while True:
             try:
@@ -103,7 +104,7 @@ class Spread(Ranks):
                 raise ConnectionError(f"rank 0 is gone: {error}") from error
             found = self._store.get(self._key())
             self._number += 1
-            return pickle.loads(found)  # noqa: S301 (from rank 0 of the same trainer)
+            return decode(found)
 
     def added(self, sums: Mapping[str, float], maxima: Mapping[str, float]) -> dict[str, float]:
         """As ``Ranks``; each rank gives the same names."""
@@ -166,7 +167,13 @@ def together(method: Callable[_P, _T]) -> Callable[_P, _T]:
         with owner.ranks.telling(owner.policy, method.__name__, args[1:]):
             return method(*args, **kwargs)
 
+    setattr(run, _TOLD, True)
     return run
+
+
+def is_told(method: object) -> bool:
+    """Whether ``method`` is one that rank 0 lets the others run."""
+    return getattr(method, _TOLD, False)
 
 
 def whole(tensor: Tensor) -> Tensor:

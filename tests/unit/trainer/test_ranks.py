@@ -1,6 +1,7 @@
 """Two gloo ranks on the CPU learn what one process learns."""
 
 import math
+import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ from trainer_data import groups_of_step, job_spec, make_group
 from services.trainer.export import export_artifacts
 from services.trainer.learner import Learner
 from services.trainer.outcome import NonFiniteError
-from services.trainer.ranks.group import LOAD, SOLO
+from services.trainer.ranks.group import LOAD, SOLO, is_told
 from services.trainer.ranks.start import refuse_what_cannot_spread, start
+from services.trainer.ranks.wire import decode, encode
 from services.trainer.samples import CreditedGroup, credit
+from services.trainer.state import LearnerState
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.outcomes import group_outcome
+from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
 
@@ -92,6 +96,48 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
     spoilt = credit(make_group(random.Random(1)), [math.inf, 0.0, 0.0, 0.0], 1.0)
     with pytest.raises(NonFiniteError, match=spoilt.record.group_id):
         spread.step([*_credited(4, spec), spoilt], 4)
+
+
+def test_message_when_encoded_then_comes_back_whole_and_is_never_pickle(tiny_model: Path) -> None:
+    cut = make_group(random.Random(2))
+    cut.candidates[0].finish_reason = pb.FINISH_REASON_LENGTH
+    groups = [
+        *_credited(1, _spec(tiny_model)),
+        credit(cut, [1.0, math.inf, -1.0, 0.5], 0.7, drop_truncated=True),
+    ]
+    state = LearnerState({"a/b": torch.arange(6.0).reshape(2, 3), "step": torch.tensor(3.0)}, 7)
+    data = encode(("p", "step", (groups, 4, [1, 2], state)))
+    policy, method, (got, version, tokens, restored) = decode(data)
+    assert (policy, method, version, tokens) == ("p", "step", 4, [1, 2])
+    assert restored.optimizer_step == 7
+    assert all(torch.equal(restored.tensors[name], state.tensors[name]) for name in state.tensors)
+    assert [g.record for g in got] == [g.record for g in groups]
+    assert [g.advantages for g in got] == [list(g.advantages) for g in groups]
+    assert [g.num_filtered for g in got] == [0] * (len(groups) - 1) + [1]
+    for mine, theirs in zip(got, groups, strict=True):
+        assert mine.num_tokens == theirs.num_tokens
+        for one, other in zip(mine.prompts, theirs.prompts, strict=True):
+            assert one.prompt.tolist() == other.prompt.tolist()
+            assert [(s.index, s.advantage, s.temperature) for s in one.samples] == [
+                (s.index, s.advantage, s.temperature) for s in other.samples
+            ]
+    assert decode(encode(("p", "state", ()))) == ("p", "state", ())
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        encode(("p", "step", (object(),)))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x80\x04N.", b"\x08" + bytes(7) + b'{"a":1}', pickle.dumps(("p", "step", ()))]
+)
+def test_message_when_it_is_something_else_then_is_refused(data: bytes) -> None:
+    with pytest.raises(ConnectionError, match="is no message"):
+        decode(data)
+
+
+@pytest.mark.parametrize("method", ["__init__", "alone", "no_such"])
+def test_follower_when_told_what_ranks_do_not_run_then_refuses(method: str) -> None:
+    assert not is_told(getattr(Learner, method, None))
+    assert is_told(Learner.step)
 
 
 def test_refuse_when_a_policy_takes_over_weights_then_names_it(tiny_model: Path) -> None:

@@ -10,9 +10,10 @@ from trainer_data import groups_of_step, job_spec
 
 from services.trainer.checkpoints import Checkpoints, Snapshot, best_first
 from services.trainer.fingerprint import CheckpointMismatchError, IncompatibleWeightsError
-from services.trainer.learner import Learner, LearnerState
+from services.trainer.learner import Learner
 from services.trainer.offline_export import export
 from services.trainer.samples import credit
+from services.trainer.state import LearnerState
 from services.trainer.team import Team
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.contract import GroupOutcome
