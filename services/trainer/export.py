@@ -106,7 +106,9 @@ def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[s
     if learner.model.is_lora:
         adapter = _replace(folder / "adapter", module.save_pretrained)
         paths["adapter"] = str(adapter)
-        base = AutoModelForCausalLM.from_pretrained(spec.model, dtype=spec.dtype)
+        base = AutoModelForCausalLM.from_pretrained(
+            spec.model, dtype=spec.dtype, use_safetensors=True
+        )
         with quiet_peft():
             module = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
     merged = _replace(folder / "merged", lambda path: _save_merged(module, spec, path))

@@ -270,14 +270,18 @@ def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels)
     dtype = getattr(torch, spec.dtype) if is_lora else torch.float32
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
-            spec.model, dtype=dtype, attn_implementation=kernels.attention
+            spec.model,
+            dtype=dtype,
+            attn_implementation=kernels.attention,
+            use_safetensors=True,  # a .bin file is pickle
         )
         model.to(device)
         kernels.patch(model)
     except (OSError, ValueError, KeyError) as error:
         raise InvalidArgumentError(
             f"The model '{spec.model}' of policy '{policy}' can't be loaded: {error}. Give a "
-            "local folder of a transformers causal language model, or a hub id within reach.",
+            "local folder of a transformers causal language model with safetensors weights, or a "
+            "hub id within reach.",
             pointer=f"/policies/{policy}/model",
         ) from error
     except (MemoryError, torch.OutOfMemoryError) as error:

@@ -2,7 +2,8 @@
 
 MLflow's own client holds protobuf below the version that Troupe's wire needs, and the six calls
 that a run takes are documented and stable, so no package is needed. Addresses and credentials come
-from MLFLOW_TRACKING_*; option ``tracking_uri`` overrides the address.
+from MLFLOW_TRACKING_*; option ``tracking_uri`` overrides the address. Credentials go to the address
+that they were set for and to no other: whoever may submit a job may not read them.
 """
 
 import time
@@ -90,8 +91,9 @@ class MlflowTracker:
 
 
 def _client(uri: str, settings: MlflowSettings) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
-    auth = (settings.username, settings.password) if settings.username else None
+    is_ours = uri.rstrip("/") == settings.uri.rstrip("/")
+    headers = {"Authorization": f"Bearer {settings.token}"} if is_ours and settings.token else {}
+    auth = (settings.username, settings.password) if is_ours and settings.username else None
     base = f"{uri.rstrip('/')}/api/2.0/mlflow/"
     return httpx.Client(base_url=base, headers=headers, auth=auth, timeout=10.0)
 

@@ -1,6 +1,7 @@
-"""Tracker ``tensorboard``: event files in ``<run folder>/tensorboard`` (or option ``logdir``).
+"""Tracker ``tensorboard``: event files in ``<run folder>/tensorboard`` or option ``logdir``.
 
-Needs the package tensorboard (extra ``troupe[trackers]``), not torch and not TensorFlow.
+``logdir`` is a folder inside the run folder. Needs the package tensorboard (extra
+``troupe[trackers]``), not torch and not TensorFlow.
 """
 
 import importlib
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from troupe.errors import InvalidArgumentError
 from troupe.tracking.contract import TrackedRun, own_options
 
 
@@ -20,7 +22,7 @@ class TensorBoardTracker:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         options = own_options(run, "tensorboard", "logdir")
-        logdir = Path(options.get("logdir") or run.run_dir / "tensorboard")
+        logdir = _inside(run.run_dir, str(options.get("logdir") or "tensorboard"))
         self._writer: Any = EventFileWriter(str(logdir))
         if not run.resumes:
             self._text("spec", json.dumps(dict(run.config), indent=2))
@@ -44,3 +46,14 @@ class TensorBoardTracker:
     def _add(self, step: int, summary: Any) -> None:
         event: Any = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
         self._writer.add_event(event(wall_time=time.time(), step=step, summary=summary))
+
+
+def _inside(run_dir: Path, logdir: str) -> Path:
+    """``logdir`` of a spec as a path; a job writes nowhere but into its run folder."""
+    found = (run_dir / logdir).resolve()
+    if not found.is_relative_to(run_dir.resolve()):
+        raise InvalidArgumentError(
+            f"tracker 'tensorboard' writes inside the run folder only, not to '{logdir}'; give "
+            "logdir as a relative path such as 'tensorboard/a'"
+        )
+    return found

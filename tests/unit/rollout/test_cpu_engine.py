@@ -1,6 +1,8 @@
 """The cpu engine on a real (random) Qwen3."""
 
 import asyncio
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -207,6 +209,28 @@ async def test_start_when_the_folder_is_no_model_says_so(tmp_path: Path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InvalidArgumentError, match="can't be loaded"):
         await CpuEngine().start({"shared": PolicySpec(model=str(tmp_path))})
+
+
+class Attack:
+    """Unpickling it writes a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str, ...]]:
+        return os.mkdir, (str(self._mark),)
+
+
+async def test_start_when_weights_are_pickled_then_refuses_and_runs_nothing(
+    model_dir: Path, tmp_path: Path
+):
+    evil, mark = tmp_path / "model", tmp_path / "was-here"
+    shutil.copytree(model_dir, evil)
+    (evil / "model.safetensors").unlink()
+    torch.save({"lm_head.weight": Attack(mark)}, evil / "pytorch_model.bin")
+    with pytest.raises(InvalidArgumentError, match=r"can't be loaded.*safetensors"):
+        await CpuEngine().start({"shared": PolicySpec(model=str(evil))})
+    assert not mark.exists()
 
 
 async def test_policies_with_one_model_share_its_base(model_dir: Path, base_weights: Path):

@@ -121,6 +121,12 @@ def test_command_line_is_on_loopback_with_room_for_adapters():
     assert line.endswith("--lora-target-modules q_proj v_proj --chunked-prefill-size 64")
 
 
+@pytest.mark.parametrize("flags", ["--host 0.0.0.0", "--log-requests --port=80", "'--host'=::"])
+def test_settings_when_extra_flags_would_expose_the_server_then_are_refused(flags: str):
+    with pytest.raises(ValueError, match="listens on loopback"):
+        SglangSettings(extra_flags=flags)
+
+
 def test_command_line_for_a_gpu_leaves_the_backends_to_sglang():
     server = ServerPlan(Path("/m"), "bfloat16", "cuda", 256, None, mem_fraction=0.8)
     line = " ".join(server_argv(SglangSettings(tp_size=2), server, python="py", port=1))

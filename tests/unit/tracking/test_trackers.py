@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,50 @@ def test_tracker_when_an_option_is_unknown_then_says_which_there_are(tmp_path: P
         CsvTracker(run(tmp_path, options={"colour": "red"}))
     with pytest.raises(InvalidArgumentError, match="MLFLOW_TRACKING_URI"):
         MlflowTracker(run(tmp_path, options={"tracking_uri": "file:///x"}))
+
+
+@pytest.mark.parametrize("logdir", ["/tmp/elsewhere", "../other", "a/../../b"])
+def test_tensorboard_when_its_folder_is_outside_the_run_then_refuses(
+    tmp_path: Path, logdir: str
+) -> None:
+    pytest.importorskip("tensorboard")
+    with pytest.raises(InvalidArgumentError, match="inside the run folder only"):
+        plugins.load(plugins.TRACKERS, "tensorboard")(run(tmp_path, options={"logdir": logdir}))
+
+
+class _Mlflow(BaseHTTPRequestHandler):
+    """Answers what begins a run, and notes who asks."""
+
+    seen: list[str | None]
+
+    def _answer(self) -> None:
+        self.seen.append(self.headers["Authorization"])
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b'{"experiment": {"experiment_id": "1"}, "run": {"info": {"run_id": "r"}}}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = _answer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        _ = format, args
+
+
+@pytest.mark.parametrize(("is_set", "sent"), [(True, "Bearer secret"), (False, None)])
+def test_mlflow_when_the_spec_names_another_address_then_gets_no_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool, sent: str | None
+) -> None:
+    handler = type("Handler", (_Mlflow,), {"seen": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri if is_set else "http://ours:5000")
+        monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
+        MlflowTracker(run(tmp_path, options={"tracking_uri": f"{uri}/"})).close("succeeded")
+        server.shutdown()
+    assert handler.seen and set(handler.seen) == {sent}
 
 
 def test_tensorboard_when_written_then_its_own_reader_finds_curve_and_spec(tmp_path: Path) -> None:

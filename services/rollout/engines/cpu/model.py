@@ -43,7 +43,10 @@ def load_base(spec: PolicySpec, device: str) -> BaseModel:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         module: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=getattr(torch, spec.dtype), attn_implementation="sdpa"
+            source,
+            dtype=getattr(torch, spec.dtype),
+            attn_implementation="sdpa",
+            use_safetensors=True,  # a .bin file is pickle
         )
         module.to(device)
         module.eval()
