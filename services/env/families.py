@@ -77,7 +77,7 @@ def _key(name: str, params: dict[str, Any]) -> tuple[str, str]:
 def _params(params_json: str) -> dict[str, Any]:
     try:
         params = json.loads(params_json) if params_json else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"params_json is not JSON: {error}.") from error
     if not isinstance(params, dict):
         raise InvalidArgumentError(

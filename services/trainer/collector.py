@@ -88,6 +88,9 @@ class Collector:
                 deadline, is_open = time.monotonic() + self._timeout_s, True
             if time.monotonic() > deadline:
                 raise JobFailedError(self._what_is_missing(step, state))
+            if state is not None and state.is_complete:
+                for intake in self._intakes.values():
+                    intake.reread()
             await self._ledger.wait_change(POLL_S)
 
     async def ack_below(self, step: int) -> None:
@@ -152,6 +155,10 @@ class _Intake:
                 if entry.id not in self._entries and not await self._take_in(entry, step):
                     covered.append(entry.id)
             await self._consumer.ack(*covered)
+
+    def reread(self) -> None:
+        """Groups are missing that were written: look again at what was delivered to this name."""
+        self._consumer.reread()
 
     def count(self, step: int) -> int:
         """Distinct groups of ``step`` that came, unreadable ones included."""

@@ -111,6 +111,13 @@ class Consumer:
             if found or now() >= deadline:
                 return found
 
+    def reread(self) -> None:
+        """Let the next reads give again all that this consumer holds.
+
+        Redis counts an entry as delivered although the connection broke before its reader had it.
+        """
+        self._backlog_after = b"0"
+
     async def ack(self, *entry_ids: str) -> None:
         """The effect of these entries is safe: forget them. Idempotent."""
         if entry_ids:
@@ -137,8 +144,9 @@ class Consumer:
     async def _read_once(self, count: int, block_s: float) -> list[Entry]:
         while self._backlog_after is not None:
             raw = await self._read_group(count, self._backlog_after, None)
+            entries = await self._redelivered(raw)
             self._backlog_after = raw[-1][0] if raw else None
-            if entries := await self._redelivered(raw):
+            if entries:
                 return entries
         if entries := await self._claim(count):
             return entries
@@ -161,8 +169,9 @@ class Consumer:
             start_id=self._claim_after,
             count=count,
         )
+        entries = await self._redelivered(answer[1])
         self._claim_after = answer[0]
-        return await self._redelivered(answer[1])
+        return entries
 
     async def _redelivered(self, raw: list[Any]) -> list[Entry]:
         """Entries with their delivery counts; those deleted while pending are acked away."""

@@ -133,7 +133,7 @@ async def test_reset_when_the_family_is_wrong_then_says_so(serve, name, params, 
             await client.reset(split="train", index=0, observe=[], timeout_s=5)
 
 
-@pytest.mark.parametrize("raw", ["{", "[1]", "3", '"x"'])
+@pytest.mark.parametrize("raw", ["{", "[1]", "3", '"x"', "[" * 100_000])
 def test_families_when_params_are_garbage_then_invalid_argument(raw: str):
     with pytest.raises(InvalidArgumentError, match="params_json"):
         Families(2).get("plan_path", raw)

@@ -1,0 +1,92 @@
+"""What the trainer collects of a step, from a real Redis, when deliveries go wrong."""
+
+from collections.abc import Sequence
+
+import pytest
+from redis.asyncio import Redis
+from trainer_data import groups_of_step
+from trainer_world import JOB, open_round, play
+
+from services.trainer.collector import CONSUMER, Collector
+from services.trainer.progress import Control
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.streams import keys
+from troupe.streams.consumer import Consumer, Entry
+from troupe.streams.ledger import StepLedger
+
+
+def _collector(redis: Redis, *, max_staleness: int = 0) -> Collector:
+    vocabularies = {"shared": 1000}
+    return Collector(
+        redis,
+        JOB,
+        vocabularies,
+        first_step=0,
+        timeout_s=30.0,
+        control=Control(),
+        max_staleness=max_staleness,
+    )
+
+
+async def _complete(redis: Redis, step: int, groups: Sequence[pb.Group]) -> None:
+    """Open the round of ``step``, with one ticket, which gave these groups."""
+    [ticket] = await open_round(redis, step, 1)
+    episode = pb.Episode(episode_id=ticket.ticket_id, step=step)
+    await StepLedger(redis, JOB).complete_ticket(ticket, "1-1", groups, episode)
+
+
+async def test_collect_when_the_answer_to_a_read_was_lost_then_every_group_is_there(
+    redis: Redis,
+) -> None:
+    collector = _collector(redis)
+    await play(redis, 0)
+    first = await collector.collect(0)
+    await play(redis, 1)
+    # The entries go to this consumer's name, and nobody gets the answer.
+    lost = Consumer(
+        redis,
+        keys.groups(JOB, "shared"),
+        keys.TRAINER_GROUP,
+        CONSUMER,
+        claim_idle_s=1000.0,
+        max_attempts=0,
+    )
+    read = {entry.payload for entry in await _all(lost)}
+    second = await collector.collect(1)
+    wanted = [sorted(g.group_id for g in groups_of_step(step)) for step in (0, 1)]
+    assert [[g.group_id for g in b.groups["shared"]] for b in (first, second)] == wanted
+    assert {g.SerializeToString() for g in second.groups["shared"]} <= read
+    assert not first.dropped and not second.dropped
+
+
+async def _all(consumer: Consumer) -> list[Entry]:
+    found: list[Entry] = []
+    while entries := await consumer.read(count=100, block_s=0.0):
+        found += entries
+    return found
+
+
+@pytest.mark.parametrize(("max_staleness", "num_trained"), [(0, 1), (1, 2), (2, 3)])
+async def test_collect_when_stale_groups_are_injected_then_refuses_and_counts_them(
+    redis: Redis, max_staleness: int, num_trained: int
+) -> None:
+    groups = [g for g in groups_of_step(4, tasks=3) if g.agent == "tool"]
+    for behind, group in enumerate(groups):
+        group.policy_version = 4 - behind
+        for candidate in group.candidates:
+            candidate.policy_version = 4 - behind
+    await _complete(redis, 4, groups)
+    batch = await _collector(redis, max_staleness=max_staleness).collect(4)
+    trained = [g.policy_version for g in batch.groups["shared"]]
+    assert sorted(trained, reverse=True) == [4, 3, 2][:num_trained]
+    refused = 3 - num_trained
+    assert dict(batch.dropped) == ({"stale_version": refused} if refused else {})
+
+
+async def test_collect_when_a_group_arrives_twice_then_it_is_trained_once(redis: Redis) -> None:
+    groups = groups_of_step(0, tasks=1)
+    await _complete(redis, 0, groups)
+    await redis.xadd(keys.groups(JOB, "shared"), {"p": groups[0].SerializeToString()})
+    batch = await _collector(redis).collect(0)
+    assert [g.group_id for g in batch.groups["shared"]] == sorted(g.group_id for g in groups)
+    assert dict(batch.dropped) == {"duplicate": 1}
