@@ -71,3 +71,5 @@ async def test_line_when_a_waiting_call_is_cancelled_then_it_does_not_use_up_the
     await settle()
     admission.leave()
     await asyncio.wait_for(second, 1)
+    assert first.cancelled()
+    assert admission.num_waiting == 0

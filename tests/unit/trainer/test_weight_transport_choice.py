@@ -116,3 +116,5 @@ async def test_refusal_names_replica_policy_and_tensor():
 async def test_event_log_that_is_down_fails_no_push():
     events = cast("EventLog", Events(is_down=True))
     await Chronicle("job-down", events).published(EXPORT, "grpc", [Arrival("r0")])
+    labels = {"job_id": "job-down", "policy": "p", "outcome": "published"}
+    assert value("troupe_weights_pushes_total", **labels) == 1
