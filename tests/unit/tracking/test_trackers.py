@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -141,5 +142,9 @@ def test_wandb_when_offline_then_leaves_a_run_with_its_history(tmp_path: Path) -
     tracker = plugins.load(plugins.TRACKERS, "wandb")(run(tmp_path, options=options))
     tracker.log(1, {"train/loss": 0.5})
     tracker.close("succeeded")
-    files = list((tmp_path / "wandb").glob("offline-run-*/run-demo-1.wandb"))
-    assert len(files) == 1 and b"train/loss" in files[0].read_bytes()
+    # W&B's own process writes the file, and flushes it when it gets to it.
+    [file] = (tmp_path / "wandb").glob("offline-run-*/run-demo-1.wandb")
+    deadline = time.monotonic() + 60
+    while b"train/loss" not in file.read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert b"train/loss" in file.read_bytes()
