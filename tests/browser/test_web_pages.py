@@ -161,6 +161,7 @@ def test_cluster_page_without_a_running_job_says_so(page: "Page", job: str) -> N
     page.goto("/cluster")
     page.get_by_text("Active jobs", exact=True).wait_for()
     page.get_by_role("heading", name="Replicas").wait_for()
+    assert job not in page.locator("main").inner_text()
 
 
 def test_unknown_job_shows_the_routers_words(page: "Page", world: RouterWorld) -> None:

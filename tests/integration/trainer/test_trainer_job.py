@@ -205,6 +205,7 @@ async def test_job_when_a_replica_restarts_after_the_end_then_gets_the_version_a
     await eventually(lambda: world.progress.phase == "done")
     world.replica.restart()
     await eventually(lambda: world.replica.active == 3)
+    assert world.replica.calls.count("activate 3") == 2
     await end(task, conductor)
 
 

@@ -1,5 +1,6 @@
 """Which servers a job gets, with which command line, and what is refused before anything loads."""
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -113,18 +114,24 @@ def test_command_line_is_on_loopback_with_room_for_adapters():
     argv = server_argv(settings, server, python="py", port=4711)
     line = " ".join(argv)
     assert argv[0] == "py"
-    assert "--host 127.0.0.1 --port 4711" in line
+    assert "--load-format safetensors" in line
     assert "--attention-backend torch_native" in line
     assert "--max-total-tokens 4096" in line
     assert "--context-length 263" in line
     assert "--max-lora-rank 8 --max-loras-per-batch 5 --max-loaded-loras 13" in line
-    assert line.endswith("--lora-target-modules q_proj v_proj --chunked-prefill-size 64")
+    assert "--lora-target-modules q_proj v_proj --chunked-prefill-size 64" in line
+    assert line.endswith(" --host 127.0.0.1 --port 4711")
 
 
-@pytest.mark.parametrize("flags", ["--host 0.0.0.0", "--log-requests --port=80", "'--host'=::"])
-def test_settings_when_extra_flags_would_expose_the_server_then_are_refused(flags: str):
-    with pytest.raises(ValueError, match="listens on loopback"):
-        SglangSettings(extra_flags=flags)
+@pytest.mark.parametrize("flags", ["--host 0.0.0.0", "--log-requests --port=80", "--hos ::"])
+def test_command_line_when_extra_flags_name_an_address_then_loopback_wins(flags: str):
+    server = ServerPlan(Path("/m"), "float32", "cpu", 256, None)
+    argv = server_argv(SglangSettings(extra_flags=flags), server, python="py", port=4711)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host")
+    parser.add_argument("--port", type=int)
+    found, _ = parser.parse_known_args(argv)
+    assert (found.host, found.port) == ("127.0.0.1", 4711)
 
 
 def test_command_line_for_a_gpu_leaves_the_backends_to_sglang():

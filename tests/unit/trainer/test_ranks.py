@@ -4,7 +4,7 @@ import math
 import pickle
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 import torch
@@ -13,9 +13,10 @@ from trainer_data import groups_of_step, job_spec, make_group
 from services.trainer.export import export_artifacts
 from services.trainer.learner import Learner
 from services.trainer.outcome import NonFiniteError
-from services.trainer.ranks.group import LOAD, SOLO, is_told
+from services.trainer.ranks.follower import follow
+from services.trainer.ranks.group import LOAD, SOLO, Ranks
 from services.trainer.ranks.start import refuse_what_cannot_spread, start
-from services.trainer.ranks.wire import decode, encode
+from services.trainer.ranks.wire import Message, decode, encode
 from services.trainer.samples import CreditedGroup, credit
 from services.trainer.state import LearnerState
 from troupe.algorithms.at_grpo import AtGrpo
@@ -135,9 +136,21 @@ def test_message_when_it_is_something_else_then_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("method", ["__init__", "alone", "no_such"])
-def test_follower_when_told_what_ranks_do_not_run_then_refuses(method: str) -> None:
-    assert not is_told(getattr(Learner, method, None))
-    assert is_told(Learner.step)
+def test_follower_when_told_what_ranks_do_not_run_then_refuses(
+    tiny_model: Path, method: str
+) -> None:
+    class Told(Ranks):
+        messages: ClassVar[list[Message]] = [
+            ("", LOAD, (_spec(tiny_model).model_dump_json(), "auto")),
+            ("adapter", "step", ([], 0)),
+            ("adapter", method, ()),
+        ]
+
+        def told(self) -> Message:
+            return self.messages.pop(0)
+
+    with pytest.raises(ConnectionError, match=f"told to run '{method}', which ranks do not run"):
+        follow(cast("Any", Told()), device="cpu", threads=1)
 
 
 def test_refuse_when_a_policy_takes_over_weights_then_names_it(tiny_model: Path) -> None:

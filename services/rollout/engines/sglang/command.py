@@ -38,11 +38,10 @@ class ServerPlan:
 
 
 def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port: int) -> list[str]:
-    """What to run. ``extra_flags`` come last, so they win."""
+    """What to run. ``extra_flags`` win over all but the address: a server is for its sidecar."""
     flags: dict[str, str | int | float] = {
         "--model-path": str(plan.model),
-        "--host": "127.0.0.1",
-        "--port": port,
+        "--load-format": "safetensors",
         "--device": plan.device,
         "--dtype": plan.dtype,
         "--tp-size": settings.tp_size,
@@ -66,7 +65,8 @@ def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port
     for flag, value in flags.items():
         if value:
             argv += [flag, str(value)]
-    return [*argv, *switches, *_lora_flags(plan.lora), *shlex.split(settings.extra_flags)]
+    argv += [*switches, *_lora_flags(plan.lora), *shlex.split(settings.extra_flags)]
+    return [*argv, "--host", "127.0.0.1", "--port", str(port)]
 
 
 def server_environment(

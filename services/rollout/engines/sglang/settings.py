@@ -1,6 +1,5 @@
 """Settings of the `sglang` engine: TROUPE_ROLLOUT_SGLANG_*. Where it runs, never what is learnt."""
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Literal
@@ -13,7 +12,6 @@ from troupe.errors import InvalidArgumentError
 PREFIX = "TROUPE_ROLLOUT_SGLANG_"
 VERSION = "0.5.23"
 """The release of SGLang that the engine is written and tested against."""
-_ADDRESS_FLAGS = {"--host", "--port"}
 
 
 class SglangSettings(BaseSettings):
@@ -60,8 +58,8 @@ class SglangSettings(BaseSettings):
     deterministic: bool = False
     """Honour seeds (SGLang's deterministic inference; a GPU only, about a third slower)."""
     extra_flags: str = ""
-    """More arguments of sglang.launch_server, as on a command line; they come last and win;
-    not --host and --port."""
+    """More arguments of sglang.launch_server, as on a command line; they win over Troupe's, except
+    over --host and --port: a server is always on loopback."""
     threads: int = Field(default=1, ge=1, le=256)
     """OMP_NUM_THREADS of a server without a GPU."""
     work_dir: str = ""
@@ -87,11 +85,6 @@ class SglangSettings(BaseSettings):
             raise ValueError("deterministic needs a GPU: SGLang's CPU backends ignore seeds")
         if self.url and not self.url.startswith(("http://127.0.0.1:", "http://localhost:")):
             raise ValueError("url must be on loopback: a server is never exposed")
-        flags = {flag.partition("=")[0] for flag in shlex.split(self.extra_flags)}
-        if taken := sorted(flags & _ADDRESS_FLAGS):
-            raise ValueError(
-                f"extra_flags holds {taken[0]}: a server listens on loopback, for its sidecar"
-            )
         return self
 
     def interpreter(self) -> str:
