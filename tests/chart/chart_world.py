@@ -83,7 +83,7 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 def edges(manifests: Manifests) -> set[tuple[str, str, int]]:
     """(from, to, port) of components that the policies let through: out of one, into the other."""
     pods = {labels["app.kubernetes.io/component"]: labels for _, labels, _ in manifests.pods()}
-    ports = {443, 2379, 6379, 6443, 8480, 8481, 9000, 9090, 30000}
+    ports = {443, 2379, 6379, 6443, 8480, 8481, 9000, 9090, 30000, 32768, 60999}
     return {
         (one, other, port)
         for one in pods
@@ -114,7 +114,10 @@ def _passes(
     key = "to" if way == "egress" else "from"
     return any(
         (key not in rule or any(_is_peer(found, peer) for found in rule[key]))
-        and any(allowed["port"] == port for allowed in rule["ports"])
+        and any(
+            allowed["port"] <= port <= allowed.get("endPort", allowed["port"])
+            for allowed in rule["ports"]
+        )
         for rule in rules
     )
 

@@ -50,6 +50,15 @@ def test_edges_when_policies_are_off_then_all_are_open(render: Render) -> None:
     assert manifests.of("NetworkPolicy") == []
 
 
+def test_weights_when_broadcast_then_trainer_and_rollouts_reach_each_others_ephemeral_ports(
+    render: Render,
+) -> None:
+    manifests = render([], 'trainer.settings.weights_via="distributed"')
+    group = ("rollout", "trainer")
+    more = {(one, to, port) for one in group for to in group for port in (32768, 60999)}
+    assert edges(manifests) == EDGES | more
+
+
 def test_env_when_the_router_has_no_fixed_address_then_asks_only_dns_and_router(
     render: Render,
 ) -> None:
