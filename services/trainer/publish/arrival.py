@@ -4,6 +4,7 @@ Owns the records, and their way into the job's events and the metrics. Never dec
 its own failure never fails a push.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
@@ -37,11 +38,15 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A version that a replica did not take. ``tensor`` is empty where none is at fault."""
+    """A version that a replica did not take. ``tensor`` is empty where none is at fault.
+
+    ``canary_error`` as in ``Arrival``; None where the canary was not asked.
+    """
 
     replica: str
     tensor: str
     reason: str
+    canary_error: float | None = None
 
 
 class Witness(Protocol):
@@ -90,8 +95,13 @@ class Chronicle:
 
     async def refused(self, export: Export, via: str, refusal: Refusal) -> None:
         """See ``Witness``."""
+        data = {**_what(export, via), **asdict(refusal)}
+        if (error := refusal.canary_error) is not None:
+            labels = (self._job_id, export.manifest.policy, refusal.replica)
+            metrics.WEIGHTS_CANARY_ERROR.labels(*labels).set(error)
+            data["canary_error"] = float(f"{error:.4g}") if math.isfinite(error) else None
         self._count(export, "refused")
-        await self._emit("weights.refused", {**_what(export, via), **asdict(refusal)})
+        await self._emit("weights.refused", data)
 
     async def caught_up(self, export: Export, via: str, arrival: Arrival) -> None:
         """See ``Witness``."""
@@ -121,11 +131,12 @@ class Chronicle:
             _log.warning("publisher.event_lost", type=type, error=error.message)
 
 
-def refusal_of(replica: str, error: TroupeError) -> Refusal:
+def refusal_of(arrival: Arrival, error: TroupeError) -> Refusal:
     """Why a replica refused; the tensor travels in the error's pointer."""
     pointer = error.pointer or ""
     tensor = pointer.removeprefix(_TENSOR) if pointer.startswith(_TENSOR) else ""
-    return Refusal(replica, tensor, error.message)
+    asked = arrival.canary_s > 0
+    return Refusal(arrival.replica, tensor, error.message, arrival.canary_error if asked else None)
 
 
 def _what(export: Export, via: str) -> dict[str, object]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from services.trainer.export import Export
+from services.trainer.publish.arrival import Arrival
 from services.trainer.publish.round import Round, life_of, serves
 from services.trainer.publish.transport import Send, Target, Transport
 from troupe.api.router.v1.router_pb2 import Replica
@@ -89,7 +90,7 @@ class Delivery:
             manifest.policy, manifest.policy_version, export.canary_token_ids
         )
         arrival.canary_s = time.perf_counter() - began
-        arrival.canary_error = self._check_canary(scores, export)
+        self._check_canary(scores, export, arrival)
         round_.staged.add(life)
         if receipt.wants_file:
             round_.wants_file.add(life)
@@ -133,12 +134,13 @@ class Delivery:
                 name = replica.replica_id
                 _log.warning("publisher.file_not_sent", replica=name, error=error.message)
 
-    def _check_canary(self, scores: list[float], export: Export) -> float:
-        """The largest difference; raises WeightsRejectedError beyond the tolerance."""
+    def _check_canary(self, scores: list[float], export: Export, arrival: Arrival) -> None:
+        """Note the largest difference; raises WeightsRejectedError beyond the tolerance."""
         policy = self._spec.policies[export.manifest.policy]
         limit = CANARY_TOLERANCE[policy.dtype]
         pairs = zip(scores, export.canary_logprobs, strict=False)
         worst = max((abs(a - b) for a, b in pairs), default=float("inf"))
+        arrival.canary_error = worst
         if len(scores) != len(export.canary_logprobs) or not worst <= limit:
             raise WeightsRejectedError(
                 f"its log probabilities of the canary differ from the trainer's by {worst:.3g} "
@@ -146,7 +148,6 @@ class Delivery:
                 "right, so no single tensor is at fault: it computes without them, or with another "
                 "base model or number format. The old version serves on."
             )
-        return worst
 
     async def discard(self, policy: str, version: int, members: Sequence[Replica]) -> None:
         """Best effort: a replica that does not answer has nothing to keep."""

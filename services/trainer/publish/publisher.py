@@ -191,7 +191,7 @@ class Publisher:
         is_final = not error.retryable and not is_rejection
         if is_final or round_.rejections.get(life, 0) >= MAX_REJECTIONS:
             manifest = round_.export.manifest
-            refusal = refusal_of(replica.replica_id, error)
+            refusal = refusal_of(round_.arrival(replica), error)
             await self._witness.refused(round_.export, self._delivery.via, refusal)
             raise JobFailedError(
                 f"Replica {replica.replica_id} does not take version {manifest.policy_version} of "

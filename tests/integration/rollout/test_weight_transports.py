@@ -180,6 +180,7 @@ async def test_canary_of_another_model_fails_the_publish_and_nothing_is_activate
         await publish.publish(export)
     assert await fleet.serving() == [(0, ())] * 2
     assert [(r.tensor, r.replica in ("r0", "r1")) for r in fleet.notes.refusals] == [("", True)]
+    assert fleet.notes.refusals[0].canary_error == pytest.approx(0.01, abs=1e-4)
     await publish.close()
 
 

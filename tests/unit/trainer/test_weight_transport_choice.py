@@ -1,5 +1,6 @@
 """Which transport a setting names, and what a push tells the job's events and the metrics."""
 
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -103,14 +104,27 @@ async def test_refusal_names_replica_policy_and_tensor():
     events = Events()
     error = WeightsRejectedError("wrong", pointer="/tensors/model.norm.weight")
     await Chronicle("job-refused", cast("EventLog", events)).refused(
-        EXPORT, "store", refusal_of("r1", error)
+        EXPORT, "store", refusal_of(Arrival("r1"), error)
     )
     ((type, data),) = events.said
     assert type == "weights.refused"
     found = (data["replica"], data["policy"], data["tensor"], data["reason"])
     assert found == ("r1", "p", "model.norm.weight", "wrong")
+    assert data["canary_error"] is None
     labels = {"job_id": "job-refused", "policy": "p", "outcome": "refused"}
     assert value("troupe_weights_pushes_total", **labels) == 1
+
+
+@pytest.mark.parametrize(("error", "told"), [(0.25, 0.25), (math.inf, None)])
+async def test_refusal_by_the_canary_tells_how_far_off_it_was(error: float, told: float | None):
+    events = Events()
+    job_id = f"job-canary-{error:g}"
+    arrival = Arrival("r1", canary_s=0.1, canary_error=error)
+    refusal = refusal_of(arrival, WeightsRejectedError("it differs"))
+    await Chronicle(job_id, cast("EventLog", events)).refused(EXPORT, "grpc", refusal)
+    assert events.said[0][1]["canary_error"] == told
+    labels = {"job_id": job_id, "policy": "p", "replica": "r1"}
+    assert value("troupe_weights_canary_error_nats", **labels) == error
 
 
 async def test_event_log_that_is_down_fails_no_push():
