@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from router_world import HOSTILE, KEYS, RouterWorld, make_base, running_router, small_spec
+from platform_world import make_tiny_base
+from router_world import HOSTILE, RouterWorld, running_router, small_spec, visitor
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -61,7 +62,7 @@ def world(
 @pytest.fixture(scope="session")
 def base(world: RouterWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A base model made here."""
-    return make_base(tmp_path_factory.mktemp("models") / "tiny")
+    return make_tiny_base(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture(scope="session")
@@ -101,14 +102,8 @@ def hostile_job(world: RouterWorld, spec: dict[str, Any]) -> str:
 @pytest.fixture
 def context(chromium: "Browser", world: RouterWorld) -> Iterator["BrowserContext"]:
     """A window of a visitor who has entered the admin key."""
-    found = chromium.new_context(
-        base_url=world.url, viewport={"width": 1280, "height": 900}, reduced_motion="reduce"
-    )
-    found.set_default_timeout(20_000)
-    answer = found.request.post("/v1/session", data={"key": KEYS["admin"]})
-    assert answer.ok, answer.text()
-    yield found
-    found.close()
+    with visitor(chromium, world) as found:
+        yield found
 
 
 @pytest.fixture

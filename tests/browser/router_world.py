@@ -9,19 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
+from platform_world import tiny_spec
 
 from troupe.clients.rest.keys import ApiKey, digest_of
 from troupe.streams import embedded
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext
+
 KEYS = {"reader": "troupe_reader-of-this-test", "admin": "troupe_admin-of-this-test"}
-_TINY = {
-    "--shape": {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "intermediate_size": 128},
-    "--params": {"max_actions": 3},
-    "--warm-start": {"num_careful_steps": 250, "num_careless_steps": 50, "batch_size": 32},
-}
 FINISHED = ("succeeded", "failed", "cancelled")
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"&amp;'
 
@@ -90,6 +89,22 @@ def running_router(folder: Path, free_port: Callable[[], int]) -> Iterator[Route
                 process.wait(timeout=30)
 
 
+@contextmanager
+def visitor(
+    chromium: "Browser", world: RouterWorld, *, width: int = 1280, **more: Any
+) -> Iterator["BrowserContext"]:
+    """A window of a visitor who has entered the admin key."""
+    viewport: Any = {"width": width, "height": 900}
+    found = chromium.new_context(
+        base_url=world.url, viewport=viewport, reduced_motion="reduce", **more
+    )
+    found.set_default_timeout(60_000)
+    answer = found.request.post("/v1/session", data={"key": KEYS["admin"]})
+    assert answer.ok, answer.text()
+    yield found
+    found.close()
+
+
 def _kept(name: str, key: str) -> dict[str, Any]:
     scope = "read" if name == "reader" else "admin"
     kept = ApiKey(name=name, sha256=digest_of(key), scopes=(scope,))
@@ -109,40 +124,6 @@ def _wait_until_up(client: httpx.Client, router: "subprocess.Popen[bytes]", log:
         time.sleep(0.1)
 
 
-def make_base(folder: Path) -> Path:
-    """A base model of a few thousand parameters that has seen a few demonstrations."""
-    options = [text for key, value in _TINY.items() for text in (key, json.dumps(value))]
-    command = [sys.executable, "-m", "services.trainer.tiny_model", "--task", "plan_path"]
-    done = subprocess.run(
-        [*command, "--size", "4", "--seed", "1", *options, "--out", str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-def small_spec(base: Path, **more: Any) -> dict[str, Any]:
-    """A job of seconds: the real algorithm on 4x4 grids."""
-    return {
-        "name": "demo",
-        "seed": 5,
-        "steps": 3,
-        "tasks_per_step": 6,
-        "task": {"name": "plan_path", "params": {"size": 4, "max_actions": 3}},
-        "workflow": {"order": ["tool", "planner"], "max_turns": 3},
-        "agents": {"tool": {"policy": "shared"}, "planner": {"policy": "shared"}},
-        "policies": {
-            "shared": {
-                "model": str(base),
-                "train": {"kind": "lora", "rank": 4, "alpha": 8},
-                "optimizer": {"learning_rate": 1e-3, "warmup_steps": 0},
-            }
-        },
-        "algorithm": {"kind": "at_grpo", "group_size": 4},
-        "sampling": {"max_new_tokens": 6},
-        "eval": {"num_tasks": 8, "every": 3},
-        **more,
-    }
+def small_spec(base: Path) -> dict[str, Any]:
+    """A job of seconds, evaluated before and after."""
+    return {**tiny_spec(base), "name": "demo", "eval": {"num_tasks": 8, "every": 3}}

@@ -11,13 +11,14 @@ from router_world import HOSTILE, KEYS, RouterWorld
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_visitor_without_a_key_is_asked_and_a_wrong_key_is_refused(
     chromium: "Browser", world: RouterWorld
 ) -> None:
     context = chromium.new_context(base_url=world.url)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     page.goto("/")
     field = page.locator("input[type=password]")
@@ -76,6 +77,35 @@ def test_job_is_cancelled_only_after_a_second_word(
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Cancel the job").click()
     page.locator(".state-cancelled").wait_for(timeout=60_000)
+
+
+def test_pause_resume_and_cancel_move_every_open_window_live(
+    page: "Page", context: "BrowserContext", world: RouterWorld, spec: dict[str, Any]
+) -> None:
+    job_id = world.submit({**spec, "name": "steered", "steps": 500})
+    other, jobs = context.new_page(), context.new_page()
+    for window in (page, other):
+        window.goto(f"/jobs/{job_id}")
+        window.evaluate("window.isSamePage = true")
+    jobs.goto("/")
+    jobs.evaluate("window.isSamePage = true")
+
+    def see(state: str) -> None:
+        for window in (page, other):
+            window.locator(f".page-head .state-{state}").wait_for(timeout=150_000)
+        jobs.locator("tr", has_text=job_id).locator(f".state-{state}").wait_for(timeout=60_000)
+
+    see("running")
+    page.get_by_role("button", name="Pause").click()
+    see("paused")
+    assert world.client.get(f"/v1/jobs/{job_id}").json()["state"] == "paused"
+    page.get_by_role("button", name="Resume").click()
+    see("running")
+    assert world.client.get(f"/v1/jobs/{job_id}").json()["life"] == 2
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    see("cancelled")
+    assert all(w.evaluate("window.isSamePage") for w in (page, other, jobs)), "no reload"
 
 
 def test_router_that_cannot_be_reached_is_an_error_that_ends_with_its_cause(

@@ -11,7 +11,7 @@ from router_world import RouterWorld
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_jobs_page_with_a_finished_job_shows_its_state_and_success(
@@ -85,7 +85,9 @@ def test_episode_page_shows_the_tree_with_candidates_rewards_and_the_board(
     first = cards.first.locator("article")
     assert first.count() == 4
     assert cards.first.locator("article[data-chosen=true]").count() == 1
-    group = episode["turns"][0]["groups"][0]
+    groups = [group for turn in episode["turns"] for group in turn["groups"]]
+    assert {group["advantages_from"] for group in groups} == {"trainer"}, "the job has ended"
+    group = groups[0]
     chosen = next(one for one in group["candidates"] if one["is_chosen"])
     text = cards.first.locator("article[data-chosen=true]").inner_text()
     assert chosen["text"].strip() in text
@@ -117,7 +119,7 @@ def test_compare_page_puts_two_steps_of_one_task_side_by_side(
     page.get_by_label("Compare with").select_option("eval-00000-00000")
     sides = page.locator(".compare-side")
     sides.nth(1).locator(".draw-card").first.wait_for()
-    heads = [sides.nth(i).locator("h2").inner_text() for i in range(2)]
+    heads = [sides.nth(i).locator("h2").first.inner_text() for i in range(2)]
     assert heads == ["Evaluation, step 0", "Evaluation, step 3"]
     photograph(page, "compare")
 

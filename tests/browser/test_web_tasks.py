@@ -14,7 +14,7 @@ from troupe import plugins
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 _CODE = {
     "problem": "two-sum",
     "hidden_passed": 3,

@@ -14,8 +14,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-
-from tests.e2e.conftest import Platform
+from platform_world import Platform
 
 pytestmark = [pytest.mark.observability, pytest.mark.timeout(400)]
 

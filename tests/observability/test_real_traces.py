@@ -7,8 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-
-from tests.e2e.conftest import Platform, start_platform
+from platform_world import Platform, start_platform
 
 pytestmark = [pytest.mark.observability, pytest.mark.timeout(300)]
 
@@ -86,6 +85,9 @@ def test_step_when_traced_then_is_one_trace_from_the_router_to_engine_and_traine
     by_trace: dict[bytes, list[tuple[str, Any]]] = defaultdict(list)
     for service, span in receiver.spans:
         by_trace[span.trace_id].append((service, span))
+    [job_span] = [span for service, span in receiver.spans if span.name == "job"]
+    named = {span.span_id: span.name for _, span in receiver.spans}
+    assert [named[link.span_id][:4] for link in job_span.links] == ["POST"], "from REST to the job"
     roots = [
         (trace, span)
         for trace, spans in by_trace.items()
@@ -104,6 +106,8 @@ def test_step_when_traced_then_is_one_trace_from_the_router_to_engine_and_traine
         assert len(episodes) == spec["tasks_per_step"]
         assert {s.parent_span_id for s in episodes} == {root.span_id}
         assert root.end_time_unix_nano > root.start_time_unix_nano
+        told = [(link.trace_id, link.span_id) for link in root.links]
+        assert told == [(job_span.trace_id, job_span.span_id)], "from the job to its rounds"
         ids = {s.span_id for _, s in by_trace[trace]}
         parents = {s.name: s.parent_span_id for _, s in by_trace[trace] if s.parent_span_id}
         assert [name for name, parent in parents.items() if parent not in ids] == []

@@ -1,6 +1,7 @@
 """``troupe submit``, ``watch``, ``jobs`` and what steers a job: all ask a router that runs."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -12,6 +13,8 @@ from troupe.cli.settings import settings_from
 from troupe.cli.specs import read_spec, with_local_models
 from troupe.clients.rest import Job
 
+Steering = Literal["pause", "resume", "cancel"]
+"""Methods of the client that take a job and give it back."""
 Priority = Annotated[
     int, typer.Option(min=-100, max=100, help="Queued jobs of a higher priority start first.")
 ]
@@ -69,37 +72,29 @@ def watch_job(
     raise typer.Exit(exit_status(ended))
 
 
-def cancel(
-    job: opt.JobArgument,
-    url: opt.Url = None,
-    runs_dir: opt.RunsDir = None,
-    as_json: opt.AsJson = False,
-) -> None:
-    """End a job; what it learned stays in its run folder."""
-    with opt.connect(url, runs_dir) as client:
-        _print_state(client.cancel(opt.job_id_of(job)), as_json=as_json)
+def steers(verb: Steering, about: str) -> Callable[..., None]:
+    """A command that asks the router to ``verb`` a job and prints its state."""
+
+    def steer(
+        job: opt.JobArgument,
+        url: opt.Url = None,
+        runs_dir: opt.RunsDir = None,
+        as_json: opt.AsJson = False,
+    ) -> None:
+        with opt.connect(url, runs_dir) as client:
+            ask: Callable[[str], Job] = getattr(client, verb)
+            _print_state(ask(opt.job_id_of(job)), as_json=as_json)
+
+    steer.__doc__ = about
+    return steer
 
 
-def pause(
-    job: opt.JobArgument,
-    url: opt.Url = None,
-    runs_dir: opt.RunsDir = None,
-    as_json: opt.AsJson = False,
-) -> None:
-    """Stop a job for now: its processes end and others may use their place."""
-    with opt.connect(url, runs_dir) as client:
-        _print_state(client.pause(opt.job_id_of(job)), as_json=as_json)
-
-
-def resume(
-    job: opt.JobArgument,
-    url: opt.Url = None,
-    runs_dir: opt.RunsDir = None,
-    as_json: opt.AsJson = False,
-) -> None:
-    """Queue a paused, failed or cancelled job again; it goes on from its last checkpoint."""
-    with opt.connect(url, runs_dir) as client:
-        _print_state(client.resume(opt.job_id_of(job)), as_json=as_json)
+pause = steers("pause", "Stop a job for now: its processes end and others may use their place.")
+resume = steers(
+    "resume",
+    "Queue a paused, failed or cancelled job again; it goes on from its last checkpoint.",
+)
+cancel = steers("cancel", "End a job; what it learned stays in its run folder.")
 
 
 def delete(

@@ -29,12 +29,18 @@ def new(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Folder of the package, new or empty [./NAME].")
     ] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Make an installable package with a small working task, to be changed into your own."""
     target = write_task_package(name, folder or Path(name))
+    following = [f"troupe check {target}", f"pip install -e {target} && pytest {target}"]
+    if as_json:
+        files = sorted(str(path) for path in target.rglob("*") if path.is_file())
+        print_json({"kind": kind, "name": name, "folder": str(target), "files": files})
+        return
     out().print(f"{target} is made; next:", markup=False)
-    out().print(f"  troupe check {target}", markup=False)
-    out().print(f"  pip install -e {target} && pytest {target}", markup=False)
+    for line in following:
+        out().print(f"  {line}", markup=False)
 
 
 def check(

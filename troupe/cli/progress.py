@@ -16,6 +16,19 @@ from rich.text import Text
 
 from troupe.clients.rest import Job, JobEvent
 
+_TOLD = frozenset(
+    {
+        "phase.overdue",
+        "learning.flat",
+        "weights.refused",
+        "job.interrupted",
+        "checkpoint.failed",
+        "recording.failed",
+        "tracker.failed",
+    }
+)
+"""What a person who watches should know of besides progress; the words are in the event."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -50,9 +63,12 @@ class Progress:
             return self._on_eval(event.data)
         if event.type == "step.recorded":
             return self._on_step(event)
-        if event.type in ("phase.overdue", "learning.flat") and event.data.get("sentence"):
-            return f"{event.type}: {event.data['sentence']}"
-        if event.type in ("component.restarted", "job.warning"):
+        said = next(
+            (event.data[k] for k in ("sentence", "error", "reason") if event.data.get(k)), ""
+        )
+        if event.type in _TOLD and said:
+            return f"{event.type}: {said}"
+        if event.type in ("component.restarted", "job.warning", "parity.alarm"):
             return " ".join([event.type, *(f"{k}={v}" for k, v in event.data.items())])
         return None
 

@@ -12,7 +12,7 @@ from troupe.cli.episode_tree import draw
 from troupe.cli.output import EXIT_INTERRUPTED, note, out, print_json
 from troupe.clients.rest import RestClient
 from troupe.clients.rest.runs import EpisodeRow, LogPage
-from troupe.errors import NotFoundError
+from troupe.errors import InvalidArgumentError, NotFoundError
 
 episodes_app = typer.Typer(no_args_is_help=True, help="Look at recorded episodes.")
 _FOLLOW_WAIT_S = 10.0
@@ -34,6 +34,10 @@ def logs(
     as_json: opt.AsJson = False,
 ) -> None:
     """Show what the processes of a job log."""
+    if as_json and is_following:
+        raise InvalidArgumentError(
+            "--json prints one document and --follow goes on; leave one of them out"
+        )
     job_id = opt.job_id_of(job)
     with opt.connect(url, runs_dir, retry_for_s=opt.RETRY_FOR_S) as client:
         names = [component] if component else [f.component for f in client.logs(job_id)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from troupe.cli import options as opt
@@ -33,8 +34,9 @@ def validate(
         out().print(f"{spec} is valid: job '{found.name}', {found.steps} steps", markup=False)
 
 
-def schema() -> None:
+def schema(as_json: opt.AsJson = False) -> None:
     """Print the JSON schema of a job spec."""
+    del as_json  # a schema is JSON either way
     print_json(JobSpec.model_json_schema())
 
 
@@ -73,6 +75,7 @@ def tiny(
     params: Annotated[str | None, typer.Option(help="Other task parameters, JSON.")] = None,
     shape: Annotated[str | None, typer.Option(help="Dimensions of the network, JSON.")] = None,
     warm_start: Annotated[str | None, typer.Option(help="Warm start, JSON.")] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Make a small chat model with its own tokenizer, warm-started on demonstrations.
 
@@ -86,21 +89,31 @@ def tiny(
         "--warm-start": warm_start,
     }
     args += [part for flag, value in more.items() if value is not None for part in (flag, value)]
-    make_tiny(target, args)
+    make_tiny(target, args, says=err() if as_json else out())
+    if as_json:
+        manifest = json.loads((target / "manifest.json").read_text("utf-8"))
+        print_json({"folder": str(target), "manifest": manifest})
 
 
-def make_tiny(target: Path, args: list[str]) -> None:
-    """Run the trainer package's model maker; raises Exit with status 1 when it fails."""
+def make_tiny(target: Path, args: list[str], *, says: Console) -> None:
+    """Run the trainer package's model maker and say what it said on ``says``.
+
+    Raises:
+        typer.Exit: it failed; the status is 1, or 2 for bad arguments.
+    """
     if target.exists() and not (target / "manifest.json").is_file():
         raise InvalidArgumentError(
             f"{target} exists and was not made by `troupe model tiny`, so it is left alone; give "
             "another folder with --out, or remove that one"
         )
     command = [sys.executable, "-m", "services.trainer.tiny_model", *args]
-    status = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
-    if status == EXIT_BAD_INPUT:
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
+    )
+    says.print(done.stdout.rstrip("\n"), markup=False)
+    if done.returncode == EXIT_BAD_INPUT:
         raise typer.Exit(EXIT_BAD_INPUT)
-    if status != 0:
+    if done.returncode != 0:
         err().print(
             f"error: the model {target} was not made, for the reason above. Making one needs the "
             "trainer's packages: pip install 'troupe[trainer]'.",

@@ -87,7 +87,7 @@ def demo(
         folder = Path(model)
         if is_missing_folder(model) or (folder / "manifest.json").is_file():
             note(f"base model {model}: made once, then kept")
-            make_tiny(folder, tiny_model_args(found, model))
+            make_tiny(folder, tiny_model_args(found, model), says=err())
     raise typer.Exit(run_job(settings, submitting(with_local_models(found)), as_json=as_json))
 
 

@@ -90,6 +90,25 @@ def round_span(
     return _below_root(name, job_id, round_id, attributes)
 
 
+def job_span(job_id: str) -> None:
+    """Write the span of a submission; every round of the job links to it, and it to the request."""
+    if _tracer is None:
+        return
+    token = _forced.set(_ids_of(job_id))
+    try:
+        from opentelemetry.context import Context
+        from opentelemetry.trace import Link, get_current_span
+
+        asked = get_current_span().get_span_context()
+        links = [Link(asked)] if asked.is_valid else []
+        made = _tracer.start_span(
+            "job", context=Context(), links=links, attributes={"troupe.job_id": job_id}
+        )
+        made.end()
+    finally:
+        _forced.reset(token)
+
+
 def root_span(job_id: str, round_id: str, started_at: float, ended_at: float) -> None:
     """Write the root of a round's trace, when the round is over. Instants are Unix seconds."""
     if _tracer is None:
@@ -97,10 +116,12 @@ def root_span(job_id: str, round_id: str, started_at: float, ended_at: float) ->
     token = _forced.set(_round_ids(job_id, round_id))
     try:
         from opentelemetry.context import Context
+        from opentelemetry.trace import Link
 
         made = _tracer.start_span(
             round_id.partition("-")[0],
             context=Context(),
+            links=[Link(_known(*_ids_of(job_id)))],
             start_time=int(started_at * 1e9),
             attributes={"troupe.job_id": job_id, "troupe.round_id": round_id},
         )
@@ -156,24 +177,30 @@ def trace_ids() -> dict[str, str]:
 def _below_root(
     name: str, job_id: str, round_id: str, attributes: dict[str, Value]
 ) -> Generator[Any]:
-    from opentelemetry.trace import (
-        NonRecordingSpan,
-        SpanContext,
-        TraceFlags,
-        set_span_in_context,
-    )
+    from opentelemetry.trace import NonRecordingSpan, set_span_in_context
 
-    trace_id, span_id = _round_ids(job_id, round_id)
-    root = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(1))
+    root = _known(*_round_ids(job_id, round_id))
     context = set_span_in_context(NonRecordingSpan(root))
     given = {"troupe.job_id": job_id, "troupe.round_id": round_id, **attributes}
     with _tracer.start_as_current_span(name, context=context, attributes=given) as made:
         yield made
 
 
+def _known(trace_id: int, span_id: int) -> Any:
+    """A span that this or another process has written, or will."""
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(1))
+
+
 def _round_ids(job_id: str, round_id: str) -> tuple[int, int]:
-    """Trace id (128 bits) and root span id (64 bits) of a round, never zero."""
-    digest = hashlib.blake2b(f"{job_id}/{round_id}".encode(), digest_size=24).digest()
+    """Those of a round's root."""
+    return _ids_of(f"{job_id}/{round_id}")
+
+
+def _ids_of(name: str) -> tuple[int, int]:
+    """Trace id (128 bits) and root span id (64 bits) that ``name`` stands for, never zero."""
+    digest = hashlib.blake2b(name.encode(), digest_size=24).digest()
     return int.from_bytes(digest[:16]) or 1, int.from_bytes(digest[16:]) or 1
 
 

@@ -13,18 +13,21 @@ from services.router.jobs.desk import Desk
 from services.router.jobs.store import JobStore
 from services.router.membership import MemberStore
 from services.router.rest import problems
+from services.router.rest.catalogue import catalogue_routes
 from services.router.rest.docs import complete, faults, shows
+from services.router.rest.downloads import download_routes
 from services.router.rest.episodes import episode_routes
 from services.router.rest.events import event_routes
+from services.router.rest.fleet import fleet_routes
 from services.router.rest.gate import Gate
 from services.router.rest.hub import EventHub
 from services.router.rest.jobs import job_routes
 from services.router.rest.keyring import Keyring
+from services.router.rest.log_routes import log_routes
 from services.router.rest.runs import run_routes
 from services.router.rest.scrape import add_scrape_targets
 from services.router.rest.series import MetricLines
 from services.router.rest.session import session_routes
-from services.router.rest.tables import table_routes
 from services.router.settings import RouterSettings
 from services.router.waiting import Lookout
 from services.router.web.routes import web_routes
@@ -63,8 +66,11 @@ def create_app(parts: RestParts) -> FastAPI:
         job_routes(parts.store, parts.desk, settings.max_body_bytes),
         event_routes(parts.redis, parts.store, parts.hub),
         run_routes(parts.redis, parts.store, lookout, MetricLines()),
+        download_routes(parts.store),
+        log_routes(parts.store),
         episode_routes(parts.store),
-        table_routes(parts.redis, parts.store, parts.desk, parts.members),
+        catalogue_routes(),
+        fleet_routes(parts.redis, parts.store, parts.desk, parts.members),
         session_routes(parts.keys, settings.max_body_bytes),
         web_routes(),
     ):

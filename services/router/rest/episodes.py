@@ -16,28 +16,39 @@ from services.router.jobs.episode_pages import (
     twins,
 )
 from services.router.jobs.episode_tree import (
+    Credit,
     episode_task,
     episode_turns,
     is_step_wide,
     step_advantages,
+    told_by_trainer,
 )
 from services.router.jobs.record import JobRecord
 from services.router.jobs.store import JobStore
+from services.router.jobs.trained_groups import trained_advantages
 from services.router.rest.bodies import answer
-from services.router.rest.docs import EPISODES, JobId, faults, shows
+from services.router.rest.docs import EPISODES, JobId, shows
+from services.router.rest.route import Route, routed
 from services.router.rest.token_texts import with_texts
 from troupe.clients.rest import runs as r
 from troupe.episodes.build import JobParts, load_parts
 
 _MAX_STEP_EPISODES = 256
 """A step-wide advantage needs every episode of the step; larger steps are shown without."""
+_ABOUT_PAGES = (
+    "Rewards filter and order by the mean reward of `agent`, or of the whole episode. "
+    "`failure=any` gives those that did not solve the task."
+)
 
 
-def episode_routes(store: JobStore) -> APIRouter:
-    """Routes under /v1/jobs/{job_id}/episodes."""
-    routes = APIRouter(prefix="/v1/jobs/{job_id}/episodes", tags=["episodes"])
+class EpisodeRoutes:
+    """Recorded episodes of one job."""
 
-    async def episodes(
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+
+    async def page(
+        self,
         request: Request,
         job_id: JobId,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
@@ -45,13 +56,13 @@ def episode_routes(store: JobStore) -> APIRouter:
         kind: Literal["train", "eval"] | None = None,
         step: Annotated[int | None, Query(ge=0, le=10**9)] = None,
         agent: Annotated[str | None, Query(max_length=100)] = None,
-        min_reward: float | None = None,
-        max_reward: float | None = None,
+        min_reward: Annotated[float | None, Query(allow_inf_nan=False)] = None,
+        max_reward: Annotated[float | None, Query(allow_inf_nan=False)] = None,
         failure: Failure | None = None,
         task_id: Annotated[str | None, Query(max_length=300)] = None,
         order: Order = "newest",
     ) -> Response:
-        job = await store.get(job_id)
+        job = await self._store.get(job_id)
         wanted = EpisodeFilter(
             kind=kind,
             step=step,
@@ -67,47 +78,61 @@ def episode_routes(store: JobStore) -> APIRouter:
         )
         return answer(request, page)
 
-    async def episode(
+    async def one(
+        self,
         request: Request,
         job_id: JobId,
         episode_id: Annotated[str, Path(max_length=200, examples=["train-00004-00017"])],
     ) -> Response:
-        job = await store.get(job_id)
+        job = await self._store.get(job_id)
         return answer(request, await asyncio.to_thread(episode_document, job, episode_id))
 
-    routes.add_api_route(
-        "",
-        episodes,
-        summary="Recorded episodes",
-        description=(
-            "Rewards filter and order by the mean reward of `agent`, or of the whole episode. "
-            "`failure=any` gives those that did not solve the task."
+
+def episode_routes(store: JobStore) -> APIRouter:
+    """Routes under /v1/jobs/{job_id}/episodes."""
+    own = EpisodeRoutes(store)
+    return routed(
+        "/v1/jobs/{job_id}/episodes",
+        "episodes",
+        Route(
+            "",
+            own.page,
+            "Recorded episodes",
+            shows(r.EpisodePage, EPISODES),
+            description=_ABOUT_PAGES,
         ),
-        response_class=Response,
-        responses={**shows(r.EpisodePage, EPISODES), **faults(404, 422)},
+        Route(
+            "/{episode_id}",
+            own.one,
+            "One episode: every turn with all siblings",
+            shows(r.Episode),
+        ),
     )
-    routes.add_api_route(
-        "/{episode_id}",
-        episode,
-        summary="One episode: every turn with all siblings",
-        response_class=Response,
-        responses={**shows(r.Episode), **faults(404, 422)},
-    )
-    return routes
 
 
 def episode_document(job: JobRecord, short: str) -> dict[str, Any]:
     """The whole tree of one episode; raises NotFoundError."""
     row, line = find_episode(job.run_dir, short)
     parts = load_parts(job.spec)
-    advantages = _advantages(job, line, parts) if line["kind"] == "train" else {}
-    turns = episode_turns(line, parts, advantages)
+    turns = episode_turns(line, parts, _credits(job, line, parts))
     return {
         **row,
         "task": episode_task(line, parts),
         "turns": with_texts(turns, job.spec),
         "others": twins(job.run_dir, line["task_id"], short),
     }
+
+
+def _credits(job: JobRecord, line: dict[str, Any], parts: JobParts) -> dict[str, Credit]:
+    """What the trainer wrote down; what the rewards say while it has not."""
+    if line["kind"] != "train":
+        return {}
+    trained = trained_advantages(job.run_dir, line["step"])
+    told = {} if trained is None else told_by_trainer(line, parts, trained)
+    if len(told) == len(line.get("groups") or []):
+        return told
+    computed = _advantages(job, line, parts)
+    return {name: Credit(own, "rewards") for name, own in computed.items()} | told
 
 
 def _advantages(job: JobRecord, line: dict[str, Any], parts: JobParts) -> dict[str, list[float]]:

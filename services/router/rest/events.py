@@ -12,8 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from services.router.jobs.store import JobStore
 from services.router.rest.bodies import answer
-from services.router.rest.docs import EVENTS, JobId, faults, shows
+from services.router.rest.docs import EVENTS, JobId, shows
 from services.router.rest.hub import EventHub, document_of
+from services.router.rest.route import Route, routed
 from troupe.clients.rest.models import EventPage
 from troupe.errors import InvalidArgumentError
 from troupe.streams.events import EventLog
@@ -24,6 +25,10 @@ _PING_S = 10
 _SEND_S = 30.0
 """A client that takes nothing for so long is let go."""
 _LARGEST = 2**64
+_ABOUT = (
+    "JSON gives a page. `Accept: text/event-stream` gives server-sent events that go on "
+    "until the job is over; `Last-Event-ID` (or `after`) says where to begin."
+)
 
 
 class Stream(EventSourceResponse):
@@ -37,11 +42,16 @@ class Stream(EventSourceResponse):
             _log.info("events.client_does_not_read", path=scope["path"])
 
 
-def event_routes(redis: Redis, store: JobStore, hub: EventHub) -> APIRouter:
-    """Routes of a job's events."""
-    routes = APIRouter(prefix="/v1/jobs", tags=["events"])
+class EventRoutes:
+    """Events of one job."""
+
+    def __init__(self, redis: Redis, store: JobStore, hub: EventHub) -> None:
+        self._redis = redis
+        self._store = store
+        self._hub = hub
 
     async def events(
+        self,
         request: Request,
         job_id: JobId,
         after: str = "0",
@@ -49,30 +59,37 @@ def event_routes(redis: Redis, store: JobStore, hub: EventHub) -> APIRouter:
         wait_s: Annotated[float, Query(ge=0.0, le=30.0)] = 0.0,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Response:
-        if "text/event-stream" not in request.headers.get("accept", ""):
-            await store.get(job_id)
-            log = EventLog(redis, job_id, source="router")
-            found = await log.read(_known(after), count=limit, block_s=wait_s)
-            page = [{"id": stored.id, **document_of(stored)} for stored in found]
-            return answer(request, {"events": page, "next": found[-1].id if found else after})
-        place = _known(last_event_id or after)
-        hub.check_room()
-        async with hub.joining:
-            await store.get(job_id)
-        return Stream(_chunks(hub, job_id, place), ping=_PING_S, send_timeout=_SEND_S)
+        if "text/event-stream" in request.headers.get("accept", ""):
+            if last_event_id:
+                return await self._stream(job_id, _known(last_event_id, "/header/last-event-id"))
+            return await self._stream(job_id, _known(after))
+        await self._store.get(job_id)
+        log = EventLog(self._redis, job_id, source="router")
+        found = await log.read(_known(after), count=limit, block_s=wait_s)
+        page = [{"id": stored.id, **document_of(stored)} for stored in found]
+        return answer(request, {"events": page, "next": found[-1].id if found else after})
 
-    routes.add_api_route(
-        "/{job_id}/events",
-        events,
-        summary="What happened: a page, or a stream",
-        description=(
-            "JSON gives a page. `Accept: text/event-stream` gives server-sent events that go on "
-            "until the job is over; `Last-Event-ID` (or `after`) says where to begin."
+    async def _stream(self, job_id: str, place: str) -> Response:
+        self._hub.check_room()
+        async with self._hub.joining:
+            await self._store.get(job_id)
+        return Stream(_chunks(self._hub, job_id, place), ping=_PING_S, send_timeout=_SEND_S)
+
+
+def event_routes(redis: Redis, store: JobStore, hub: EventHub) -> APIRouter:
+    """Routes of a job's events."""
+    return routed(
+        "/v1/jobs/{job_id}/events",
+        "events",
+        Route(
+            "",
+            EventRoutes(redis, store, hub).events,
+            "What happened: a page, or a stream",
+            shows(EventPage, EVENTS, stream=True),
+            (404, 422, 429),
+            description=_ABOUT,
         ),
-        response_class=Response,
-        responses={**shows(EventPage, EVENTS, stream=True), **faults(404, 422, 429)},
     )
-    return routes
 
 
 async def _chunks(hub: EventHub, job_id: str, place: str) -> AsyncIterator[bytes]:
@@ -81,12 +98,12 @@ async def _chunks(hub: EventHub, job_id: str, place: str) -> AsyncIterator[bytes
             yield chunk
 
 
-def _known(place: str) -> str:
+def _known(place: str, pointer: str = "/query/after") -> str:
     """``place``, when Redis can have such an id; raises InvalidArgumentError."""
     parts = place.split("-")
     if len(parts) > 2 or not all(p.isascii() and p.isdigit() and int(p) < _LARGEST for p in parts):
         raise InvalidArgumentError(
             f"{place[:80]!r} is not the id of an event; give 0 or an id that was read before",
-            pointer="/query/after",
+            pointer=pointer,
         )
     return place

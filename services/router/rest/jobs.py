@@ -12,12 +12,14 @@ from services.router.jobs.queue import places
 from services.router.jobs.record import JobRecord
 from services.router.jobs.store import JobStore
 from services.router.rest.bodies import answer, read_body, read_model
-from services.router.rest.docs import JOB, SPEC, JobId, faults, shows, takes
+from services.router.rest.docs import JOB, SPEC, JobId, shows, takes
 from services.router.rest.gate import CALLER
 from services.router.rest.keyring import Caller
+from services.router.rest.route import Route, routed
 from troupe.clients.rest.models import Job, JobChange, JobPage, JobState, Plan
 from troupe.errors import InvalidArgumentError
 from troupe.spec import JobSpec
+from troupe.telemetry.tracing import job_span
 
 _SPEC_BODY: dict[str, Any] = {
     "requestBody": {
@@ -29,49 +31,54 @@ _SPEC_BODY: dict[str, Any] = {
     }
 }
 _OPTIONAL_SPEC: dict[str, Any] = {"requestBody": {**_SPEC_BODY["requestBody"], "required": False}}
+_ABOUT_SUBMIT = (
+    "`dry_run=true` checks the spec and answers with a plan and an estimate (200); nothing "
+    "starts. The same `Idempotency-Key` and body give the same job (200) for 24 hours."
+)
+_ABOUT_RESUME = "The body may be the job's spec with other steps, limits, eval or checkpoint."
 
 
-def job_routes(store: JobStore, desk: Desk, max_body_bytes: int) -> APIRouter:
-    """Routes under /v1/jobs that make, show and steer jobs."""
-    routes = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+class JobRoutes:
+    """What makes, shows and steers jobs."""
 
-    async def show(record: JobRecord) -> dict[str, Any]:
-        position = None
-        if record.state == "queued":
-            queue = [p.job.job_id for p in places(await store.unfinished(), desk.quota)]
-            position = queue.index(record.job_id) + 1 if record.job_id in queue else None
-        return record.to_json(queue_position=position)
+    def __init__(self, store: JobStore, desk: Desk, max_body_bytes: int) -> None:
+        self._store = store
+        self._desk = desk
+        self._max_body_bytes = max_body_bytes
 
     async def submit(
+        self,
         request: Request,
         dry_run: bool = False,
         resume: Annotated[str | None, Query(max_length=100)] = None,
         priority: Annotated[int, Query(ge=-100, le=100)] = 0,
         idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
     ) -> Response:
-        body = await read_body(request, max_body_bytes)
+        body = await read_body(request, self._max_body_bytes)
         spec = parse_body(body, media_type=_media_type(request))
         owner = _caller(request).name
         if dry_run:
-            return answer(request, await desk.plan(spec, owner=owner))
+            return answer(request, await self._desk.plan(spec, owner=owner))
         if resume is not None:
-            return answer(request, await show(await desk.resume(resume, spec)))
-        accepted = await desk.submit(
+            return answer(request, await self._show(await self._desk.resume(resume, spec)))
+        accepted = await self._desk.submit(
             body, spec, key=idempotency_key, owner=owner, priority=priority
         )
-        return _accepted(await show(accepted.record), accepted)
+        if accepted.is_new:
+            job_span(accepted.record.job_id)
+        return _accepted(await self._show(accepted.record), accepted)
 
-    async def list_jobs(
+    async def page(
+        self,
         request: Request,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         cursor: Annotated[str | None, Query(max_length=200)] = None,
         state: Annotated[list[JobState] | None, Query()] = None,
     ) -> Response:
         before = _decode(cursor) if cursor else None
-        found = await store.page(before=before, limit=limit + 1, states=state or ())
+        found = await self._store.page(before=before, limit=limit + 1, states=state or ())
         page = found[:limit]
-        queue = [p.job.job_id for p in places(await store.unfinished(), desk.quota)]
-        rank = {job_id: number for number, job_id in enumerate(queue, 1)}
+        rank = await self._ranks() if any(r.state == "queued" for r in page) else {}
         more = len(found) > limit
         document = {
             "jobs": [r.to_json(queue_position=rank.get(r.job_id)) for r in page],
@@ -79,107 +86,111 @@ def job_routes(store: JobStore, desk: Desk, max_body_bytes: int) -> APIRouter:
         }
         return answer(request, document)
 
-    async def get_job(request: Request, job_id: JobId) -> Response:
-        return answer(request, await show(await store.get(job_id)))
+    async def get(self, request: Request, job_id: JobId) -> Response:
+        return answer(request, await self._show(await self._store.get(job_id)))
 
-    async def change(request: Request, job_id: JobId) -> Response:
-        wanted = await read_model(request, JobChange, max_body_bytes)
-        return answer(request, await show(await store.set_priority(job_id, wanted.priority)))
+    async def spec(self, request: Request, job_id: JobId) -> Response:
+        return answer(request, (await self._store.get(job_id)).to_json()["spec"])
 
-    async def delete(job_id: JobId, files: bool = False) -> Response:
-        await desk.delete(job_id, files=files)
+    async def change(self, request: Request, job_id: JobId) -> Response:
+        wanted = await read_model(request, JobChange, self._max_body_bytes)
+        changed = await self._store.set_priority(job_id, wanted.priority)
+        return answer(request, await self._show(changed))
+
+    async def delete(self, job_id: JobId, files: bool = False) -> Response:
+        await self._desk.delete(job_id, files=files)
         return Response(status_code=204)
 
-    async def cancel(request: Request, job_id: JobId) -> Response:
-        return answer(request, await show(await desk.cancel(job_id)))
+    async def cancel(self, request: Request, job_id: JobId) -> Response:
+        return answer(request, await self._show(await self._desk.cancel(job_id)))
 
-    async def pause(request: Request, job_id: JobId) -> Response:
-        return answer(request, await show(await desk.pause(job_id)))
+    async def pause(self, request: Request, job_id: JobId) -> Response:
+        return answer(request, await self._show(await self._desk.pause(job_id)))
 
-    async def resume_job(request: Request, job_id: JobId) -> Response:
-        body = await read_body(request, max_body_bytes)
+    async def resume(self, request: Request, job_id: JobId) -> Response:
+        body = await read_body(request, self._max_body_bytes)
         spec = parse_body(body, media_type=_media_type(request)) if body.strip() else None
-        return answer(request, await show(await desk.resume(job_id, spec)))
+        return answer(request, await self._show(await self._desk.resume(job_id, spec)))
 
-    async def get_spec(request: Request, job_id: JobId) -> Response:
-        return answer(request, (await store.get(job_id)).to_json()["spec"])
+    async def _show(self, record: JobRecord) -> dict[str, Any]:
+        ranks = await self._ranks() if record.state == "queued" else {}
+        return record.to_json(queue_position=ranks.get(record.job_id))
 
-    shown = {**shows(Job, JOB)}
-    add = routes.add_api_route
-    add(
+    async def _ranks(self) -> dict[str, int]:
+        """Places in the queue, from 1."""
+        queue = places(await self._store.unfinished(), self._desk.quota)
+        return {place.job.job_id: number for number, place in enumerate(queue, 1)}
+
+
+def job_routes(store: JobStore, desk: Desk, max_body_bytes: int) -> APIRouter:
+    """Routes under /v1/jobs that make, show and steer jobs."""
+    own = JobRoutes(store, desk, max_body_bytes)
+    return routed("/v1/jobs", "jobs", *_making(own), *_showing(own), *_steering(own))
+
+
+def _making(own: JobRoutes) -> tuple[Route, ...]:
+    made = {
+        **shows(Job, JOB, status=201),
+        200: {"description": "A plan, or a job that was there", "model": Job | Plan},
+    }
+    submit = Route(
         "",
-        submit,
-        methods=["POST"],
-        status_code=201,
-        summary="Submit a job (or plan it, or resume one)",
-        description=(
-            "`dry_run=true` checks the spec and answers with a plan and an estimate (200); nothing "
-            "starts. The same `Idempotency-Key` and body give the same job (200) for 24 hours."
+        own.submit,
+        "Submit a job (or plan it, or resume one)",
+        made,
+        (404, 409, 413, 422),
+        method="POST",
+        status=201,
+        description=_ABOUT_SUBMIT,
+        body=_SPEC_BODY,
+    )
+    return (submit,)
+
+
+def _showing(own: JobRoutes) -> tuple[Route, ...]:
+    page = shows(JobPage, {"jobs": [JOB], "next_cursor": None})
+    return (
+        Route("", own.page, "Jobs, newest first", page, (422,)),
+        Route("/{job_id}", own.get, "One job", shows(Job, JOB)),
+        Route("/{job_id}/spec", own.spec, "The job's spec", shows(JobSpec, SPEC)),
+    )
+
+
+def _steering(own: JobRoutes) -> tuple[Route, ...]:
+    job = shows(Job, JOB)
+    plain, with_body = (404, 409, 422), (404, 409, 413, 422)
+    return (
+        Route("/{job_id}/cancel", own.cancel, "End a job", job, plain, method="POST"),
+        Route("/{job_id}/pause", own.pause, "Stop a job for now", job, plain, method="POST"),
+        Route(
+            "/{job_id}/resume",
+            own.resume,
+            "Go on from the last checkpoint",
+            job,
+            with_body,
+            method="POST",
+            description=_ABOUT_RESUME,
+            body=_OPTIONAL_SPEC,
         ),
-        openapi_extra=_SPEC_BODY,
-        response_class=Response,
-        responses={
-            **shows(Job, JOB, status=201),
-            200: {"description": "A plan, or a job that was there", "model": Job | Plan},
-            **faults(404, 409, 413, 422),
-        },
+        Route(
+            "/{job_id}",
+            own.change,
+            "Change the priority of a job that waits",
+            job,
+            with_body,
+            method="PATCH",
+            body=takes(JobChange),
+        ),
+        Route(
+            "/{job_id}",
+            own.delete,
+            "Forget a job that has ended or is paused",
+            {},
+            plain,
+            method="DELETE",
+            status=204,
+        ),
     )
-    add(
-        "",
-        list_jobs,
-        summary="Jobs, newest first",
-        response_class=Response,
-        responses={**shows(JobPage, {"jobs": [JOB], "next_cursor": None}), **faults(422)},
-    )
-    for path, endpoint, method, summary, codes in (
-        ("/{job_id}", get_job, "GET", "One job", (404, 422)),
-        ("/{job_id}/cancel", cancel, "POST", "End a job", (404, 409, 422)),
-        ("/{job_id}/pause", pause, "POST", "Stop a job for now", (404, 409, 422)),
-    ):
-        add(
-            path,
-            endpoint,
-            methods=[method],
-            summary=summary,
-            response_class=Response,
-            responses={**shown, **faults(*codes)},
-        )
-    add(
-        "/{job_id}",
-        change,
-        methods=["PATCH"],
-        summary="Change the priority of a job that waits",
-        openapi_extra=takes(JobChange),
-        response_class=Response,
-        responses={**shown, **faults(404, 409, 413, 422)},
-    )
-    add(
-        "/{job_id}",
-        delete,
-        methods=["DELETE"],
-        status_code=204,
-        summary="Forget a job that has ended or is paused",
-        response_class=Response,
-        responses=faults(404, 409, 422),
-    )
-    add(
-        "/{job_id}/resume",
-        resume_job,
-        methods=["POST"],
-        summary="Go on from the last checkpoint",
-        description="The body may be the job's spec with other steps, limits, eval or checkpoint.",
-        openapi_extra=_OPTIONAL_SPEC,
-        response_class=Response,
-        responses={**shown, **faults(404, 409, 413, 422)},
-    )
-    add(
-        "/{job_id}/spec",
-        get_spec,
-        summary="The job's spec",
-        response_class=Response,
-        responses={**shows(JobSpec, SPEC), **faults(404, 422)},
-    )
-    return routes
 
 
 def _caller(request: Request) -> Caller:

@@ -33,10 +33,14 @@ def install(app: FastAPI) -> None:
         ]
         return problem(422, "INVALID_ARGUMENT", "the request is not valid", errors=issues)
 
-    async def on_http(_: Request, error: Exception) -> JSONResponse:
+    async def on_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        reason = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "HTTP")
-        answer = problem(error.status_code, reason, str(error.detail))
+        path, status = request.url.path[:200], error.status_code
+        reason, detail = {
+            404: ("NOT_FOUND", f"there is no path {path}; /docs lists all"),
+            405: ("METHOD_NOT_ALLOWED", f"{path} has no {request.method}; see Allow"),
+        }.get(status, ("HTTP", str(error.detail)))
+        answer = problem(status, reason, detail)
         answer.headers.update(error.headers or {})
         return answer
 

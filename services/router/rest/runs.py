@@ -1,24 +1,20 @@
-"""Routes of a job's run: progress, curves, steps, checkpoints and logs."""
+"""Routes of a job's run: progress, curves and steps."""
 
 import asyncio
-import json
-import time
 from collections.abc import Mapping
-from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from redis.asyncio import Redis
-from starlette.concurrency import iterate_in_threadpool
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import Response
 
 from services.router.jobs.episode_pages import step_counts
 from services.router.jobs.record import JobRecord
 from services.router.jobs.store import JobStore
-from services.router.rest.artifacts import archive, checkpoint_list
+from services.router.jobs.trained_groups import trained_counts
 from services.router.rest.bodies import answer
-from services.router.rest.docs import METRICS, JobId, faults, gives, shows
-from services.router.rest.logs import log_after, log_list, log_tail
+from services.router.rest.docs import METRICS, JobId, shows
+from services.router.rest.route import Route, routed
 from services.router.rest.series import MetricLines, metrics_document
 from services.router.waiting import Lookout
 from troupe.api.records.v1 import records_pb2 as pb
@@ -29,23 +25,24 @@ from troupe.ids import eval_round, train_round
 from troupe.streams.ledger import RoundState, StepLedger
 
 _LAST_STEPS = 10
-_LOG_LOOK_S = 0.25
 _MAX_STEP = 10**9
 
 
-def run_routes(redis: Redis, store: JobStore, lookout: Lookout, lines: MetricLines) -> APIRouter:
-    """Routes under /v1/jobs/{job_id} that show a run."""
-    routes = APIRouter(prefix="/v1/jobs/{job_id}", tags=["runs"])
+class RunRoutes:
+    """Where a run is, and its numbers."""
 
-    async def read_lines(job: JobRecord) -> list[Mapping[str, Any]]:
-        return list(await asyncio.to_thread(lines.read, job.run_dir))
+    def __init__(self, redis: Redis, store: JobStore, lookout: Lookout, lines: MetricLines) -> None:
+        self._redis = redis
+        self._store = store
+        self._lookout = lookout
+        self._lines = lines
 
-    async def progress(request: Request, job_id: JobId) -> Response:
-        job = await store.get(job_id)
-        waiting = await lookout.look(job)
-        ledger = StepLedger(redis, job_id)
+    async def progress(self, request: Request, job_id: JobId) -> Response:
+        job = await self._store.get(job_id)
+        waiting = await self._lookout.look(job)
+        ledger = StepLedger(self._redis, job_id)
         state = await _round(ledger, job.step)
-        pace_s = _pace(await read_lines(job))
+        pace_s = _pace(await self._read(job))
         left = max(0, job.spec.steps - job.step)
         document = {
             "job_id": job_id,
@@ -61,26 +58,29 @@ def run_routes(redis: Redis, store: JobStore, lookout: Lookout, lines: MetricLin
         return answer(request, document)
 
     async def metrics(
+        self,
         request: Request,
         job_id: JobId,
         names: Annotated[list[str] | None, Query(max_length=200)] = None,
         from_step: Annotated[int, Query(ge=0, le=_MAX_STEP)] = 0,
         max_points: Annotated[int, Query(ge=1, le=100_000)] = 1000,
     ) -> Response:
-        job = await store.get(job_id)
-        found = await asyncio.to_thread(lines.points, job.run_dir)
+        job = await self._store.get(job_id)
+        found = await asyncio.to_thread(self._lines.points, job.run_dir)
         document = metrics_document(
             job_id, found, names=names or (), from_step=from_step, max_points=max_points
         )
         return answer(request, document)
 
     async def steps(
+        self,
         request: Request,
         job_id: JobId,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         cursor: Annotated[str | None, Query(max_length=20)] = None,
     ) -> Response:
-        found = [x for x in await read_lines(await store.get(job_id)) if x["kind"] == "train"]
+        lines = await self._read(await self._store.get(job_id))
+        found = [line for line in lines if line["kind"] == "train"]
         found.sort(key=lambda line: -int(line["step"]))
         below = _step_cursor(cursor)
         left = [line for line in found if below is None or line["step"] < below]
@@ -89,15 +89,14 @@ def run_routes(redis: Redis, store: JobStore, lookout: Lookout, lines: MetricLin
         return answer(request, {"steps": page, "next_cursor": after})
 
     async def step(
-        request: Request, job_id: JobId, number: Annotated[int, Path(ge=0, le=_MAX_STEP)]
+        self, request: Request, job_id: JobId, number: Annotated[int, Path(ge=0, le=_MAX_STEP)]
     ) -> Response:
-        job = await store.get(job_id)
-        by_kind = {x["kind"]: x for x in await read_lines(job) if x["step"] == number}
-        ledger = StepLedger(redis, job_id)
-        state = await _round(ledger, number)
+        job = await self._store.get(job_id)
+        by_kind = {x["kind"]: x for x in await self._read(job) if x["step"] == number}
+        state = await _round(StepLedger(self._redis, job_id), number)
         counts, groups = await asyncio.gather(
             asyncio.to_thread(step_counts, job.run_dir, number),
-            asyncio.to_thread(_trained_groups, job.run_dir, number),
+            asyncio.to_thread(trained_counts, job.run_dir, number),
         )
         is_open = not job.is_finished and (state is not None or number == job.step)
         unwritten = "open" if is_open else "to_come"
@@ -112,76 +111,21 @@ def run_routes(redis: Redis, store: JobStore, lookout: Lookout, lines: MetricLin
         }
         return answer(request, document)
 
-    async def checkpoints(request: Request, job_id: JobId) -> Response:
-        job = await store.get(job_id)
-        found = await asyncio.to_thread(checkpoint_list, job.run_dir, job.spec, job.step)
-        return answer(request, found)
+    async def _read(self, job: JobRecord) -> list[Mapping[str, Any]]:
+        return list(await asyncio.to_thread(self._lines.read, job.run_dir))
 
-    async def download(
-        job_id: JobId,
-        checkpoint: Annotated[str, Path(max_length=100, examples=["final"])],
-        policy: Annotated[str, Path(max_length=100, examples=["shared"])],
-        format: Literal["peft", "merged", "state"] = "peft",
-    ) -> Response:
-        job = await store.get(job_id)
-        found = await asyncio.to_thread(archive, job.run_dir, job.spec, checkpoint, policy, format)
-        headers = {
-            "Content-Length": str(found.size_bytes),
-            "Content-Disposition": f'attachment; filename="{found.name}.tar"',
-            "X-Content-Type-Options": "nosniff",
-        }
-        chunks = iterate_in_threadpool(found.chunks())
-        return StreamingResponse(chunks, headers=headers, media_type="application/x-tar")
 
-    async def logs(request: Request, job_id: JobId) -> Response:
-        job = await store.get(job_id)
-        return answer(request, await asyncio.to_thread(log_list, job.run_dir))
-
-    async def log(
-        request: Request,
-        job_id: JobId,
-        component: Annotated[str, Path(max_length=130, examples=["trainer-0"])],
-        tail: Annotated[int, Query(ge=0, le=10_000)] = 200,
-        after: Annotated[int | None, Query(ge=0, le=2**53)] = None,
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-        wait_s: Annotated[float, Query(ge=0.0, le=30.0)] = 0.0,
-    ) -> Response:
-        run_dir = (await store.get(job_id)).run_dir
-        if after is None:
-            page = await asyncio.to_thread(log_tail, run_dir, component, tail)
-        else:
-            page = await _await_lines(run_dir, component, after, limit, wait_s)
-        if request.headers.get("accept", "").startswith("text/plain"):
-            return PlainTextResponse("".join(f"{line}\n" for line in page["lines"]))
-        return answer(request, page)
-
-    plain = {"text/plain": {"schema": {"type": "string"}}}
-    log_shows = shows(r.LogPage)
-    log_shows[200]["content"].update(plain)
-    for path, endpoint, summary, responses in (
-        ("/progress", progress, "What the job waits for", shows(m.JobProgress)),
-        ("/metrics", metrics, "Curves, as series over steps", shows(r.Metrics, METRICS)),
-        ("/steps", steps, "Lines of training steps, newest first", shows(r.StepPage)),
-        ("/steps/{number}", step, "One training step", shows(r.Step)),
-        ("/checkpoints", checkpoints, "What can be downloaded", shows(r.CheckpointList)),
-        ("/logs", logs, "Logs of the job's processes", shows(r.LogList)),
-        ("/logs/{component}", log, "Lines of a log: the tail, or after a place", log_shows),
-    ):
-        routes.add_api_route(
-            path,
-            endpoint,
-            summary=summary,
-            response_class=Response,
-            responses={**responses, **faults(404, 422)},
-        )
-    routes.add_api_route(
-        "/checkpoints/{checkpoint}/{policy}",
-        download,
-        summary="Download a policy as PEFT adapter, merged model or trainer state",
-        response_class=StreamingResponse,
-        responses={**gives("application/x-tar", "A tar archive"), **faults(404, 409, 422)},
+def run_routes(redis: Redis, store: JobStore, lookout: Lookout, lines: MetricLines) -> APIRouter:
+    """Routes under /v1/jobs/{job_id} that show a run."""
+    own = RunRoutes(redis, store, lookout, lines)
+    return routed(
+        "/v1/jobs/{job_id}",
+        "runs",
+        Route("/progress", own.progress, "What the job waits for", shows(m.JobProgress)),
+        Route("/metrics", own.metrics, "Curves, as series over steps", shows(r.Metrics, METRICS)),
+        Route("/steps", own.steps, "Lines of training steps, newest first", shows(r.StepPage)),
+        Route("/steps/{number}", own.step, "One training step", shows(r.Step)),
     )
-    return routes
 
 
 async def _round(ledger: StepLedger, step: int) -> RoundState | None:
@@ -220,29 +164,3 @@ def _step_cursor(cursor: str | None) -> int | None:
             pointer="/query/cursor",
         )
     return int(cursor)
-
-
-def _trained_groups(run_dir: FilePath, step: int) -> dict[str, int]:
-    """Groups of ``step`` that a checkpoint covers, by policy."""
-    found: dict[str, int] = {}
-    try:
-        with (run_dir / "groups.jsonl").open("rb") as file:
-            for line in file:
-                if line.startswith(b'{"step": %d,' % step) and line.endswith(b"\n"):
-                    document = json.loads(line)
-                    found[document["policy"]] = len(document["group_ids"])
-    except OSError:
-        return found
-    return found
-
-
-async def _await_lines(
-    run_dir: FilePath, component: str, after: int, limit: int, wait_s: float
-) -> dict[str, Any]:
-    """A page of lines; waits up to ``wait_s`` for the first one."""
-    deadline = time.monotonic() + wait_s
-    while True:
-        page = await asyncio.to_thread(log_after, run_dir, component, after, limit)
-        if page["lines"] or time.monotonic() >= deadline:
-            return page
-        await asyncio.sleep(_LOG_LOOK_S)

@@ -4,26 +4,30 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from services.router.rest.bodies import answer, read_model
-from services.router.rest.docs import faults, shows, takes
+from services.router.rest.docs import shows, takes
 from services.router.rest.gate import CALLER, COOKIE
 from services.router.rest.keyring import ANYBODY, Caller, Keyring
+from services.router.rest.route import Route, routed
 from troupe.clients.rest.models import Session, SessionRequest
 
 _EXAMPLE = {"authentication": "keys", "name": "ci", "scopes": ["read", "submit"]}
 
 
-def session_routes(keys: Keyring, max_body_bytes: int) -> APIRouter:
-    """Routes of /v1/session."""
-    routes = APIRouter(prefix="/v1/session", tags=["session"])
+class SessionRoutes:
+    """The caller's session."""
 
-    async def show(request: Request) -> Response:
-        return answer(request, _document(keys, request.scope[CALLER]))
+    def __init__(self, keys: Keyring, max_body_bytes: int) -> None:
+        self._keys = keys
+        self._max_body_bytes = max_body_bytes
 
-    async def sign_in(request: Request) -> Response:
-        wanted = await read_model(request, SessionRequest, max_body_bytes)
-        caller = keys.caller(wanted.key) if keys.is_on else ANYBODY
-        response = JSONResponse(_document(keys, caller))
-        if keys.is_on:
+    async def show(self, request: Request) -> Response:
+        return answer(request, _document(self._keys, request.scope[CALLER]))
+
+    async def sign_in(self, request: Request) -> Response:
+        wanted = await read_model(request, SessionRequest, self._max_body_bytes)
+        caller = self._keys.caller(wanted.key) if self._keys.is_on else ANYBODY
+        response = JSONResponse(_document(self._keys, caller))
+        if self._keys.is_on:
             response.set_cookie(
                 COOKIE,
                 wanted.key,
@@ -34,37 +38,31 @@ def session_routes(keys: Keyring, max_body_bytes: int) -> APIRouter:
             )
         return response
 
-    async def sign_out() -> Response:
+    async def sign_out(self) -> Response:
         response = Response(status_code=204)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
         return response
 
-    routes.add_api_route(
-        "",
-        show,
-        summary="Who the caller is",
-        response_class=Response,
-        responses={**shows(Session, _EXAMPLE), **faults()},
+
+def session_routes(keys: Keyring, max_body_bytes: int) -> APIRouter:
+    """Routes of /v1/session."""
+    own = SessionRoutes(keys, max_body_bytes)
+    caller = shows(Session, _EXAMPLE)
+    return routed(
+        "/v1/session",
+        "session",
+        Route("", own.show, "Who the caller is", caller, ()),
+        Route(
+            "",
+            own.sign_in,
+            "Sign a browser in: the key becomes a cookie",
+            caller,
+            (413, 422),
+            method="POST",
+            body=takes(SessionRequest),
+        ),
+        Route("", own.sign_out, "Sign out: the cookie goes", {}, (), method="DELETE", status=204),
     )
-    routes.add_api_route(
-        "",
-        sign_in,
-        methods=["POST"],
-        summary="Sign a browser in: the key becomes a cookie",
-        openapi_extra=takes(SessionRequest),
-        response_class=Response,
-        responses={**shows(Session, _EXAMPLE), **faults(413, 422)},
-    )
-    routes.add_api_route(
-        "",
-        sign_out,
-        methods=["DELETE"],
-        status_code=204,
-        summary="Sign out: the cookie goes",
-        response_class=Response,
-        responses=faults(),
-    )
-    return routes
 
 
 def _document(keys: Keyring, caller: Caller) -> dict[str, object]:

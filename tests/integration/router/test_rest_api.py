@@ -8,37 +8,15 @@ from typing import Any
 import httpx
 import pytest
 from redis.asyncio import Redis
+from rest_world import rest_world, spec_document
 
-from services.router.jobs.desk import Desk
 from services.router.jobs.store import JobStore
-from services.router.membership import MemberStore
-from services.router.rest.app import RestParts, create_app
-from services.router.rest.hub import EventHub
-from services.router.settings import RouterSettings
 from troupe.streams.events import EventLog
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    return folder
-
-
-@pytest.fixture
-def spec(model: Path) -> dict[str, Any]:
-    return {
-        "name": "demo",
-        "steps": 2,
-        "tasks_per_step": 3,
-        "task": {"name": "plan_path", "params": {"size": 6}},
-        "workflow": {"order": ["tool", "planner"], "max_turns": 4},
-        "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
-        "policies": {"p": {"model": str(model)}},
-        "algorithm": {"group_size": 8},
-        "sampling": {"max_new_tokens": 10},
-    }
+def spec(tmp_path: Path) -> dict[str, Any]:
+    return spec_document(tmp_path, algorithm={"group_size": 8})
 
 
 @pytest.fixture
@@ -47,20 +25,9 @@ def store(redis: Redis) -> JobStore:
 
 
 @pytest.fixture
-async def http(redis: Redis, store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    settings = RouterSettings(runs_dir=tmp_path / "runs", max_body_bytes=10_000)
-
-    async def is_ready() -> bool:
-        return True
-
-    members = MemberStore(redis, ttl_s=5)
-    desk = Desk(settings, redis, store)
-    hub = EventHub(redis, store, max_streams=10)
-    app = create_app(RestParts(settings, redis, store, desk, members, hub, is_ready))
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://router") as client:
-        yield client
-    await hub.close()
+async def http(redis: Redis, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with rest_world(redis, tmp_path, max_body_bytes=10_000) as world:
+        yield world.http
 
 
 def pointers(answer: httpx.Response) -> set[str]:

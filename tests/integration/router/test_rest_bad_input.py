@@ -44,7 +44,7 @@ async def fail(world: RestWorld, job_id: str = "demo-1") -> None:
         (b'{"name": "demo"', "application/json", "the body is not JSON: Expecting"),
         (b"[" * 4000, "application/json", "the body is not JSON"),
         (b'"demo"', "application/json", "the body is a str, not an object"),
-        (b"a: [", "application/yaml", "the body is not YAML"),
+        (b"a: [", "application/yaml", "not valid YAML"),
     ],
 )
 async def test_body_that_is_no_json_gets_an_error_that_says_so(
@@ -113,6 +113,7 @@ async def test_idempotency_key_with_another_body_or_a_deleted_job_is_409(
     assert first.status_code == 201
     other = await world.http.post("/v1/jobs", json={**spec, "seed": 1}, headers=key)
     assert (other.status_code, other.json()["reason"]) == (409, "CONFLICT")
+    assert "Idempotency-Key 'k' was used with another body" in other.json()["detail"]
     await fail(world)
     await world.http.delete("/v1/jobs/demo-1")
     late = await world.http.post("/v1/jobs", json=spec, headers=key)
@@ -140,6 +141,46 @@ async def test_more_replicas_than_the_quota_are_refused_with_a_pointer(
         assert answer.json()["errors"][0]["pointer"] == "/policies/p/replicas"
     spec["policies"]["p"]["replicas"] = 4
     assert (await world.http.post("/v1/jobs", json=spec)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "pointer", "words"),
+    [
+        ("/v1/jobs?limitt=3", "/query/limitt", "did you mean 'limit'?"),
+        ("/v1/jobs/demo-1/episodes?min_rewrad=0.5", "/query/min_rewrad", "'min_reward'?"),
+        ("/v1/jobs/demo-1?verbose=1", "/query/verbose", "this path takes none"),
+        ("/v1/jobs/demo-1/episodes?min_reward=nan", "/query/min_reward", "finite"),
+        ("/v1/jobs/demo-1/events?after=yesterday", "/query/after", "not the id of an event"),
+    ],
+)
+async def test_parameter_that_means_nothing_is_422_with_its_pointer(
+    world: RestWorld, job: str, path: str, pointer: str, words: str
+) -> None:
+    answer = await world.http.get(path)
+    assert answer.status_code == 422
+    [fault] = answer.json()["errors"]
+    assert fault["pointer"] == pointer
+    assert words in fault["message"]
+
+
+async def test_place_of_a_stream_that_is_none_is_422_with_the_headers_pointer(
+    world: RestWorld, job: str
+) -> None:
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": "yesterday"}
+    answer = await world.http.get(f"{job}/events", headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/header/last-event-id"
+
+
+async def test_path_or_method_that_is_not_there_says_where_to_look(
+    world: RestWorld, job: str
+) -> None:
+    lost = await world.http.get("/v1/jobz")
+    assert (lost.status_code, lost.json()["reason"]) == (404, "NOT_FOUND")
+    assert lost.json()["detail"] == "there is no path /v1/jobz; /docs lists all"
+    wrong = await world.http.put(job)
+    assert (wrong.status_code, wrong.json()["reason"]) == (405, "METHOD_NOT_ALLOWED")
+    assert wrong.headers["allow"]
 
 
 async def test_paused_job_waits_keeps_its_step_and_goes_on_in_a_new_life(

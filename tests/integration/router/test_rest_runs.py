@@ -184,6 +184,30 @@ async def test_episode_shows_siblings_with_hand_computed_advantages_and_parts(
     assert missing.status_code == 404
 
 
+async def test_advantages_are_the_trainers_own_once_a_checkpoint_covers_the_step(
+    world: RestWorld, run_dir: Path
+) -> None:
+    write_lines(
+        run_dir / "episodes.jsonl",
+        [episode_line("demo-1", "train-00002", i, rewards=(1.0, 0.0)) for i in range(2)],
+    )
+
+    async def shown(position: int) -> tuple[Any, list[float | None]]:
+        found = await get(world, f"/episodes/train-00002-0000{position}")
+        group = found["turns"][0]["groups"][0]
+        return group["advantages_from"], [c["advantage"] for c in group["candidates"]]
+
+    assert (await shown(0))[0] == "rewards"
+    first = "demo-1/train-00002/00000/tool/t00"
+    line = {"step": 2, "policy": "p", "group_ids": [first], "advantages": [[0.75, -0.25]]}
+    write_lines(run_dir / "groups.jsonl", [{**line, "step": 1}, line])
+    assert await shown(0) == ("trainer", [0.75, -0.25])
+    assert await shown(1) == ("untrained", [None, None])
+    del line["advantages"]  # as an earlier version wrote it
+    write_lines(run_dir / "groups.jsonl", [line])
+    assert (await shown(0))[0] == "rewards"
+
+
 async def test_index_follows_a_file_that_was_cut_and_written_anew(
     world: RestWorld, run_dir: Path
 ) -> None:

@@ -82,6 +82,16 @@ def test_apply_when_the_state_changes_then_reason_is_said() -> None:
     assert progress.state == "failed"
 
 
+def test_apply_when_something_failed_beside_the_job_then_is_said_in_its_own_words() -> None:
+    progress = Progress("demo-1", steps=4)
+    line = progress.apply(event("checkpoint.failed", step=2, error="the disk is full"))
+    assert line == "checkpoint.failed: the disk is full"
+    refused = {"replica": "r-0", "reason": "the digest differs"}
+    assert progress.apply(event("weights.refused", **refused)) == (
+        "weights.refused: the digest differs"
+    )
+
+
 def test_apply_when_the_event_is_unknown_then_nothing_happens() -> None:
     progress = Progress("demo-1", steps=10)
     assert progress.apply(event("something.new", step=4)) is None

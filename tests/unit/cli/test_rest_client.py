@@ -7,7 +7,13 @@ import httpx
 import pytest
 
 from troupe.clients.rest import RestClient, parse_sse
-from troupe.errors import ConflictError, NotFoundError, TroupeError, UnavailableError
+from troupe.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    NotFoundError,
+    TroupeError,
+    UnavailableError,
+)
 from troupe.spec.issues import SpecInvalidError
 
 JOB = {"job_id": "demo-1", "name": "demo", "state": "running", "step": 1, "steps": 3}
@@ -69,6 +75,17 @@ def test_job_when_the_answer_is_a_problem_then_is_its_error(
         pytest.raises(cls, match=body["detail"]),
     ):
         rest.job("demo-1")
+
+
+def test_episodes_when_a_parameter_is_refused_then_is_no_error_of_a_spec() -> None:
+    fault = {"pointer": "/query/order", "message": "Input should be 'newest'"}
+    document = {"reason": "INVALID_ARGUMENT", "detail": "not valid", "errors": [fault]}
+    with (
+        client(lambda _: httpx.Response(422, json=document)) as rest,
+        pytest.raises(InvalidArgumentError, match=r"^/query/order: Input should be") as caught,
+    ):
+        rest.episodes("demo-1", order="up")
+    assert not isinstance(caught.value, SpecInvalidError)
 
 
 def test_job_when_a_stranger_answers_then_says_so() -> None:

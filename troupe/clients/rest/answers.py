@@ -20,9 +20,6 @@ from troupe.errors import (
 )
 from troupe.spec.issues import Issue, SpecInvalidError
 
-RETRY_PAUSE_S = 0.5
-"""Between two tries while a router does not answer."""
-
 _BY_STATUS: Mapping[int, type[TroupeError]] = {
     401: UnauthenticatedError,
     403: ForbiddenError,
@@ -71,6 +68,9 @@ def problem_of(response: httpx.Response) -> TroupeError:
             for e in errors
             if isinstance(e, dict)
         ]
+        if problem.get("reason") == InvalidArgumentError.reason and issues:
+            told = "; ".join(f"{issue.pointer}: {issue.message}" for issue in issues)
+            return InvalidArgumentError(told, pointer=issues[0].pointer)
         return SpecInvalidError(issues or [Issue("", message)])
     cls = error_for_reason(str(problem.get("reason", ""))) or _BY_STATUS.get(
         response.status_code, TroupeError
@@ -110,6 +110,14 @@ def trusted(tls_ca: Path | None) -> ssl.SSLContext | bool:
         ) from error
 
 
-def authorization(api_key: str) -> dict[str, str]:
-    """Headers that carry a key."""
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+def connection(
+    base_url: str, api_key: str, timeout_s: float, tls_ca: Path | None
+) -> dict[str, Any]:
+    """Arguments of httpx's clients: proxies of the environment are not for a router nearby."""
+    return {
+        "base_url": base_url,
+        "timeout": timeout_s,
+        "trust_env": False,
+        "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+        "verify": trusted(tls_ca),
+    }

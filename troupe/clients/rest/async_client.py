@@ -4,7 +4,6 @@ Owns connections and patience. Never retries a call that could count twice.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -14,8 +13,9 @@ import httpx
 from troupe.clients.rest import answers, calls
 from troupe.clients.rest import models as m
 from troupe.clients.rest import runs as r
+from troupe.clients.rest.patience import LOST, PAUSE_S, Patience
 from troupe.clients.rest.sse import SseReader
-from troupe.errors import TroupeError, UnavailableError
+from troupe.errors import UnavailableError
 
 T = TypeVar("T")
 
@@ -37,12 +37,8 @@ class AsyncRestClient:
         self._retry_for_s = retry_for_s
         try:
             self._http = httpx.AsyncClient(
-                base_url=self._base_url,
-                timeout=timeout_s,
                 transport=transport,
-                trust_env=False,
-                headers=answers.authorization(api_key),
-                verify=answers.trusted(tls_ca),
+                **answers.connection(self._base_url, api_key, timeout_s, tls_ca),
             )
         except httpx.InvalidURL as error:
             raise answers.not_a_url(base_url, error) from error
@@ -151,32 +147,27 @@ class AsyncRestClient:
         return await self._do(calls.session())
 
     async def events(self, job_id: str, *, after: str = "0") -> AsyncIterator[m.JobEvent]:
-        """Events after the place ``after`` as they happen, until the job is over."""
-        place, lost_at = after, None
+        """Events after the place ``after`` as they happen, until the job is over.
+
+        A lost connection is taken up again where it broke, for ``retry_for_s``.
+        """
+        place, patience = after, Patience(self._base_url, self._retry_for_s)
         while True:
             try:
                 async for event in self._stream(job_id, place):
-                    place, lost_at = event.id or place, None
+                    place = event.id or place
+                    patience.restore()
                     yield event
-            except (UnavailableError, httpx.TransportError) as error:
-                lost_at = lost_at or time.monotonic()
-                if time.monotonic() - lost_at > self._retry_for_s:
-                    raise answers.unreachable(self._base_url, error) from error
-                await asyncio.sleep(answers.RETRY_PAUSE_S)
+            except LOST as error:
+                await asyncio.sleep(patience.lose(error))
                 continue
             if (await self.job(job_id)).is_over:
                 return
-            await asyncio.sleep(answers.RETRY_PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
 
     async def _stream(self, job_id: str, after: str) -> AsyncIterator[m.JobEvent]:
         reader = SseReader()
-        async with self._http.stream(
-            "GET",
-            calls.events_path(job_id),
-            params={"after": after},
-            headers={"Accept": "text/event-stream"},
-            timeout=httpx.Timeout(10.0, read=90.0),
-        ) as response:
+        async with self._http.stream(**calls.events_stream(job_id, after)) as response:
             if response.is_error:
                 await response.aread()
                 raise answers.problem_of(response)
@@ -187,25 +178,10 @@ class AsyncRestClient:
 
     async def _do(self, call: calls.Call[T]) -> T:
         """One idempotent call, asked again while the router does not answer."""
-        deadline = time.monotonic() + self._retry_for_s
+        patience = Patience(self._base_url, self._retry_for_s)
         while True:
             try:
-                return call.read(await self._once(call))
-            except (UnavailableError, httpx.TransportError) as error:
-                if time.monotonic() >= deadline:
-                    raise answers.unreachable(self._base_url, error) from error
-            except httpx.InvalidURL as error:
-                raise answers.not_a_url(self._base_url, error) from error
-            except httpx.HTTPError as error:
-                raise TroupeError(f"{self._base_url}: {error}") from error
-            await asyncio.sleep(answers.RETRY_PAUSE_S)
-
-    async def _once(self, call: calls.Call[Any]) -> Any:
-        response = await self._http.request(
-            call.method,
-            call.path,
-            params=call.params or None,
-            json=call.json,
-            headers=dict(call.headers),
-        )
-        return answers.document_of(response, self._base_url)
+                response = await self._http.request(**call.sent())
+                return call.read(answers.document_of(response, self._base_url))
+            except (UnavailableError, httpx.HTTPError, httpx.InvalidURL) as error:
+                await asyncio.sleep(patience.lose(error))

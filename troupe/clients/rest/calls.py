@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+import httpx
 from pydantic import BaseModel, ValidationError
 
 from troupe.clients.rest import models as m
@@ -30,6 +31,16 @@ class Call(Generic[T]):
     params: Params = field(default_factory=dict[str, str | list[str]])
     json: Any = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def sent(self) -> dict[str, Any]:
+        """Arguments of httpx's ``request``."""
+        return {
+            "method": self.method,
+            "url": self.path,
+            "params": self.params or None,
+            "json": self.json,
+            "headers": dict(self.headers),
+        }
 
 
 def submit(spec: Mapping[str, Any], *, idempotency_key: str = "", priority: int = 0) -> Call[m.Job]:
@@ -170,9 +181,15 @@ def download_path(job_id: str, checkpoint: str, policy: str) -> str:
     return f"{_job(job_id)}/checkpoints/{quote(checkpoint, safe='')}/{quote(policy, safe='')}"
 
 
-def events_path(job_id: str) -> str:
-    """Path of a job's events."""
-    return f"{_job(job_id)}/events"
+def events_stream(job_id: str, after: str) -> dict[str, Any]:
+    """Arguments of httpx's ``stream`` for a job's events after a place."""
+    return {
+        "method": "GET",
+        "url": f"{_job(job_id)}/events",
+        "params": {"after": after},
+        "headers": {"Accept": "text/event-stream"},
+        "timeout": httpx.Timeout(10.0, read=90.0),
+    }
 
 
 def _job(job_id: str) -> str:

@@ -14,8 +14,9 @@ import httpx
 from troupe.clients.rest import answers, calls
 from troupe.clients.rest import models as m
 from troupe.clients.rest import runs as r
+from troupe.clients.rest.patience import LOST, PAUSE_S, Patience
 from troupe.clients.rest.sse import parse_sse
-from troupe.errors import TroupeError, UnavailableError
+from troupe.errors import UnavailableError
 
 T = TypeVar("T")
 
@@ -42,12 +43,8 @@ class RestClient:
         self._retry_for_s = retry_for_s
         try:
             self._http = httpx.Client(
-                base_url=self._base_url,
-                timeout=timeout_s,
                 transport=transport,
-                trust_env=False,
-                headers=answers.authorization(api_key),
-                verify=answers.trusted(tls_ca),
+                **answers.connection(self._base_url, api_key, timeout_s, tls_ca),
             )
         except httpx.InvalidURL as error:
             raise answers.not_a_url(base_url, error) from error
@@ -196,30 +193,22 @@ class RestClient:
 
         A lost connection is taken up again where it broke, for ``retry_for_s``.
         """
-        place, lost_at = after, None
+        place, patience = after, Patience(self._base_url, self._retry_for_s)
         while True:
             try:
                 for event in self._stream(job_id, place):
-                    place, lost_at = event.id or place, None
+                    place = event.id or place
+                    patience.restore()
                     yield event
-            except (UnavailableError, httpx.TransportError) as error:
-                lost_at = lost_at or time.monotonic()
-                if time.monotonic() - lost_at > self._retry_for_s:
-                    raise answers.unreachable(self._base_url, error) from error
-                time.sleep(answers.RETRY_PAUSE_S)
+            except LOST as error:
+                time.sleep(patience.lose(error))
                 continue
             if self.job(job_id).is_over:
                 return
-            time.sleep(answers.RETRY_PAUSE_S)
+            time.sleep(PAUSE_S)
 
     def _stream(self, job_id: str, after: str) -> Iterator[m.JobEvent]:
-        with self._http.stream(
-            "GET",
-            calls.events_path(job_id),
-            params={"after": after},
-            headers={"Accept": "text/event-stream"},
-            timeout=httpx.Timeout(10.0, read=90.0),
-        ) as response:
+        with self._http.stream(**calls.events_stream(job_id, after)) as response:
             if response.is_error:
                 response.read()
                 raise answers.problem_of(response)
@@ -227,25 +216,10 @@ class RestClient:
 
     def _do(self, call: calls.Call[T]) -> T:
         """One idempotent call, asked again while the router does not answer."""
-        deadline = time.monotonic() + self._retry_for_s
+        patience = Patience(self._base_url, self._retry_for_s)
         while True:
             try:
-                return call.read(self._once(call))
-            except (UnavailableError, httpx.TransportError) as error:
-                if time.monotonic() >= deadline:
-                    raise answers.unreachable(self._base_url, error) from error
-            except httpx.InvalidURL as error:
-                raise answers.not_a_url(self._base_url, error) from error
-            except httpx.HTTPError as error:
-                raise TroupeError(f"{self._base_url}: {error}") from error
-            time.sleep(answers.RETRY_PAUSE_S)
-
-    def _once(self, call: calls.Call[Any]) -> Any:
-        response = self._http.request(
-            call.method,
-            call.path,
-            params=call.params or None,
-            json=call.json,
-            headers=dict(call.headers),
-        )
-        return answers.document_of(response, self._base_url)
+                response = self._http.request(**call.sent())
+                return call.read(answers.document_of(response, self._base_url))
+            except (UnavailableError, httpx.HTTPError, httpx.InvalidURL) as error:
+                time.sleep(patience.lose(error))

@@ -4,7 +4,9 @@ from typing import ClassVar
 
 import grpc
 
-from troupe.errors import InvalidArgumentError, OverloadedError
+from troupe.errors import ForbiddenError, InvalidArgumentError, OverloadedError
+
+__all__ = ["ForbiddenError", "TooLargeError", "TooManyError", "UnauthenticatedError"]
 
 
 class UnauthenticatedError(InvalidArgumentError):
@@ -13,14 +15,6 @@ class UnauthenticatedError(InvalidArgumentError):
     code: ClassVar[grpc.StatusCode] = grpc.StatusCode.UNAUTHENTICATED
     http_status = 401
     reason = "UNAUTHENTICATED"
-
-
-class ForbiddenError(InvalidArgumentError):
-    """The key does not allow this."""
-
-    code: ClassVar[grpc.StatusCode] = grpc.StatusCode.PERMISSION_DENIED
-    http_status = 403
-    reason = "FORBIDDEN"
 
 
 class TooLargeError(InvalidArgumentError):

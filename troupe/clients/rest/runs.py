@@ -185,7 +185,7 @@ class Candidate(Answer):
     reward_parts: list[RewardPart]
     """What the reward is made of."""
     advantage: float | None = None
-    """What the trainer made of it, computed from the recorded rewards; null for evaluations."""
+    """What it was worth to the trainer: see the group's ``advantages_from``; null: not known."""
     is_chosen: bool
     """The episode went on from it."""
     is_done: bool
@@ -226,7 +226,11 @@ class Group(Answer):
     reward_std: float
     """Standard deviation (n - 1) over the candidates."""
     is_flat: bool
-    """All rewards are equal: nothing to learn."""
+    """All rewards are equal."""
+    advantages_from: Literal["trainer", "rewards", "untrained"] | None = None
+    """Who says the advantages: the trainer, as it learnt from them; the recorded rewards, until a
+    checkpoint covers the step; "untrained" is a group of a covered step that nothing was learnt
+    from; null where they are not known, and for evaluations."""
     candidates: list[Candidate]
     """The siblings."""
 

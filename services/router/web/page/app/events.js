@@ -1,10 +1,12 @@
 // Follows a job's events over SSE. The browser reconnects by itself and says where it was.
 import { jobPath, request } from "./api.js";
 
+// Every type that a job says: an EventSource hears only what it was told to listen to.
 const TYPES = [
-  "job.state", "job.warning", "round.opened", "round.played", "step.learned", "step.recorded", "eval.done",
-  "component.restarted", "replica.joined", "replica.left", "phase.overdue", "phase.resolved",
-  "parity.alarm", "learning.flat",
+  "job.state", "job.warning", "job.interrupted", "round.opened", "round.played", "step.learned", "step.recorded", "eval.done",
+  "component.restarted", "component.condition", "replica.joined", "replica.left", "phase.overdue", "phase.resolved",
+  "weights.published", "weights.caught_up", "weights.refused", "parity.alarm", "learning.flat",
+  "checkpoint.failed", "recording.failed", "tracker.failed",
 ];
 const FINISHED = ["succeeded", "failed", "cancelled"];
 const RETRY_MS = 3_000;

@@ -18,9 +18,9 @@ export function Tag({ children, color = "gray", hint, ...rest }) {
   return hint ? html`<${Tooltip} label=${hint} multiline maw=${320}>${badge}<//>` : badge;
 }
 
-export function Panel({ title, aside, children, className = "", ...rest }) {
+export function Panel({ title, aside, children, className = "", heading = "h2", ...rest }) {
   return html`<${Paper} withBorder className=${`panel ${className}`} ...${rest}>
-    ${(title || aside) && html`<div class="panel-head"><h3>${title}</h3><div class="panel-aside">${aside}</div></div>`}
+    ${(title || aside) && html`<div class="panel-head"><${heading}>${title}<//><div class="panel-aside">${aside}</div></div>`}
     ${children}
   <//>`;
 }

@@ -5,6 +5,7 @@ const dark = ["#dfe3ea", "#b4bac6", "#8d95a5", "#646d7e", "#424a59", "#303744", 
 
 export const theme = createTheme({
   primaryColor: "indigo",
+  primaryShade: { light: 7, dark: 8 },
   fontFamily: '"Inter Variable", system-ui, sans-serif',
   fontFamilyMonospace: '"JetBrains Mono Variable", ui-monospace, monospace',
   headings: { fontFamily: '"Inter Variable", system-ui, sans-serif', fontWeight: "620" },

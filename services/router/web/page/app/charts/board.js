@@ -28,7 +28,7 @@ function ChartPanel({ panel, feed, agents }) {
   const read = () => joined(found, feed.tables);
   const title = html`<${Tooltip} label=${panel.hint} multiline maw=${300} openDelay=${200}><span>${panel.title}</span><//>`;
   const latest = found.length === 1 ? panel.format(last(feed.tables[found[0].from], found[0].name)) : null;
-  return html`<${Panel} title=${title} className=${panel.isWide ? "chart wide" : "chart"} data-chart=${panel.id}>
+  return html`<${Panel} title=${title} heading="h3" className=${panel.isWide ? "chart wide" : "chart"} data-chart=${panel.id}>
     ${found.length
       ? html`<${Plot} columns=${found} read=${read} feed=${feed} format=${panel.format} range=${panel.range} isStacked=${panel.isStacked} label=${`${panel.title}: ${found.map((one) => one.label).join(", ")}${latest ? `, now ${latest}` : ""}`} />`
       : html`<div class="no-data">${panel.emptyText || "Nothing measured yet."}</div>`}

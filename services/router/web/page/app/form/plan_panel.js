@@ -6,7 +6,7 @@ import { Fault, Panel } from "../parts.js";
 
 export function PlanPanel({ plan, error, isBusy, isSubmitting, submitError, onSubmit, maySubmit }) {
   const isValid = Boolean(plan) && !error;
-  return html`<${Panel} className="plan" title="Plan" aside=${isBusy ? html`<${Loader} size="xs" aria-label="Checking" />` : null}>
+  return html`<${Panel} className="plan" title="Plan" aside=${isBusy ? html`<span role="status" aria-label="Checking"><${Loader} size="xs" /></span>` : null}>
     <div role="status" aria-live="polite">${error ? html`<${Faults} error=${error} />` : isValid ? html`<p class="verdict good"><${IconCircleCheck} size=${16} />This job can run.</p>` : html`<p class="verdict faint">Checking…</p>`}</div>
     ${isValid && html`<${Figures} plan=${plan} />`}
     ${submitError && html`<${Fault} error=${submitError} title="The job was not taken" />`}

@@ -1,12 +1,13 @@
 // The job spec as a form, made of its schema.
 import { Form } from "../../vendor/form.js";
 import { html, useMemo } from "../html.js";
+import { ArrayTitle } from "./array_title.js";
 import { ObjectTemplate } from "./object_template.js";
 import { shape } from "./shape.js";
 import { errorTree, validator } from "./validator.js";
 import { WrapTemplate } from "./wrap_template.js";
 
-const TEMPLATES = { ObjectFieldTemplate: ObjectTemplate, WrapIfAdditionalTemplate: WrapTemplate, ButtonTemplates: { SubmitButton: () => null } };
+const TEMPLATES = { ArrayFieldTitleTemplate: ArrayTitle, ObjectFieldTemplate: ObjectTemplate, WrapIfAdditionalTemplate: WrapTemplate, ButtonTemplates: { SubmitButton: () => null } };
 const DEFAULTS = { emptyObjectFields: "skipDefaults" };
 
 export function SpecForm({ schema, tasks, algorithms, spec, errors, onChange }) {

@@ -1,10 +1,13 @@
 // What happened, newest first.
 import { SegmentedControl } from "../../vendor/ui.js";
-import { clock, duration, number, percent } from "../format.js";
+import { clock, duration, number, percent, plural } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { Empty, Waiting } from "../parts.js";
 
-const LOUD = ["phase.overdue", "parity.alarm", "component.restarted", "job.warning", "learning.flat", "replica.left"];
+const LOUD = [
+  "phase.overdue", "parity.alarm", "component.restarted", "component.condition", "job.warning", "job.interrupted", "learning.flat",
+  "replica.left", "weights.refused", "checkpoint.failed", "recording.failed", "tracker.failed",
+];
 const CHOICES = [{ value: "all", label: "All" }, { value: "steps", label: "Steps" }, { value: "warnings", label: "Warnings" }];
 const SHOWN = 300;
 
@@ -51,10 +54,22 @@ function tell({ type, data }) {
       return `${data.replica_id} joined (${data.kind}).`;
     case "replica.left":
       return `${data.replica_id} left: ${data.reason || "it fell silent"}.`;
+    case "weights.published":
+      return `Version ${data.policy_version} of ${data.policy} is on ${plural((data.replicas || []).length, "replica")}.`;
+    case "weights.caught_up":
+      return `${data.replica} took version ${data.policy_version} of ${data.policy} late.`;
+    case "weights.refused":
+      return `${data.replica} refused version ${data.policy_version} of ${data.policy}: ${data.reason}`;
+    case "component.condition":
+      return `${data.name}: ${[data.condition, data.detail].filter(Boolean).join(": ") || data.state}`;
+    case "parity.alarm":
+      return `Step ${data.step}: rollout and trainer disagree on ${data.policy} (ratio ${number(data.ratio)}, KL ${number(data.kl)}).`;
+    case "tracker.failed":
+      return `The tracker ${data.kind} failed: ${data.error}`;
     case "phase.resolved":
       return `No longer: ${data.sentence}`;
     default:
-      return data.sentence || JSON.stringify(data);
+      return data.sentence || data.reason || data.error || JSON.stringify(data);
   }
 }
 

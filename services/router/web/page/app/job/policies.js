@@ -17,7 +17,7 @@ export function Policies({ jobId }) {
 export function PolicyCard({ policy, showsJob }) {
   const lag = policy.lag_max;
   return html`<${Panel} className="policy" data-policy=${policy.policy}>
-    <div class="policy-head"><h3>${policy.policy}</h3>${policy.trains ? html`<${Tag} color="indigo">${policy.train === "lora" ? `LoRA, rank ${policy.rank}` : "full weights"}<//>` : html`<${Tag}>not trained<//>`}</div>
+    <div class="policy-head"><h2>${policy.policy}</h2>${policy.trains ? html`<${Tag} color="indigo">${policy.train === "lora" ? `LoRA, rank ${policy.rank}` : "full weights"}<//>` : html`<${Tag}>not trained<//>`}</div>
     <dl class="facts">
       ${showsJob && html`<dt>Job</dt><dd>${policy.job_id}</dd>`}
       <dt>Version</dt><dd class="strong">${policy.version ?? "–"}</dd>

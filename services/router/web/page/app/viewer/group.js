@@ -6,13 +6,20 @@ import { Tag } from "../parts.js";
 import { agentClass } from "../theme.js";
 import { Candidate } from "./candidate.js";
 
+// What to say of advantages that are not the trainer's own.
+const ORIGINS = {
+  rewards: ["advantages from rewards", "Computed from the recorded rewards: the trainer's own come with its next checkpoint."],
+  untrained: ["not trained on", "The trainer did not learn from this draw: its policy does not learn, or the draw was dropped."],
+};
+
 export function GroupCard({ group, agents, family, isPicked, isShaded, onFocus, box }) {
   const widest = Math.max(0, ...group.candidates.map((one) => Math.abs(one.advantage ?? 0)));
   return html`<section class=${`draw-card ${agentClass(group.agent, agents)} ${isPicked ? "picked" : ""}`} ref=${box} tabIndex="-1" onFocus=${onFocus} data-agent=${group.agent} data-turn=${group.turn}
       aria-label=${`Turn ${group.turn + 1}, ${group.agent}`}>
-    <header class="draw-head"><h3><i class="swatch"></i>${group.agent}</h3>${!group.spans_turns && html`<span class="faint">turn ${group.turn + 1}</span>`}
+    <header class="draw-head"><h2><i class="swatch"></i>${group.agent}</h2>${!group.spans_turns && html`<span class="faint">turn ${group.turn + 1}</span>`}
       <span class="faint">${group.policy} version ${group.policy_version}</span>
-      ${group.is_flat && group.candidates.length > 1 && html`<${Tag} color="gray" hint="All candidates have one reward, so every advantage is 0 and nothing is learnt from this draw.">no variance<//>`}
+      ${group.is_flat && group.candidates.length > 1 && html`<${Tag} color="gray" hint="All candidates have one reward, so nothing can be learnt from comparing them.">no variance<//>`}
+      ${ORIGINS[group.advantages_from] && html`<${Tag} color="gray" hint=${ORIGINS[group.advantages_from][1]}>${ORIGINS[group.advantages_from][0]}<//>`}
       <span class="draw-numbers">mean ${number(group.reward_mean)} ± ${number(group.reward_std)}${group.generate_s ? ` · drawn in ${duration(group.generate_s)}` : ""}${group.env_s ? ` · judged in ${duration(group.env_s)}` : ""}</span></header>
     ${group.prompts.map((messages, i) => html`<${Prompt} key=${i} messages=${messages} label=${group.prompts.length > 1 ? `Prompt ${i + 1}` : "Prompt"} />`)}
     <div class="cands" tabIndex="0" role="group" aria-label=${`${group.candidates.length} candidates`}>${group.candidates.map((one, i) => html`<${Candidate} key=${i} candidate=${one} family=${family} widest=${widest} isShaded=${isShaded} spansTurns=${group.spans_turns} />`)}</div>
