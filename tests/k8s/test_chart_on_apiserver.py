@@ -86,6 +86,23 @@ def helm(server: KubeServer, namespace: str, tmp_path: Path) -> Iterator[Helm]:
     yield Helm(server, namespace, tmp_path)
 
 
+def test_secrets_when_upgraded_then_are_kept_and_a_deleted_one_is_made_anew(helm: Helm) -> None:
+    helm.install("install")
+    first = _secrets(helm)
+    roles = ("authority", "router", "rollout", "env", "trainer", "redis")
+    assert set(first) == {"troupe-redis-password", *(f"troupe-tls-{role}" for role in roles)}
+    helm.install("upgrade", "router.replicas=2")
+    assert _secrets(helm) == first
+    with helm.server.http() as http:
+        path = f"/api/v1/namespaces/{helm.namespace}/secrets/troupe-tls-env"
+        http.delete(path).raise_for_status()
+    helm.install("upgrade", "router.replicas=1")
+    second = _secrets(helm)
+    assert {name for name in first if first[name] != second[name]} == {"troupe-tls-env"}
+    # The same authority signed it, so its peers know it at once.
+    assert second["troupe-tls-env"]["ca.crt"] == first["troupe-tls-env"]["ca.crt"]
+
+
 def test_chart_when_installed_upgraded_rolled_back_and_removed_then_leaves_nothing(
     helm: Helm,
 ) -> None:
@@ -216,6 +233,17 @@ def _router(helm: Helm) -> dict[str, Any]:
     path = f"/apis/apps/v1/namespaces/{helm.namespace}/deployments/troupe-router"
     with helm.server.http() as http:
         return http.get(path).json()
+
+
+def _secrets(helm: Helm) -> dict[str, dict[str, str]]:
+    with helm.server.http() as http:
+        items = http.get(f"/api/v1/namespaces/{helm.namespace}/secrets").json()["items"]
+    # helm's own hold the releases; old servers make one for each account.
+    return {
+        item["metadata"]["name"]: item["data"]
+        for item in items
+        if item["type"] in ("kubernetes.io/tls", "Opaque")
+    }
 
 
 def _router_image(helm: Helm) -> str:

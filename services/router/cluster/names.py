@@ -14,6 +14,7 @@ RESTARTS: Final = "troupe.dev/restarts"
 MODELS: Final = "troupe.dev/models"
 COMPONENT: Final = "app.kubernetes.io/component"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 _LONGEST = 48
 """A StatefulSet's name plus its revision hash must fit into a label's 63 characters."""

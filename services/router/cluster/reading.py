@@ -56,12 +56,24 @@ class WorkloadReading:
     def _assign(self, pods: Sequence[Object]) -> list[Object | None]:
         """Each replica's pod: a StatefulSet's by name, a Job's newest that still counts."""
         if self._is_job:
-            own = sorted((pod for pod in pods if self._made(pod)), key=_age)
-            living = [pod for pod in own if is_living(pod)]
-            return [living[-1] if living else own[-1] if own else None]
+            return [self._of_job([pod for pod in pods if self._made(pod)])]
         by_name = {pod["metadata"]["name"]: pod for pod in pods}
         name = self._found["metadata"]["name"]
         return [by_name.get(f"{name}-{ordinal}") for ordinal in range(self._workload.count)]
+
+    def _of_job(self, pods: Sequence[Object]) -> Object | None:
+        """The pod that says how a Job is: of an indexed one the first that does not run.
+
+        The pods of a trainer of several nodes are one replica: each waits for all.
+        """
+        if self._found["spec"].get("completionMode") != "Indexed":
+            return _newest(pods)
+        by_index: list[list[Object]] = [[] for _ in range(self._found["spec"]["completions"])]
+        for pod in pods:
+            by_index[int(pod["metadata"]["labels"][names.COMPLETION_INDEX])].append(pod)
+        newest = [_newest(own) for own in by_index]
+        halting = (pod for pod in newest if pod is None or judge(pod).state != "running")
+        return next(halting, newest[0])
 
     def _made(self, pod: Object) -> bool:
         uid = self._found["metadata"]["uid"]
@@ -97,6 +109,12 @@ class WorkloadReading:
         if state == "running":
             condition = ""
         return ComponentStatus(name, state, None, restarts, verdict.exit_code, detail, condition)
+
+
+def _newest(pods: Sequence[Object]) -> Object | None:
+    own = sorted(pods, key=_age)
+    living = [pod for pod in own if is_living(pod)]
+    return living[-1] if living else own[-1] if own else None
 
 
 def is_living(pod: Object) -> bool:

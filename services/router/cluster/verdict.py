@@ -53,6 +53,10 @@ _WORDS: Final = (
     (r"[Cc]onfig ?[Mm]ap \S+ not found", "ConfigMapMissing"),
     (r"Multi-Attach|FailedAttachVolume|FailedMount|MountVolume", "VolumeNotMounted"),
     (r"No space left|no space left|Disk quota exceeded", "VolumeFull"),
+    (
+        r"invalid username-password pair|Authentication required|WRONGPASS|NOAUTH|DENIED Redis",
+        "RedisRefused",
+    ),
 )
 """Words of the cluster or of a process -> condition; the first that fits."""
 
@@ -67,6 +71,7 @@ _ADVICE: Final = {
     "VolumeUnbound": "set persistence.*.storageClassName to a class that can bind it",
     "VolumeNotMounted": "see whether another node still holds the volume",
     "VolumeFull": "enlarge the volume or delete old runs, then resume the job",
+    "RedisRefused": "the password in the Secret, or in the URL, must be the one that Redis has",
     "Unschedulable": "ask for less (GPUs, memory, replicas) or add nodes",
     "SecretMissing": "make the Secret in the release's namespace",
     "ConfigMapMissing": "install the chart again",
@@ -142,7 +147,7 @@ def _died(ending: Object, restarts: int) -> Verdict:
     if code == EXIT_CONFIGURATION:
         return Verdict("failed", "Misconfigured", words, code, restarts)
     condition = classify(words, "CrashLooping" if restarts else "Crashed")
-    detail = say(condition, words) if condition == "VolumeFull" else words
+    detail = say(condition, words) if condition in ("VolumeFull", "RedisRefused") else words
     return Verdict("restarting", condition, detail, code, restarts)
 
 

@@ -1,0 +1,62 @@
+"""A trainer of several pods is one replica: it runs when all of its pods do."""
+
+from typing import Any
+
+import pytest
+
+from services.router.cluster import names
+from services.router.cluster.reading import WorkloadReading
+from services.router.cluster.workloads import Workload
+
+WORKLOAD = Workload("trainer", "trainer", ("trainer-0",), {}, ("services.trainer",), False, {})
+JOB = {
+    "kind": "Job",
+    "metadata": {"name": "t-demo-1-trainer", "uid": "job"},
+    "spec": {"completionMode": "Indexed", "completions": 2},
+}
+
+
+def pod(index: int, *, made: str = "1", waits_for: str = "", is_dead: bool = False) -> Any:
+    status: dict[str, Any] = {"name": "trainer", "ready": not waits_for, "restartCount": 0}
+    status["state"] = {"running": {}}
+    phase = "Running"
+    if waits_for:
+        status["state"], phase = {"waiting": {"reason": waits_for, "message": "why"}}, "Pending"
+    if is_dead:
+        status["state"], phase = {"terminated": {"exitCode": 1, "message": "lost a rank"}}, "Failed"
+        status["ready"] = False
+    return {
+        "metadata": {
+            "name": f"t-demo-1-trainer-{index}-{made}",
+            "uid": f"{index}-{made}",
+            "creationTimestamp": f"2026-01-01T00:00:0{made}Z",
+            "ownerReferences": [{"uid": "job"}],
+            "labels": {names.COMPLETION_INDEX: str(index)},
+        },
+        "spec": {"containers": [{"name": "trainer"}]},
+        "status": {
+            "phase": phase,
+            "containerStatuses": [status],
+            "conditions": [{"type": "Ready", "status": "True" if status["ready"] else "False"}],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "state", "condition", "uid"),
+    [
+        ([pod(0), pod(1)], "running", "", "0-1"),
+        ([pod(0), pod(1, waits_for="ImagePullBackOff")], "waiting", "ImagePullFailed", "1-1"),
+        ([pod(0)], "waiting", "Starting", ""),
+        ([], "waiting", "Starting", ""),
+        # The dead one was replaced, so it no longer counts.
+        ([pod(0), pod(1, is_dead=True), pod(1, made="2")], "running", "", "0-1"),
+    ],
+    ids=["all run", "one has no image", "one is not made", "none is made", "one was replaced"],
+)
+def test_status_when_a_job_is_indexed_then_its_halting_pod_speaks_for_it(
+    pods: list[Any], state: str, condition: str, uid: str
+) -> None:
+    [observed] = WorkloadReading(WORKLOAD, JOB, pods).statuses({})
+    assert (observed.status.state, observed.status.condition) == (state, condition)
+    assert observed.pod_uid == uid

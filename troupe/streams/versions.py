@@ -1,0 +1,47 @@
+"""Which version of the records a process writes, and the refusal of newer ones.
+
+Fields of a record's message are only added, so a reader of an older version reads on, and the
+version stays. It grows when a record means something else than before: then an older process must
+stop and say so, rather than act on what it misreads. Owns the number, where it stands and the
+words. Never decides what becomes of a refused record: it stays where it is.
+"""
+
+from collections.abc import Mapping
+
+import grpc
+
+from troupe.errors import JobFailedError
+
+RECORD_VERSION = 1
+"""Version of stream entries and job records that this code writes, and the newest that it reads."""
+
+VERSION_FIELD = b"v"
+"""Beside a payload or in a record's hash; what has none is of version 1."""
+
+
+class NewerRecordError(JobFailedError):
+    """A newer version of Troupe wrote the record; nothing of it was read."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    http_status = 409
+    reason = "NEWER_RECORD"
+
+
+def check_version(fields: Mapping[bytes, bytes], what: str) -> None:
+    """Refuse a record of a newer version.
+
+    Args:
+        fields: Of the entry or hash.
+        what: The record's name for people, "entry 5-0 of the tickets of job 'a'".
+
+    Raises:
+        NewerRecordError: its version is higher than RECORD_VERSION, or is not a number.
+    """
+    said = fields.get(VERSION_FIELD, b"1")
+    if said.isdigit() and 1 <= int(said) <= RECORD_VERSION:
+        return
+    raise NewerRecordError(
+        f"{what} has record version {said.decode(errors='replace')[:20]}, and this process reads "
+        f"up to {RECORD_VERSION}: a newer version of Troupe wrote it. It was left as it is. Run "
+        "this process from the newer version, or let the job end there first."
+    )
