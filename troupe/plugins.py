@@ -1,10 +1,13 @@
 """Finds extensions by entry-point name or by ``module:attr``: one rule for every extension point.
 
 Loads code that the spec names, so it runs only where the design says: in services and tools that
-the operator started, never in a sandbox.
+the operator started, never in a sandbox. A router that strangers may reach limits the modules.
 """
 
 import importlib
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -18,10 +21,34 @@ ENGINES = "troupe.engines"
 SANDBOXES = "troupe.sandboxes"
 TRACKERS = "troupe.trackers"
 
+_only: ContextVar[tuple[str, ...] | None] = ContextVar("troupe_plugin_modules", default=None)
+
+
+@contextmanager
+def only_modules(modules: Sequence[str] | None) -> Generator[None]:
+    """Inside the block ``module:attr`` loads from these modules and what lies in them; None: any.
+
+    Registered names load as ever: installing a package is the operator's consent.
+    """
+    token = _only.set(None if modules is None else tuple(modules))
+    try:
+        yield
+    finally:
+        _only.reset(token)
+
 
 def registered(group: str) -> list[str]:
     """Names that installed packages offer for an extension point."""
     return sorted({entry.name for entry in entry_points(group=group)})
+
+
+def check(name: str, *, pointer: str | None = None) -> None:
+    """Raise InvalidArgumentError for a ``module:attr`` that ``only_modules`` leaves out.
+
+    For code that is loaded later, elsewhere: nothing is imported.
+    """
+    if ":" in name:
+        _check_allowed(name.partition(":")[0], name, pointer)
 
 
 def load(group: str, name: str, *, pointer: str | None = None) -> Any:
@@ -47,10 +74,26 @@ def load(group: str, name: str, *, pointer: str | None = None) -> Any:
 
 def _load_attribute(name: str, pointer: str | None) -> Any:
     module_name, _, attribute = name.partition(":")
+    _check_allowed(module_name, name, pointer)
     try:
-        return getattr(importlib.import_module(module_name), attribute)
+        found = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidArgumentError(
             f"'{name}' cannot be imported: {error}; check the module path and the attribute",
             pointer=pointer,
         ) from error
+    # What a module of the list merely imports (os.system) is not its own.
+    _check_allowed(getattr(found, "__module__", None) or module_name, name, pointer)
+    return found
+
+
+def _check_allowed(module: str, name: str, pointer: str | None) -> None:
+    modules = _only.get()
+    if modules is None or any(module == each or module.startswith(f"{each}.") for each in modules):
+        return
+    raise InvalidArgumentError(
+        f"'{name}' is code that this router may not load from a spec (it may load "
+        f"{', '.join(modules) or 'registered names alone'}); have the operator install it as an "
+        "entry point, or name its module in TROUPE_ROUTER_PLUGIN_MODULES",
+        pointer=pointer,
+    )

@@ -93,7 +93,9 @@ def test_manifests_when_rendered_twice_then_are_the_same(helm: str, values: Path
         subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
         for _ in range(2)
     ]
-    assert texts[0] == texts[1]
+    # Without a cluster there is nothing to keep generated certificates and passwords in.
+    one, two = ([o for o in yaml.safe_load_all(t) if o and o["kind"] != "Secret"] for t in texts)
+    assert one == two
 
 
 @pytest.mark.parametrize("values", ALL, ids=_name)

@@ -139,7 +139,9 @@ def test_pods_when_rendered_then_get_no_service_links(manifests: Manifests) -> N
 
 
 def test_secrets_when_rendered_then_are_only_referred_to(manifests: Manifests) -> None:
-    assert manifests.of("Secret") == []
+    generated = {found["metadata"]["name"] for found in manifests.of("Secret")}
+    roles = ("authority", "router", "rollout", "env", "trainer", "redis")
+    assert generated - {"t-troupe-redis-password"} == {f"t-troupe-tls-{role}" for role in roles}
     for name, container, _ in manifests.containers():
         for variable in container.get("env", []):
             is_secret = any(word in variable["name"] for word in ("TOKEN", "PASSWORD", "AUTH"))
@@ -166,4 +168,6 @@ def test_services_when_rendered_then_none_leaves_the_cluster_and_engines_have_no
 def test_env_pods_when_rendered_then_hold_no_volume_of_others(manifests: Manifests) -> None:
     for _, labels, spec in manifests.pods():
         if labels["app.kubernetes.io/component"] == "env":
-            assert [list(volume) for volume in spec["volumes"]] == [["name", "emptyDir"]]
+            tmp, tls = spec["volumes"]
+            assert list(tmp) == ["name", "emptyDir"]
+            assert tls["secret"]["secretName"] == "t-troupe-tls-env"

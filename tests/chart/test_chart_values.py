@@ -68,6 +68,9 @@ OWN_TO_CHART = {
             "networkPolicy.restFrom is empty",
         ),
         ('router.keysSecret.name="keys"', "helmTest.keySecret has none"),
+        ('tls.source="files"', "'/tls/source': value must be one of 'generated'"),
+        ('tls.source="certManager"', "tls.issuerRef.name is empty"),
+        ('tls.source="existing"', "tls.secrets.router is empty"),
         ('launcher.kind="local"', "'/launcher/kind': value must be one of 'kubernetes', 'none'"),
         ("env.autoscaling.enabled=true", "env.autoscaling.enabled is true and launcher.kind"),
         (f'rollout.pools=[{POOL},"jobId":"j"}}]', "remove jobId"),
@@ -120,5 +123,7 @@ def _fields() -> dict[str, set[str]]:
 def test_schema_when_read_then_its_settings_are_the_services(service: str) -> None:
     places = SCHEMA["properties"] | {"rollout": SCHEMA["definitions"]["pool"]}
     known = set(places[service]["properties"]["settings"]["propertyNames"]["enum"])
-    by_chart = (set(ServingSettings.model_fields) - {"log_level"}) | OWN_TO_CHART[service]
+    by_chart = (set(ServingSettings.model_fields) - {"log_level", "max_calls"}) | OWN_TO_CHART[
+        service
+    ]
     assert known == _fields()[service] - by_chart

@@ -17,6 +17,7 @@ from test_chart_values import _fields
 
 from troupe.spec import load_spec
 from troupe.streams import embedded
+from troupe.tls import TlsSettings
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
 
@@ -33,7 +34,13 @@ def test_variables_when_set_then_each_is_a_setting_of_its_service(
             continue
         prefix = f"TROUPE_{service.upper()}_"
         for variable in container["env"]:
-            if variable["name"].startswith("TROUPE_") and variable["name"] != "TROUPE_ENV_SANDBOX":
+            if variable["name"].startswith("TROUPE_TLS_"):
+                assert (
+                    variable["name"].removeprefix("TROUPE_TLS_").lower() in TlsSettings.model_fields
+                )
+            elif (
+                variable["name"].startswith("TROUPE_") and variable["name"] != "TROUPE_ENV_SANDBOX"
+            ):
                 setting = variable["name"].removeprefix(prefix).lower()
                 assert setting in fields[service], f"{name}: {variable['name']}"
                 seen += 1
@@ -150,7 +157,8 @@ def test_images_when_named_by_the_chart_then_the_dockerfile_makes_them(render: R
 def test_redis_when_it_has_a_password_then_the_shell_line_asks_for_it(
     render: Render, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    manifests = render([EVERYTHING])
+    # The pip-installed server has no TLS; test_chart_tls.py runs the line with it.
+    manifests = render([EVERYTHING], "tls.enabled=false")
     pod = manifests.one("StatefulSet", "t-troupe-redis")["spec"]["template"]["spec"]
     [container] = pod["containers"]
     folder = tmp_path / "bin"

@@ -65,6 +65,10 @@ class AdapterParams(BaseModel):
     )
 
 
+CODE_FIELDS = ("env", "expert", "parser", "renderer", "save", "restore")
+"""Parameters of adapters that may name code as ``module:attr``."""
+
+
 class AdaptedFamily:
     """A task family around a foreign environment; adapters say how to make one and read answers.
 
@@ -87,6 +91,9 @@ class AdaptedFamily:
         *,
         workflow: str = "turn_based",
     ) -> None:
+        for field in CODE_FIELDS:
+            # Some of it is loaded when an episode begins, where no spec is checked any more.
+            plugins.check(getattr(params, field, None) or "", pointer=f"/task/params/{field}")
         self._params = params
         self._actions = actions
         self._worlds = Worlds(make, max_live=params.max_live)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from troupe.adapters.actions import Actions, FreeText, JsonObject, NamedActions
 from troupe.adapters.family import AdaptedFamily, AdapterParams
+from troupe.adapters.hosts import check_host
 from troupe.adapters.openenv_client import HttpSession, Served, Session, SocketSession
 from troupe.adapters.render import render
 from troupe.adapters.world import Moment
@@ -121,6 +122,7 @@ class OpenEnvFamily(AdaptedFamily):
 
     def __init__(self, params: BaseModel) -> None:
         checked = OpenEnvParams.model_validate(params.model_dump())
+        check_host(checked.url)
         sessions = HttpSession if checked.transport == "http" else SocketSession
         opener = sessions.opener(checked.url, checked.timeout_s, checked.max_sessions)
         actions = {AGENT: _actions(checked)}

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import httpx
 
 from troupe.adapters.family import missing_package
+from troupe.adapters.hosts import check_reached
 from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
@@ -84,6 +85,7 @@ class SocketSession:
         self._closed = ConnectionClosed
         self._failures = (WebSocketException, OSError, EOFError)
         self._timeout_s = timeout_s
+        check_reached(url)
         self._slots = slots
         self._stack = contextlib.ExitStack()
         self._address = "ws" + url.removeprefix("http") + "/ws"
@@ -158,6 +160,7 @@ class HttpSession:
     """
 
     def __init__(self, url: str, timeout_s: float, slots: _Slots) -> None:
+        check_reached(url)
         self._slots = slots
         self._num_steps = 0
         self._episode_id = ""

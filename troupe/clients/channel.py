@@ -6,7 +6,7 @@ Settings of servers stand beside those of clients because keepalive must match o
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -20,13 +20,18 @@ from troupe.errors import (
     error_for_reason,
 )
 from troupe.telemetry.tracing import client_interceptors
+from troupe.tls import Role, configured
+from troupe.tls.channel import RotatingChannel
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 KEEPALIVE_MS = 20_000
 
+RECEIVED_BYTES = "grpc.max_receive_message_length"
+"""Option of a channel or server: the largest message that it takes. The last one given counts."""
+
 _SIZES: list[tuple[str, int]] = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    (RECEIVED_BYTES, MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -54,17 +59,18 @@ class Client:
     """A connection to one address. ``retry_for_s`` bounds retries on that same address.
 
     Retried are errors that are ``retryable``, of idempotent calls, inside the call's deadline; a
-    caller who knows another replica wants a short bound.
+    caller who knows another replica wants a short bound. With TROUPE_TLS_* set the server must
+    hold a certificate of the role ``peer``.
     """
+
+    peer: ClassVar[Role]
 
     def __init__(self, address: str, *, retry_for_s: float = 2.0) -> None:
         if not address.rpartition(":")[2].isdecimal() or address.startswith(":"):
             raise InvalidArgumentError(f"{address!r} is not the host:port of a gRPC server.")
         self.address = address
         self._retry_for_s = retry_for_s
-        self._channel = grpc.aio.insecure_channel(
-            address, options=CLIENT_OPTIONS, interceptors=client_interceptors()
-        )
+        self._channel = dial(address, self.peer)
 
     async def close(self) -> None:
         """Close the connection; calls in flight are cancelled."""
@@ -103,6 +109,20 @@ class Client:
                     raise error from rpc_error
             await asyncio.sleep(wait_s)
             pause_s = min(pause_s * 2, 1.0)
+
+
+def dial(address: str, peer: Role) -> grpc.aio.Channel:
+    """A channel to a server of the role ``peer``: over TLS if the environment configures it.
+
+    Raises:
+        InvalidArgumentError: TROUPE_TLS_* is half set, or names files that can't be used.
+    """
+    interceptors = client_interceptors()
+    if (files := configured()) is None:
+        return grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS, interceptors=interceptors)
+    return RotatingChannel(
+        address, files, peer, options=CLIENT_OPTIONS, interceptors=interceptors or ()
+    )
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError, *, what: str, address: str) -> TroupeError:

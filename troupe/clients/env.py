@@ -16,6 +16,8 @@ from troupe.tasks.contract import Split, Task
 class EnvClient(Client):
     """Speaks for one task family; every call is a pure function and may be repeated anywhere."""
 
+    peer = "env"
+
     def __init__(
         self,
         address: str,

@@ -51,12 +51,16 @@ class RolloutClient(Client):
     """One replica at one address.
 
     ``generate`` and ``update_weights`` make one attempt: whether to ask this replica again or
-    another one is the caller's choice.
+    another one is the caller's choice. ``epoch`` is the trainer's and goes with each change of
+    weights: a replica refuses it once it knows a successor (0: no epoch).
     """
 
-    def __init__(self, address: str, *, retry_for_s: float = 2.0) -> None:
+    peer = "rollout"
+
+    def __init__(self, address: str, *, retry_for_s: float = 2.0, epoch: int = 0) -> None:
         super().__init__(address, retry_for_s=retry_for_s)
         self._stub = RolloutServiceStub(self._channel)
+        self._epoch = epoch
 
     async def generate(
         self,
@@ -130,7 +134,9 @@ class RolloutClient(Client):
             raise NotFoundError(f"There is no weights file {source}; export the weights first.")
         answer = await self._call(
             "UpdateWeights",
-            lambda left_s: self._stub.UpdateWeights(_parts(manifest, source), timeout=left_s),
+            lambda left_s: self._stub.UpdateWeights(
+                _parts(manifest, source, self._epoch), timeout=left_s
+            ),
             timeout_s=timeout_s,
             retries=False,
         )
@@ -141,9 +147,25 @@ class RolloutClient(Client):
             wants_file=answer.wants_file,
         )
 
-    async def activate(self, policy: str, policy_version: int, *, timeout_s: float = 60.0) -> None:
-        """Serve a staged version. Idempotent."""
-        request = pb.ActivateWeightsRequest(policy=policy, policy_version=policy_version)
+    async def activate(
+        self,
+        policy: str,
+        policy_version: int,
+        *,
+        tensor_digest: str = "",
+        timeout_s: float = 60.0,
+    ) -> None:
+        """Serve a staged version, and only with these weights if a digest is given. Idempotent.
+
+        Raises:
+            VersionNotLoadedError: it is not there, or other weights are under its number.
+        """
+        request = pb.ActivateWeightsRequest(
+            policy=policy,
+            policy_version=policy_version,
+            epoch=self._epoch,
+            tensor_digest=tensor_digest,
+        )
         await self._call(
             "ActivateWeights",
             lambda left_s: self._stub.ActivateWeights(request, timeout=left_s),
@@ -152,7 +174,9 @@ class RolloutClient(Client):
 
     async def discard(self, policy: str, policy_version: int, *, timeout_s: float = 60.0) -> None:
         """Forget a staged or an old version. Idempotent."""
-        request = pb.DiscardWeightsRequest(policy=policy, policy_version=policy_version)
+        request = pb.DiscardWeightsRequest(
+            policy=policy, policy_version=policy_version, epoch=self._epoch
+        )
         await self._call(
             "DiscardWeights",
             lambda left_s: self._stub.DiscardWeights(request, timeout=left_s),
@@ -177,9 +201,9 @@ class RolloutClient(Client):
 
 
 async def _parts(
-    manifest: WeightsManifest, source: Path | pb.StoredWeights | pb.BroadcastWeights
+    manifest: WeightsManifest, source: Path | pb.StoredWeights | pb.BroadcastWeights, epoch: int = 0
 ) -> AsyncIterator[pb.UpdateWeightsRequest]:
-    yield pb.UpdateWeightsRequest(manifest=manifest)
+    yield pb.UpdateWeightsRequest(manifest=manifest, epoch=epoch)
     if isinstance(source, pb.StoredWeights):
         yield pb.UpdateWeightsRequest(stored=source)
         return

@@ -8,6 +8,8 @@ from troupe.clients.channel import Client
 class RouterClient(Client):
     """Registers, heartbeats and lists replicas."""
 
+    peer = "router"
+
     def __init__(self, address: str, *, retry_for_s: float = 0.0) -> None:
         super().__init__(address, retry_for_s=retry_for_s)
         self._stub = RouterServiceStub(self._channel)

@@ -27,6 +27,8 @@ class Progress:
 class TrainerClient(Client):
     """One trainer process."""
 
+    peer = "trainer"
+
     def __init__(self, address: str, *, retry_for_s: float = 2.0) -> None:
         super().__init__(address, retry_for_s=retry_for_s)
         self._stub = TrainerServiceStub(self._channel)

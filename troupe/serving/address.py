@@ -5,6 +5,8 @@ import socket
 import grpc.aio
 
 from troupe.errors import InvalidArgumentError
+from troupe.tls import TlsFiles
+from troupe.tls.server import server_credentials
 
 
 def split_address(address: str, setting: str) -> tuple[str, int]:
@@ -22,8 +24,8 @@ def split_address(address: str, setting: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def bind_grpc(server: grpc.aio.Server, address: str) -> int:
-    """Bind ``address`` (host:port) and return the port.
+def bind_grpc(server: grpc.aio.Server, address: str, tls: TlsFiles | None = None) -> int:
+    """Bind ``address`` (host:port) and return the port; with ``tls``, for TLS clients alone.
 
     Raises:
         InvalidArgumentError: ``address`` is not host:port, the port is in use, or the host is not
@@ -32,6 +34,8 @@ def bind_grpc(server: grpc.aio.Server, address: str) -> int:
     host, port = split_address(address, "grpc_address")
     try:
         _probe(host, port)
+        if tls is not None:
+            return server.add_secure_port(address, server_credentials(tls))
         return server.add_insecure_port(address)
     except (RuntimeError, OSError) as error:
         reason = getattr(error, "strerror", None) or error

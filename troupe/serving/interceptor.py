@@ -8,11 +8,10 @@ import grpc
 import grpc.aio
 
 from troupe.errors import DeadlineError, TroupeError
+from troupe.serving.decoding import REASON_KEY, refusing_malformed
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import get_logger
 
-REASON_KEY = "troupe-reason"
-"""Trailing metadata: the error's stable reason."""
 POINTER_KEY = "troupe-pointer"
 """Trailing metadata: JSON pointer into the offending document."""
 
@@ -44,7 +43,11 @@ class ErrorInterceptor(_Interceptor):
         if (known := self._wrapped.get(method)) is not None:
             return known
         handler = cast("Any", await continuation(handler_call_details))
-        if not handler or method.startswith("/grpc."):
+        if not handler:
+            return handler
+        handler = refusing_malformed(handler, method)
+        if method.startswith("/grpc."):
+            self._wrapped[method] = handler
             return handler
         if handler.unary_unary:
             make, behaviour = grpc.unary_unary_rpc_method_handler, handler.unary_unary
@@ -62,7 +65,8 @@ def _rebuilt(make: Any, handler: Any, behaviour: Any, method: str) -> _Handler:
         code = grpc.StatusCode.OK
         try:
             return await behaviour(request, context)
-        except grpc.aio.AbortError:
+        # An abort, or one that could not be sent since the caller is gone: gRPC ends both quietly.
+        except grpc.aio.BaseError:
             code = context.code() or grpc.StatusCode.UNKNOWN
             raise
         except Exception as error:

@@ -18,11 +18,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from pydantic import ValidationError
 
-from troupe.clients.channel import SERVER_OPTIONS
+from troupe.clients.channel import RECEIVED_BYTES, SERVER_OPTIONS
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.launch.contract import EXIT_CONFIGURATION
 from troupe.serving.address import bind_grpc, reachable_host, split_address
 from troupe.serving.admin import AdminServer
+from troupe.serving.callers import CallerInterceptor
 from troupe.serving.interceptor import ErrorInterceptor
 from troupe.serving.membership import ShouldExit
 from troupe.serving.service import Service
@@ -30,6 +31,7 @@ from troupe.serving.settings import ServingSettings
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import configure_logging, get_logger
 from troupe.telemetry.tracing import configure_tracing, server_interceptors
+from troupe.tls import configured
 
 _log = get_logger(__name__)
 _S = TypeVar("_S", bound=ServingSettings)
@@ -121,16 +123,20 @@ class Life:
     async def _start(self) -> None:
         settings = self._settings
         host, _ = split_address(settings.grpc_address, "grpc_address")
+        tls = configured()
         await self._service.connect()
+        guards = [ErrorInterceptor(), *([CallerInterceptor()] if tls is not None else [])]
         server = grpc.aio.server(
-            interceptors=[*server_interceptors(), ErrorInterceptor()], options=SERVER_OPTIONS
+            interceptors=[*server_interceptors(), *guards],
+            options=[*SERVER_OPTIONS, (RECEIVED_BYTES, settings.max_request_bytes)],
+            maximum_concurrent_rpcs=settings.max_calls,
         )
         self._service.register(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [*self._service.grpc_services, health.SERVICE_NAME, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, server)
         await self._set_serving(False)
-        port = bind_grpc(server, settings.grpc_address)
+        port = bind_grpc(server, settings.grpc_address, tls)
         await server.start()
         self._server = server
         admin = await self._admin.start(settings.admin_address)
@@ -139,7 +145,7 @@ class Life:
         admin_host, admin_port = split_address(admin, "admin_address")
         admin_host = settings.advertise_host or reachable_host(admin_host)
         settings.admin_address = f"{admin_host}:{admin_port}"
-        _log.info("service.listening", address=address, admin=admin)
+        _log.info("service.listening", address=address, admin=admin, tls=tls is not None)
         await self._service.warm(address)
 
     async def _until_stopped(self, work: Awaitable[None]) -> bool:

@@ -23,7 +23,10 @@ class Reassigned(ShouldExit):
 
 
 class Membership:
-    """One member. ``describe`` gives its present state; it is called at every heartbeat."""
+    """One member. ``describe`` gives its present state; it is called at every heartbeat.
+
+    ``hear`` is told each assignment that an answer brings.
+    """
 
     def __init__(
         self,
@@ -31,7 +34,9 @@ class Membership:
         describe: Callable[[], Replica],
         *,
         interval_s: float = 1.0,
+        hear: Callable[[Assignment], None] | None = None,
     ) -> None:
+        self._hear = hear
         self._client = client
         self._describe = describe
         self._interval_s = interval_s
@@ -91,6 +96,8 @@ class Membership:
             self._note(False, error.message)
             return None
         self._note(True)
+        if self._hear is not None and assignment.job_id:
+            self._hear(assignment)
         return assignment
 
     def _note(self, is_reachable: bool, why: str = "") -> None:

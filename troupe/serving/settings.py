@@ -18,6 +18,13 @@ class ServingSettings(BaseSettings):
     """Host under which others reach this process; empty: the bound host, or the host's name."""
     admin_address: str = "127.0.0.1:0"
     """host:port of /metrics, /livez and /readyz."""
+    max_calls: int = Field(default=10_000, ge=1)
+    """gRPC calls under way at once, health checks among them; one more is refused with
+    RESOURCE_EXHAUSTED before a byte of it is read. Above TROUPE_ROUTER_GENERATE_CALLS, so that a
+    router's whole queue fits one replica."""
+    max_request_bytes: int = Field(default=64 << 20, ge=1024)
+    """Largest gRPC message that is received. Rollout and env take chunks of weights and many
+    actions at once; the others lower it."""
     grace_s: float = Field(default=10.0, ge=0.0)
     """Time for work in flight to end after SIGTERM, seconds."""
     log_level: str = "info"

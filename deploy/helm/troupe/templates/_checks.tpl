@@ -5,14 +5,45 @@
 {{- include "troupe.checkSandbox" . -}}
 {{- include "troupe.checkRedis" . -}}
 {{- include "troupe.checkDoor" . -}}
+{{- include "troupe.checkGateway" . -}}
+{{- include "troupe.checkExternalSecrets" . -}}
 {{- include "troupe.checkScaling" . -}}
 {{- include "troupe.checkLauncher" . -}}
+{{- include "troupe.checkNodes" . -}}
 {{- include "troupe.checkKeys" . -}}
+{{- include "troupe.checkTls" . -}}
+{{- end -}}
+
+{{- define "troupe.checkTls" -}}
+{{- $tls := .Values.tls -}}
+{{- if $tls.enabled -}}
+{{- if and (eq $tls.source "certManager") (not $tls.issuerRef.name) -}}
+{{- fail "tls.source is certManager and tls.issuerRef.name is empty: name the Issuer that signs for this namespace." -}}
+{{- end -}}
+{{- if eq $tls.source "existing" -}}
+{{- range $role := include "troupe.tlsRoles" . | fromYamlArray -}}
+{{- if not (index $tls.secrets $role) -}}
+{{- fail (printf "tls.source is existing and tls.secrets.%s is empty: name a Secret with ca.crt, tls.crt (for %s.troupe.internal) and tls.key." $role $role) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "troupe.checkKeys" -}}
 {{- if and .Values.router.keysSecret.name .Values.helmTest.enabled (not .Values.helmTest.keySecret.name) -}}
 {{- fail "router.keysSecret asks for API keys and helmTest.keySecret has none: name a Secret with a key that may submit, or set helmTest.enabled: false." -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "troupe.checkNodes" -}}
+{{- if gt (int .Values.trainer.nodes) 1 -}}
+{{- if ne .Values.launcher.kind "kubernetes" -}}
+{{- fail (printf "trainer.nodes is %d and launcher.kind is none: only the launcher makes a trainer of several pods. Set launcher.kind: kubernetes or trainer.nodes: 1." (int .Values.trainer.nodes)) -}}
+{{- end -}}
+{{- if .Values.trainer.settings.ranks -}}
+{{- fail "trainer.nodes is above 1 and trainer.settings.ranks is set: torchrun starts the ranks, one for each GPU of each pod. Remove trainer.settings.ranks." -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -95,6 +126,30 @@
 {{- end -}}
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.restFrom) -}}
 {{- fail "ingress.enabled is true and networkPolicy.restFrom is empty: name the ingress controller's pods, or its requests are dropped." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "troupe.checkGateway" -}}
+{{- $gateway := .Values.gateway -}}
+{{- if $gateway.enabled -}}
+{{- if not (and $gateway.host $gateway.parentRefs) -}}
+{{- fail "gateway.enabled is true and gateway.host or gateway.parentRefs is empty: name the host, and the Gateway that listens for it." -}}
+{{- end -}}
+{{- if not (or .Values.router.keysSecret.name $gateway.acceptAnonymous) -}}
+{{- fail "gateway.enabled is true and nobody is asked for a key: set router.keysSecret.name, or gateway.acceptAnonymous: true where a policy of the Gateway asks." -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.restFrom) -}}
+{{- fail "gateway.enabled is true and networkPolicy.restFrom is empty: name the Gateway's pods, or its requests are dropped." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "troupe.checkExternalSecrets" -}}
+{{- $of := .Values.externalSecrets -}}
+{{- if $of.enabled -}}
+{{- if not (and $of.store.name $of.secrets) -}}
+{{- fail "externalSecrets.enabled is true and externalSecrets.store.name or externalSecrets.secrets is empty: name the SecretStore, and the Secrets to make from it." -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

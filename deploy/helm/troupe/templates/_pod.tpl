@@ -99,6 +99,7 @@ readinessProbe:
   value: {{ .router | default (include "troupe.router" .root) }}
 - name: {{ .prefix }}GRACE_S
   value: {{ .graceSeconds | quote }}
+{{- include "troupe.tlsEnv" .root }}
 {{- end -}}
 
 {{/* (dict "root" $ "prefix" "TROUPE_ROUTER_") */}}
@@ -106,15 +107,15 @@ readinessProbe:
 {{- $redis := .root.Values.redis -}}
 {{- if $redis.enabled -}}
 {{- $host := printf "%s-redis:6379/0" (include "troupe.fullname" .root) -}}
-{{- with $redis.passwordSecret }}
-{{- if .name }}
+{{- $scheme := ternary "rediss" "redis" .root.Values.tls.enabled -}}
+{{- $password := include "troupe.redisPassword" .root -}}
+{{- if $password }}
 - name: REDIS_PASSWORD
   valueFrom:
-    secretKeyRef: {name: {{ .name }}, key: {{ .key }}}
-{{- end }}
+    secretKeyRef: {name: {{ $password }}, key: {{ include "troupe.redisPasswordKey" .root }}}
 {{- end }}
 - name: {{ .prefix }}REDIS_URL
-  value: {{ if $redis.passwordSecret.name }}redis://:$(REDIS_PASSWORD)@{{ $host }}{{ else }}redis://{{ $host }}{{ end }}
+  value: {{ $scheme }}://{{ if $password }}:$(REDIS_PASSWORD)@{{ end }}{{ $host }}
 {{- else if $redis.external.urlSecret.name }}
 - name: {{ .prefix }}REDIS_URL
   valueFrom:

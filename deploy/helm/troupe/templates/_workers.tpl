@@ -54,18 +54,40 @@ spec:
         - {name: tmp, mountPath: /tmp}
         - {name: shm, mountPath: /dev/shm}
         - {name: models, mountPath: /srv/models, readOnly: true}
+        {{- include "troupe.tlsMount" $root | nindent 8 }}
   volumes:
     - name: tmp
       emptyDir: {sizeLimit: {{ $pool.tmpSize }}}
+    {{- include "troupe.tlsVolume" (dict "root" $root "role" "rollout") | nindent 4 }}
     - name: shm
       emptyDir: {medium: Memory, sizeLimit: {{ $pool.sharedMemory | default "1Gi" }}}
     - name: models
       persistentVolumeClaim: {claimName: {{ include "troupe.modelsClaim" $root }}}
 {{- end -}}
 
+{{/* The first pod alone serves; the others only compute, and their process is all that can be asked. */}}
+{{- define "troupe.ranksProbes" -}}
+startupProbe:
+  exec: {command: &alive [sh, -ec, 'test "$JOB_COMPLETION_INDEX" != 0 || exec python -m troupe.cli.probe http://127.0.0.1:9090/livez']}
+  periodSeconds: 5
+  timeoutSeconds: 10
+  failureThreshold: 60
+livenessProbe:
+  exec: {command: *alive}
+  periodSeconds: 30
+  timeoutSeconds: 10
+  failureThreshold: 6
+readinessProbe:
+  exec: {command: *alive}
+  periodSeconds: 15
+  timeoutSeconds: 10
+  failureThreshold: 3
+{{- end -}}
+
 {{/* The pod of a trainer. */}}
 {{- define "troupe.trainerPod" -}}
 {{- $root := . -}}
+{{- $nodes := int $root.Values.trainer.nodes -}}
 {{- $is := dict "root" $root "component" "trainer" -}}
 {{- $gpus := int $root.Values.trainer.gpus -}}
 metadata:
@@ -77,21 +99,48 @@ spec:
   {{- if eq $root.Values.launcher.kind "kubernetes" }}
   restartPolicy: Never
   {{- end }}
+  {{- if gt $nodes 1 }}
+  # Gives the pods names that they find each other by.
+  subdomain: {{ include "troupe.fullname" $root }}-ranks
+  {{- end }}
   {{- include "troupe.pod" (dict "root" $root "component" "trainer" "of" $root.Values.trainer) | nindent 2 }}
   securityContext: {{- include "troupe.podSecurity" (dict "user" 10001 "group" 10001) | nindent 4 }}
   containers:
     - name: trainer
       image: {{ include "troupe.image" (dict "root" $root "image" $root.Values.trainer.image "own" true) }}
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      {{- if gt $nodes 1 }}
+      command:
+        - python
+        - -m
+        - torch.distributed.run
+        - --nnodes={{ $nodes }}
+        - --nproc-per-node={{ max 1 $gpus }}
+        - --node-rank=$(JOB_COMPLETION_INDEX)
+        - --master-addr=$(JOB_NAME)-0.{{ include "troupe.fullname" $root }}-ranks
+        - --master-port=29400
+        - --max-restarts=0
+        - -m
+      {{- end }}
       args: [services.trainer]
       ports: {{- include "troupe.workerPorts" . | nindent 8 }}
       env:
         {{- include "troupe.workerEnv" (dict "root" $root "prefix" "TROUPE_TRAINER_" "graceSeconds" $root.Values.trainer.graceSeconds) | nindent 8 }}
+        {{- if gt $nodes 1 }}
+        - name: JOB_NAME
+          valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}
+        - name: JOB_COMPLETION_INDEX
+          valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-completion-index']"}}
+        {{- end }}
         - name: TROUPE_TRAINER_DEVICE
           value: {{ ternary "cuda" "cpu" (gt $gpus 0) }}
         {{- include "troupe.redisEnv" (dict "root" $root "prefix" "TROUPE_TRAINER_") | nindent 8 }}
         {{- include "troupe.settings" (dict "prefix" "TROUPE_TRAINER_" "settings" $root.Values.trainer.settings "extra" $root.Values.trainer.extraEnv) | nindent 8 }}
+      {{- if gt $nodes 1 }}
+      {{- include "troupe.ranksProbes" $root | nindent 6 }}
+      {{- else }}
       {{- include "troupe.probes" "/livez" | nindent 6 }}
+      {{- end }}
       resources: {{- include "troupe.resources" (dict "resources" $root.Values.trainer.resources "gpus" $gpus "gpuResource" $root.Values.trainer.gpuResource) | nindent 8 }}
       securityContext: {{- include "troupe.containerSecurity" . | nindent 8 }}
       terminationMessagePolicy: FallbackToLogsOnError
@@ -100,9 +149,11 @@ spec:
         - {name: shm, mountPath: /dev/shm}
         - {name: runs, mountPath: /srv/runs}
         - {name: models, mountPath: /srv/models, readOnly: true}
+        {{- include "troupe.tlsMount" $root | nindent 8 }}
   volumes:
     - name: tmp
       emptyDir: {sizeLimit: {{ $root.Values.trainer.tmpSize }}}
+    {{- include "troupe.tlsVolume" (dict "root" $root "role" "trainer") | nindent 4 }}
     - name: shm
       emptyDir: {medium: Memory, sizeLimit: {{ $root.Values.trainer.sharedMemory }}}
     - name: runs
@@ -176,9 +227,11 @@ spec:
       terminationMessagePolicy: FallbackToLogsOnError
       volumeMounts:
         - {name: tmp, mountPath: /tmp}
+        {{- include "troupe.tlsMount" $root | nindent 8 }}
   volumes:
     - name: tmp
       emptyDir: {sizeLimit: {{ $root.Values.env.tmpSize }}}
+    {{- include "troupe.tlsVolume" (dict "root" $root "role" "env") | nindent 4 }}
 {{- end -}}
 
 {{/* The launcher's templates: it adds a job's name, labels, owner and number of replicas. */}}
@@ -194,7 +247,13 @@ spec:
       {{- end }}
   spec:
     # A pod that follows goes on from the last checkpoint.
-    backoffLimit: {{ .Values.trainer.maxRestarts }}
+    backoffLimit: {{ mul .Values.trainer.maxRestarts .Values.trainer.nodes }}
+    {{- if gt (int .Values.trainer.nodes) 1 }}
+    # The pods meet by torchrun; one that dies ends them all, and all begin again.
+    completionMode: Indexed
+    completions: {{ .Values.trainer.nodes }}
+    parallelism: {{ .Values.trainer.nodes }}
+    {{- end }}
     podFailurePolicy:
       rules:
         # Its configuration is wrong: another pod would fail again.

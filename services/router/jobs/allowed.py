@@ -1,0 +1,66 @@
+"""What a spec may name of this machine: modules to import, folders and hub ids of models.
+
+Where REST listens on loopback alone, whoever submits could run the same code himself, so all is
+allowed. On any other address only what the operator names is.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Self
+
+from services.router.rest.door import is_loopback
+from services.router.settings import RouterSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """None of ``modules`` or ``folders`` means all. Example: ``Allowed(("my_tasks",), None)``."""
+
+    modules: tuple[str, ...] | None = None
+    folders: tuple[Path, ...] | None = None
+    hub_ids: tuple[str, ...] = ("*",)
+
+    @classmethod
+    def by(cls, settings: RouterSettings) -> Self:
+        """What the settings say, and what follows from the address where they say nothing."""
+        is_private = is_loopback(settings.rest_address.rpartition(":")[0])
+        modules = _parts(settings.plugin_modules, None if is_private else "")
+        folders = _parts(settings.model_folders, None if is_private else "models")
+        return cls(
+            modules=None if modules is None or "*" in modules else modules,
+            folders=(
+                None
+                if folders is None or "*" in folders
+                # A job's own model can be trained on.
+                else (*(Path(each).resolve() for each in folders), settings.runs_dir.resolve())
+            ),
+            hub_ids=_parts(settings.model_ids, "") or (),
+        )
+
+    def folder_fault(self, folder: Path) -> str | None:
+        """Why a spec may not name ``folder``, or None. Links are followed first."""
+        found = folder.resolve()
+        if self.folders is None or any(found.is_relative_to(root) for root in self.folders):
+            return None
+        return (
+            f"the folder '{folder}' lies outside of those that this router takes models from "
+            f"({', '.join(map(str, self.folders))}); put the model there, or have the operator "
+            "set TROUPE_ROUTER_MODEL_FOLDERS"
+        )
+
+    def hub_fault(self, model: str) -> str | None:
+        """Why a spec may not name this hub id, or None."""
+        if any(fnmatchcase(model, pattern) for pattern in self.hub_ids):
+            return None
+        return (
+            f"this router takes no model '{model}' from the hub (it takes "
+            f"{', '.join(self.hub_ids) or 'none'}); have the operator set TROUPE_ROUTER_MODEL_IDS"
+        )
+
+
+def _parts(given: str | None, otherwise: str | None) -> tuple[str, ...] | None:
+    text = otherwise if given is None else given
+    if text is None:
+        return None
+    return tuple(part.strip() for part in text.split(",") if part.strip())

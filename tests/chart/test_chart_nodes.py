@@ -1,0 +1,108 @@
+"""A trainer of several nodes: an indexed Job whose pods meet by torchrun."""
+
+import pytest
+import yaml
+from chart_world import ROOT, Manifests, Object, Refuse, Render, edges
+
+from services.router.cluster import templates
+from services.router.cluster.workloads import group
+from services.router.jobs.processes import components
+from services.router.settings import RouterSettings
+from troupe.spec import load_spec
+
+SIZE = ("trainer.nodes=2", "trainer.gpus=8")
+
+
+def _trainer(manifests: Manifests) -> Object:
+    """The trainer's Job as the launcher makes it for a job."""
+    text = manifests.one("ConfigMap", "t-troupe-launcher")["data"]["workloads.yaml"]
+    spec = load_spec(ROOT / "examples" / "demo.yaml")
+    settings = RouterSettings(launcher="kubernetes")
+    [workload, *_] = group(components("demo-1", spec, settings, router="10.0.0.9:8481"))
+    anchor = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u"}
+    template = templates.choose(templates.parse(text, source="rendered"), workload)
+    return templates.render(template, workload, release="t", owner="demo-1", anchor=anchor)
+
+
+def test_trainer_when_of_two_nodes_then_pods_meet_at_the_first_by_torchrun(render: Render) -> None:
+    manifests = render([], *SIZE)
+    job = _trainer(manifests)
+    spec = job["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 2, 2)
+    assert spec["backoffLimit"] == 12
+    pod = spec["template"]["spec"]
+    [trainer] = pod["containers"]
+    # Kubernetes calls the pods <job>-<index>, below the Service that the subdomain names.
+    service = manifests.one("Service", pod["subdomain"])
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
+    fields = {
+        v["name"]: v["valueFrom"]["fieldRef"]["fieldPath"]
+        for v in trainer["env"]
+        if "valueFrom" in v and "fieldRef" in v["valueFrom"]
+    }
+    assert fields["JOB_NAME"] == "metadata.labels['batch.kubernetes.io/job-name']"
+    assert [*trainer["command"], *trainer["args"]] == [
+        *("python", "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=8"),
+        *("--node-rank=$(JOB_COMPLETION_INDEX)", "--master-addr=$(JOB_NAME)-0.t-troupe-ranks"),
+        *("--master-port=29400", "--max-restarts=0", "-m", "services.trainer"),
+    ]
+    assert trainer["resources"]["limits"]["nvidia.com/gpu"] == "8"
+
+
+def test_trainer_when_of_two_nodes_then_only_the_first_is_asked_whether_it_serves(
+    render: Render,
+) -> None:
+    [trainer] = _trainer(render([], *SIZE))["spec"]["template"]["spec"]["containers"]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        [shell, flags, script] = trainer[probe]["exec"]["command"]
+        assert (shell, flags) == ("sh", "-ec")
+        assert script.startswith('test "$JOB_COMPLETION_INDEX" != 0 || exec python -m troupe.cli.')
+
+
+@pytest.mark.parametrize("version", ["1.29.0", "1.34.0"])
+def test_trainer_when_of_two_nodes_then_fits_the_strict_schema(
+    render: Render, version: str
+) -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    manifests = render([], *SIZE)
+    kubernetes_validate.validate(_trainer(manifests), version, strict=True)
+    for found in manifests.of("Service", "NetworkPolicy"):
+        kubernetes_validate.validate(found, version, strict=True)
+
+
+def test_policies_when_of_two_nodes_then_only_trainers_reach_each_other_besides(
+    render: Render,
+) -> None:
+    more = edges(render([], *SIZE)) - edges(render())
+    assert more == {("trainer", "trainer", 32768), ("trainer", "trainer", 60999)}
+    text = yaml.safe_dump(render([], *SIZE).one("NetworkPolicy", "t-troupe-trainer"))
+    assert text.count("port: 29400") == 2
+
+
+def test_trainer_when_of_one_node_then_nothing_of_this_is_there(render: Render) -> None:
+    manifests = render()
+    job = _trainer(manifests)
+    assert "completionMode" not in job["spec"]
+    assert job["spec"]["backoffLimit"] == 6
+    pod = job["spec"]["template"]["spec"]
+    assert "subdomain" not in pod
+    assert "command" not in pod["containers"][0]
+    assert "ranks" not in {
+        s["metadata"]["name"].rpartition("-")[2] for s in manifests.of("Service")
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("trainer.nodes=0",), "'/trainer/nodes': minimum: got 0, want 1"),
+        (("trainer.nodes=2", 'launcher.kind="none"'), "only the launcher makes a trainer of"),
+        (("trainer.nodes=2", "trainer.settings.ranks=8"), "Remove trainer.settings.ranks"),
+    ],
+)
+def test_nodes_when_they_cannot_be_then_refused_in_words(
+    refuse: Refuse, given: tuple[str, ...], words: str
+) -> None:
+    assert words in refuse(*given)

@@ -1,0 +1,98 @@
+"""Which servers a task may talk to. A spec names the address, and the services' network is private.
+
+``TROUPE_OPENENV_HOSTS`` lists the hosts; what lends a machine its credentials is refused always.
+"""
+
+import ipaddress
+import socket
+from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
+
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from troupe.errors import InvalidArgumentError, UnavailableError
+
+_METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-data"})
+_METADATA_ADDRESSES = frozenset({"100.100.100.200", "192.0.0.192", "fd00:ec2::254"})
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class OpenEnvSettings(BaseSettings):
+    """``TROUPE_OPENENV_*``."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TROUPE_OPENENV_", extra="ignore", use_attribute_docstrings=True
+    )
+
+    hosts: str = "*"
+    """Hosts that specs may name, comma-separated, with * for any part: ``*.envs.example``."""
+
+
+def check_host(url: str) -> str:
+    """The host of ``url`` if a spec may name it; asks no name server.
+
+    Raises:
+        InvalidArgumentError: the setting leaves it out, or it is a metadata server's.
+    """
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError as error:
+        raise InvalidArgumentError(f"{url!r} is not a URL ({error})", pointer="/url") from error
+    allowed = [part.strip().lower() for part in OpenEnvSettings().hosts.split(",")]
+    if not host or not any(fnmatchcase(host, pattern) for pattern in allowed if pattern):
+        raise InvalidArgumentError(
+            f"this installation lets no task talk to {host or url!r}; ask its operator to add it "
+            "to TROUPE_OPENENV_HOSTS",
+            pointer="/url",
+        )
+    literal = _literal(host)
+    if host in _METADATA_NAMES or (literal is not None and _is_forbidden(literal)):
+        raise _forbidden(host)
+    return host
+
+
+def check_reached(url: str) -> None:
+    """``check_host``, and that no address behind the name is forbidden. Asks the name server.
+
+    Raises:
+        UnavailableError: the name can't be resolved now.
+    """
+    host = check_host(url)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise UnavailableError(f"the OpenEnv server's name {host} is not known: {error}") from error
+    for each in found:
+        if _is_forbidden(ipaddress.ip_address(str(each[4][0]).partition("%")[0])):
+            raise _forbidden(host)
+
+
+def _literal(host: str) -> _Address | None:
+    """The address that ``host`` spells, as the system reads it: 0x7f.1 and 2130706433 are some."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except (OSError, UnicodeError):
+        return None
+
+
+def _is_forbidden(address: _Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    seen = mapped or address
+    return (
+        seen.is_link_local
+        or seen.is_multicast
+        or seen.is_unspecified
+        or str(seen) in _METADATA_ADDRESSES
+    )
+
+
+def _forbidden(host: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"no task talks to {host}: link-local and metadata addresses lend out a machine's "
+        "credentials; name the OpenEnv server itself",
+        pointer="/url",
+    )
