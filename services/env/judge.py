@@ -21,6 +21,7 @@ from troupe.errors import (
     TroupeError,
     UnavailableError,
 )
+from troupe.faults import reached
 from troupe.tasks.contract import Observation, SandboxedTaskFamily, Transition
 from troupe.telemetry import metrics
 
@@ -163,6 +164,7 @@ def observed(loaded: Loaded, state: bytes, agents: Sequence[str]) -> dict[str, O
 def _judged(
     loaded: Loaded, state: bytes, agent: str, actions: Sequence[str], observe: Sequence[str]
 ) -> list[Outcome]:
+    reached("env.stepping", agent)
     return [_outcome(loaded, _step(loaded, state, agent, a), observe) for a in actions]
 
 

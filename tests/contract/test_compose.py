@@ -27,7 +27,10 @@ def _has_compose() -> bool:
     return asked.returncode == 0
 
 
-@pytest.mark.parametrize("override", ["", "docker-compose.gpu.yml", "docker-compose.secure.yml"])
+OVERRIDES = ["docker-compose.gpu.yml", "docker-compose.secure.yml", "docker-compose.tls.yml"]
+
+
+@pytest.mark.parametrize("override", ["", *OVERRIDES])
 def test_compose_when_docker_reads_it_then_it_is_valid(override: str) -> None:
     if not _has_compose():
         pytest.skip("`docker compose` is not installed on this machine")
@@ -80,12 +83,23 @@ def test_compose_when_it_mounts_files_of_the_repository_then_they_are_there(
     assert [source for source in sources if not (ROOT / source).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["docker-compose.gpu.yml", "docker-compose.secure.yml"])
+@pytest.mark.parametrize("name", OVERRIDES)
 def test_override_when_read_then_changes_only_services_that_there_are(
     name: str, services: dict[str, Any]
 ) -> None:
     document = yaml.safe_load((ROOT / name).read_text("utf-8"))
     assert set(document["services"]) <= set(services)
+
+
+def test_tls_when_read_then_each_service_holds_its_own_roles_certificate() -> None:
+    document = yaml.safe_load((ROOT / "docker-compose.tls.yml").read_text("utf-8"))
+    assert set(document["services"]) == set(OURS)
+    for name, service in document["services"].items():
+        [volume] = service["volumes"]
+        assert volume.endswith(f"/{name}:/etc/troupe/tls:ro")
+        assert {f"TROUPE_TLS_{n.upper()}" for n in ("ca", "cert", "key")} == set(
+            service["environment"]
+        )
 
 
 def test_secrets_when_set_then_no_password_is_an_argument_or_a_variable() -> None:

@@ -181,6 +181,14 @@ class _Check:
         )
 
 
+_MISSHAPEN = (
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+    *(SyntaxError, MemoryError, RecursionError),
+)
+"""What reading a row of another shape than its publisher's raises; the last three come from
+Python's parser, on NUL characters and deep nesting."""
+
+
 class _Writer:
     """Turns published rows into lines; counts each row once, as written, refused or dropped."""
 
@@ -214,6 +222,8 @@ class _Writer:
         except ValidationError as error:
             field = ".".join(str(part) for part in error.errors()[0]["loc"][:1])
             raise RefusedRowError(f"schema:{field}") from error
+        except _MISSHAPEN as error:
+            raise RefusedRowError(f"misshapen:{type(error).__name__}") from error
         fields = converted.model_dump(mode="json")
         self._refuse_repeat(_compared(self._dataset, fields, Path()), "duplicate")
         if "id" in fields:

@@ -8,6 +8,7 @@ import csv
 import gzip
 import importlib
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -60,7 +61,7 @@ def _json_lines(path: Path) -> Rows:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield _object(line, path, number)
-        except (OSError, EOFError, UnicodeDecodeError) as error:
+        except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
             raise InvalidArgumentError(
                 f"{path} cannot be read: {error}; the file is damaged, get it again"
             ) from error
@@ -85,17 +86,23 @@ def _json(path: Path) -> Rows:
     if _holds_lines(path):
         yield from _json_lines(path)
         return
-    try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"{path} is not JSON ({error}); get it again") from error
+    document = _document(path)
     if isinstance(document, dict):
         lists = [value for value in document.values() if _is_table(value)]
         document = lists[0] if len(lists) == 1 else [document]
+    if not isinstance(document, list):
+        raise InvalidArgumentError(f"{path} holds neither a list of rows nor an object with one")
     for number, row in enumerate(cast("list[Any]", document), start=1):
         if not isinstance(row, dict):
             raise InvalidArgumentError(f"{path}, item {number}: a row must be a JSON object")
         yield cast("dict[str, Any]", row)
+
+
+def _document(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"{path} is not JSON ({error}); get it again") from error
 
 
 def _is_table(value: Any) -> bool:
@@ -105,7 +112,7 @@ def _is_table(value: Any) -> bool:
 
 def _holds_lines(path: Path) -> bool:
     """Whether the first line is an object by itself and another line follows."""
-    with path.open(encoding="utf-8") as text:
+    with path.open(encoding="utf-8", errors="replace") as text:
         first, second = text.readline(), text.readline()
     if not first.lstrip().startswith("{") or not second.strip():
         return False
@@ -123,7 +130,7 @@ def _csv(path: Path) -> Rows:
         try:
             for row in reader:
                 yield _checked_csv(row, path, reader.line_num)
-        except csv.Error as error:
+        except (csv.Error, UnicodeDecodeError) as error:
             raise InvalidArgumentError(
                 f"{path}, line {reader.line_num}: not CSV ({error})"
             ) from error
@@ -153,6 +160,8 @@ def _arrow(path: Path) -> Rows:
     try:
         with path.open("rb") as data, ipc.open_stream(data) as stream:
             for batch in stream:
+                # Arrow trusts the offsets of a file: damaged ones would end the process.
+                batch.validate(full=True)
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield from batch.slice(start, BATCH_ROWS).to_pylist()
     except (OSError, ValueError) as error:
@@ -171,14 +180,20 @@ def _saved_folder(path: Path) -> Rows:
             f"{path} is a folder that datasets.save_to_disk did not write (it has no state.json); "
             "give one of the files in it"
         )
-    state: Any = json.loads((path / "state.json").read_text(encoding="utf-8"))
-    if state.get("_indices_data_files"):
+    state = _document(path / "state.json")
+    try:
+        names = [Path(file["filename"]).name for file in state["_data_files"]]
+        is_selection = bool(state.get("_indices_data_files"))
+    except (TypeError, AttributeError, LookupError) as error:
+        raise InvalidArgumentError(
+            f"{path / 'state.json'} is not what datasets.save_to_disk writes ({error!r}); get the "
+            "folder again"
+        ) from error
+    if is_selection:
         raise InvalidArgumentError(
             f"{path} keeps an index of selected rows; save it again after flatten_indices()"
         )
-    return chain.from_iterable(
-        _arrow(path / Path(file["filename"]).name) for file in state["_data_files"]
-    )
+    return chain.from_iterable(_arrow(path / name) for name in names)
 
 
 def _folders(path: Path) -> list[str]:

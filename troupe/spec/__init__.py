@@ -2,6 +2,6 @@
 
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import JobSpec
-from troupe.spec.load import load_spec, parse_spec
+from troupe.spec.load import load_spec, parse_spec, read_yaml
 
-__all__ = ["Issue", "JobSpec", "SpecInvalidError", "load_spec", "parse_spec"]
+__all__ = ["Issue", "JobSpec", "SpecInvalidError", "load_spec", "parse_spec", "read_yaml"]

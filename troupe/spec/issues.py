@@ -1,6 +1,7 @@
 """Turns what is wrong with a spec into errors with a JSON pointer and a hint each."""
 
 import difflib
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from troupe.errors import InvalidArgumentError
+
+MAX_ISSUES = 50
+"""Faults that are told of one document: a person corrects these first."""
+_MAX_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,12 @@ def raise_if_any(title: str, issues: Sequence[Issue]) -> None:
 
 
 def issues_of(error: ValidationError, model: type[BaseModel]) -> list[Issue]:
-    """One issue for each pydantic error, with a hint for misspelt fields."""
-    return [_issue(dict(e), model) for e in error.errors(include_url=False)]
+    """One issue for each pydantic error, MAX_ISSUES at most, with a hint for misspelt fields."""
+    found = error.errors(include_url=False)
+    issues = [_issue(dict(e), model) for e in found[:MAX_ISSUES]]
+    if len(found) > MAX_ISSUES:
+        issues.append(Issue("", f"{len(found) - MAX_ISSUES} more faults; correct these first"))
+    return issues
 
 
 def pointer_of(path: Sequence[str | int]) -> str:
@@ -82,13 +91,27 @@ def _issue(error: Mapping[str, Any], model: type[BaseModel]) -> Issue:
     elif error["type"] == "missing":
         message = "this field is required"
     elif error.get("input") is not None and not isinstance(error["input"], (dict, list)):
-        message = f"{message} (got {error['input']!r})"
+        message = f"{message} (got {_shown(error['input'])})"
     return Issue(pointer_of(path), message)
+
+
+def _shown(value: Any) -> str:
+    """``value`` as it was written, the beginning of a long one."""
+    if isinstance(value, int) and value.bit_length() > 4 * _MAX_SHOWN:
+        return f"a number of more than {_MAX_SHOWN} digits"
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+@functools.lru_cache(maxsize=32)
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Making it takes longer than all of the rest."""
+    return model.model_json_schema()
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
     """Field names of the schema object that ``path`` leads to."""
-    schema = model.model_json_schema()
+    schema = _schema(model)
     defs = schema.get("$defs", {})
     nodes: list[dict[str, Any]] = [schema]
     for key in path:

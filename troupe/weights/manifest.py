@@ -115,7 +115,7 @@ def parse_adapter_config(adapter_config_json: str) -> dict[str, Any]:
         config: dict[str, Any] = json.loads(adapter_config_json)
         if int(config["r"]) < 1 or not math.isfinite(float(config["lora_alpha"])):
             raise ValueError(f"r is {config['r']} and lora_alpha is {config['lora_alpha']}")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise WeightsRejectedError(
             f"adapter_config_json is not a LoRA configuration of peft ({error!r}). Send the "
             "adapter_config.json that save_pretrained writes."

@@ -14,6 +14,7 @@ from services.env.sandbox.cgroups import Cgroups
 from services.env.sandbox.settings import Language, Level, SandboxSettings
 from services.env.sandbox.worker import Worker
 from troupe.errors import InvalidArgumentError, OverloadedError, TroupeError, UnavailableError
+from troupe.faults import reached
 from troupe.sandbox.contract import Execution, Limits, Program
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import get_logger
@@ -124,6 +125,7 @@ class LocalSandbox:
 
     def _run_in(self, slot: int, request: dict[str, Any], body: bytes) -> Execution:
         worker = self._worker(slot)
+        reached("env.sandbox_asked", slot)
         try:
             header, data = worker.ask(request, body)
         except BaseException:

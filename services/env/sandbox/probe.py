@@ -21,12 +21,23 @@ def refused(call, *a):
     except OSError:
         return True
     return False
+def is_there(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+# In a pid namespace of its own a program sees two: its cell, which is 1, and itself. The service
+# is 1 too where it is a container's first process, so its workers are looked for as well.
+own = {1, os.getpid()}
 print(json.dumps({
     "uid": os.getuid(),
     "environment": sorted(os.environ),
     "descriptors": [n for n in range(3, 256) if not refused(os.fstat, n)],
     "sockets": not refused(socket.socket),
-    "others": not refused(os.kill, %d, 0),
+    "others": any(is_there(pid) for pid in {*range(2, 400), %d} - own),
     "proc": os.path.exists("/proc/self"),
     "writes": not refused(os.mkdir, "/usr/troupe-probe"),
     "pid": os.getpid(),

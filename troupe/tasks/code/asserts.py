@@ -10,19 +10,25 @@ from typing import Any
 
 from troupe.tasks.code.problem import TestCase
 
+_UNREADABLE = (ValueError, MemoryError, RecursionError)
+"""What Python's parser raises besides SyntaxError: for NUL characters and for deep nesting."""
 _BLOCKS = (ast.For, ast.While, ast.With, ast.Try, ast.If)
 
 
 def cases_of_asserts(statements: Sequence[str], names: Sequence[str], setup: str) -> list[TestCase]:
     """One case a statement list such as MBPP's ``test_list``; ``setup`` goes before each script.
 
-    ``names`` are what the tested function is called there; scripts call it ``candidate``.
+    ``names`` are what the tested function is called there; scripts call it ``candidate``. Raises
+    SyntaxError when a statement or ``setup`` is no Python.
     """
-    return [
-        _plain(test, names) or TestCase(script=_script(setup, text, names))
-        for text in statements
-        if (test := _only_statement(text)) is not None
-    ]
+    try:
+        return [
+            _plain(test, names) or TestCase(script=_script(setup, text, names))
+            for text in statements
+            if (test := _only_statement(text)) is not None
+        ]
+    except _UNREADABLE as error:
+        raise SyntaxError(f"the tests can't be read: {error!r}") from error
 
 
 def cases_of_check(source: str, names: Sequence[str]) -> list[TestCase]:
@@ -32,6 +38,13 @@ def cases_of_check(source: str, names: Sequence[str]) -> list[TestCase]:
     test that fails does not hide the next one. Raises SyntaxError when ``source`` is no Python,
     LookupError when it defines no ``check``.
     """
+    try:
+        return _cases_of_check(source, names)
+    except _UNREADABLE as error:
+        raise SyntaxError(f"the test can't be read: {error!r}") from error
+
+
+def _cases_of_check(source: str, names: Sequence[str]) -> list[TestCase]:
     tree = ast.parse(source)
     checks = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     if not checks:

@@ -51,10 +51,11 @@ def head_and_imports(prompt: str, entry: str) -> str:
     """
     try:
         body = ast.parse(prompt + "\n    pass\n").body
-    except SyntaxError as error:
+        rest = [n for n in body if not (isinstance(n, ast.FunctionDef) and n.name == entry)]
+        return "\n".join(ast.unparse(node) for node in rest)
+    # Python's parser raises the others for NUL characters and for deep nesting.
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise RefusedRowError("prompt_is_no_function_head") from error
-    rest = [n for n in body if not (isinstance(n, ast.FunctionDef) and n.name == entry)]
-    return "\n".join(ast.unparse(node) for node in rest)
 
 
 def _usable(tests: Sequence[TestCase], taken: set[tuple[str, str | None]]) -> list[TestCase]:

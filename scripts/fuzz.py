@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Fuzzes for as long as it is told (`make fuzz`): new examples each round, a summary at the end.
+
+    python scripts/fuzz.py --minutes 60 --messages 1000000
+
+Sends the malformed gRPC messages first, then runs the properties of tests/fuzz and the REST
+contract with a new seed, round after round. Logs and the examples that failed are kept in
+build/fuzz; a failed example is tried first in every later round. Exit 1: something failed.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+FOLDER = REPO / "build" / "fuzz"
+REST = "tests/integration/router/test_rest_contract.py"
+
+
+def main() -> int:
+    """Fuzz; 0 when nothing failed."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--messages", type=int, default=1_000_000, help="malformed gRPC messages")
+    parser.add_argument("--examples", type=int, default=300, help="of a property, each round")
+    parser.add_argument("--seed", type=int, default=None, help="of the first round")
+    options = parser.parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    until = began + options.minutes * 60
+    seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
+    failed: list[str] = []
+    if options.messages:
+        variables = {"TROUPE_FUZZ_MESSAGES": str(options.messages), "TROUPE_FUZZ_SEED": str(seed)}
+        if not passes("messages", ["tests/integration/malformed", "-s"], variables):
+            failed.append("messages")
+    rounds = 0
+    while rounds == 0 or time.monotonic() < until:
+        name = f"round-{seed + rounds}"
+        variables = {
+            "TROUPE_FUZZ_EXAMPLES": str(options.examples),
+            "TROUPE_FUZZ_FOUND": str(FOLDER / "examples"),
+            "TROUPE_FUZZ_REST_EXAMPLES": str(max(3, options.examples // 10)),
+        }
+        arguments = ["tests/fuzz", REST, f"--hypothesis-seed={seed + rounds}"]
+        if not passes(name, arguments, variables):
+            failed.append(name)
+        rounds += 1
+    print(
+        json.dumps(
+            {
+                "minutes": round((time.monotonic() - began) / 60, 1),
+                "messages": options.messages,
+                "rounds": rounds,
+                "examples_each": options.examples,
+                "first_seed": seed,
+                "failed": failed,
+                "kept_in": str(FOLDER.relative_to(REPO)),
+            }
+        )
+    )
+    return 1 if failed else 0
+
+
+def passes(name: str, arguments: list[str], variables: dict[str, str]) -> bool:
+    """Run pytest once; its whole output is in build/fuzz/<name>.log."""
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=7200"]
+    log = FOLDER / f"{name}.log"
+    began = time.monotonic()
+    with log.open("wb") as out:
+        done = subprocess.run(
+            [*argv, *arguments],
+            cwd=REPO,
+            env={**os.environ, **variables},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    lines = log.read_text("utf-8", errors="replace").strip().splitlines() or [""]
+    print(f"{name}: {lines[-1]} ({time.monotonic() - began:.0f} s, {log})", flush=True)
+    if done.returncode == 0:
+        log.unlink()
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

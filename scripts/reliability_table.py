@@ -1,0 +1,121 @@
+"""Write the tables of docs/reliability.md from recorded runs of the chaos suite.
+
+``python scripts/reliability_table.py benchmarks/results/chaos.jsonl docs/reliability.md``: each
+line of the recording is one run of one case, as ``tests/chaos`` writes it. What stands between the
+markers of the page is replaced; the words around them are written by hand.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+GOALS_S = {"router": 10, "env": 10, "sandbox": 10, "redis": 10, "rollout": 30, "trainer": 30}
+"""What a role may take to serve again on a quiet machine: stateless services, trainer, engine."""
+
+Run = Mapping[str, Any]
+
+
+def main(recorded: Path, page: Path) -> None:
+    """Replace the generated part of ``page``."""
+    runs = [json.loads(line) for line in recorded.read_text().splitlines()]
+    text = page.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n{tables(runs)}\n{END}{after}")
+
+
+def tables(runs: Sequence[Run]) -> str:
+    """The summary by role, every case, and what is missing."""
+    parts = [_totals(runs), _by_role(runs), _by_case(runs), _missing(runs)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _totals(runs: Sequence[Run]) -> str:
+    failed = [run for run in runs if run["faults"]]
+    loads = [run["load"] for run in runs if run.get("load")]
+    lost, doubled = (sum(run[name] for run in runs) for name in ("num_lost", "num_duplicated"))
+    same = sum(run["same_weights"] for run in runs)
+    words = (
+        f"{len(runs)} runs of {len({run['case'] for run in runs})} cases, {len(failed)} failed; "
+        f"groups lost {lost}, groups trained twice {doubled}; final weights equal to the last bit "
+        f"in {same} of {len(runs)}."
+    )
+    if loads:
+        words += f" Load average of the machine (2 cores) meanwhile: {_spread(loads, 0)}."
+    return words
+
+
+def _by_role(runs: Sequence[Run]) -> str:
+    grouped = _group(runs, "victim", "how")
+    lines = [
+        "| hit | how | runs | serves again after, p50 / p95 s | the job goes on after, p50 / p95 s "
+        "| goal s |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (victim, how), found in sorted(grouped.items()):
+        goal = GOALS_S[victim] if how == "kill" else ""
+        lines.append(
+            f"| {victim} | {how} | {len(found)} | {_spread(_times(found, 'serving_s'))} "
+            f"| {_spread(_times(found, 'progress_s'))} | {goal} |"
+        )
+    return "\n".join(lines)
+
+
+def _by_case(runs: Sequence[Run]) -> str:
+    lines = [
+        "| moment | hit | how | runs | serves again, p50 / p95 s | job goes on, p50 / p95 s | lost "
+        "| twice | weights | result |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (phase, _, how), found in _group(runs, "phase", "case", "how").items():
+        hit = found[0]["case"].removeprefix(f"{how} ".replace(" ", "-")).split("-")[0]
+        lost, doubled = (sum(run[name] for run in found) for name in ("num_lost", "num_duplicated"))
+        same = "equal" if all(run["same_weights"] for run in found) else "**differ**"
+        faults = sorted({fault for run in found for fault in run["faults"]})
+        lines.append(
+            f"| {phase} | {hit} | {how} | {len(found)} | {_spread(_times(found, 'serving_s'))} "
+            f"| {_spread(_times(found, 'progress_s'))} | {lost} | {doubled} | {same} "
+            f"| {'; '.join(faults) or 'ok'} |"
+        )
+    return "\n".join(lines)
+
+
+def _missing(runs: Sequence[Run]) -> str:
+    """Cases of the matrix that the recording lacks."""
+    sys.path.insert(0, str(ROOT / "tests" / "chaos"))
+    from chaos_cases import MATRIX, SANDBOX
+
+    done = {run["case"] for run in runs}
+    left = [case.id for case in (*MATRIX, *SANDBOX) if case.id not in done]
+    return f"Not run in this recording: {', '.join(f'`{name}`' for name in left)}." if left else ""
+
+
+def _group(runs: Iterable[Run], *names: str) -> dict[tuple[str, ...], list[Run]]:
+    grouped: defaultdict[tuple[str, ...], list[Run]] = defaultdict(list)
+    for run in runs:
+        grouped[tuple(run[name] for name in names)].append(run)
+    return dict(grouped)
+
+
+def _times(runs: Iterable[Run], name: str) -> list[float]:
+    return [run[name] for run in runs if run[name] is not None]
+
+
+def _spread(values: Sequence[float], digits: int = 1) -> str:
+    """Median and 95th percentile; one number of a single run; a dash of none."""
+    if not values:
+        return "-"
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
+    points = quantiles(values, n=20, method="inclusive")
+    return f"{points[9]:.{digits}f} / {points[18]:.{digits}f}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,115 @@
+"""Locks and workflows in step with the rest: pins are ours and hashed, actions are pinned."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+LOCKS = {path.stem: path for path in (ROOT / "deploy" / "locks").glob("*.txt")}
+OWN = ("router", "env", "torch", "dev")
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TORCH = ("torch", "triton", "nvidia-", "cuda-")
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(path: Path) -> dict[str, str]:
+    found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", path.read_text("utf-8"), re.MULTILINE)
+    return {normal(name): version for name, version in found}
+
+
+def direct(extra: str, project: dict[str, Any]) -> set[str]:
+    """Names that an extra asks for, with the extras that it names."""
+    names: set[str] = set()
+    for wanted in project["optional-dependencies"][extra]:
+        if inner := re.match(r"troupe\[([^\]]+)\]", wanted):
+            names |= {n for one in inner.group(1).split(",") for n in direct(one, project)}
+        else:
+            names.add(normal(re.split(r"[<>=!~\[; ]", wanted)[0]))
+    return names
+
+
+def test_locks_when_read_then_each_is_there() -> None:
+    assert set(LOCKS) == {*OWN, "build", "audit"}
+
+
+@pytest.mark.parametrize("name", sorted(LOCKS))
+def test_lock_when_read_then_every_pin_has_hashes(name: str) -> None:
+    text = LOCKS[name].read_text("utf-8")
+    blocks = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(pins(LOCKS[name])) > 0
+    for block in blocks:
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", block), block[:80]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_lock_when_read_then_its_versions_are_those_of_the_constraints(name: str) -> None:
+    """Run `python scripts/lock.py` after a change of constraints.txt."""
+    tested = pins(ROOT / "constraints.txt")
+    other = {
+        package: (version, tested[package])
+        for package, version in pins(LOCKS[name]).items()
+        if package in tested and tested[package] != version
+    }
+    assert other == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "extras"),
+    [("router", ["router"]), ("env", ["env"]), ("torch", ["rollout", "trainer"]), ("dev", ["dev"])],
+)
+def test_lock_when_read_then_it_holds_all_that_its_extras_ask_for(
+    name: str, extras: list[str]
+) -> None:
+    """Run `python scripts/lock.py` after a change of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {normal(re.split(r"[<>=!~\[; ]", one)[0]) for one in project["dependencies"]}
+    for extra in extras:
+        wanted |= direct(extra, project)
+    if name == "torch":
+        wanted = {one for one in wanted if not one.startswith(TORCH)}
+    assert wanted - set(pins(LOCKS[name])) == set()
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflow_when_read_then_its_actions_are_pinned_and_its_rights_are_few(path: Path) -> None:
+    document = yaml.safe_load(path.read_text("utf-8"))
+    assert document["permissions"] == {"contents": "read"}
+    for job in document["jobs"].values():
+        assert job["timeout-minutes"] <= 150
+        rights = set(job.get("permissions", {}).items())
+        assert rights <= {("contents", "read"), ("packages", "write"), ("id-token", "write")}
+        for step in job["steps"]:
+            if "uses" in step:
+                assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", step["uses"]), step
+            # A value of an event in a script is code of whoever made the event.
+            assert "${{" not in step.get("run", ""), step
+
+
+def test_workflows_when_they_call_make_then_the_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    called = {
+        target
+        for path in WORKFLOWS
+        for target in re.findall(r"run: make ([a-z-]+)", path.read_text("utf-8"))
+    }
+    assert called and called <= targets
+
+
+def test_release_when_read_then_what_is_published_is_signed() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    for job in ("images", "chart"):
+        scripts = "\n".join(step.get("run", "") for step in jobs[job]["steps"])
+        assert "cosign sign --yes" in scripts
+        assert jobs[job]["permissions"]["id-token"] == "write"
+    assert set(jobs["images"]["strategy"]["matrix"]["target"]) == {
+        *("router", "env", "rollout", "trainer")
+    }
+    assert jobs["images"]["needs"] == "audit"

@@ -1,0 +1,91 @@
+"""Carries out the attacks inside the env service's image; one JSON line for the suite outside.
+
+Run there by the image's own Python, with this folder mounted, and with nothing that the image does
+not have: no pytest.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from attacks import ALL, Attack
+from watched_host import SECRET, WatchedHost, num_mounts
+
+import services.env
+from services.env.sandbox import open_sandbox
+from services.env.sandbox.pool import LocalSandbox
+from services.env.sandbox.settings import SandboxSettings
+from troupe.errors import InvalidArgumentError
+from troupe.sandbox.contract import Limits, Program
+
+
+def main() -> int:
+    """Attack at level namespaces, or say why it is not to be had."""
+    os.environ["TROUPE_TEST_SECRET"] = SECRET
+    with tempfile.TemporaryDirectory() as folder:
+        host = watched(Path(folder))
+        try:
+            sandbox = open_sandbox(
+                SandboxSettings.model_validate({"level": "namespaces", "workers": 2})
+            )
+        except InvalidArgumentError as error:
+            print(json.dumps({"refused": error.message}))
+            return 0
+        try:
+            found = {attack.name: outcome(attack, sandbox, host) for attack in ALL}
+        finally:
+            sandbox.close()
+            host.victim.kill()
+            host.victim.wait()
+    print(json.dumps({"uid": os.getuid(), "attacks": found}))
+    return 0
+
+
+def watched(folder: Path) -> WatchedHost:
+    """What attacks aim at, in this container."""
+    (folder / "secret").write_text(SECRET)
+    servers = {
+        "tcp": socket.create_server(("127.0.0.1", 0)),
+        "unix": socket.socket(socket.AF_UNIX),
+        "abstract": socket.socket(socket.AF_UNIX),
+    }
+    servers["unix"].bind(str(folder / "socket"))
+    servers["abstract"].bind(f"\0troupe-test-{os.getpid()}")
+    for server in servers.values():
+        server.listen()
+        server.setblocking(False)
+    victim = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    return WatchedHost(folder, victim, servers, num_mounts())
+
+
+def outcome(attack: Attack, sandbox: LocalSandbox, host: WatchedHost) -> str:
+    """Empty when the attack was contained and an honest program runs after it as before."""
+    source = attack.source
+    # The service is process 1 here, and so is each run's own first process.
+    names = {
+        **host.names,
+        "PID": str(host.victim.pid),
+        "PROJECT": str(Path(services.env.__file__).parents[2]),
+    }
+    for name, value in names.items():
+        source = source.replace(f"@{name}@", value)
+    done = sandbox.run(Program(source), attack.limits)
+    if "ESCAPED" in done.stdout:
+        return done.stdout[:500]
+    # Without control groups memory may run out before the time does.
+    if attack.limits_hit and done.limit is None:
+        return f"ended by no limit: {done}"[:500]
+    if complaints := host.complaints():
+        return "; ".join(complaints)
+    honest = sandbox.run(Program("print(sum(map(int, input().split())))", stdin="40 2"), Limits())
+    if (honest.stdout, honest.stderr, honest.exit_code, honest.limit) != ("42\n", "", 0, None):
+        return f"an honest program after it: {honest}"[:500]
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
