@@ -2,8 +2,10 @@
 
 Run: ``python -m benchmarks.learning_curve [--quick]``. Every arm trains the same base model on the
 same small tasks through the whole local platform until it has sampled the same budget of tokens;
-seeds give intervals. A finished run is kept under ``--work`` and never repeated, so the command may
-be stopped and called again. The last line is one JSON object; exits 0 whatever the curves show.
+seeds give intervals. A cell is one task, arm and seed; a finished one is kept under ``--work`` with
+its spec and never repeated, so the command may be stopped, called again, and run in pieces
+(``--arms``, ``--seeds``, ``--cells``). Table and plot show what is there and name what is missing;
+``--report`` only makes them. The last line is one JSON object; exits 0 whatever the curves show.
 """
 
 import argparse
@@ -22,9 +24,12 @@ from typing import Any
 
 import yaml
 
-from benchmarks.report import commit, goal, machine
+from benchmarks.learning_report import write_report
+from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 
 RESULTS = Path(__file__).parent / "results"
+END_S = 900.0
+"""For a run that was told to end: it ends its processes one after another."""
 T95 = {1: math.inf, 2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Student's t of a 95 % interval, by number of seeds."""
 RIVALS = ("grpo_single", "mas_grpo")
@@ -50,6 +55,17 @@ QUICK_MODEL = {
     "--shape": {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "intermediate_size": 128},
     "--warm-start": {"num_careful_steps": 250, "num_careless_steps": 50, "batch_size": 32},
 }
+
+SMALL_MODEL = {
+    **QUICK_MODEL,
+    "--warm-start": {
+        "num_careful_steps": 120,
+        "num_careless_steps": 80,
+        "slip_rate": 0.5,
+        "batch_size": 32,
+    },
+}
+"""Knows less than the quick one, so that there is something to learn."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +94,18 @@ ARMS = {
     "at_grpo_L2": Arm("at_grpo", "L2"),
     "at_grpo_L3": Arm("at_grpo", "L3"),
 }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run. Example: ``str(Cell("plan_path", "at_grpo", 0)) == "plan_path:at_grpo:0"``."""
+
+    task: str
+    arm: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.task}:{self.arm}:{self.seed}"
 
 
 def spec_of(
@@ -109,23 +137,40 @@ def spec_of(
     }
 
 
-def make_model(task: Task, folder: Path, *, is_quick: bool) -> Path:
+class RunFailed(Exception):  # noqa: N818 (one cell's, not the program's)
+    """A run ended before its budget."""
+
+
+def make_model(task: Task, folder: Path, flags: Mapping[str, Any]) -> Path:
     """The base model that all arms begin with; made once."""
     path = folder / "base"
     if not (path / "manifest.json").is_file():
         command = [sys.executable, "-m", "services.trainer.tiny_model", "--task", task.family]
         command += ["--size", str(task.size), "--params", json.dumps(task.params)]
-        for flag, value in (QUICK_MODEL if is_quick else {}).items():
+        for flag, value in flags.items():
             command += [flag, json.dumps(value)]
         subprocess.run([*command, "--out", str(path)], check=True, stdout=sys.stderr)
     return path
 
 
+def kept_curve(
+    document: Mapping[str, Any], folder: Path, tokens: float
+) -> list[list[float]] | None:
+    """The finished curve of exactly this job and budget, or None."""
+    path = folder / "curve.json"
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_text())
+    if found["spec"] == document and found["tokens"] >= tokens:
+        return found["curve"]
+    print(f"{path} is of another job or a smaller budget: it counts as missing", file=sys.stderr)
+    return None
+
+
 def play(document: Mapping[str, Any], folder: Path, plan: argparse.Namespace) -> list[list[float]]:
     """Train until the budget of tokens is spent; (tokens so far, held-out success) at each eval."""
-    kept = folder / "curve.json"
-    if kept.is_file():
-        return json.loads(kept.read_text())
+    if (kept := kept_curve(document, folder, plan.tokens)) is not None:
+        return kept
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.yaml").write_text(yaml.safe_dump(dict(document)))
     runs = folder / f"runs-{int(time.time())}"
@@ -144,11 +189,14 @@ def play(document: Mapping[str, Any], folder: Path, plan: argparse.Namespace) ->
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
-            process.wait(120)
+            process.wait(END_S)
     curve = _curve(runs)
     if not curve or (curve[-1][0] < plan.tokens and process.returncode != 0):
-        raise SystemExit(f"{folder} ended before its budget; look at {folder / 'train.log'}")
-    kept.write_text(json.dumps(curve))
+        raise RunFailed(f"it ended before its budget; look at {folder / 'train.log'}")
+    whole = {"spec": document, "tokens": plan.tokens, "curve": curve}
+    part = folder / "curve.json.part"
+    part.write_text(json.dumps(whole))
+    part.rename(folder / "curve.json")
     return curve
 
 
@@ -185,21 +233,54 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return mean, max(0.0, mean - half), min(1.0, mean + half)
 
 
-def compare(task_name: str, task: Task, plan: argparse.Namespace) -> list[dict[str, Any]]:
-    """All arms of one task."""
-    folder = plan.work / task_name
-    model = make_model(task, folder, is_quick=plan.quick)
+def cells_of(plan: argparse.Namespace) -> list[Cell]:
+    """Every cell of the table, seed by seed, so that a stop leaves all arms alike."""
+    return [
+        Cell(task, arm, seed) for task in plan.tasks for seed in plan.seeds for arm in plan.arms
+    ]
+
+
+def run(plan: argparse.Namespace) -> dict[Cell, list[list[float]]]:
+    """Play the chosen cells, and gather all finished ones; one that fails is said and left out."""
+    tasks = QUICK if plan.quick or plan.small else TASKS
+    found: dict[Cell, list[list[float]]] = {}
+    for cell in cells_of(plan):
+        task, folder = tasks[cell.task], plan.work / cell.task
+        model = folder / "base"
+        is_wanted = not plan.report and (not plan.cells or str(cell) in plan.cells)
+        if is_wanted:
+            flags = QUICK_MODEL if plan.quick else SMALL_MODEL if plan.small else {}
+            model = make_model(task, folder, flags)
+        document = spec_of(cell.arm, task, model, cell.seed, plan)
+        own = folder / f"{cell.arm}-{cell.seed}"
+        curve = kept_curve(document, own, plan.tokens)
+        if curve is None and is_wanted:
+            try:
+                curve = play(document, own, plan)
+            except RunFailed as error:
+                print(f"{cell}: {error}", file=sys.stderr)
+            else:
+                at_end = round(at_budget(curve, plan.tokens), 4)
+                print(json.dumps({"cell": str(cell), "success": at_end}), flush=True)
+        if curve is not None:
+            found[cell] = curve
+    return found
+
+
+def rows_of(
+    found: Mapping[Cell, list[list[float]]], plan: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """One row a task and arm, over the seeds that are there."""
     rows: list[dict[str, Any]] = []
-    for name in plan.arms:
-        curves = [
-            play(spec_of(name, task, model, seed, plan), folder / f"{name}-{seed}", plan)
-            for seed in range(plan.seeds)
-        ]
+    for task, name in ((t, a) for t in plan.tasks for a in plan.arms):
+        curves = [c for cell, c in found.items() if (cell.task, cell.arm) == (task, name)]
+        if not curves:
+            continue
         values = [at_budget(curve, plan.tokens) for curve in curves]
         mean, low, high = interval(values)
         rows.append(
             {
-                "task": task_name,
+                "task": task,
                 "arm": name,
                 "algorithm": ARMS[name].algorithm,
                 "level": ARMS[name].level,
@@ -212,7 +293,6 @@ def compare(task_name: str, task: Task, plan: argparse.Namespace) -> list[dict[s
                 "curves": curves,
             }
         )
-        print(json.dumps({k: v for k, v in rows[-1].items() if k != "curves"}), flush=True)
     return rows
 
 
@@ -228,50 +308,6 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def write_table(rows: Sequence[Mapping[str, Any]], plan: argparse.Namespace) -> None:
-    """Table and picture beside the other results."""
-    text = [
-        f"# Held-out success after {plan.tokens:,} generated tokens",
-        "",
-        f"`python -m benchmarks.learning_curve`, commit {commit()}, {machine()}, "
-        f"{plan.seeds} seeds, "
-        f"{plan.eval_tasks} held-out tasks; 95 % intervals (Student's t over seeds).",
-        "",
-        "| task | arm | algorithm | level | base | success | interval |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    text += [
-        f"| {r['task']} | {r['arm']} | {r['algorithm']} | {r['level']} | {r['base']:.3f} | "
-        f"{r['success']:.3f} | {r['spread'][0]:.3f} - {r['spread'][1]:.3f} |"
-        for r in rows
-    ]
-    text += ["", "![curves](learning_curve.png)", ""]
-    (plan.results / "learning_curve.md").write_text("\n".join(text))
-    draw(rows, plan.results / "learning_curve.png")
-
-
-def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """One panel a task, one line a seed, one colour an arm."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    tasks = sorted({row["task"] for row in rows})
-    figure, axes = plt.subplots(1, len(tasks), figsize=(7 * len(tasks), 4.5), squeeze=False)
-    for axis, task in zip(axes[0], tasks, strict=True):
-        for number, row in enumerate(r for r in rows if r["task"] == task):
-            for i, curve in enumerate(row["curves"]):
-                xs, ys = zip(*curve, strict=True)
-                label = row["arm"] if i == 0 else None
-                axis.plot(xs, ys, color=f"C{number}", alpha=0.7, label=label)
-        axis.set(title=task, xlabel="generated tokens", ylabel="held-out success", ylim=(0, 1))
-        axis.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The plan of the comparison."""
     parser = argparse.ArgumentParser(
@@ -279,7 +315,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--arms", default=",".join(ARMS))
-    parser.add_argument("--seeds", type=int, default=3, choices=range(1, 6))
+    parser.add_argument("--seeds", default="0,1,2", help="at most five")
+    parser.add_argument("--cells", default="", help="play these only: task:arm:seed,...")
+    parser.add_argument("--report", action="store_true", help="play nothing")
+    parser.add_argument("--results", type=Path, help="folder of table and plot")
+    parser.add_argument("--small", action="store_true", help="4x4 grids and a small base model")
     parser.add_argument("--tokens", type=int, default=1_500_000, help="sampled in training, a run")
     parser.add_argument("--max-steps", type=int, default=400)
     parser.add_argument("--tasks-per-step", type=int, default=48)
@@ -292,28 +332,38 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="4x4 grids, two arms, one seed")
     plan = parser.parse_args(arguments)
     if plan.quick:
-        plan.tasks, plan.arms, plan.seeds, plan.tokens = "plan_path", "at_grpo,mas_grpo", 1, 4000
+        plan.tasks, plan.arms, plan.seeds, plan.tokens = "plan_path", "at_grpo,mas_grpo", "0", 4000
         plan.max_steps, plan.tasks_per_step, plan.eval_tasks, plan.eval_every = 8, 8, 16, 4
         plan.work = Path(f"runs/learning_curve_quick-{os.getpid()}")
+    if plan.small:
+        plan.tasks = "plan_path"
     plan.tasks, plan.arms = plan.tasks.split(","), plan.arms.split(",")
-    plan.results = plan.work if plan.quick else RESULTS
+    plan.seeds = [int(seed) for seed in plan.seeds.split(",")][: max(T95)]
+    plan.cells = [cell for cell in plan.cells.split(",") if cell]
+    if unknown := set(plan.cells) - {str(cell) for cell in cells_of(plan)}:
+        parser.error(f"no such cells: {', '.join(sorted(unknown))}")
+    plan.results = plan.results or (plan.work if plan.quick else RESULTS)
     return plan
 
 
 def main() -> None:
     """Run what is missing, then say everything."""
     plan = parse()
+    clean_up_on_sigterm()
     plan.work.mkdir(parents=True, exist_ok=True)
-    tasks = QUICK if plan.quick else TASKS
-    rows = [row for name in plan.tasks for row in compare(name, tasks[name], plan)]
-    write_table(rows, plan)
+    found = run(plan)
+    rows = rows_of(found, plan)
+    missing = [str(cell) for cell in cells_of(plan) if cell not in found]
+    if rows:
+        write_report(rows, missing, plan)
     result = {
         "benchmark": "learning_curve",
         "commit": commit(),
         "machine": machine(),
-        "n": plan.seeds,
+        "n": len(plan.seeds),
         "tokens": plan.tokens,
         "rows": [{k: v for k, v in row.items() if k != "curves"} for row in rows],
+        "missing": missing,
         "goals": goals(rows),
     }
     print(json.dumps(result))

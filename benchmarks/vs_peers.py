@@ -29,7 +29,7 @@ import yaml
 from transformers.utils import logging as transformers_logging
 
 from benchmarks.peer_task import WRITER, PeerTask, prompt_of, reward_of, save_tiny_qwen2
-from benchmarks.report import commit, goal, machine
+from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 from services.rollout.engines.cpu import CpuEngine
 from services.trainer.export import export_version
 from services.trainer.learner import Learner
@@ -94,6 +94,8 @@ def spec_of(model: Path, plan: Plan) -> dict[str, Any]:
         },
         "algorithm": {"kind": "at_grpo", "group_size": plan.k},
         "sampling": {"max_new_tokens": plan.tokens},
+        # A group of these is about 150 tokens: two to a row would attend to nothing but padding.
+        "batch": {"tokens_per_row": 256},
         "eval": {"num_tasks": 0},
     }
 
@@ -278,6 +280,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join((*PEERS, *OWN)))
     parser.add_argument("--quick", action="store_true", help="one round of six steps")
     args = parser.parse_args()
+    clean_up_on_sigterm()
     if args.quick:
         args.rounds, args.steps = 1, 6
     python = args.venv / "bin" / "python"

@@ -55,6 +55,12 @@ class MemberStore:
                 pipe.sadd(keys.REPLICAS, replica_id)
                 await pipe.execute()
 
+    async def find(self, replica_id: str) -> Member | None:
+        """One living member."""
+        with redis_errors(f"entry of replica {replica_id}"):
+            value = cast("bytes | None", await self._redis.get(keys.replica(replica_id)))
+        return None if value is None else _decode(value)
+
     async def all(self) -> list[Member]:
         """Every living member, by replica id; tells of the dead and forgets them."""
         with redis_errors("list of replicas"):

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from services.router.assignment import assign
+from services.router.assignment import Work, assign
 from services.router.jobs.store import JobStore
 from services.router.membership import Member, MemberStore
 from troupe.api.router.v1.router_pb2 import Assignment, Replica, ReplicaKind
 from troupe.streams.events import EventLog
+from troupe.streams.fencing import newest_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Registry:
     async def heartbeat(self, replica: Replica) -> Seen:
         """The replica is there, in this state. Idempotent."""
         replica.seen_at = time.time()
+        if kept := await self._kept(replica):
+            return kept
         living = await self._members.all()
         jobs = [record for record in await self._store.unfinished() if record.is_active]
         held = next((m for m in living if m.replica.replica_id == replica.replica_id), None)
@@ -55,11 +58,31 @@ class Registry:
             or (held.replica.incarnation != replica.incarnation)
         ):
             await self._say_joined(replica, job.job_id)
+        return await self._seen(work)
+
+    async def _kept(self, replica: Replica) -> Seen | None:
+        """The answer to one that keeps what it has: nearly every heartbeat.
+
+        It looks at no other replica and no other job, so that many replicas cost each as much as
+        few. `assign` says the same of it.
+        """
+        held = await self._members.find(replica.replica_id)
+        if held is None or not held.job_id or held.replica.incarnation != replica.incarnation:
+            return None
+        job = await self._store.find(held.job_id)
+        if job is None or not job.is_active or replica.job_id not in ("", held.job_id):
+            return None
+        await self._members.put(Member(replica, held.job_id, held.policies))
+        return await self._seen(Work(job, held.policies))
+
+    async def _seen(self, work: Work) -> Seen:
+        job = work.job
         assignment = Assignment(
             job_id=job.job_id,
-            spec_json=job.spec.model_dump_json(),
+            spec_json=job.spec_as_begun,
             policies=work.policies,
             run_dir=str(job.run_dir),
+            trainer_epoch=await newest_epoch(self._redis, job.job_id, "trainer"),
         )
         return Seen(assignment, should_exit=False)
 

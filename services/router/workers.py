@@ -19,6 +19,7 @@ from services.router.jobs.race import end, first_to_end
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.player import EpisodePlayer, Played
 from troupe.errors import OverloadedError, TroupeError
+from troupe.faults import reached
 from troupe.spec.job import LimitsSpec
 from troupe.streams import keys
 from troupe.streams.consumer import Consumer, Entry
@@ -134,7 +135,9 @@ class EpisodeWorkers:
             return
         played = await self._play(ticket, entry)
         if played is not None:
+            reached("router.ticket_completing", ticket.round_id)
             await self._ledger.complete_ticket(ticket, entry.id, played.groups, played.episode)
+            reached("router.ticket_completed", ticket.round_id)
             metrics.ROUTER_TICKETS.labels(self._job_id, "done").inc()
             metrics.ROUTER_EPISODE_SECONDS.labels(self._job_id).observe(played.episode.wall_s)
 

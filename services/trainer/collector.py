@@ -17,10 +17,14 @@ from services.trainer.progress import Control
 from services.trainer.validation import Expected, fault
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
-from troupe.ids import train_round
+from troupe.ids import step_of, train_round
 from troupe.streams import keys
 from troupe.streams.consumer import Consumer, Entry
+from troupe.streams.fencing import Fence
 from troupe.streams.ledger import RoundState, StepLedger
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
 
 CONSUMER = "trainer"
 """A job has one trainer; under a stable name it gets back what it held when it died."""
@@ -57,15 +61,16 @@ class Collector:
         timeout_s: float,
         control: Control,
         max_staleness: int = 0,
+        fence: Fence | None = None,
     ) -> None:
         self._max_staleness = max_staleness
         self._job_id = job_id
-        self._ledger = StepLedger(redis, job_id)
+        self._ledger = StepLedger(redis, job_id, fence=fence)
         self._vocabularies = vocabularies
         self._timeout_s = timeout_s
         self._control = control
         self._intakes = {
-            policy: _Intake(redis, keys.groups(job_id, policy), first_step)
+            policy: _Intake(redis, keys.groups(job_id, policy), first_step, fence)
             for policy in sorted(vocabularies)
         }
 
@@ -75,11 +80,13 @@ class Collector:
         Raises:
             JobFailedError: not so within ``timeout_s`` of the opening of the round.
             StoppedError: the job was asked to stop.
+            FencedError: another trainer has taken over.
         """
         round_id, asked_at = train_round(step), time.time()
         deadline, is_open = time.monotonic() + self._timeout_s, False
         while True:
             self._control.raise_if_stopped()
+            await self._ledger.check()
             state = await self._ledger.round(round_id)
             await asyncio.gather(*(i.read(step) for i in self._intakes.values()))
             if state is not None and self._missing(step, state) == {}:
@@ -136,12 +143,23 @@ class Collector:
 
 
 class _Intake:
-    """One policy's stream: groups by step and id, and the entries to ack."""
+    """One policy's stream: groups by step and id, and the entries to ack.
 
-    def __init__(self, redis: Redis, key: str, first_step: int) -> None:
+    A group that can't be read was counted in its round all the same. It stays pending like the
+    others until a checkpoint covers its step, so that a trainer that restarts counts it again.
+    """
+
+    def __init__(self, redis: Redis, key: str, first_step: int, fence: Fence | None) -> None:
         self._consumer = Consumer(
-            redis, key, keys.TRAINER_GROUP, CONSUMER, claim_idle_s=NEVER_S, max_attempts=0
+            redis,
+            key,
+            keys.TRAINER_GROUP,
+            CONSUMER,
+            claim_idle_s=NEVER_S,
+            max_attempts=0,
+            fence=fence,
         )
+        self._unreadable: dict[str, Entry] = {}
         self._first_step = first_step
         self._entries: dict[str, int] = {}
         self._groups: defaultdict[int, dict[str, pb.Group]] = defaultdict(dict)
@@ -173,6 +191,8 @@ class _Intake:
     async def ack_below(self, step: int) -> None:
         """Forget entries of steps below ``step``."""
         covered = [entry for entry, of in self._entries.items() if of < step]
+        for entry in self._unreadable.keys() & set(covered):
+            await self._consumer.park(self._unreadable.pop(entry), "not a Group")
         for start in range(0, len(covered), 1000):
             await self._consumer.ack(*covered[start : start + 1000])
         for entry in covered:
@@ -184,15 +204,29 @@ class _Intake:
         try:
             group = pb.Group.FromString(entry.payload)
         except DecodeError as error:
-            await self._consumer.park(entry, f"not a Group: {error}")
-            self._refused[step]["unreadable"] += 1
-            return True
+            return await self._take_in_unreadable(entry, str(error))
         if group.step < self._first_step:
             return False
         self._entries[entry.id] = group.step
+        if group.step < step:  # learnt, and not in a checkpoint yet: steps are collected in order
+            self._refused[step]["late"] += 1
+            return True
         known = self._groups[group.step]
         if group.group_id in known:
             self._refused[group.step]["duplicate"] += 1
         else:
             known[group.group_id] = group
+        return True
+
+    async def _take_in_unreadable(self, entry: Entry, why: str) -> bool:
+        step = step_of(entry.round_id)
+        if step is None:  # no round counts it, so none waits for it
+            _log.warning("collector.foreign_entry", entry=entry.id, why=why)
+            await self._consumer.park(entry, f"not a Group, and of no round: {why}")
+            return True
+        if step < self._first_step:
+            return False
+        self._entries[entry.id] = step
+        self._unreadable[entry.id] = entry
+        self._refused[step]["unreadable"] += 1
         return True

@@ -18,9 +18,32 @@ from troupe.telemetry import metrics
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
-_LONGEST_WAIT_S = 5.0
-"""Who waits for room looks again after this time, called up or not."""
+_LOOKS_PER_S = 1000
+"""All callers that found nobody look again so often, together."""
 _T = TypeVar("_T")
+
+
+class Pauses:
+    """The pauses of all callers of a port that found nobody to answer.
+
+    The more there are, the longer each one pauses: ten thousand that look again each second would
+    leave the event loop no time to hear from the replicas that they wait for.
+    """
+
+    def __init__(self) -> None:
+        self._num_pausing = 0
+
+    def at_least_s(self, pause_s: float) -> float:
+        """The pause of one more caller that would pause ``pause_s``."""
+        return max(pause_s, self._num_pausing / _LOOKS_PER_S)
+
+    async def pause(self, pause_s: float) -> None:
+        """Sleep."""
+        self._num_pausing += 1
+        try:
+            await asyncio.sleep(pause_s)
+        finally:
+            self._num_pausing -= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +65,7 @@ async def until_answered(
     *,
     timeout_s: float,
     missing: str,
+    pauses: Pauses,
     refresh: Callable[[], Awaitable[None]],
     wait_for_room: Callable[[float], Awaitable[None]] | None = None,
 ) -> _T:
@@ -60,7 +84,7 @@ async def until_answered(
             await refresh()
             picked = pick(avoid)
         if picked.is_full and wait_for_room is not None:
-            await wait_for_room(min(left_s, _LONGEST_WAIT_S))
+            await wait_for_room(left_s)
             continue
         if picked.seat is not None:
             try:
@@ -76,7 +100,8 @@ async def until_answered(
                 continue
         avoid = frozenset()  # all have failed: the next round asks each again
         left_s = deadline - time.monotonic()
-        await asyncio.sleep(max(0.0, min(pause_s * random.uniform(0.5, 1.5), left_s)))
+        this_s = pauses.at_least_s(pause_s) * random.uniform(0.5, 1.5)
+        await pauses.pause(max(0.0, min(this_s, left_s)))
         pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
     detail = f"; the last error was: {last.message}" if last else ""
     raise UnavailableError(

@@ -7,7 +7,7 @@ arXiv:1608.01350) says when the next in order is taken. Owns no clock, connectio
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,7 +48,7 @@ class RouteCandidate:
     replica_id: str
     is_serving: bool
     num_in_flight: int
-    versions: dict[str, Collection[int]] = field(default_factory=dict[str, Collection[int]])
+    versions: Mapping[str, Collection[int]] = field(default_factory=dict[str, Collection[int]])
     matched: float = 0.0
     is_suspect: bool = False
     limit: int = UNBOUNDED
@@ -95,11 +95,18 @@ def choose(
     if not pool:
         return None
     best = max(c.matched for c in pool)
+    least = min(c.num_in_flight for c in pool)
     if best > min(c.matched for c in pool) or (len(pool) == 1 and best > 0.0):
-        ranked = sorted(pool, key=lambda c: (-c.matched, _distance(request.affinity, c.replica_id)))
-        chosen = next(c for c in ranked if _is_within(c, pool, request.weight, load_factor))
-        return Choice(chosen, "hit" if chosen.matched == best else "spill")
-    chosen = min(pool, key=lambda c: (c.num_in_flight, _distance(request.affinity, c.replica_id)))
+        loads = sum(c.num_in_flight for c in pool)
+        bound = load_factor * (loads + request.weight) / len(pool)
+        # The least busy replica always keeps the bound, so one can always be chosen.
+        within = [
+            c for c in pool if c.num_in_flight + request.weight <= bound or c.num_in_flight == least
+        ]
+        known = max(c.matched for c in within)
+        chosen = _first([c for c in within if c.matched == known], request.affinity)
+        return Choice(chosen, "hit" if known == best else "spill")
+    chosen = _first([c for c in pool if c.num_in_flight == least], request.affinity)
     return Choice(chosen, "hit" if best >= 1.0 else "miss")
 
 
@@ -126,13 +133,11 @@ def newer_version(request: RouteRequest, candidates: Sequence[RouteCandidate]) -
     )
 
 
-def _is_within(
-    candidate: RouteCandidate, pool: Sequence[RouteCandidate], weight: int, factor: float
-) -> bool:
-    """The load bound; the least busy replica always keeps it, so one can always be chosen."""
-    loads = [c.num_in_flight for c in pool]
-    bound = factor * (sum(loads) + weight) / len(loads)
-    return candidate.num_in_flight + weight <= bound or candidate.num_in_flight == min(loads)
+def _first(equal: Sequence[RouteCandidate], affinity: str) -> RouteCandidate:
+    """The nearest to the prompt of replicas that are equal in everything else."""
+    if len(equal) == 1:
+        return equal[0]
+    return min(equal, key=lambda c: _distance(affinity, c.replica_id))
 
 
 def _distance(affinity: str, replica_id: str) -> bytes:

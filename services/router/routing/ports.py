@@ -9,16 +9,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from services.router.routing.admission import Admission
-from services.router.routing.attempts import Pick, until_answered
+from services.router.routing.admission import Admission, Line
+from services.router.routing.attempts import Pauses, Pick, until_answered
 from services.router.routing.choose import (
+    Choice,
+    RouteCandidate,
     RouteRequest,
     Strategy,
     choose,
     is_held,
     newer_version,
 )
-from services.router.routing.fleet import MAX_IN_FLIGHT, Fleet, Seat
+from services.router.routing.fleet import MAX_ENV_CALLS, MAX_IN_FLIGHT, Fleet, Seat
 from services.router.routing.prefixes import Prefix, prefix_of
 from troupe.clients import EnvClient, RolloutClient
 from troupe.episodes.ports import Generation, Outcome, Start
@@ -63,6 +65,7 @@ class FleetRollout:
         self._strategy = strategy
         self._max_in_flight = max_in_flight
         self._admission = Admission(fleet.job_id, max_calls=max_calls)
+        self._pauses = Pauses()
 
     async def generate(
         self,
@@ -94,6 +97,7 @@ class FleetRollout:
                 lambda seat, picked, left_s: self._ask(call, seat, picked, left_s),
                 timeout_s=timeout_s,
                 missing=f"no rollout replica holds version {policy_version} of policy '{policy}'",
+                pauses=self._pauses,
                 refresh=self._fleet.probe,
                 wait_for_room=self._admission.wait,
             )
@@ -113,7 +117,7 @@ class FleetRollout:
         chosen = self._strategy(request, candidates)
         if chosen is None:
             return Pick(is_full=is_held(request, candidates))
-        return Pick(seats[candidates.index(chosen.replica)], chosen.affinity, version)
+        return Pick(_seat_of(chosen, candidates, seats), chosen.affinity, version)
 
     async def _ask(self, call: _Call, seat: Seat, picked: Pick, left_s: float) -> Generation:
         assert isinstance(seat.client, RolloutClient)
@@ -152,10 +156,18 @@ class FleetRollout:
 
 
 class FleetEnv:
-    """EnvPort over a job's env replicas; every call is pure, so any replica may answer."""
+    """EnvPort over a job's env replicas; every call is pure, so any replica may answer.
 
-    def __init__(self, fleet: Fleet) -> None:
+    A replica is asked ``max_in_flight`` things at once; more wait here, where waiting is cheap. A
+    replica would refuse what is too much for it, and thousands of answers at once would hold up
+    this router's event loop.
+    """
+
+    def __init__(self, fleet: Fleet, *, max_in_flight: int = MAX_ENV_CALLS) -> None:
         self._fleet = fleet
+        self._max_in_flight = max_in_flight
+        self._line = Line()
+        self._pauses = Pauses()
 
     async def reset(
         self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
@@ -196,19 +208,28 @@ class FleetEnv:
                 return await call(seat.client, left_s)
             finally:
                 seat.num_in_flight -= 1
+                self._line.leave()
                 self._fleet.meter.env.append((began, time.monotonic()))
 
         return await until_answered(
-            lambda avoid: _pick_env(avoid, affinity, self._fleet.envs()),
+            lambda avoid: self._pick(avoid, affinity),
             ask,
             timeout_s=timeout_s,
             missing="no env replica serves",
+            pauses=self._pauses,
             refresh=self._fleet.refresh,
+            wait_for_room=self._line.wait,
         )
 
+    def _pick(self, avoid: frozenset[str], affinity: str) -> Pick:
+        seats = self._fleet.envs()
+        candidates = [seat.candidate(limit=self._max_in_flight) for seat in seats]
+        request = RouteRequest("", 0, affinity, avoid)
+        chosen = choose(request, candidates)
+        if chosen is None:
+            return Pick(is_full=is_held(request, candidates))
+        return Pick(_seat_of(chosen, candidates, seats))
 
-def _pick_env(avoid: frozenset[str], affinity: str, seats: Sequence[Seat]) -> Pick:
-    """Env replicas hold no versions: each is asked for the same imaginary one."""
-    candidates = [replace(seat.candidate(), versions={"": {0}}) for seat in seats]
-    chosen = choose(RouteRequest("", 0, affinity, avoid), candidates)
-    return Pick() if chosen is None else Pick(seats[candidates.index(chosen.replica)])
+
+def _seat_of(chosen: Choice, candidates: Sequence[RouteCandidate], seats: Sequence[Seat]) -> Seat:
+    return next(s for s, c in zip(seats, candidates, strict=True) if c is chosen.replica)

@@ -138,6 +138,8 @@ async def test_job_with_staleness_gets_a_newer_version_only_when_none_holds_the_
         ahead, behind = Scripted("ahead", {2}), Scripted("behind", {1})
         await world.start(ahead)
         await world.start(behind)
+        await until(lambda: len(world.fleet.rollouts()) == 2, within_s=30.0)
+        await world.fleet.probe()
         assert await world.generate(2) == "ahead"
         assert {(await world.generation(1)).policy_version for _ in range(4)} == {1}
         behind.loaded = {2}  # an engine of full weights holds one version

@@ -16,7 +16,7 @@ from services.router.servicer import RouterServicer
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.api.router.v1 import router_pb2_grpc
 from troupe.clients import RouterClient
-from troupe.errors import ConflictError, InvalidArgumentError
+from troupe.errors import ConflictError, InvalidArgumentError, TroupeError
 from troupe.serving.interceptor import ErrorInterceptor
 from troupe.spec import parse_spec
 from troupe.streams.events import EventLog
@@ -90,6 +90,20 @@ async def test_member_exits_when_its_job_is_over_and_keeps_being_told_so(router:
     assert (await router.client.heartbeat(me)).should_exit
     reborn = replica(pb.REPLICA_KIND_TRAINER, life="2")
     assert (await router.client.register(reborn)).job_id == "demo-2"
+
+
+async def test_heartbeat_that_keeps_its_work_reads_no_other_member(
+    router: Router, redis: Redis
+) -> None:
+    await add_job(router.store, "demo-1")
+    me = replica(pb.REPLICA_KIND_ROLLOUT)
+    first = await router.client.register(me)
+    await redis.sadd("troupe:replicas", "other")
+    await redis.set("troupe:replica:other", b"what nobody can read")
+    kept = await router.client.heartbeat(me)
+    assert kept.assignment == first and not kept.should_exit
+    with pytest.raises(TroupeError):  # a new life is assigned afresh, which looks at everybody
+        await router.client.register(replica(pb.REPLICA_KIND_ROLLOUT, life="2"))
 
 
 async def test_list_replicas_is_by_job_and_kind(router: Router) -> None:

@@ -192,3 +192,43 @@ def test_choice_when_another_idle_replica_leaves_then_stays(affinity, count, gon
     left = [c for c in fleet if c.replica_id != f"r{gone}"]
     if first.replica in left:
         assert choose(request, left) == first
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 12), st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(1, 4),
+    st.text(max_size=3),
+)
+def test_choose_when_looking_at_all_in_order_then_the_same_replica(
+    states: list[tuple[int, float]], weight: int, affinity: str
+) -> None:
+    request = RouteRequest("shared", 3, affinity, weight=weight)
+    pool = [replica(f"r{i}", load, matched) for i, (load, matched) in enumerate(states)]
+    found = choose(request, pool)
+    assert found is not None
+
+    # A replica alone is the nearest of those that are equal to it.
+    def place(one: RouteCandidate) -> int:
+        equal = [replica(c.replica_id) for c in pool]
+        order: list[str] = []
+        while equal:
+            nearest = choose(RouteRequest("shared", 3, affinity), equal)
+            assert nearest is not None
+            order.append(nearest.replica.replica_id)
+            equal.remove(nearest.replica)
+        return order.index(one.replica_id)
+
+    loads = [c.num_in_flight for c in pool]
+    bound = LOAD_FACTOR * (sum(loads) + weight) / len(pool)
+    if len({c.matched for c in pool}) > 1 or (len(pool) == 1 and pool[0].matched > 0):
+        ranked = sorted(pool, key=lambda c: (-c.matched, place(c)))
+        wanted = next(
+            c for c in ranked if c.num_in_flight + weight <= bound or c.num_in_flight == min(loads)
+        )
+    else:
+        wanted = min(pool, key=lambda c: (c.num_in_flight, place(c)))
+    assert found.replica == wanted

@@ -23,6 +23,17 @@ def test_append_at_when_repeated_then_the_file_is_the_same(tmp_path: Path) -> No
     assert [json.loads(x)["episode_id"] for x in once.splitlines()] == ["a", "b", "c"]
 
 
+def test_append_at_when_tokens_are_not_kept_then_their_number_still_is(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    played = episode("a")
+    group = played.groups.add(group_id="g")
+    group.candidates.add(index=0, token_ids=[5, 6, 7], rollout_logprobs=[-0.1] * 3)
+    append_at(path, 0, [played])
+    candidate = json.loads(path.read_text())["groups"][0]["candidates"][0]
+    assert candidate["num_tokens"] == 3
+    assert "tokens" not in candidate
+
+
 def test_keep_lines_drops_torn_and_unwanted_lines(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 0}\n{"step": 1}\n{"step": 2}\n{"st')

@@ -1,0 +1,175 @@
+"""What a spec may name: modules, folders, hub ids, and no secrets."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.router.jobs.allowed import Allowed
+from services.router.jobs.checks import resolve
+from services.router.jobs.secrets import secret_issues
+from services.router.settings import RouterSettings
+from troupe import plugins
+from troupe.errors import InvalidArgumentError
+from troupe.spec import JobSpec, SpecInvalidError, parse_spec
+
+
+def spec(**more: Any) -> JobSpec:
+    document = {
+        "name": "demo",
+        "steps": 1,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": ["tool", "planner"]},
+        "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
+        "policies": {"p": {"model": "Qwen/Qwen3-0.6B"}},
+    }
+    return parse_spec({**document, **more})
+
+
+def with_model(model: str) -> JobSpec:
+    return spec(policies={"p": {"model": model}})
+
+
+def issues_of(given: JobSpec, allowed: Allowed) -> dict[str, str]:
+    with pytest.raises(SpecInvalidError) as caught:
+        resolve(given, allowed)
+    return {issue.pointer: issue.message for issue in caught.value.issues}
+
+
+NOTHING = Allowed(modules=(), folders=(), hub_ids=())
+
+
+@pytest.mark.parametrize(
+    ("address", "more", "modules"),
+    [
+        ("127.0.0.1:8480", {}, None),
+        ("0.0.0.0:8480", {}, ()),
+        ("0.0.0.0:8480", {"plugin_modules": "*"}, None),
+        ("0.0.0.0:8480", {"plugin_modules": "mine, theirs.tasks"}, ("mine", "theirs.tasks")),
+        ("127.0.0.1:8480", {"plugin_modules": ""}, ()),
+    ],
+)
+def test_modules_when_nothing_is_set_then_any_on_loopback_and_none_elsewhere(
+    address: str, more: dict[str, str], modules: tuple[str, ...] | None
+) -> None:
+    assert Allowed.by(RouterSettings(rest_address=address, **more)).modules == modules
+
+
+def test_folders_when_nothing_is_set_then_models_and_runs_on_a_public_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    public = RouterSettings(rest_address="0.0.0.0:8480", runs_dir=tmp_path / "runs")
+    assert Allowed.by(public).folders == (tmp_path / "models", tmp_path / "runs")
+    assert Allowed.by(RouterSettings(rest_address="[::1]:8480")).folders is None
+
+
+@pytest.mark.parametrize(
+    "name", ["os:system", "subprocess:run", "services.router.app:RouterApp", "troupe.tasks:x"]
+)
+def test_code_when_a_spec_names_a_module_that_is_not_allowed_then_is_not_even_imported(
+    name: str,
+) -> None:
+    for where in ("task", "workflow", "algorithm"):
+        key = "name" if where == "task" else "kind"
+        given = spec(
+            **{
+                where: {
+                    key: name,
+                    **({"order": ["tool", "planner"]} if where == "workflow" else {}),
+                }
+            }
+        )
+        [said] = issues_of(given, Allowed(modules=())).values()
+        assert "may not load from a spec" in said
+    tracked = spec(trackers=[{"kind": name}])
+    assert "may not load" in issues_of(tracked, Allowed(modules=()))["/trackers/0/kind"]
+
+
+@pytest.mark.parametrize("field", ["expert", "parser", "renderer", "env"])
+def test_code_when_named_inside_an_adapters_params_then_is_refused_too(field: str) -> None:
+    params = {"env": "CartPole-v1", "return_bound": 1.0, field: "os:system"}
+    given = spec(
+        task={"name": "gymnasium", "params": params},
+        workflow={"order": ["player"]},
+        agents={"player": {"policy": "p"}},
+    )
+    said = " ".join(issues_of(given, Allowed(modules=())).values())
+    assert "'os:system' is code that this router may not load" in said
+
+
+def test_code_when_a_module_is_allowed_then_its_own_alone_loads() -> None:
+    with plugins.only_modules(["troupe.tasks"]):
+        assert plugins.load(plugins.TASKS, "troupe.tasks.plan_path.family:PlanPath").name
+        # What it imports from elsewhere is not its own.
+        for name in ("troupe.tasks.plan_path.family:Any", "troupe.tasksother:x", "troupe:tasks"):
+            with pytest.raises(InvalidArgumentError, match="may not load from a spec"):
+                plugins.load(plugins.TASKS, name)
+        assert plugins.load(plugins.TASKS, "plan_path")
+    assert plugins.load(plugins.TASKS, "os:getcwd") is os.getcwd
+
+
+def test_model_when_outside_of_the_folders_then_refused_without_a_look(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "models" / "m", tmp_path / "private"
+    for folder in (inside, outside):
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+    (tmp_path / "models" / "link").symlink_to(outside)
+    allowed = Allowed(folders=(tmp_path / "models",))
+    resolved, _ = resolve(with_model(str(inside)), allowed)
+    assert resolved.policies["p"].model == str(inside)
+    for model in (
+        str(outside),
+        str(tmp_path / "models" / ".." / "private"),
+        str(tmp_path / "models" / "link"),
+        str(tmp_path / "absent"),
+        "/etc",
+        "../../etc",
+        "~root",
+    ):
+        [said] = issues_of(with_model(model), allowed).values()
+        assert "lies outside of those that this router takes models from" in said
+
+
+def test_model_when_of_the_hub_then_by_pattern(tmp_path: Path) -> None:
+    assert resolve(with_model("Qwen/Qwen3-0.6B"), Allowed(hub_ids=("Qwen/*",)))
+    [said] = issues_of(with_model("evil/model"), Allowed(hub_ids=("Qwen/*",))).values()
+    assert "TROUPE_ROUTER_MODEL_IDS" in said
+    assert issues_of(with_model("Qwen/Qwen3-0.6B"), NOTHING)
+
+
+def test_model_when_of_a_critic_then_the_same_holds() -> None:
+    given = spec(algorithm={"kind": "ippo", "critic": {"model": "/etc"}})
+    assert "lies outside" in issues_of(given, Allowed(folders=()))["/algorithm/critic/model"]
+
+
+@pytest.mark.parametrize(
+    ("options", "at"),
+    [
+        ({"api_key": "S3CRET"}, "/api_key"),
+        ({"WANDB_API_KEY": "S3CRET"}, "/WANDB_API_KEY"),
+        ({"auth": {"password": "S3CRET"}}, "/auth/password"),
+        ({"list": [{"access_token": "S3CRET"}]}, "/list/0/access_token"),
+        ({"tracking_uri": "https://me:S3CRET@mlflow.example"}, "/tracking_uri"),
+        ({"token": "S3CRET"}, "/token"),
+    ],
+)
+def test_secret_when_in_a_trackers_options_then_refused_and_never_quoted(
+    options: dict[str, Any], at: str
+) -> None:
+    [issue] = secret_issues(spec(trackers=[{"kind": "csv", "options": options}]))
+    assert issue.pointer == f"/trackers/0/options{at}"
+    assert "S3CRET" not in issue.message
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tracking_uri": "https://mlflow.example/a@b"},
+        {"max_tokens": "5", "stop_token": "x", "api_key": ""},
+        {"tokenizer": "x", "secretary": "problem"},
+    ],
+)
+def test_option_when_it_is_no_secret_then_is_left_alone(options: dict[str, Any]) -> None:
+    assert secret_issues(spec(trackers=[{"kind": "csv", "options": options}])) == []

@@ -1,0 +1,79 @@
+"""How many calls an env replica is sent at once."""
+
+import asyncio
+from collections.abc import Sequence
+
+from services.router.membership import Member
+from services.router.routing.fleet import Fleet
+from services.router.routing.ports import FleetEnv
+from troupe.api.router.v1 import router_pb2
+from troupe.clients import EnvClient
+from troupe.episodes.ports import Start
+from troupe.spec import parse_spec
+from troupe.tasks.contract import Split
+
+SPEC = parse_spec(
+    {
+        "name": "demo",
+        "steps": 1,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": ["tool"]},
+        "agents": {"tool": {"policy": "p"}},
+        "policies": {"p": {"model": "m"}},
+    }
+)
+
+
+class Members:
+    """Two env replicas."""
+
+    async def of_job(self, job_id: str) -> list[Member]:
+        return [
+            Member(
+                router_pb2.Replica(
+                    replica_id=name,
+                    kind=router_pb2.REPLICA_KIND_ENV,
+                    address="127.0.0.1:1",
+                    is_serving=True,
+                ),
+                job_id,
+            )
+            for name in ("a", "b")
+        ]
+
+
+class Counting(EnvClient):
+    """Answers after a few turns of the loop, and notes how many asked at once."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:1", "plan_path")
+        self.now = self.most = self.calls = 0
+
+    async def reset(
+        self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
+    ) -> Start:
+        self.now += 1
+        self.calls += 1
+        self.most = max(self.most, self.now)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.now -= 1
+        return Start(f"{split}/{index}", b"", {})
+
+
+async def test_env_when_hundreds_ask_then_each_replica_is_sent_its_share_at_once() -> None:
+    fleet = Fleet("demo-1", SPEC, Members())  # type: ignore[arg-type]
+    await fleet.refresh()
+    clients = [Counting() for _ in fleet.envs()]
+    for seat, client in zip(fleet.envs(), clients, strict=True):
+        await seat.client.close()
+        seat.client = client
+    env = FleetEnv(fleet, max_in_flight=4)
+    starts = await asyncio.gather(
+        *(env.reset(split="train", index=i, observe=(), timeout_s=60.0) for i in range(300))
+    )
+    assert [start.task_id for start in starts] == [f"train/{i}" for i in range(300)]
+    assert [client.most for client in clients] == [4, 4]
+    assert sum(client.calls for client in clients) == 300
+    assert all(seat.num_in_flight == 0 for seat in fleet.envs())
+    await fleet.close()
