@@ -36,6 +36,14 @@ class InvalidArgumentError(TroupeError):
     reason = "INVALID_ARGUMENT"
 
 
+class ForbiddenError(InvalidArgumentError):
+    """Who asks is known, and may not do this."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+    http_status = 403
+    reason = "FORBIDDEN"
+
+
 class NotFoundError(TroupeError):
     """What was named does not exist."""
 
@@ -102,6 +110,14 @@ class JobFailedError(TroupeError):
     code = grpc.StatusCode.ABORTED
     http_status = 500
     reason = "JOB_FAILED"
+
+
+class FencedError(TroupeError):
+    """Another process has taken over this one's work: it must stop, and change nothing more."""
+
+    code = grpc.StatusCode.ABORTED
+    http_status = 409
+    reason = "FENCED"
 
 
 def all_errors() -> Iterator[type[TroupeError]]:

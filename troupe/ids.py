@@ -1,10 +1,9 @@
 """Deterministic names: equal inputs give equal ids on every machine and after every restart."""
 
 import hashlib
+import struct
 from collections.abc import Sequence
 from typing import NewType
-
-import numpy as np
 
 JobId = NewType("JobId", str)
 RoundId = NewType("RoundId", str)
@@ -17,6 +16,12 @@ PolicyName = NewType("PolicyName", str)
 def train_round(step: int) -> RoundId:
     """Round that plays training step ``step`` (from 0), "train-00012"."""
     return RoundId(f"train-{step:05d}")
+
+
+def step_of(round_id: str) -> int | None:
+    """The step that a training round plays; None for anything else."""
+    kind, _, step = round_id.partition("-")
+    return int(step) if kind == "train" and step.isdecimal() else None
 
 
 def eval_round(step: int) -> RoundId:
@@ -36,5 +41,5 @@ def group_id(ticket: str, agent: str, turn: int) -> GroupId:
 
 def prompt_digest(token_ids: Sequence[int]) -> str:
     """Hex digest of a prompt's token ids (BLAKE2b-128 over little-endian uint32)."""
-    data = np.asarray(token_ids, dtype="<u4").tobytes()
+    data = struct.pack(f"<{len(token_ids)}I", *token_ids)
     return hashlib.blake2b(data, digest_size=16).hexdigest()

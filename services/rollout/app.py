@@ -74,7 +74,8 @@ class RolloutApp:
     async def run(self) -> None:
         """Join, load the job's models while the membership is kept, serve until the job ends."""
         assert self._router is not None
-        membership = Membership(self._router, self._describe)
+        assert self._servicer is not None
+        membership = Membership(self._router, self._describe, hear=self._servicer.hear)
         assignment = await membership.join()
         beats = asyncio.ensure_future(membership.run())
         loading = asyncio.ensure_future(self._load(assignment))

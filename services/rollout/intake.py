@@ -1,21 +1,31 @@
 """New weights into the engine: received by whichever way they come, staged, and held under a lease.
 
 Owns the lease: a version that was staged and then neither activated nor discarded, since its
-trainer died, is dropped, so that the old version serves on without anybody's help. Never decides
-which version serves.
+trainer died, is dropped, so that the old version serves on without anybody's help. Owns the fence
+as well: a trainer that was taken over from changes nothing any more. Never decides which version
+serves.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from services.rollout.staging import StagingArea, Upload
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.engines.broadcast import BroadcastReceiver, BroadcastWeights, Received
 from troupe.engines.contract import Engine, StagedWeights
-from troupe.errors import ConflictError, InvalidArgumentError, TroupeError, WeightsRejectedError
+from troupe.errors import (
+    ConflictError,
+    FencedError,
+    InvalidArgumentError,
+    TroupeError,
+    VersionNotLoadedError,
+    WeightsRejectedError,
+)
+from troupe.faults import reached
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import get_logger
 from troupe.weights import sums_in, verify_file
@@ -28,13 +38,21 @@ Key = tuple[str, int]
 
 
 class WeightsIntake:
-    """Stages, activates and discards in one engine."""
+    """Stages, activates and discards in one engine: one change of a policy at a time.
+
+    The highest epoch of a trainer that called, or that the router told of, is remembered for the
+    process's life, and a change under a lower one is refused. A process serves one job.
+    """
 
     def __init__(self, engine: Engine, staging: StagingArea, *, lease_s: float) -> None:
         self._engine = engine
         self._staging = staging
         self._lease_s = lease_s
         self._leases: dict[Key, asyncio.Task[None]] = {}
+        self._epoch = 0
+        self._staged: dict[Key, str] = {}
+        self._loaded: dict[Key, str] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def update(
         self, requests: AsyncIterator[pb.UpdateWeightsRequest], *, timeout_s: float
@@ -43,16 +61,19 @@ class WeightsIntake:
 
         Raises:
             WeightsRejectedError: what the engine holds is not what was announced.
+            FencedError: the sender was taken over from.
         """
         began = time.monotonic()
-        async with self._staging.receive(requests) as upload:
+        async with self._staging.receive(requests, self._admit) as upload:
             received_s = time.monotonic() - began
-            received = await self._stage(upload, timeout_s)
+            async with self._turn(upload.manifest.policy, upload.epoch):
+                received = await self._stage(upload, timeout_s)
+                await self._keep_if_current(upload)
+        reached("rollout.weights_staged", upload.manifest.policy_version)
         staged_s = time.monotonic() - began
         manifest = upload.manifest
         if upload.path is None:
             received_s = staged_s  # receiving and loading were one
-        self._hold((manifest.policy, manifest.policy_version))
         metrics.ROLLOUT_WEIGHTS_BYTES.labels(manifest.policy).inc(manifest.size_bytes)
         metrics.ROLLOUT_WEIGHTS_SECONDS.labels("receive").observe(received_s)
         metrics.ROLLOUT_WEIGHTS_SECONDS.labels("stage").observe(staged_s - received_s)
@@ -63,18 +84,36 @@ class WeightsIntake:
             wants_file=received.wants_file,
         )
 
-    async def activate(self, policy: str, policy_version: int) -> None:
-        """Serve a staged version."""
+    async def activate(
+        self, policy: str, policy_version: int, *, epoch: int = 0, tensor_digest: str = ""
+    ) -> None:
+        """Serve a staged version.
+
+        Raises:
+            VersionNotLoadedError: it is not there, or with another digest than the one given.
+            FencedError: the caller was taken over from.
+        """
         began = time.monotonic()
-        await self._engine.activate(policy, policy_version)
-        self._release((policy, policy_version))
+        key = (policy, policy_version)
+        async with self._turn(policy, epoch):
+            self._check_meant(key, tensor_digest)
+            await self._engine.activate(policy, policy_version)
+            reached("rollout.activated", policy_version)
+            self._release(key)
+            self._note_loaded(key)
         metrics.ROLLOUT_WEIGHTS_SECONDS.labels("activate").observe(time.monotonic() - began)
         metrics.ROLLOUT_VERSION.labels(policy).set(policy_version)
 
-    async def discard(self, policy: str, policy_version: int) -> None:
-        """Drop a staged or an old version."""
-        self._release((policy, policy_version))
-        await self._engine.discard(policy, policy_version)
+    async def discard(self, policy: str, policy_version: int, *, epoch: int = 0) -> None:
+        """Drop a staged or an old version; raises FencedError as ``activate`` does."""
+        async with self._turn(policy, epoch):
+            self._release((policy, policy_version))
+            self._staged.pop((policy, policy_version), None)
+            await self._engine.discard(policy, policy_version)
+
+    def refuse_before(self, epoch: int) -> None:
+        """There is a trainer with this epoch: earlier ones change nothing any more."""
+        self._epoch = max(self._epoch, epoch)
 
     def renew(self, policy: str, policy_version: int) -> None:
         """The trainer still works on a version that it staged."""
@@ -88,6 +127,56 @@ class WeightsIntake:
         for lease in leases:
             lease.cancel()
         await asyncio.gather(*leases, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, policy: str, epoch: int) -> AsyncGenerator[None]:
+        """Alone with the policy, and by nobody who was taken over from."""
+        self._admit(policy, epoch)
+        async with self._turns[policy]:
+            self._refuse_older(policy, epoch)
+            yield
+
+    def _admit(self, policy: str, epoch: int) -> None:
+        """Take note of an epoch before its turn comes, so that who has the turn finds out."""
+        self._refuse_older(policy, epoch)
+        self._epoch = epoch
+
+    def _refuse_older(self, policy: str, epoch: int) -> None:
+        if epoch < self._epoch:
+            raise FencedError(
+                f"The trainer with epoch {epoch} was taken over from: policy '{policy}' gets its "
+                f"weights from the one with epoch {self._epoch} now. Stop it; nothing was changed "
+                "here."
+            )
+
+    async def _keep_if_current(self, upload: Upload) -> None:
+        """Hold what was staged, unless a successor called meanwhile: then it must not stay."""
+        key = (upload.manifest.policy, upload.manifest.policy_version)
+        try:
+            self._refuse_older(key[0], upload.epoch)
+        except FencedError:
+            self._staged.pop(key, None)
+            with contextlib.suppress(ConflictError):
+                await self._engine.discard(*key)
+            raise
+        self._staged[key] = upload.manifest.tensor_digest
+        self._hold(key)
+
+    def _check_meant(self, key: Key, tensor_digest: str) -> None:
+        """A number alone may name the weights of an earlier trainer, which this one learnt anew."""
+        held = self._staged.get(key) or self._loaded.get(key)
+        if tensor_digest and held is not None and held != tensor_digest:
+            raise VersionNotLoadedError(
+                f"Version {key[1]} of policy '{key[0]}' is here with the digest {held[:16]}, and "
+                f"{tensor_digest[:16]} is to serve: its stage was dropped. Stage it again."
+            )
+
+    def _note_loaded(self, key: Key) -> None:
+        """What was staged is loaded now; versions that the engine unloaded are forgotten."""
+        if (digest := self._staged.pop(key, None)) is not None:
+            self._loaded[key] = digest
+        there = {(p.policy, v) for p in self._engine.policies() for v in p.loaded_versions}
+        self._loaded = {k: digest for k, digest in self._loaded.items() if k in there}
 
     async def _stage(self, upload: Upload, timeout_s: float) -> Received:
         manifest = upload.manifest
@@ -155,9 +244,11 @@ class WeightsIntake:
 
     async def _expire(self, key: Key) -> None:
         await asyncio.sleep(self._lease_s)
-        self._leases.pop(key, None)
-        _log.warning("weights.lease_expired", policy=key[0], version=key[1])
-        try:
-            await self._engine.discard(*key)
-        except TroupeError as error:
-            _log.warning("weights.discard_failed", policy=key[0], error=error.message)
+        async with self._turns[key[0]]:
+            self._leases.pop(key, None)
+            self._staged.pop(key, None)
+            _log.warning("weights.lease_expired", policy=key[0], version=key[1])
+            try:
+                await self._engine.discard(*key)
+            except TroupeError as error:
+                _log.warning("weights.discard_failed", policy=key[0], error=error.message)

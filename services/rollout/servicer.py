@@ -13,6 +13,7 @@ from services.rollout.staging import StagingArea
 from troupe.api.records.v1.records_pb2 import Prompt, VersionSpan
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceServicer
+from troupe.api.router.v1.router_pb2 import Assignment
 from troupe.clients import codec
 from troupe.engines.contract import Engine, EngineRequest, EngineResult
 from troupe.errors import (
@@ -20,6 +21,7 @@ from troupe.errors import (
     InvalidArgumentError,
     UnavailableError,
 )
+from troupe.faults import reached
 from troupe.ids import prompt_digest
 from troupe.telemetry import metrics
 from troupe.telemetry.tracing import span
@@ -44,6 +46,10 @@ class RolloutServicer(RolloutServiceServicer):
         """The engine has loaded ``model``: take work."""
         self._model = model
         self._is_open = True
+
+    def hear(self, assignment: Assignment) -> None:
+        """What the router says with each heartbeat: who may bring weights."""
+        self._intake.refuse_before(assignment.trainer_epoch)
 
     async def wait_idle(self) -> None:
         """Refuse new work and wait until every call in flight is answered."""
@@ -86,6 +92,7 @@ class RolloutServicer(RolloutServiceServicer):
                 logprobs = await self._engine.score(
                     request.policy, request.policy_version, list(request.token_ids)
                 )
+        reached("rollout.canary_scored", request.policy_version)
         return pb.ScoreTokensResponse(logprobs=logprobs)
 
     async def UpdateWeights(  # noqa: N802
@@ -101,7 +108,12 @@ class RolloutServicer(RolloutServiceServicer):
     ) -> pb.ActivateWeightsResponse:
         with self._call():
             async with self._deadline(context, "ActivateWeights"):
-                await self._intake.activate(request.policy, request.policy_version)
+                await self._intake.activate(
+                    request.policy,
+                    request.policy_version,
+                    epoch=request.epoch,
+                    tensor_digest=request.tensor_digest,
+                )
         return pb.ActivateWeightsResponse(policy_version=request.policy_version)
 
     async def DiscardWeights(  # noqa: N802
@@ -109,7 +121,9 @@ class RolloutServicer(RolloutServiceServicer):
     ) -> pb.DiscardWeightsResponse:
         with self._call():
             async with self._deadline(context, "DiscardWeights"):
-                await self._intake.discard(request.policy, request.policy_version)
+                await self._intake.discard(
+                    request.policy, request.policy_version, epoch=request.epoch
+                )
         return pb.DiscardWeightsResponse()
 
     async def GetStatus(  # noqa: N802

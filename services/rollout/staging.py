@@ -36,6 +36,9 @@ _STALE_S = 24 * 3600.0
 
 Requests = AsyncIterator[UpdateWeightsRequest]
 
+Admit = Callable[[str, int], None]
+"""Raises for an upload that must not begin, by its policy and its trainer's epoch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:
@@ -44,6 +47,7 @@ class Upload:
     manifest: WeightsManifest
     path: Path | None
     broadcast: BroadcastWeights | None = None
+    epoch: int = 0
 
 
 class StagingArea:
@@ -87,8 +91,8 @@ class StagingArea:
             self._folder = None
 
     @asynccontextmanager
-    async def receive(self, requests: Requests) -> AsyncGenerator[Upload]:
-        """An upload; its file is deleted on leaving.
+    async def receive(self, requests: Requests, admit: Admit) -> AsyncGenerator[Upload]:
+        """An upload that ``admit`` lets in; its file is deleted on leaving.
 
         An adapter's file is verified whole. Of full weights the bytes are not read here: whoever
         stages them computes each tensor's digest over what it then holds.
@@ -109,16 +113,17 @@ class StagingArea:
         self._num_uploads += 1
         folder = self._folder / uuid.uuid4().hex
         try:
-            yield await self._take(requests, folder)
+            yield await self._take(requests, folder, admit)
         finally:
             self._num_uploads -= 1
             shutil.rmtree(folder, ignore_errors=True)
 
-    async def _take(self, requests: Requests, folder: Path) -> Upload:
-        manifest = await self._manifest(requests)
+    async def _take(self, requests: Requests, folder: Path, admit: Admit) -> Upload:
+        manifest, epoch = await self._manifest(requests)
+        admit(manifest.policy, epoch)
         first = await self._next(requests, "byte 0")
         if first is not None and first.WhichOneof("part") == "broadcast":
-            return Upload(manifest, None, first.broadcast)
+            return Upload(manifest, None, first.broadcast, epoch)
         path = folder / "weights.safetensors"
         try:
             await asyncio.to_thread(folder.mkdir)
@@ -134,14 +139,14 @@ class StagingArea:
                 f"New weights can't be written to {self._parent} ({error}). Free space there, or "
                 "set TROUPE_ROLLOUT_STAGING_DIR; the old version serves on."
             ) from error
-        return Upload(manifest, path)
+        return Upload(manifest, path, epoch=epoch)
 
-    async def _manifest(self, requests: Requests) -> WeightsManifest:
+    async def _manifest(self, requests: Requests) -> tuple[WeightsManifest, int]:
         first = await self._next(requests, "the manifest")
         if first is None or first.WhichOneof("part") != "manifest":
             raise InvalidArgumentError("The first message of UpdateWeights must be the manifest.")
         check_declared(first.manifest, max_bytes=self._max_bytes)
-        return first.manifest
+        return first.manifest, first.epoch
 
     def _check_room(self, manifest: WeightsManifest) -> None:
         free = shutil.disk_usage(self._parent).free

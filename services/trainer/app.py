@@ -19,9 +19,9 @@ from services.trainer.settings import TrainerSettings
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_TRAINER, Assignment, Replica
 from troupe.api.trainer.v1.trainer_pb2_grpc import add_TrainerServiceServicer_to_server
 from troupe.clients.router import RouterClient
-from troupe.errors import InvalidArgumentError, JobFailedError
+from troupe.errors import FencedError, InvalidArgumentError, JobFailedError
 from troupe.serving.life import replica_name
-from troupe.serving.membership import Membership
+from troupe.serving.membership import Membership, ShouldExit
 from troupe.spec.job import JobSpec
 from troupe.streams.ledger import StepLedger
 from troupe.streams.redis import connect
@@ -93,16 +93,32 @@ class TrainerService:
             await self._redis.aclose()
 
     async def _work(self, assignment: Assignment) -> None:
-        """The job; an end for good is told to the ledger and to the exit status."""
-        assert self._redis is not None
+        """The job; an end for good is told to the ledger and to the exit status.
+
+        Raises:
+            ShouldExit: another trainer has taken over. That is no failure of this process: whoever
+                started it may start it afresh, and it waits for other work then.
+        """
         try:
-            await self._job(assignment).run()
+            await self._run(assignment)
         except StoppedError:
             return
+        except FencedError as error:
+            _log.error("job.fenced", job_id=assignment.job_id, error=error.message)
+            raise ShouldExit(error.message) from error
+
+    async def _run(self, assignment: Assignment) -> None:
+        """The job; why it can't go on is told under its turn, so not by who was taken over from."""
+        assert self._redis is not None
+        tell = StepLedger(self._redis, assignment.job_id).fail
+        try:
+            job = self._job(assignment)
+            tell = job.fail
+            await job.run()
         except (JobFailedError, InvalidArgumentError) as error:
+            await tell(error.message)
             self.exit_code = EXIT_JOB_FAILED
             _log.error("job.failed", job_id=assignment.job_id, error=error.message)
-            await StepLedger(self._redis, assignment.job_id).fail(error.message)
 
     def _job(self, assignment: Assignment) -> TrainingJob:
         assert self._redis is not None

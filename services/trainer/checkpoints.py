@@ -1,14 +1,17 @@
 """Checkpoints on disk: atomic, of one spec, and never pickle.
 
 A checkpoint is a folder that appears under its name when it is complete. Tensors are safetensors,
-the rest is JSON. Owns the folder ``checkpoints`` and the file ``groups.jsonl`` that goes with it;
-may be called from any thread, one call at a time.
+the rest is JSON. A trainer that was taken over from may still write: it asks ``admit`` right before
+a checkpoint appears, writes in a folder that carries its epoch, and replaces no successor's. Owns
+the folder ``checkpoints`` and the file ``groups.jsonl`` that goes with it; may be called from any
+thread but the event loop's, one call at a time.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,8 @@ from safetensors.torch import load_file, save_file
 
 from services.trainer.fingerprint import check_spec, spec_parts
 from services.trainer.state import LearnerState
+from troupe.errors import FencedError, TroupeError, UnavailableError
+from troupe.faults import reached
 from troupe.spec.job import JobSpec
 from troupe.telemetry.logging import get_logger
 
@@ -27,27 +32,47 @@ FORMAT = 2
 STATE = "state.json"
 _STAGING = ".staging-"
 
+Trained = Mapping[str, Mapping[str, Sequence[float]]]
+"""By policy and group id: what the candidates' advantages were; none where nothing was learnt."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything after ``step`` training steps.
 
     ``reports`` are the events of the steps since the checkpoint before, so that none is lost
-    between learning a step and telling of it; ``trained`` are those steps' group ids by policy.
-    ``baselines`` is what the algorithm remembers from step to step.
+    between learning a step and telling of it; ``trained`` are those steps' groups by policy, each
+    with its candidates' advantages. ``baselines`` is what the algorithm remembers from step to
+    step.
     """
 
     step: int
     learners: Mapping[str, LearnerState]
     reports: Sequence[Mapping[str, Any]] = ()
-    trained: Sequence[tuple[int, Mapping[str, Sequence[str]]]] = ()
+    trained: Sequence[tuple[int, Trained]] = ()
     baselines: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-class Checkpoints:
-    """The checkpoints of one run folder."""
+def _anybody() -> None:
+    """Admits a process that has no epoch."""
 
-    def __init__(self, run_dir: Path, spec: JobSpec) -> None:
+
+class Checkpoints:
+    """The checkpoints of one run folder.
+
+    ``admit`` raises FencedError when another trainer has taken over from the one with ``epoch``.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        spec: JobSpec,
+        *,
+        epoch: int = 0,
+        admit: Callable[[], None] = _anybody,
+    ) -> None:
+        self._epoch = epoch
+        self._admit = admit
         self._folder = run_dir / "checkpoints"
         self._groups = run_dir / "groups.jsonl"
         self._keep_last = spec.checkpoint.keep_last
@@ -55,24 +80,65 @@ class Checkpoints:
         self._spec = spec
 
     def save(self, snapshot: Snapshot) -> Path:
-        """Write a checkpoint; it is there wholly or not at all."""
-        self._append_groups(snapshot)
+        """Write a checkpoint; it is there wholly or not at all.
+
+        Raises:
+            UnavailableError: the disk is full or failing; nothing of the checkpoint is left.
+            FencedError: another trainer has taken over.
+        """
         target = self._folder / step_name(snapshot.step)
-        staging = self._folder / f"{_STAGING}{target.name}"
+        staging = self._folder / f"{_STAGING}{self._epoch}-{target.name}"
+        listed: int | None = None
+        try:
+            rewards = self._stage(snapshot, staging)
+            self._admit_over(target)
+            listed = self._groups.stat().st_size if self._groups.exists() else 0
+            self._append_groups(snapshot)
+            shutil.rmtree(target, ignore_errors=True)
+            staging.rename(target)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(staging, ignore_errors=True)
+            with suppress(OSError):
+                if listed is not None:
+                    os.truncate(self._groups, listed)
+            raise UnavailableError(
+                f"The checkpoint of step {snapshot.step} can't be written to {self._folder} "
+                f"({error}); it is tried again. Free space there."
+            ) from error
+        except TroupeError:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        sync(self._folder)
+        reached("trainer.checkpoint_there", snapshot.step)
+        self._remove_old(rewards)
+        return target
+
+    def _admit_over(self, target: Path) -> None:
+        """Nobody has taken over, and nobody who did has written ``target``."""
+        self._admit()
+        try:
+            there = int(json.loads((target / STATE).read_text())["epoch"])
+        except (OSError, ValueError, KeyError):
+            return  # none, or a torn one
+        if there > self._epoch:
+            raise FencedError(
+                f"{target} was written by a trainer with epoch {there}, which has taken over from "
+                f"this one with epoch {self._epoch}. This trainer stops; its checkpoint is dropped."
+            )
+
+    def _stage(self, snapshot: Snapshot, staging: Path) -> dict[str, float]:
+        """Every file of the checkpoint, safely on disk; the rewards that are known."""
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
         for name, state in snapshot.learners.items():
             save_file(state.tensors, staging / f"{name}.safetensors")
         rewards = self._rewards(snapshot)
         (staging / STATE).write_text(json.dumps(self._body(snapshot, rewards)))
+        reached("trainer.checkpoint_staged", snapshot.step)
         for file in staging.iterdir():
-            _sync(file)
-        _sync(staging)
-        shutil.rmtree(target, ignore_errors=True)
-        staging.rename(target)
-        _sync(self._folder)
-        self._remove_old(rewards)
-        return target
+            sync(file)
+        sync(staging)
+        return rewards
 
     def load(self) -> Snapshot | None:
         """The newest complete checkpoint, or None; ``groups.jsonl`` is cut back to it.
@@ -108,6 +174,7 @@ class Checkpoints:
         return {
             "format": FORMAT,
             "step": snapshot.step,
+            "epoch": self._epoch,
             "spec": spec_parts(self._spec),
             "versions": dict.fromkeys(self._spec.policies, snapshot.step),
             "tasks_seen": snapshot.step * self._spec.tasks_per_step,
@@ -147,9 +214,10 @@ class Checkpoints:
     def _append_groups(self, snapshot: Snapshot) -> None:
         with self._groups.open("a") as file:
             for step, groups in snapshot.trained:
-                for policy, ids in groups.items():
-                    line = {"step": step, "policy": policy, "group_ids": list(ids)}
-                    file.write(f"{json.dumps(line)}\n")
+                for policy, own in groups.items():
+                    values = [[float(f"{a:.6g}") for a in each] for each in own.values()]
+                    line = {"step": step, "policy": policy, "group_ids": list(own)}
+                    file.write(f"{json.dumps({**line, 'advantages': values})}\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -167,7 +235,7 @@ class Checkpoints:
                 kept.append(f"{line}\n")
         draft = self._groups.with_suffix(".draft")
         draft.write_text("".join(kept))
-        _sync(draft)
+        sync(draft)
         draft.replace(self._groups)
 
 
@@ -190,7 +258,8 @@ def best_first(folder: Path) -> list[Path]:
     return []
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Bring a file, or a folder's list of names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -4,6 +4,7 @@ Owns what happens around the loop. Never serves and never registers.
 """
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,20 @@ from services.trainer.ranks.start import start
 from services.trainer.settings import TrainerSettings
 from services.trainer.team import Team, resolve_device
 from services.trainer.versions import Versions
+from troupe.clients.rollout import RolloutClient
 from troupe.clients.router import RouterClient
 from troupe.errors import InvalidArgumentError
+from troupe.faults import reached
+from troupe.serving.life import replica_name
 from troupe.spec.job import JobSpec
 from troupe.streams.events import EventLog
+from troupe.streams.fencing import Fence
 from troupe.streams.ledger import StepLedger
 from troupe.telemetry.logging import get_logger
 
 _log = get_logger(__name__)
+_ADMIT_S = 60.0
+"""A ledger that does not answer by then refuses a checkpoint, which is tried again."""
 
 
 class TrainingJob:
@@ -48,6 +55,7 @@ class TrainingJob:
         control: Control,
     ) -> None:
         self._ledger = StepLedger(redis, job_id)
+        self._fence: Fence | None = None
         self._job_id = job_id
         self._spec = spec
         self._run_dir = run_dir
@@ -57,6 +65,7 @@ class TrainingJob:
             job_id,
             spec,
             router,
+            connect=self._replica,
             transport=make_transport(settings, job_id, spec),
             witness=Chronicle(job_id, EventLog(redis, job_id, source="trainer")),
         )
@@ -69,8 +78,11 @@ class TrainingJob:
         Raises:
             JobFailedError, InvalidArgumentError: the job can't go on.
             StoppedError: it was asked to stop; what was learnt is in a checkpoint.
+            FencedError: another trainer has taken over.
         """
         _check_writable(self._run_dir)
+        # Before anything is read: from here on a predecessor that wakes up changes nothing.
+        self._fence = await self._ledger.take("trainer", replica_name(self._settings, "trainer"))
         self._progress.job_id, self._progress.num_steps = self._job_id, self._spec.steps
         self._progress.enter("load")
         settings = self._settings
@@ -80,6 +92,17 @@ class TrainingJob:
             await self._with(started.ranks, device)
         finally:
             await asyncio.to_thread(started.end)
+
+    async def fail(self, reason: str) -> None:
+        """Tell the ledger why the job can't go on; raises FencedError as ``run`` does."""
+        await self._ledger.fail(reason)
+
+    @property
+    def _epoch(self) -> int:
+        return self._fence.epoch if self._fence is not None else 0
+
+    def _replica(self, address: str) -> RolloutClient:
+        return RolloutClient(address, epoch=self._epoch)
 
     async def _with(self, ranks: Ranks, device: str) -> None:
         """The job on ``ranks``."""
@@ -109,7 +132,9 @@ class TrainingJob:
         journal = Journal(
             self._spec,
             team,
-            Checkpoints(self._run_dir, self._spec),
+            Checkpoints(
+                self._run_dir, self._spec, epoch=self._epoch, admit=admitting(self._ledger)
+            ),
             EventLog(self._redis, self._job_id, source="trainer"),
         )
         first_step = await journal.restore()
@@ -125,7 +150,10 @@ class TrainingJob:
         finally:
             await journal.close()
         self._progress.enter("export")
-        await self._ledger.set_result(await self._export(team))
+        await self._ledger.check()
+        result = await self._export(team)
+        reached("trainer.exported")
+        await self._ledger.set_result(result)
 
     def _parts(self, team: Team, journal: Journal, first_step: int) -> Parts:
         vocabularies = {p: it.model.vocabulary_size for p, it in team.learners.items()}
@@ -137,6 +165,7 @@ class TrainingJob:
             timeout_s=self._spec.limits.step_timeout_s,
             control=self._control,
             max_staleness=self._spec.max_staleness,
+            fence=self._fence,
         )
         versions = Versions(
             self._job_id,
@@ -145,6 +174,7 @@ class TrainingJob:
             self._ledger,
             self._run_dir / "publish",
             self._progress,
+            epoch=self._epoch,
         )
         return Parts(team, collector, versions, journal, self._progress, self._control)
 
@@ -157,6 +187,16 @@ class TrainingJob:
                 lambda it=learner, s=spec, f=folder: export_artifacts(it.alone(), s, f)
             )
         return {"step": self._spec.steps, "policies": policies}
+
+
+def admitting(ledger: StepLedger) -> Callable[[], None]:
+    """For a thread that is about to change a file: raises FencedError when it must not."""
+    loop = asyncio.get_running_loop()
+
+    def admit() -> None:
+        asyncio.run_coroutine_threadsafe(ledger.check(), loop).result(_ADMIT_S)
+
+    return admit
 
 
 def _check_writable(run_dir: Path) -> None:

@@ -5,18 +5,22 @@ between writing and telling.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from services.trainer.checkpoints import Checkpoints, Snapshot
+from services.trainer.checkpoints import Checkpoints, Snapshot, Trained
 from services.trainer.collector import Batch
 from services.trainer.report import with_phases
-from services.trainer.team import Team
+from services.trainer.team import Learned, Team
+from troupe.errors import UnavailableError
 from troupe.spec.job import JobSpec
 from troupe.streams.events import EventLog
 from troupe.telemetry.logging import get_logger
 
 _log = get_logger(__name__)
+_AGAIN_S = 1.0
+"""Between two tries of a checkpoint that must be written now."""
 
 
 class Journal:
@@ -32,9 +36,10 @@ class Journal:
         self._covered = 0
         self._reached = 0
         self._reports: list[Mapping[str, Any]] = []
-        self._trained: list[tuple[int, Mapping[str, Sequence[str]]]] = []
+        self._trained: list[tuple[int, Trained]] = []
         self._writing: asyncio.Task[None] | None = None
         self._began = 0
+        self._refusal = ""
 
     async def restore(self) -> int:
         """Put the newest checkpoint into the learners; the step to go on with."""
@@ -50,17 +55,19 @@ class Journal:
         _log.info("journal.restored", step=snapshot.step)
         return snapshot.step
 
-    async def write(self, reached: int, batch: Batch, report: Mapping[str, Any]) -> int:
+    async def write(
+        self, reached: int, batch: Batch, learned: Learned, report: Mapping[str, Any]
+    ) -> int:
         """Note the step that led to ``reached`` and begin a checkpoint when it is due.
 
         The weights are copied at once and written while the job goes on; the last step's
         checkpoint is awaited. Returns the number of steps that a checkpoint on disk covers now.
+        One that the disk refused is told of, and the next one holds what it would have held.
 
         Raises:
-            OSError: the checkpoint before could not be written.
+            UnavailableError: the last step's was refused for limits.step_timeout_s.
         """
-        ids = {policy: [g.group_id for g in groups] for policy, groups in batch.groups.items()}
-        self._trained.append((batch.step, ids))
+        self._trained.append((batch.step, _trained(batch, learned)))
         self._reports.append(report)
         self._reached = reached
         if reached == self._spec.steps:
@@ -70,9 +77,24 @@ class Journal:
         return self._covered
 
     async def save(self) -> None:
-        """Checkpoint what was reached, and return when it is on disk."""
-        await self._begin()
-        await self._end()
+        """Checkpoint what was reached, and return when it is on disk.
+
+        Raises:
+            UnavailableError: the disk refused it for limits.step_timeout_s.
+        """
+        limit_s = self._spec.limits.step_timeout_s
+        deadline = time.monotonic() + limit_s
+        while True:
+            await self._begin()
+            await self._end()
+            if self._covered >= self._reached:
+                return
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"The checkpoint of step {self._reached} could not be written for "
+                    f"{limit_s:g} s: {self._refusal}"
+                )
+            await asyncio.sleep(_AGAIN_S)
 
     async def close(self) -> None:
         """Let a checkpoint that is being written end; an error of it is logged."""
@@ -98,11 +120,21 @@ class Journal:
         self._writing = asyncio.create_task(self._write(snapshot), name="checkpoint")
 
     async def _write(self, snapshot: Snapshot) -> None:
-        await asyncio.to_thread(self._checkpoints.save, snapshot)
+        try:
+            await asyncio.to_thread(self._checkpoints.save, snapshot)
+        except UnavailableError as error:
+            self._reports[:0], self._trained[:0] = snapshot.reports, snapshot.trained
+            self._began, self._refusal = self._covered, error.message
+            _log.warning("checkpoint.failed", step=snapshot.step, error=error.message)
+            data = {"step": snapshot.step, "error": error.message}
+            await self._events.emit(
+                "checkpoint.failed", data, event_id=f"checkpoint-failed-{snapshot.step}"
+            )
+            return
         self._covered = snapshot.step
 
     async def _end(self) -> None:
-        """The checkpoint that is being written is on disk, or its error is raised."""
+        """The checkpoint that is being written is on disk, or was refused."""
         writing, self._writing = self._writing, None
         if writing is not None:
             await asyncio.shield(writing)
@@ -130,3 +162,12 @@ class Journal:
             _log.warning("parity.alarm", **alarm)
             event_id = f"parity-{alarm['policy']}-{alarm['step']}"
             await self._events.emit("parity.alarm", alarm, event_id=event_id)
+
+
+def _trained(batch: Batch, learned: Learned) -> Trained:
+    """Every group of the step with its advantages; a policy that does not learn has none."""
+    own = {g.record.group_id: g.advantages for found in learned.credited.values() for g in found}
+    return {
+        policy: {group.group_id: own.get(group.group_id, ()) for group in groups}
+        for policy, groups in batch.groups.items()
+    }

@@ -34,6 +34,7 @@ from services.trainer.schedule import learning_rate
 from services.trainer.state import LearnerState
 from troupe.algorithms.contract import Algorithm, LossInputs
 from troupe.algorithms.losses.kl import kl_estimate
+from troupe.faults import reached
 from troupe.spec.job import JobSpec
 
 _NAMED_GROUPS = 8
@@ -252,6 +253,7 @@ class Learner:
     def _minibatch(self, groups: Sequence[CreditedGroup], fixed: Sequence["_Fixed"]) -> Minibatch:
         """Accumulate the gradient of all groups, then step once."""
         outcome = self._gradient(groups, fixed)
+        reached("trainer.learning", self._optimizer_step)
         for group_parameters in self._optimizer.param_groups:
             group_parameters["lr"] = self._rate(self._optimizer_step)
         self._optimizer_step += 1

@@ -12,6 +12,7 @@ from services.trainer.progress import Control, Progress
 from services.trainer.report import step_report
 from services.trainer.team import Team
 from services.trainer.versions import Versions
+from troupe.faults import reached
 from troupe.spec.job import JobSpec
 
 
@@ -41,6 +42,7 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
         progress.begin_step(step)
         with progress.during("collect"):
             batch = await parts.collector.collect(step)
+            reached("trainer.collected", step)
             await parts.control.gate()
         with progress.during("learn"):
             learned = await parts.team.learn(batch)
@@ -48,7 +50,7 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
         await parts.journal.warn(parity_alarms(spec, step, learned.outcomes))
         await parts.journal.warn_flat(report)
         with progress.during("checkpoint"):
-            covered = await parts.journal.write(step + 1, batch, report)
+            covered = await parts.journal.write(step + 1, batch, learned, report)
         with progress.during("publish"):
             await parts.versions.publish(step + 1)
         await parts.collector.ack_below(covered)

@@ -15,6 +15,8 @@ class TrainerSettings(ServingSettings):
         env_prefix="TROUPE_TRAINER_", extra="ignore", use_attribute_docstrings=True
     )
 
+    max_request_bytes: int = Field(default=1 << 20, ge=1024)
+    """Largest gRPC message that is received: commands are small, and groups come by Redis."""
     redis_url: str = "redis://127.0.0.1:6390/0"
     """Redis or Valkey that holds the job's streams."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -13,10 +13,12 @@ import redis.exceptions as rex
 from redis.asyncio import Redis
 
 from troupe.streams import keys
+from troupe.streams.fencing import FENCE, Fence, fence_args, fenced
 from troupe.streams.redis import MAX_BLOCK_S, redis_errors
-from troupe.streams.stream import FIELD
+from troupe.streams.stream import FIELD, ROUND_FIELD
+from troupe.streams.versions import check_version
 
-_ACK = """
+_ACK = f"""{FENCE}
 for i = 2, #ARGV do
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[i])
   redis.call('XDEL', KEYS[1], ARGV[i])
@@ -24,19 +26,24 @@ end
 return #ARGV - 1
 """
 
+# ARGV group consumer first last ids: in the order of the stream, with spaces between them. Two
+# commands and one argument for all: with ten thousand entries at work, one each would hold up
+# everybody else, here and there.
 _KEEP = """
-local kept = 0
-for i = 3, #ARGV do
-  local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2])
-  if #held > 0 then
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
-    kept = kept + 1
-  end
+local wanted, ours = {}, {}
+for id in string.gmatch(ARGV[5], '%S+') do wanted[id] = true end
+local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[4], 1000000, ARGV[2])
+for _, entry in ipairs(held) do
+  if wanted[entry[1]] then ours[#ours + 1] = entry[1] end
 end
-return kept
+if #ours == 0 then return 0 end
+ours[#ours + 1] = 'JUSTID'
+redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, unpack(ours))
+return #ours - 1
 """
+_KEPT_AT_ONCE = 1000
 
-_PARK = """
+_PARK = f"""{FENCE}
 if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) > 0 then
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', 10000, '*', 'p', ARGV[3], 'reason', ARGV[4],
              'entry_id', ARGV[2], 'attempts', ARGV[5])
@@ -52,13 +59,15 @@ class Entry:
     """One delivery. ``attempts`` counts deliveries, this one included.
 
     ``is_exhausted`` says that it was delivered more than ``max_attempts`` times: its readers died
-    or gave up on it, so park it (or drop its ticket) instead of trying again.
+    or gave up on it, so park it (or drop its ticket) instead of trying again. ``round_id`` is the
+    round that a group was counted in, whatever became of its payload; empty for other records.
     """
 
     id: str
     payload: bytes
     attempts: int
     is_exhausted: bool = False
+    round_id: str = ""
 
 
 class Consumer:
@@ -66,7 +75,8 @@ class Consumer:
 
     A reader that comes back under its old name first gets what it held. Entries that another
     reader held for ``claim_idle_s`` without ``keep`` are claimed. A stream has one group: an ack
-    deletes the entry. ``max_attempts`` 0 never calls an entry exhausted.
+    deletes the entry. ``max_attempts`` 0 never calls an entry exhausted. ``fence`` is for a stream
+    that belongs to a role: acks of a reader that was taken over from are refused.
     """
 
     def __init__(
@@ -78,8 +88,11 @@ class Consumer:
         *,
         claim_idle_s: float,
         max_attempts: int,
+        fence: Fence | None = None,
     ) -> None:
         self._redis = redis
+        self._fence = fence
+        self._epochs = keys.epochs(fence.job_id) if fence is not None else key
         self._key = key
         self._group = group
         self._consumer = consumer
@@ -95,6 +108,10 @@ class Consumer:
         """Up to ``count`` entries: own pending ones, then those of the dead, then new ones.
 
         Waits ``block_s`` for the first one at most; an empty list means that there is none.
+
+        Raises:
+            NewerRecordError: an entry is of a newer version; it stays pending, and so do those
+                that came with it.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + block_s
@@ -121,24 +138,39 @@ class Consumer:
     async def ack(self, *entry_ids: str) -> None:
         """The effect of these entries is safe: forget them. Idempotent."""
         if entry_ids:
-            with redis_errors(f"ack on {self._key}"):
-                await self._ack(keys=[self._key], args=[self._group, *entry_ids])
+            with redis_errors(f"ack on {self._key}"), fenced(self._fence):
+                await self._ack(
+                    keys=[self._key, self._epochs],
+                    args=[self._group, *entry_ids, *fence_args(self._fence)],
+                )
 
     async def keep(self, *entry_ids: str) -> None:
         """These are still being worked on: claim them from nobody, but reset their idle time.
 
         Entries that another consumer claimed meanwhile stay with it.
         """
-        if entry_ids:
+        ordered = sorted(entry_ids, key=_place)
+        for start in range(0, len(ordered), _KEPT_AT_ONCE):
+            kept = ordered[start : start + _KEPT_AT_ONCE]
             with redis_errors(f"keep on {self._key}"):
-                await self._keep(keys=[self._key], args=[self._group, self._consumer, *entry_ids])
+                await self._keep(
+                    keys=[self._key],
+                    args=[self._group, self._consumer, kept[0], kept[-1], " ".join(kept)],
+                )
 
     async def park(self, entry: Entry, reason: str) -> None:
         """Move an entry that nobody can handle to the dead stream, with the reason. Idempotent."""
-        with redis_errors(f"park on {self._key}"):
+        with redis_errors(f"park on {self._key}"), fenced(self._fence):
             await self._park(
-                keys=[self._key, keys.dead(self._key)],
-                args=[self._group, entry.id, entry.payload, reason, entry.attempts],
+                keys=[self._key, keys.dead(self._key), self._epochs],
+                args=[
+                    self._group,
+                    entry.id,
+                    entry.payload,
+                    reason,
+                    entry.attempts,
+                    *fence_args(self._fence),
+                ],
             )
 
     async def _read_once(self, count: int, block_s: float) -> list[Entry]:
@@ -188,13 +220,18 @@ class Consumer:
         for entry_id, fields in raw:
             number = attempts.get(entry_id, 1)
             is_exhausted = 0 < self._max_attempts < number
+            if fields:
+                check_version(fields, f"entry {entry_id.decode()} of {self._key}")
             if not fields:
                 await self.ack(entry_id.decode())
             elif FIELD not in fields:
                 malformed = Entry(entry_id.decode(), repr(fields).encode(), number, True)
                 await self.park(malformed, "the entry has no payload field")
             else:
-                found.append(Entry(entry_id.decode(), fields[FIELD], number, is_exhausted))
+                round_id = fields.get(ROUND_FIELD, b"").decode()
+                found.append(
+                    Entry(entry_id.decode(), fields[FIELD], number, is_exhausted, round_id)
+                )
         return found
 
     async def _create_group(self) -> None:
@@ -203,3 +240,9 @@ class Consumer:
         except rex.ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
+
+
+def _place(entry_id: str) -> tuple[int, int]:
+    """Where an entry is in its stream."""
+    instant, _, number = entry_id.partition("-")
+    return int(instant), int(number or 0)

@@ -18,11 +18,13 @@ from troupe.errors import InvalidArgumentError
 from troupe.streams import keys
 from troupe.streams.redis import MAX_BLOCK_S, redis_errors
 from troupe.streams.stream import FIELD
+from troupe.streams.versions import RECORD_VERSION, check_version
 
-_EMIT = """
+_EMIT = f"""
 if redis.call('ZADD', KEYS[2], 'NX', ARGV[1], ARGV[2]) == 0 then return false end
 redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -tonumber(ARGV[3]) - 1)
-return redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', 'p', ARGV[4])
+return redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*',
+                  'v', '{RECORD_VERSION}', 'p', ARGV[4])
 """
 
 
@@ -88,4 +90,8 @@ class EventLog:
                 streams: Any = await self._redis.xread({key: after}, count=count, block=block_ms)
             if streams or block_ms is None:
                 entries = streams[0][1] if streams else []
-                return [StoredEvent(i.decode(), Event.FromString(f[FIELD])) for i, f in entries]
+                return [self._stored(entry_id.decode(), fields) for entry_id, fields in entries]
+
+    def _stored(self, entry_id: str, fields: Mapping[bytes, bytes]) -> StoredEvent:
+        check_version(fields, f"event {entry_id} of job '{self._job_id}'")
+        return StoredEvent(entry_id, Event.FromString(fields[FIELD]))

@@ -53,6 +53,11 @@ def ledger(job_id: str) -> str:
     return f"{PREFIX}:{{{job_id}}}:ledger"
 
 
+def epochs(job_id: str) -> str:
+    """Hash: for each role its newest epoch and who holds it."""
+    return f"{PREFIX}:{{{job_id}}}:epochs"
+
+
 def round_state(job_id: str, round_id: str) -> str:
     """Hash: one round's counters."""
     return f"{PREFIX}:{{{job_id}}}:round:{round_id}"

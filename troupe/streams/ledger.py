@@ -7,7 +7,8 @@ next; that is the conductor's.
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,8 +17,10 @@ from redis.asyncio import Redis
 from troupe.api.records.v1.records_pb2 import Episode, Group, RoundKind, Ticket
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
 from troupe.streams import keys, scripts
+from troupe.streams.fencing import Fence, Role, check_fence, fence_args, fenced, take_epoch
 from troupe.streams.redis import MAX_BLOCK_S, redis_errors
 from troupe.streams.stream import FIELD
+from troupe.streams.versions import check_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,16 @@ class RoundState:
 
 
 class StepLedger:
-    """The ledger of one job. Cheap to make; ``wait_change`` wants an instance for each waiter."""
+    """The ledger of one job. Cheap to make; ``wait_change`` wants an instance for each waiter.
 
-    def __init__(self, redis: Redis, job_id: str) -> None:
+    ``fence`` is the turn of the trainer or the conductor that changes it: each change that is
+    theirs alone then raises FencedError once another process has taken over. Workers and readers
+    have none.
+    """
+
+    def __init__(self, redis: Redis, job_id: str, *, fence: Fence | None = None) -> None:
         self._redis = redis
+        self._fence = fence
         self._job_id = job_id
         self._seen: bytes | str = "0"
         self._open_round = redis.register_script(scripts.OPEN_ROUND)
@@ -59,6 +68,16 @@ class StepLedger:
         self._set_result = redis.register_script(scripts.SET_RESULT)
         self._fail = redis.register_script(scripts.FAIL)
 
+    async def take(self, role: Role, holder: str) -> Fence:
+        """Begin a turn in ``role`` and make this instance's changes under it."""
+        self._fence = await take_epoch(self._redis, self._job_id, role, holder)
+        return self._fence
+
+    async def check(self) -> None:
+        """Raises FencedError when another process has taken over; for effects outside of Redis."""
+        if self._fence is not None:
+            await check_fence(self._redis, self._fence)
+
     async def open_round(
         self, round_id: str, kind: RoundKind, step: int, tickets: Sequence[Ticket]
     ) -> bool:
@@ -69,9 +88,14 @@ class StepLedger:
         """
         self._check_tickets(round_id, tickets)
         job = self._job_id
-        with redis_errors(f"opening of round {round_id} of job {job}"):
+        with self._changing(f"opening of round {round_id} of job {job}"):
             opened = await self._open_round(
-                keys=[keys.round_state(job, round_id), keys.tickets(job), keys.changes(job)],
+                keys=[
+                    keys.round_state(job, round_id),
+                    keys.tickets(job),
+                    keys.changes(job),
+                    keys.epochs(job),
+                ],
                 args=[
                     int(kind),
                     step,
@@ -79,6 +103,7 @@ class StepLedger:
                     round_id,
                     keys.WORKERS_GROUP,
                     *(ticket.SerializeToString() for ticket in tickets),
+                    *fence_args(self._fence),
                 ],
             )
         return opened == 1
@@ -146,7 +171,9 @@ class StepLedger:
         while True:
             with redis_errors(f"episodes of round {round_id} of job {self._job_id}"):
                 page: Any = await self._redis.xrange(key, min=after, count=256)
-            found += [Episode.FromString(fields[FIELD]) for _, fields in page]
+            for entry_id, fields in page:
+                check_version(fields, f"episode {entry_id.decode()} of round {round_id}")
+                found.append(Episode.FromString(fields[FIELD]))
             if len(page) < 256:
                 return found
             after = f"({page[-1][0].decode()}"
@@ -159,15 +186,16 @@ class StepLedger:
             ConflictError: it is still being played.
         """
         job = self._job_id
-        with redis_errors(f"recording of round {round_id} of job {job}"):
+        with self._changing(f"recording of round {round_id} of job {job}"):
             answer = await self._mark_recorded(
                 keys=[
                     keys.round_state(job, round_id),
                     keys.round_done(job, round_id),
                     keys.episodes(job, round_id),
                     keys.changes(job),
+                    keys.epochs(job),
                 ],
-                args=[round_id],
+                args=[round_id, *fence_args(self._fence)],
             )
         if answer == -1:
             raise NotFoundError(f"Job {job} has no round {round_id}; open it before recording it.")
@@ -178,12 +206,19 @@ class StepLedger:
         """Every replica serves ``version`` of ``policy``. Repeating the newest is allowed.
 
         Raises:
-            ConflictError: a higher version was committed.
+            ConflictError: a higher version was committed, or this one with another digest: one
+                version number never stands for two sets of weights.
         """
-        with redis_errors(f"commit of {policy} version {version}"):
+        with self._changing(f"commit of {policy} version {version}"):
             newer = await self._commit_version(
-                keys=[keys.ledger(self._job_id), keys.changes(self._job_id)],
-                args=[policy, version, tensor_digest],
+                keys=self._ledger_keys(),
+                args=[policy, version, tensor_digest, *fence_args(self._fence)],
+            )
+        if newer == -2:
+            raise ConflictError(
+                f"Version {version} of policy {policy} of job {self._job_id} is committed with "
+                f"other weights than those with digest {tensor_digest[:16]}. Publish the weights "
+                "that were committed, or begin a new life of the job: resume it after it failed."
             )
         if newer >= 0:
             raise ConflictError(
@@ -204,10 +239,9 @@ class StepLedger:
 
     async def set_result(self, result: Mapping[str, Any]) -> None:
         """The job's artifacts are exported; ``result`` is JSON-serialisable."""
-        with redis_errors(f"result of job {self._job_id}"):
+        with self._changing(f"result of job {self._job_id}"):
             await self._set_result(
-                keys=[keys.ledger(self._job_id), keys.changes(self._job_id)],
-                args=[json.dumps(result)],
+                keys=self._ledger_keys(), args=[json.dumps(result), *fence_args(self._fence)]
             )
 
     async def result(self) -> dict[str, Any] | None:
@@ -217,10 +251,8 @@ class StepLedger:
 
     async def fail(self, reason: str) -> None:
         """The job can't go on. The first reason stays."""
-        with redis_errors(f"failure of job {self._job_id}"):
-            await self._fail(
-                keys=[keys.ledger(self._job_id), keys.changes(self._job_id)], args=[reason]
-            )
+        with self._changing(f"failure of job {self._job_id}"):
+            await self._fail(keys=self._ledger_keys(), args=[reason, *fence_args(self._fence)])
 
     async def failure(self) -> str | None:
         """Why the job can't go on, or None."""
@@ -243,7 +275,10 @@ class StepLedger:
                 return
 
     async def delete(self) -> None:
-        """Delete every key of the job but its record and its events."""
+        """Delete every key of the job but its record and its events.
+
+        Whoever had a turn in it is refused from then on.
+        """
         job = self._job_id
         pattern = keys.every_key_of(job)
         kept = {keys.job(job), keys.events(job), keys.event_ids(job)}
@@ -252,6 +287,15 @@ class StepLedger:
             async for key in found:
                 if key.decode() not in kept:
                     await self._redis.unlink(key)
+
+    @contextmanager
+    def _changing(self, what: str) -> Generator[None]:
+        """Around a change that is refused to whoever was taken over from."""
+        with redis_errors(what), fenced(self._fence):
+            yield
+
+    def _ledger_keys(self) -> list[str]:
+        return [keys.ledger(self._job_id), keys.changes(self._job_id), keys.epochs(self._job_id)]
 
     async def _ledger_fields(self) -> dict[str, str]:
         with redis_errors(f"ledger of job {self._job_id}"):

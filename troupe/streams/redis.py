@@ -16,6 +16,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import EqualJitterBackoff
 
 from troupe.errors import InvalidArgumentError, OverloadedError, TroupeError, UnavailableError
+from troupe.tls import configured
+from troupe.tls.redis import present_certificate
 
 SOCKET_TIMEOUT_S = 10.0
 """One command's answer; blocking commands are cut into pieces well below it."""
@@ -82,6 +84,7 @@ async def connect(
 
     Connections lost later are made again for ``retry_for_s``, so that a restart of the server is
     survived; a command that was sent may then run twice, and every command here allows that.
+    A rediss:// URL gets the certificate that TROUPE_TLS_* names.
 
     Raises:
         InvalidArgumentError: ``url`` is not a Redis URL.
@@ -103,6 +106,7 @@ async def connect(
         raise InvalidArgumentError(
             f"{_shown(url)!r} is not a Redis URL ({error}); give redis://host:port/db."
         ) from error
+    present_certificate(pool, configured())
     client = Redis.from_pool(pool)
     token = _deadline.set(asyncio.get_running_loop().time() + connect_for_s)
     try:

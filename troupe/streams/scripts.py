@@ -1,21 +1,31 @@
 """The ledger's atomic changes, as Lua. Each one is safe to run twice.
 
 KEYS and ARGV are listed at each script. Every change adds one entry to the changes stream, which
-is what ``StepLedger.wait_change`` waits for.
+is what ``StepLedger.wait_change`` waits for. What only the job's conductor or its trainer may
+change begins with ``FENCE``: it is refused to a process that another one has taken over from.
 """
+
+from troupe.streams.fencing import FENCE
+from troupe.streams.versions import RECORD_VERSION
 
 _CHANGED = """
 local function changed(key, what) redis.call('XADD', key, 'MAXLEN', 1, '*', 'w', what) end
 """
 
+_PUT = f"""
+local function put(key, ...) redis.call('XADD', key, '*', 'v', '{RECORD_VERSION}', ...) end
+"""
+
 OPEN_ROUND = (
-    _CHANGED
+    FENCE
+    + _CHANGED
+    + _PUT
     + """
 -- KEYS round tickets changes; ARGV kind step opened_at round_id workers_group payload...
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 redis.call('HSET', KEYS[1], 'kind', ARGV[1], 'step', ARGV[2], 'opened_at', ARGV[3],
            'num_tickets', #ARGV - 5, 'num_done', 0, 'num_dropped', 0)
-for i = 6, #ARGV do redis.call('XADD', KEYS[2], '*', 'p', ARGV[i]) end
+for i = 6, #ARGV do put(KEYS[2], 'p', ARGV[i]) end
 changed(KEYS[3], ARGV[4])
 return 1
 """
@@ -23,6 +33,7 @@ return 1
 
 _FINISH = (
     _CHANGED
+    + _PUT
     + """
 local function acked(stream, group, entry_id)
   if entry_id ~= '' then
@@ -48,10 +59,10 @@ COMPLETE_TICKET = (
 local is_first = first(KEYS[1], KEYS[2], ARGV[1])
 if is_first then
   for i = 6, #ARGV, 3 do
-    redis.call('XADD', KEYS[tonumber(ARGV[i])], '*', 'p', ARGV[i + 2])
+    put(KEYS[tonumber(ARGV[i])], 'p', ARGV[i + 2], 'r', ARGV[5])
     redis.call('HINCRBY', KEYS[1], 'groups:' .. ARGV[i + 1], 1)
   end
-  redis.call('XADD', KEYS[4], '*', 'p', ARGV[4])
+  put(KEYS[4], 'p', ARGV[4])
   redis.call('HINCRBY', KEYS[1], 'num_done', 1)
   changed(KEYS[5], ARGV[5])
 end
@@ -67,7 +78,7 @@ DROP_TICKET = (
 -- ARGV ticket_id entry_id workers_group episode round_id ticket reason
 local is_first = first(KEYS[1], KEYS[2], ARGV[1])
 if is_first then
-  redis.call('XADD', KEYS[4], '*', 'p', ARGV[4])
+  put(KEYS[4], 'p', ARGV[4])
   redis.call('XADD', KEYS[6], 'MAXLEN', '~', 10000, '*', 'p', ARGV[6], 'reason', ARGV[7],
              'entry_id', ARGV[2])
   redis.call('HINCRBY', KEYS[1], 'num_dropped', 1)
@@ -85,7 +96,8 @@ return redis.call('HINCRBY', KEYS[1], 'failed:' .. ARGV[1], 1)
 """
 
 MARK_RECORDED = (
-    _CHANGED
+    FENCE
+    + _CHANGED
     + """
 -- KEYS round done episodes changes; ARGV round_id. A complete round needs no list of its tickets.
 local state = redis.call('HMGET', KEYS[1], 'num_tickets', 'num_done', 'num_dropped')
@@ -99,19 +111,25 @@ return 1
 )
 
 COMMIT_VERSION = (
-    _CHANGED
+    FENCE
+    + _CHANGED
     + """
--- KEYS ledger changes; ARGV policy version digest. Returns the version that is there when refused.
+-- KEYS ledger changes; ARGV policy version digest. Returns the version that is there when it is a
+-- higher one, and -2 when it is this one with other weights.
 local now = redis.call('HGET', KEYS[1], 'version:' .. ARGV[1])
 if now and tonumber(now) > tonumber(ARGV[2]) then return tonumber(now) end
+if now == ARGV[2] then
+  return redis.call('HGET', KEYS[1], 'digest:' .. ARGV[1]) == ARGV[3] and -1 or -2
+end
 redis.call('HSET', KEYS[1], 'version:' .. ARGV[1], ARGV[2], 'digest:' .. ARGV[1], ARGV[3])
-if now ~= ARGV[2] then changed(KEYS[2], ARGV[1]) end
+changed(KEYS[2], ARGV[1])
 return -1
 """
 )
 
 SET_RESULT = (
-    _CHANGED
+    FENCE
+    + _CHANGED
     + """
 -- KEYS ledger changes; ARGV result
 redis.call('HSET', KEYS[1], 'result', ARGV[1])
@@ -121,7 +139,8 @@ return 1
 )
 
 FAIL = (
-    _CHANGED
+    FENCE
+    + _CHANGED
     + """
 -- KEYS ledger changes; ARGV reason
 if redis.call('HSETNX', KEYS[1], 'failure', ARGV[1]) == 1 then changed(KEYS[2], 'failure') end

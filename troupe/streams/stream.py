@@ -4,13 +4,17 @@ from redis.asyncio import Redis
 
 from troupe.errors import OverloadedError
 from troupe.streams.redis import redis_errors
+from troupe.streams.versions import RECORD_VERSION
 
 FIELD = b"p"
-"""The one field of every entry: proto bytes."""
+"""The field of every entry: proto bytes."""
 
-_APPEND = """
+ROUND_FIELD = b"r"
+"""Beside a group: the round that counts it."""
+
+_APPEND = f"""
 if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[1]) then return false end
-return redis.call('XADD', KEYS[1], '*', 'p', ARGV[2])
+return redis.call('XADD', KEYS[1], '*', 'v', '{RECORD_VERSION}', 'p', ARGV[2])
 """
 
 

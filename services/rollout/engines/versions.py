@@ -87,7 +87,12 @@ class VersionTable(Generic[Held]):
             self._remove(self._staged, next(iter(self._staged)))
 
     def activate(self, policy_version: int) -> None:
-        """Make a staged or loaded version the serving one; the oldest beyond the bound go."""
+        """Make a staged or loaded version the serving one; the oldest beyond the bound go.
+
+        Raises:
+            ConflictError: it is too old, as when a call comes late; VersionNotLoadedError.
+        """
+        self.check_forward(policy_version)
         staged = self._staged.pop(policy_version, None)
         loaded = self._loaded.pop(policy_version, None)
         version = staged or loaded
@@ -98,7 +103,8 @@ class VersionTable(Generic[Held]):
         if staged is not None and loaded is not None:
             self.on_drop(loaded)
         while len(self._loaded) > self.max_versions:
-            self._remove(self._loaded, next(iter(self._loaded)))
+            # By number: an old version that was activated once more must not outlive a new one.
+            self._remove(self._loaded, min(self._loaded.keys() - {policy_version}))
 
     def discard(self, policy_version: int) -> None:
         """Forget a version; requests that hold it finish on it."""

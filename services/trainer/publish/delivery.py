@@ -108,14 +108,15 @@ class Delivery:
     async def _activate_one(self, replica: Replica, round_: Round) -> None:
         manifest, life = round_.export.manifest, life_of(replica)
         began = time.perf_counter()
-        if not serves(replica, round_.export):
-            try:
-                await self._target(replica).client.activate(
-                    manifest.policy, manifest.policy_version
-                )
-            except VersionNotLoadedError:  # its lease ended, or its engine was restarted
-                round_.staged.discard(life)
-                raise
+        try:  # also where it serves already: the call brings this trainer's epoch
+            await self._target(replica).client.activate(
+                manifest.policy,
+                manifest.policy_version,
+                tensor_digest=manifest.tensor_digest,
+            )
+        except VersionNotLoadedError:  # its lease ended, or its engine was restarted
+            round_.staged.discard(life)
+            raise
         round_.arrival(replica).activate_s = time.perf_counter() - began
         round_.active.add(life)
 

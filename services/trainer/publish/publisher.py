@@ -8,6 +8,7 @@ things and what a failure means; the calls are `delivery`, and how bytes travel 
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
 from services.trainer.export import Export
@@ -20,10 +21,12 @@ from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT, Replica
 from troupe.clients.rollout import RolloutClient
 from troupe.clients.router import RouterClient
 from troupe.errors import (
+    FencedError,
     JobFailedError,
     TroupeError,
     WeightsRejectedError,
 )
+from troupe.faults import reached
 from troupe.spec.job import JobSpec
 from troupe.telemetry.logging import get_logger
 
@@ -56,6 +59,7 @@ class Publisher:
         self._delivery = Delivery(spec, transport or StreamTransport(), connect)
         self._witness = witness or Silent()
         self._current: dict[str, Round] = {}
+        self._replaced: defaultdict[str, list[Export]] = defaultdict(list)
         self._locks = {policy: asyncio.Lock() for policy in spec.policies}
 
     async def wait_for_replicas(self) -> None:
@@ -88,6 +92,7 @@ class Publisher:
         Raises:
             JobFailedError: a replica refused the weights, answered the canary with other numbers,
                 or could not be reached within limits.startup_timeout_s.
+            FencedError: a replica gets its weights from another trainer now.
         """
         policy = export.manifest.policy
         round_ = Round(export)
@@ -102,14 +107,21 @@ class Publisher:
             except JobFailedError:
                 await self._discard(policy, export.manifest.policy_version)
                 raise
+            reached("trainer.weights_staged", export.manifest.policy_version)
             await self._until_all(policy, round_, round_.active, self._delivery.activate)
+            reached("trainer.weights_active", export.manifest.policy_version)
             self._current[policy] = round_
         await self._witness.published(export, self._delivery.via, [*round_.arrivals.values()])
         if previous is not None and previous.export.path != export.path:
-            await self._delivery.forget(previous.export)
+            self._replaced[policy].append(previous.export)
 
     async def forget_before(self, policy: str, version: int) -> None:
-        """``version`` is committed: unload what is older than the one before it. Best effort."""
+        """``version`` is committed: unload what is older than the one before it. Best effort.
+
+        Files of earlier versions go now and not before: until then one of them was the committed.
+        """
+        while self._replaced[policy]:
+            await self._delivery.forget(self._replaced[policy].pop())
         if version > 1:
             await self._discard(policy, version - 2)
 
@@ -141,6 +153,8 @@ class Publisher:
             (error,) = await self._delivery.activate([replica], round_)
             words = {"replica": replica.replica_id, "policy": policy}
             words["version"] = str(round_.export.manifest.policy_version)
+            if isinstance(error, FencedError):
+                raise error
             if error is not None:
                 _log.warning("publisher.catch_up_failed", **words, error=error.message)
                 continue
@@ -183,6 +197,8 @@ class Publisher:
 
     async def _judge(self, replica: Replica, error: TroupeError, round_: Round) -> None:
         """Note a failure that may pass; raise one that won't."""
+        if isinstance(error, FencedError):
+            raise error
         round_.problem = f"{replica.replica_id}: {error.message}"
         life = life_of(replica)
         is_rejection = isinstance(error, WeightsRejectedError)

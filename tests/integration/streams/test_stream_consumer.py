@@ -98,6 +98,25 @@ async def test_keep_when_renewed_then_nobody_claims_and_attempts_stay(redis: Red
     assert pending["consumer"] == b"thief"
 
 
+async def test_keep_when_thousands_are_held_then_renews_all_but_those_of_others(redis: Redis):
+    async with redis.pipeline(transaction=False) as pipe:
+        for number in range(2100):
+            pipe.xadd(KEY, {"p": str(number)})
+        ids = [entry_id.decode() for entry_id in await pipe.execute()]
+    worker = consumer(redis, "worker")
+    while await worker.read(count=500, block_s=0):
+        pass
+    long_ms = 600_000
+    await redis.xclaim(KEY, "workers", "worker", 0, ids, idle=long_ms, justid=True)
+    await redis.xclaim(KEY, "workers", "thief", 0, ids[::7], idle=long_ms, justid=True)
+    await worker.keep(*reversed(ids[:2050]))
+    pending = await redis.xpending_range(KEY, "workers", "-", "+", 3000)
+    young = {p["message_id"].decode() for p in pending if p["time_since_delivered"] < long_ms}
+    assert young == set(ids[:2050]) - set(ids[::7])
+    thieves = {p["message_id"].decode() for p in pending if p["consumer"] == b"thief"}
+    assert thieves == set(ids[::7])
+
+
 async def test_read_when_an_entry_was_deleted_while_pending_then_it_is_forgotten(redis: Redis):
     ids = await fill(redis, 3)
     await consumer(redis, "a").read(count=3, block_s=0)

@@ -90,3 +90,24 @@ async def test_collect_when_a_group_arrives_twice_then_it_is_trained_once(redis:
     batch = await _collector(redis).collect(0)
     assert [g.group_id for g in batch.groups["shared"]] == sorted(g.group_id for g in groups)
     assert dict(batch.dropped) == {"duplicate": 1}
+
+
+async def test_collect_when_a_group_comes_after_its_step_then_it_is_counted_and_acked_with_it(
+    redis: Redis,
+) -> None:
+    collector = _collector(redis)
+    await play(redis, 0)
+    first = await collector.collect(0)
+    late = groups_of_step(0)[0]
+    late.group_id += "-late"
+    await redis.xadd(keys.groups(JOB, "shared"), {"p": late.SerializeToString()})
+    await play(redis, 1)
+    second = await collector.collect(1)
+    assert not first.dropped
+    assert dict(second.dropped) == {"late": 1}
+    wanted = sorted(g.group_id for g in groups_of_step(1))
+    assert [g.group_id for g in second.groups["shared"]] == wanted
+    # No checkpoint covers step 0 yet, so its entries are still there; then they go together.
+    assert await redis.xlen(keys.groups(JOB, "shared")) == len(groups_of_step(0)) + 1 + len(wanted)
+    await collector.ack_below(1)
+    assert await redis.xlen(keys.groups(JOB, "shared")) == len(wanted)

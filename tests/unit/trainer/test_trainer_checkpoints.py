@@ -38,7 +38,7 @@ def _save(
     """One checkpoint a step; ``rewards[k]`` is what weights k earned."""
     for step in range(steps):
         report = {"step": step, "reward_mean": rewards.get(step)}
-        trained = [(step, {"shared": [f"g{step}"]})]
+        trained = [(step, {"shared": {f"g{step}": [0.5, -0.12345678]}})]
         checkpoints.save(Snapshot(step + 1, states, [report], trained))
 
 
@@ -87,6 +87,7 @@ def test_load_when_the_newest_is_torn_then_takes_the_one_before_and_cuts_the_gro
     assert found.step == 2
     lines = [json.loads(x) for x in (tmp_path / "groups.jsonl").read_text().splitlines()]
     assert [line["group_ids"] for line in lines] == [["g0"], ["g1"]]
+    assert [line["advantages"] for line in lines] == [[[0.5, -0.123457]]] * 2
     assert ".staging-step-00004" not in _names(tmp_path)
 
 

@@ -15,6 +15,7 @@ import torch
 from services.rollout.engines.cpu.job import Job
 from services.rollout.engines.cpu.lane import Lane
 from troupe.errors import TroupeError, UnavailableError
+from troupe.faults import reached
 from troupe.telemetry.logging import get_logger
 
 Result = TypeVar("Result")
@@ -96,6 +97,7 @@ class Worker:
     def _advance(self, lane: Lane) -> None:
         try:
             lane.advance()
+            reached("rollout.generating")
         except Exception as error:
             _log.error("engine.lane_failed", exc_info=error)
             if not isinstance(error, TroupeError):

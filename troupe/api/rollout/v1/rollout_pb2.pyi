@@ -106,16 +106,18 @@ class ScoreTokensResponse(_message.Message):
     def __init__(self, logprobs: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class UpdateWeightsRequest(_message.Message):
-    __slots__ = ("manifest", "chunk", "stored", "broadcast")
+    __slots__ = ("manifest", "chunk", "stored", "broadcast", "epoch")
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
     BROADCAST_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     manifest: _records_pb2.WeightsManifest
     chunk: WeightsChunk
     stored: StoredWeights
     broadcast: BroadcastWeights
-    def __init__(self, manifest: _Optional[_Union[_records_pb2.WeightsManifest, _Mapping]] = ..., chunk: _Optional[_Union[WeightsChunk, _Mapping]] = ..., stored: _Optional[_Union[StoredWeights, _Mapping]] = ..., broadcast: _Optional[_Union[BroadcastWeights, _Mapping]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, manifest: _Optional[_Union[_records_pb2.WeightsManifest, _Mapping]] = ..., chunk: _Optional[_Union[WeightsChunk, _Mapping]] = ..., stored: _Optional[_Union[StoredWeights, _Mapping]] = ..., broadcast: _Optional[_Union[BroadcastWeights, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class StoredWeights(_message.Message):
     __slots__ = ("key",)
@@ -162,12 +164,16 @@ class UpdateWeightsResponse(_message.Message):
     def __init__(self, tensor_digest: _Optional[str] = ..., staged_s: _Optional[float] = ..., received_s: _Optional[float] = ..., wants_file: _Optional[bool] = ...) -> None: ...
 
 class ActivateWeightsRequest(_message.Message):
-    __slots__ = ("policy", "policy_version")
+    __slots__ = ("policy", "policy_version", "epoch", "tensor_digest")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_DIGEST_FIELD_NUMBER: _ClassVar[int]
     policy: str
     policy_version: int
-    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ...) -> None: ...
+    epoch: int
+    tensor_digest: str
+    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., epoch: _Optional[int] = ..., tensor_digest: _Optional[str] = ...) -> None: ...
 
 class ActivateWeightsResponse(_message.Message):
     __slots__ = ("policy_version",)
@@ -176,12 +182,14 @@ class ActivateWeightsResponse(_message.Message):
     def __init__(self, policy_version: _Optional[int] = ...) -> None: ...
 
 class DiscardWeightsRequest(_message.Message):
-    __slots__ = ("policy", "policy_version")
+    __slots__ = ("policy", "policy_version", "epoch")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     policy: str
     policy_version: int
-    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class DiscardWeightsResponse(_message.Message):
     __slots__ = ()
