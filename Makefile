@@ -7,6 +7,9 @@ VENV ?= .venv
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name) 2>/dev/null)))
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
+SOAK_ARGS ?=
+FUZZ_ARGS ?=
+AUDIT_ARGS ?=
 
 bin := $(VENV)/bin
 installed := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
@@ -14,7 +17,7 @@ local_stamp := $(VENV)/.installed-local-$(installed)
 dev_stamp := $(VENV)/.installed-dev-$(installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-sandbox test-sglang test-chart images test-k8s test-compose test-browser test-observability check format generate compose-check clean
+.PHONY: help setup demo test chaos chaos-quick soak fuzz audit test-sandbox test-sglang test-chart images test-k8s test-compose test-upgrade test-browser test-observability check format generate compose-check clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +48,24 @@ test: $(dev_stamp) ## Run the tests (PYTEST_ARGS="tests/unit -k grid")
 test-sandbox: $(dev_stamp) ## Attack the sandbox, then 1,000 honest runs
 	$(bin)/python -m pytest tests/sandbox --sandbox-full $(PYTEST_ARGS)
 
+chaos: $(dev_stamp) ## Kill every process at every moment; writes the tables of docs/reliability.md
+	rm -f benchmarks/results/chaos.jsonl
+	TROUPE_PROTOCOL_FULL=1 TROUPE_PROTOCOL_EXAMPLES=200 $(bin)/python -m pytest tests/protocol $(PYTEST_ARGS)
+	$(bin)/python -m pytest tests/chaos -m "chaos or e2e" --chaos-results benchmarks/results $(PYTEST_ARGS); status=$$?; \
+	$(bin)/python scripts/reliability_table.py benchmarks/results/chaos.jsonl docs/reliability.md && exit $$status
+
+chaos-quick: $(dev_stamp) ## The share of the kill matrix that every commit runs
+	$(bin)/python -m pytest tests/chaos/test_kill_quick.py $(PYTEST_ARGS)
+
+soak: $(dev_stamp) ## A long job with a kill each minute (SOAK_ARGS="--minutes 10")
+	PYTHONPATH=tests:. $(bin)/python tests/chaos/soak.py $(SOAK_ARGS)
+
+fuzz: $(dev_stamp) ## An hour of fuzzing and a million malformed messages (FUZZ_ARGS="--minutes 5")
+	$(bin)/python scripts/fuzz.py $(FUZZ_ARGS)
+
+audit: $(dev_stamp) ## Known vulnerabilities, SBOM, licences, workflows (AUDIT_ARGS=--strict)
+	$(bin)/python scripts/audit.py $(AUDIT_ARGS)
+
 test-sglang: $(dev_stamp) ## Run the SGLang suite on CPU (makes .venv-sglang)
 	$(bin)/python scripts/setup_sglang.py
 	$(bin)/python -m pytest tests/sglang -m sglang $(PYTEST_ARGS)
@@ -63,6 +84,9 @@ images: $(dev_stamp) ## Build the images, with labels, an SBOM each and a check 
 
 test-compose: $(dev_stamp) ## Build the images and run docker-compose.yml on a real Docker Engine
 	$(bin)/python -m pytest tests/compose -m compose $(PYTEST_ARGS)
+
+test-upgrade: $(dev_stamp) ## Services of two versions on one Redis
+	$(bin)/python -m pytest tests/upgrade -m upgrade $(PYTEST_ARGS)
 
 test-browser: $(dev_stamp) ## Drive the web page in a real Chromium; screenshots under docs/images
 	$(bin)/python -m pytest tests/browser --keep-screenshots $(PYTEST_ARGS)

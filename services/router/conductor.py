@@ -15,6 +15,7 @@ from services.router.recorder import Recorder
 from services.router.tickets import eval_indices, make_tickets, train_indices
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
+from troupe.faults import reached
 from troupe.ids import eval_round, train_round
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import RoundState, StepLedger
@@ -120,6 +121,7 @@ class Conductor:
             )
             await self._recorder.round_opens(round_id)
             await self._ledger.open_round(round_id, kind, step, tickets)
+            reached("router.round_opened", round_id)
             state = await self._round(round_id)
             await self._say_opened(state)
         if not self._spec.max_staleness:

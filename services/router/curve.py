@@ -1,4 +1,8 @@
-"""Draws curve.png from metrics.jsonl. Run as a process: matplotlib stays out of the router."""
+"""Draws curve.png from metrics.jsonl. Run as a process: matplotlib stays out of the router.
+
+The router's image has no matplotlib. Where it is installed (the extra ``plots``), this draws a run
+folder's curve later: ``python -m services.router.curve RUN_FOLDER``.
+"""
 
 import json
 import sys

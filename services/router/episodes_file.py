@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,25 @@ def append_at(
             file.write(text.encode() + b"\n")
 
 
+def append_line(path: Path, text: str) -> None:
+    """Add a line, wholly or not at all: what a full disk took of it is cut off again."""
+    size = path.stat().st_size if path.is_file() else 0
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        with suppress(OSError):
+            os.truncate(path, size)
+        raise
+
+
 def _complete(line: dict[str, Any], episode: pb.Episode, *, with_tokens: bool) -> None:
-    """What the viewer needs beside the conversation: joint nodes, greedy draws, tokens."""
+    """What the viewer needs beside the conversation: joint nodes, greedy draws, lengths, tokens."""
     for group, record in zip(line["groups"], episode.groups, strict=True):
         if record.node:
             group["node"] = record.node
         for candidate, sampled in zip(group["candidates"], record.candidates, strict=True):
+            candidate["num_tokens"] = len(sampled.token_ids)
             if sampled.is_baseline:
                 candidate["is_baseline"] = True
             if not with_tokens:

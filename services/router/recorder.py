@@ -7,17 +7,20 @@ in the job's record; the files hold the rest.
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from services.router import job_metrics
-from services.router.episodes_file import append_at, is_kept, keep_lines
+from services.router.episodes_file import append_at, append_line, is_kept, keep_lines
 from services.router.jobs.episode_index import EpisodeIndex
 from services.router.jobs.record import JobRecord
 from services.router.jobs.store import JobStore
 from services.router.play_metrics import eval_line, play_metrics, train_line
 from services.router.routing.fleet import Fleet
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.errors import UnavailableError
+from troupe.faults import reached
 from troupe.ids import eval_round, train_round
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import RoundState, StepLedger
@@ -25,6 +28,7 @@ from troupe.telemetry.logging import get_logger
 from troupe.telemetry.tracing import root_span
 
 _log = get_logger(__name__)
+_T = TypeVar("_T")
 _LEARNED_WAIT_S = 30.0
 """A step whose trainer said nothing for so long after its end is recorded without its words."""
 
@@ -34,7 +38,10 @@ _INDEX_S = 2.0
 
 
 class Recorder:
-    """The run folder of one job. ``run`` must be alive for step lines to be written."""
+    """The run folder of one job. ``run`` must be alive for step lines to be written.
+
+    Files know nothing of a conductor that was taken over from, so each write asks the ledger.
+    """
 
     def __init__(
         self,
@@ -76,7 +83,8 @@ class Recorder:
             limit = step if line.get("kind") == "eval" else step - 1
             return int(line.get("step", 0)) <= limit
 
-        found = await asyncio.to_thread(keep_lines, self._path("metrics.jsonl"), is_past)
+        metrics = self._path("metrics.jsonl")
+        found = await self._write(metrics, lambda: keep_lines(metrics, is_past))
         self._lines = {(line["kind"], line["step"]): line for line in found}
         is_fresh = (
             self._job.life > 1
@@ -84,7 +92,8 @@ class Recorder:
             and await self._ledger.round(eval_round(step)) is None
         )
         if is_fresh:
-            await asyncio.to_thread(keep_lines, self._path("episodes.jsonl"), is_past)
+            episodes = self._path("episodes.jsonl")
+            await self._write(episodes, lambda: keep_lines(episodes, is_past))
 
     async def run(self) -> None:
         """Follow the trainer's words and write step lines, until cancelled."""
@@ -122,6 +131,7 @@ class Recorder:
             await self._ledger.episodes(state.round_id), key=lambda episode: episode.episode_id
         )
         await self._append_episodes(state.round_id, episodes)
+        reached("router.round_recording", state.round_id)
         play = await asyncio.to_thread(play_metrics, episodes, meter, wall_s)
         kind = "eval" if state.kind == pb.ROUND_KIND_EVAL else "train"
         await self._emit(
@@ -161,8 +171,11 @@ class Recorder:
             size = path.stat().st_size if path.is_file() else 0
             await self._note(name, size)
         kept = [e for e in episodes if is_kept(e, self._fraction)]
+        await self._ledger.check()
         offset = int(self._notes[name])
-        await asyncio.to_thread(append_at, path, offset, kept, with_tokens=self._with_tokens)
+        await self._write(
+            path, lambda: append_at(path, offset, kept, with_tokens=self._with_tokens)
+        )
         await asyncio.to_thread(EpisodeIndex(self._job.run_dir).catch_up, budget_s=_INDEX_S)
 
     async def _end_step(self, step: int, ended_at: float) -> None:
@@ -215,10 +228,35 @@ class Recorder:
     async def _append_line(self, line: dict[str, Any]) -> None:
         key = (str(line["kind"]), int(line["step"]))
         if key not in self._lines:
+            await self._ledger.check()
             text = json.dumps(line, separators=(",", ":")) + "\n"
-            await asyncio.to_thread(_append_text, self._path("metrics.jsonl"), text)
+            path = self._path("metrics.jsonl")
+            await self._write(path, lambda: append_line(path, text))
             job_metrics.observe_line(self._job.job_id, line)
             self._lines[key] = line
+
+    async def _write(self, path: Path, change: Callable[[], _T]) -> _T:
+        """Make ``change`` to a file of the run folder, on a thread; it may be made again.
+
+        Raises:
+            UnavailableError: the disk is full or failing, which passes; the job's next controller
+                makes the change.
+        """
+
+        def work() -> _T:
+            reached("router.disk", path.name)
+            return change()
+
+        try:
+            return await asyncio.to_thread(work)
+        except OSError as error:
+            message = (
+                f"{path} can't be written ({error.strerror or error}); the job goes on when it "
+                "can: free space there"
+            )
+            data = {"path": str(path), "error": message}
+            await self._emit("recording.failed", f"{path.name}:{error.errno}", data)
+            raise UnavailableError(message) from error
 
     async def _note(self, name: str, value: Any) -> None:
         self._notes[name] = value
@@ -230,8 +268,3 @@ class Recorder:
 
     def _path(self, name: str) -> Path:
         return self._job.run_dir / name
-
-
-def _append_text(path: Path, text: str) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(text)

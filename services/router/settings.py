@@ -18,6 +18,8 @@ class RouterSettings(ServingSettings):
 
     grpc_address: str = "127.0.0.1:8481"
     """host:port of RouterService."""
+    max_request_bytes: int = Field(default=4 << 20, ge=1024)
+    """Largest gRPC message that is received; heartbeats are small."""
     rest_address: str = "127.0.0.1:8480"
     """host:port of the REST API."""
     redis_url: str = "redis://127.0.0.1:6390/0"
@@ -71,6 +73,14 @@ class RouterSettings(ServingSettings):
     """Requests a second of one key, or of one address without keys; 0: no limit."""
     rate_burst: int = Field(default=100, ge=1)
     """Requests that may come at once within that rate."""
+    plugin_modules: str | None = None
+    """Modules that specs may name as `module:attr`, with what lies in them, comma-separated; "*":
+    any; empty: none. Not set: any where REST listens on loopback alone, else none."""
+    model_folders: str | None = None
+    """Folders that models of specs may lie in, comma-separated, beside runs_dir; "*": any. Not set:
+    any where REST listens on loopback alone, else `models`."""
+    model_ids: str = "*"
+    """Hub ids that specs may name, comma-separated, with * for any part: "Qwen/*"; empty: none."""
     tls_certificate: Path | None = None
     """PEM certificate (chain) of the REST port; with tls_key it speaks https."""
     tls_key: Path | None = None

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,15 @@ def _busy_ratio(train: Sequence[Mapping[str, Any]]) -> float | None:
 async def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
     """Write summary.json, then what is drawn and told from the run's files.
 
-    That is curve.png, report.md and transcripts/; what fails of it is only logged.
+    That is curve.png (where matplotlib is installed), report.md and transcripts/; what fails of it
+    is only logged.
     """
     text = json.dumps(summary, indent=2) + "\n"
     await asyncio.to_thread(_replace, run_dir / "summary.json", text)
     for name, module in _AFTERWARDS.items():
+        if name == "curve" and find_spec("matplotlib") is None:
+            _log.info("curve.skipped", run_dir=str(run_dir), missing="matplotlib")
+            continue
         await _run_module(name, module, run_dir)
 
 

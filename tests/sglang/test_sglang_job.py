@@ -12,9 +12,9 @@ from typing import Any
 
 import psutil
 import pytest
+from platform_world import Platform
 
 from services.rollout.engines.sglang.settings import PREFIX
-from tests.e2e.conftest import Platform
 
 pytestmark = pytest.mark.timeout(1500)
 

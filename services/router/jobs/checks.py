@@ -4,6 +4,8 @@ import os
 import re
 from pathlib import Path
 
+from services.router.jobs.allowed import Allowed
+from services.router.jobs.secrets import secret_issues
 from troupe import plugins
 from troupe.episodes.build import JobParts, load_parts
 from troupe.errors import InvalidArgumentError
@@ -14,15 +16,25 @@ _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$")
 _OWN_FOLDERS = frozenset({"models", "runs", "checkpoints"})
 
 
-def resolve(spec: JobSpec) -> tuple[JobSpec, JobParts]:
+def resolve(spec: JobSpec, allowed: Allowed) -> tuple[JobSpec, JobParts]:
     """The spec with absolute model folders, and everything that it names, loaded.
 
     Raises SpecInvalidError with every fault that was found.
     """
-    issues: list[Issue] = []
+    with plugins.only_modules(allowed.modules):
+        return _resolved(spec, allowed)
+
+
+def _resolved(spec: JobSpec, allowed: Allowed) -> tuple[JobSpec, JobParts]:
+    issues: list[Issue] = secret_issues(spec)
     policies: dict[str, PolicySpec] = {}
+    critic = spec.algorithm.critic
+    if critic is not None and critic.model is not None:
+        fault = _model_fault(critic.model, allowed)
+        if fault:
+            issues.append(Issue("/algorithm/critic/model", fault))
     for name, policy in spec.policies.items():
-        fault = _model_fault(policy.model)
+        fault = _model_fault(policy.model, allowed)
         if fault:
             issues.append(Issue(f"/policies/{name}/model", fault))
         model = str(Path(policy.model).resolve()) if Path(policy.model).is_dir() else policy.model
@@ -61,21 +73,26 @@ def check_runs_dir(runs_dir: Path) -> None:
         )
 
 
-def _model_fault(model: str) -> str | None:
-    """Why ``model`` can be neither a local model folder nor a hub id, or None."""
+def _model_fault(model: str, allowed: Allowed) -> str | None:
+    """Why ``model`` can be neither a local model folder nor a hub id, or None.
+
+    A folder that is not allowed is not looked into: the answer would tell what is there.
+    """
     folder = Path(model)
+    is_path = model.startswith((".", "/", "~")) or (len(folder.parts) > 1 and _is_local(folder))
+    if (is_path or folder.exists()) and (fault := allowed.folder_fault(folder)):
+        return fault
     if folder.is_dir():
         if (folder / "config.json").is_file():
             return None
         return f"'{model}' is a folder without config.json, so it is not a transformers model"
     if folder.exists():
         return f"'{model}' is a file; give the model's folder"
-    is_path = model.startswith((".", "/", "~")) or (len(folder.parts) > 1 and _is_local(folder))
     if is_path:
         return f"no folder '{model}' (looked from {Path.cwd()}); check the path"
     if not _HUB_ID.match(model):
         return f"'{model}' is neither an existing folder nor a hub id such as 'Qwen/Qwen3-0.6B'"
-    return None
+    return allowed.hub_fault(model)
 
 
 def _is_local(folder: Path) -> bool:

@@ -4,6 +4,7 @@ Owns the job's state changes and the life of everything that works for it in thi
 """
 
 import asyncio
+import errno
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,24 +14,18 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from services.router import job_metrics
-from services.router.conductor import Conductor
 from services.router.jobs.components import JobComponents
+from services.router.jobs.crew import Crew, CrewParts
 from services.router.jobs.queue import Quota
-from services.router.jobs.race import first_to_end
 from services.router.jobs.record import JobRecord
 from services.router.jobs.state import JobState
 from services.router.jobs.store import JobStore
 from services.router.membership import MemberStore
 from services.router.recorder import Recorder
-from services.router.routing.fleet import Fleet
-from services.router.routing.ports import FleetEnv, FleetRollout
 from services.router.settings import RouterSettings
 from services.router.summary import find_commit, summarize, write_summary
 from services.router.tracking import Trackers
-from services.router.watchdog import Watchdog
-from services.router.workers import EpisodeWorkers
-from troupe.episodes.build import load_parts
-from troupe.errors import JobFailedError, TroupeError
+from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
 from troupe.ids import train_round
 from troupe.launch.contract import Launcher
 from troupe.streams.events import EventLog
@@ -39,6 +34,19 @@ from troupe.telemetry.logging import get_logger
 
 _log = get_logger(__name__)
 _LOOK_S = 0.2
+_PASSING = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.ENOMEM,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+"""Errors of a machine that lacks something for a while."""
 
 
 class Cancelled(Exception):  # noqa: N818 (the user's wish, not a failure)
@@ -77,7 +85,7 @@ class JobController:
         self._parts = parts
         self._job = job
         self._events = EventLog(parts.redis, job.job_id, source="router")
-        self._lines: list[dict[str, Any]] = []
+        self._ledger = StepLedger(parts.redis, job.job_id)
         self._recorder: Recorder | None = None
         self._trackers = Trackers(job, parts.store, self._events)
         self._components = JobComponents(
@@ -90,7 +98,11 @@ class JobController:
         )
 
     async def run(self) -> None:
-        """Drive the job to its end. Raises retryable errors: start another controller then."""
+        """Drive the job to its end.
+
+        Raises retryable errors, and FencedError when another router conducts the job meanwhile:
+        whoever holds the job's lease starts another controller then.
+        """
         try:
             await self._run()
         finally:
@@ -113,16 +125,28 @@ class JobController:
             state, reason = "cancelled", "cancelled by the user"
         except Cancelled:
             state, reason = "cancelled", self._job.reason or "cancelled by the user"
-        except RedisError:
+        except (RedisError, FencedError):
             raise
         except TroupeError as error:
             if error.retryable:
                 raise
             state, reason = "failed", await self._cause(error)
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in _PASSING:
+                raise await self._lacking(error) from error
             _log.error("job.crashed", job_id=self._job.job_id, exc_info=error)
             state, reason = "failed", f"unexpected {type(error).__name__}: {error}"
         await self._end(state, reason, result)
+
+    async def _lacking(self, error: OSError) -> UnavailableError:
+        """Told once a life: this machine lacks what it may have again, and the job goes on then."""
+        message = (
+            f"this router's machine lacks something ({error}); the job goes on when it is there "
+            "again: free disk space, memory or file descriptors"
+        )
+        event_id = f"{self._job.life}:job.interrupted:{error.errno}"
+        await self._events.emit("job.interrupted", {"reason": message}, event_id=event_id)
+        return UnavailableError(message)
 
     async def _cause(self, error: TroupeError) -> str:
         """The first reason: what the trainer said explains better than that it ended."""
@@ -146,72 +170,33 @@ class JobController:
     async def _drive(self) -> dict[str, Any]:
         """Everything that works for the job, until its result."""
         parts, job = self._parts, self._job
-        loaded = await asyncio.to_thread(load_parts, job.spec)
-        fleet = Fleet(job.job_id, job.spec, parts.members)
-        ledger = StepLedger(parts.redis, job.job_id)
-        recorder = Recorder(
-            job,
-            ledger,
-            parts.store,
-            self._events,
-            fleet,
-            fraction=parts.settings.record_fraction,
-            with_tokens=parts.settings.record_tokens,
-        )
-        self._recorder = recorder
-        workers = EpisodeWorkers(
-            parts.redis,
-            job.job_id,
-            loaded.player(
-                FleetRollout(fleet, max_calls=parts.settings.generate_calls), FleetEnv(fleet)
-            ),
-            job.spec.limits,
-            claim_idle_s=parts.settings.claim_idle_s,
-            max_staleness=job.spec.max_staleness,
-        )
-        conductor = Conductor(
-            job,
-            ledger,
-            parts.store,
-            recorder,
-            self._events,
-            loaded.family.taskset(),
-            last_drop=lambda: workers.last_drop,
-            last_failure=lambda: workers.last_failure,
-            missing=self._components.missing,
-        )
-        watchdog = Watchdog(
-            job,
-            redis=parts.redis,
-            store=parts.store,
-            members=parts.members,
-            events=self._events,
-            settings=parts.settings,
-        )
-        job_metrics.begin(job.job_id, job.spec.steps)
-
-        async def conduct() -> dict[str, Any]:
-            if self._job.state == "launching":
-                await self._wait_started()
-                await self._become("running")
-            result = await conductor.run()
-            await recorder.finish()
-            return result
-
-        try:
-            return await first_to_end(
-                conduct(),
-                _forever(self._components.keep()),
-                _forever(self._watch_cancel()),
-                _forever(workers.run()),
-                _forever(fleet.watch()),
-                _forever(recorder.run()),
-                _forever(watchdog.run()),
-                _forever(self._trackers.run(lambda: recorder.lines)),
+        await self._ledger.take("router", f"the router at {parts.router}")
+        crew = await Crew.build(
+            CrewParts(
+                job,
+                parts.settings,
+                parts.redis,
+                self._ledger,
+                parts.store,
+                parts.members,
+                self._events,
+                self._components,
             )
-        finally:
-            self._lines = recorder.lines
-            await fleet.close()
+        )
+        self._recorder = crew.recorder
+        job_metrics.begin(job.job_id, job.spec.steps)
+        return await crew.run(
+            self._conduct(crew),
+            self._components.keep(),
+            self._watch_cancel(),
+            self._trackers.run(lambda: crew.recorder.lines),
+        )
+
+    async def _conduct(self, crew: Crew) -> dict[str, Any]:
+        if self._job.state == "launching":
+            await self._wait_started()
+            await self._become("running")
+        return await crew.conduct()
 
     async def _wait_started(self) -> None:
         """Until every service serves and the first version of each policy is published."""
@@ -263,14 +248,19 @@ class JobController:
         await self._events.emit("job.state", data, event_id=event_id)
 
     async def _end(self, state: JobState, reason: str, result: dict[str, Any] | None) -> None:
-        """Stop everything, write the summary, and only then say that the job is over."""
+        """Stop everything, write the summary, and only then say that the job is over.
+
+        A router that was taken over from may have reasons, such as a time that passed while it
+        stood still; they end nothing.
+        """
+        await self._ledger.check()
         commit = self._parts.settings.commit or await find_commit()
         summary = summarize(
-            self._job, self._lines, result, state=state, reason=reason, commit=commit
+            self._job, self._recorded, result, state=state, reason=reason, commit=commit
         )
         await asyncio.gather(self._components.stop(), self._write(summary))
         await self._record_rest()
-        await self._trackers.close(self._recorder.lines if self._recorder else [], state)
+        await self._trackers.close(self._recorded, state)
         now = await self._parts.store.state(self._job.job_id)
         if now == "cancelling":
             state, reason = "cancelled", reason or "cancelled by the user"
@@ -280,12 +270,17 @@ class JobController:
         await StepLedger(self._parts.redis, self._job.job_id).delete()
         job_metrics.end(self._job.job_id, linger_s=self._parts.settings.series_linger_s)
 
+    @property
+    def _recorded(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        return self._recorder.lines if self._recorder else []
+
     async def _record_rest(self) -> None:
         """Record a round that was complete but not recorded when the job was told to stop.
 
         The trainer has ended by now and may have learnt from it; a later life goes on after it.
         """
-        ledger = StepLedger(self._parts.redis, self._job.job_id)
+        ledger = self._ledger
         reached = min((await ledger.versions()).values(), default=0)
         for step in (reached - 1, reached):
             state = await ledger.round(train_round(step)) if step >= 0 else None
@@ -298,9 +293,3 @@ class JobController:
             await write_summary(self._job.run_dir, summary)
         except OSError as error:
             _log.error("summary.failed", job_id=self._job.job_id, error=str(error))
-
-
-async def _forever(work: Any) -> NoReturn:
-    """Background work of a job: its end would be a bug."""
-    await work
-    raise JobFailedError("background work of the job ended by itself; see the router's log")

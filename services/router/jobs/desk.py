@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from redis.asyncio import Redis
 
+from services.router.jobs.allowed import Allowed
 from services.router.jobs.checks import check_runs_dir, resolve
 from services.router.jobs.estimate import find_pace
 from services.router.jobs.plan import plan
@@ -27,7 +27,7 @@ from services.router.jobs.store import JobStore
 from services.router.settings import RouterSettings
 from services.router.tracking import NOTE as TRACKED
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
-from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec
+from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import StepLedger
 
@@ -202,7 +202,7 @@ class Desk:
 
     def _check(self, spec: JobSpec) -> Any:
         check_runs_dir(self._settings.runs_dir)
-        return resolve(spec)
+        return resolve(spec, Allowed.by(self._settings))
 
     def _run_dir(self, job_id: str) -> Path:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,60}", job_id):
@@ -236,14 +236,18 @@ def parse_body(body: bytes, *, media_type: str = "application/json") -> JobSpec:
 
     Raises SpecInvalidError.
     """
-    try:
-        document = yaml.safe_load(body) if "yaml" in media_type else json.loads(body)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        name = "YAML" if "yaml" in media_type else "JSON"
-        hint = "" if name == "YAML" else " (or YAML with Content-Type: application/yaml)"
-        why = str(error) or type(error).__name__
-        text = f"the body is not {name}: {why}; send a job spec as {name}{hint}"
-        raise SpecInvalidError([Issue("", text)], source="request body") from error
+    if "yaml" in media_type:
+        document = read_yaml(body, source="request body")
+    else:
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            why = str(error) or type(error).__name__
+            text = (
+                f"the body is not JSON: {why}; send a job spec as JSON (or YAML with Content-Type: "
+                "application/yaml)"
+            )
+            raise SpecInvalidError([Issue("", text)], source="request body") from error
     if not isinstance(document, dict):
         kind = type(document).__name__
         text = f"the body is a {kind}, not an object with the fields of a job spec"

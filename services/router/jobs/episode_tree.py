@@ -5,25 +5,38 @@ Pure: a line of episodes.jsonl and the job's parts in, plain values out.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from services.router.jobs.trained_groups import Advantages
 from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.contract import CandidateOutcome, GroupOutcome
+from troupe.algorithms.contract import CandidateOutcome, GroupOutcome, Remembering
 from troupe.algorithms.outcomes import advantages_by_policy
 from troupe.episodes.build import JobParts
 
 Line = Mapping[str, Any]
+Origin = Literal["trainer", "rewards", "untrained"]
+"""Where advantages come from: the trainer's own record; the recorded rewards, while there is none;
+"untrained" is a group of a trained step that the trainer did not learn from."""
 _ROUNDING = 1e-5
 """Recorded rewards have six decimals."""
 
 
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Advantages of one group in index order, and where they come from; both None: not known."""
+
+    advantages: Sequence[float] | None = None
+    origin: Origin | None = None
+
+
 def episode_turns(
-    line: Line, parts: JobParts, advantages: Mapping[str, Sequence[float]]
+    line: Line, parts: JobParts, credits_by_group: Mapping[str, Credit]
 ) -> list[dict[str, Any]]:
-    """The groups of ``line`` by turn; ``advantages`` are by group id, in index order."""
+    """The groups of ``line`` by turn; what is not in ``credits_by_group`` is not known."""
     turns: dict[int, list[dict[str, Any]]] = {}
     for group in line.get("groups") or []:
-        shown = _group(group, parts, advantages.get(group["group_id"]))
+        shown = _group(group, parts, credits_by_group.get(group["group_id"], Credit()))
         turns.setdefault(group["turn"], []).append(shown)
     return [{"turn": turn, "groups": groups} for turn, groups in sorted(turns.items())]
 
@@ -47,15 +60,33 @@ def is_step_wide(parts: JobParts) -> bool:
     return own is not GroupRelative.across_groups or parts.algorithm.needs.team
 
 
+def told_by_trainer(line: Line, parts: JobParts, trained: Advantages) -> dict[str, Credit]:
+    """The credit of the groups of ``line`` in a step that the trainer has written down.
+
+    A group whose advantages the file does not hold (it is older than that) is left out.
+    """
+    found: dict[str, Credit] = {}
+    for group in line.get("groups") or []:
+        name, size = group["group_id"], len(group["candidates"])
+        own = trained.get(name, ())
+        if own is not None and len(own) == size and parts.spec.trains(group["policy"]):
+            found[name] = Credit(own, "trainer")
+        elif own is not None:
+            found[name] = Credit(None, "untrained")
+    return found
+
+
 def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[float]]:
     """Advantages by group id, from recorded rewards, as the trainer's algorithm computes them.
 
     ``lines`` are all training episodes of one step, or only the wanted one for an algorithm that
     is not step-wide. Nothing when an advantage holds what only the trainer knows: a KL in the
-    reward, a critic's values, ratios.
+    reward, a critic's values, ratios, what an algorithm remembers of earlier steps.
     """
     kl, needs = parts.spec.algorithm.loss.kl, parts.algorithm.needs
     if (kl.coef > 0.0 and kl.where == "reward") or needs.values or needs.log_ratios:
+        return {}
+    if isinstance(parts.algorithm, Remembering):
         return {}
     by_policy: dict[str, list[GroupOutcome]] = {}
     for line in lines:
@@ -81,7 +112,7 @@ def _outcome(group: Line) -> GroupOutcome:
             CandidateOutcome(
                 index=c["index"],
                 reward=c["reward"],
-                num_tokens=0,
+                num_tokens=_num_tokens(c),
                 is_truncated=bool(c.get("is_truncated")),
                 trajectory=c.get("trajectory", 0),
                 turn=c["turn"],
@@ -93,11 +124,16 @@ def _outcome(group: Line) -> GroupOutcome:
     )
 
 
-def _group(group: Line, parts: JobParts, advantages: Sequence[float] | None) -> dict[str, Any]:
+def _num_tokens(candidate: Line) -> int:
+    """Its length; lines of earlier versions say it only with their tokens."""
+    return int(candidate.get("num_tokens") or len((candidate.get("tokens") or {}).get("ids", ())))
+
+
+def _group(group: Line, parts: JobParts, credit: Credit) -> dict[str, Any]:
     candidates: list[Line] = group["candidates"]
     rewards = [float(c["reward"]) for c in candidates]
     spans_turns = "prompts" in group
-    own = advantages or [None] * len(candidates)
+    own = credit.advantages or [None] * len(candidates)
     return {
         "group_id": group["group_id"],
         "agent": group["agent"],
@@ -111,6 +147,7 @@ def _group(group: Line, parts: JobParts, advantages: Sequence[float] | None) -> 
         "reward_mean": statistics.fmean(rewards) if rewards else 0.0,
         "reward_std": statistics.stdev(rewards) if len(rewards) > 1 else 0.0,
         "is_flat": len(set(rewards)) <= 1,
+        "advantages_from": credit.origin,
         "candidates": [
             _candidate(c, group["agent"], parts, advantage)
             for c, advantage in zip(candidates, own, strict=True)

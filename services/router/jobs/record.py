@@ -11,6 +11,7 @@ from typing import Any
 from services.router.jobs.state import ACTIVE, FINISHED, STATES, JobState
 from troupe.errors import TroupeError
 from troupe.spec import JobSpec, parse_spec
+from troupe.streams.versions import RECORD_VERSION, VERSION_FIELD, check_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,16 @@ class JobRecord:
         """The hash fields."""
         names = (field.name for field in dataclass_fields(self) if field.name != "spec")
         fields = {name: str(getattr(self, name)) for name in names}
-        return {**fields, "spec": self.spec.model_dump_json()}
+        version = {VERSION_FIELD.decode(): str(RECORD_VERSION)}
+        return {**fields, **version, "spec": self.spec.model_dump_json()}
+
+    @property
+    def spec_as_begun(self) -> str:
+        """The spec as JSON with the fields that it had when the job began.
+
+        Its workers may be of the version before this one, and refuse a field that is new.
+        """
+        return self.spec.model_dump_json(exclude_unset=True)
 
     def to_json(self, *, queue_position: int | None = None) -> dict[str, Any]:
         """What REST shows."""
@@ -80,7 +90,8 @@ class JobRecord:
 
 
 def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
-    """The record in a hash; raises TroupeError when the hash is not one."""
+    """The record in a hash; raises TroupeError when the hash is not one, or a newer version's."""
+    check_version(fields, f"the record of job '{fields.get(b'job_id', b'').decode()}'")
     text = {key.decode(): value.decode() for key, value in fields.items()}
     state = text.get("state", "")
     if state not in STATES or "spec" not in text:

@@ -14,6 +14,10 @@ from services.router.jobs.record import JobRecord, record_from_fields
 from services.router.jobs.state import FINISHED, JobState, before
 from troupe.errors import ConflictError, NotFoundError
 from troupe.streams import keys
+from troupe.streams.versions import NewerRecordError
+from troupe.telemetry.logging import get_logger
+
+_log = get_logger(__name__)
 
 IDEMPOTENCY_TTL_S = 24 * 3600
 _PAGE = 100
@@ -53,6 +57,7 @@ class JobStore:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._newer: set[bytes] = set()
 
     async def create(self, record: JobRecord) -> None:
         """Add a new job."""
@@ -107,7 +112,17 @@ class JobStore:
             for job_id in job_ids:
                 pipe.hgetall(keys.job(job_id))
             found = cast("list[dict[bytes, bytes]]", await pipe.execute())
-        return [record_from_fields(fields) for fields in found if fields]
+        return [record for fields in found if fields and (record := self._readable(fields))]
+
+    def _readable(self, fields: Mapping[bytes, bytes]) -> JobRecord | None:
+        """None: a newer version's record, which must not keep the others from being seen."""
+        try:
+            return record_from_fields(fields)
+        except NewerRecordError as error:
+            if (job_id := fields[b"job_id"]) not in self._newer:
+                self._newer.add(job_id)
+                _log.warning("job.of_newer_version", job_id=job_id.decode(), why=error.message)
+            return None
 
     async def unfinished(self) -> list[JobRecord]:
         """Jobs that somebody must conduct, oldest first."""
@@ -207,8 +222,8 @@ class JobStore:
         used = json.loads(stored)
         if used["digest"] != body_digest:
             raise ConflictError(
-                f"Idempotency-Key '{key}' was used with another body (job {used['job_id']}); "
-                "send a new key with a new body"
+                f"Idempotency-Key '{key.partition(':')[2]}' was used with another body "
+                f"(job {used['job_id']}); send a new key with a new body"
             )
         return str(used["job_id"])
 

@@ -109,6 +109,7 @@ async def test_publish_reaches_every_replica_with_proof(fleet: Fleet, via: str, 
         fleet.trainer.learn(version)
         export = fleet.trainer.export(version)
         await publish.publish(export)
+        await publish.forget_before("p", version)  # its version is committed
         assert await fleet.serving() == [(version, ())] * 2
         for replica in fleet.replicas:
             scores = await replica.client.score("p", version, export.canary_token_ids)

@@ -1,0 +1,151 @@
+"""The kill matrix: who is hit, where the system stands at that moment, and how it is hit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+Role = str
+ROLES = ("router", "rollout", "env", "sandbox", "trainer", "redis")
+COMPONENTS = {
+    "router": "router",
+    "rollout": "rollout-shared-0",
+    "env": "env-0",
+    "trainer": "trainer-0",
+    "redis": "redis",
+}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A moment of a job: the fault point at which one process then stands.
+
+    ``from_step``: the point is armed when this step's round opens; -1: before the job begins.
+    """
+
+    name: str
+    point: str
+    from_step: int = -1
+
+    @property
+    def stander(self) -> Role:
+        """Whose process reaches the point."""
+        return self.point.partition(".")[0]
+
+
+PHASES = (
+    Phase("opening a step", "router.round_opened@train-00001"),
+    Phase("mid-generate", "rollout.generating", from_step=1),
+    Phase("mid-env-step", "env.stepping", from_step=1),
+    Phase("before a stream append", "router.ticket_completing@train-00001"),
+    Phase("after a stream append", "router.ticket_completed@train-00001"),
+    Phase("mid-record", "router.round_recording@train-00001"),
+    Phase("idle, groups are in", "trainer.collected@1"),
+    Phase("mid-learn", "trainer.learning@1"),
+    Phase("mid-checkpoint", "trainer.checkpoint_staged@2"),
+    Phase("checkpoint written", "trainer.checkpoint_there@2"),
+    Phase("mid-push, staging", "rollout.weights_staged@2"),
+    Phase("mid-push, canary", "rollout.canary_scored@2"),
+    Phase("mid-push, staged on all", "trainer.weights_staged@2"),
+    Phase("mid-push, activating", "rollout.activated@2"),
+    Phase("mid-push, active on all", "trainer.weights_active@2"),
+    Phase("version committed", "trainer.version_committed@2"),
+    Phase("mid-eval", "router.ticket_completing@eval-00003"),
+    Phase("at the last step", "trainer.exported"),
+)
+BY_NAME = {phase.name: phase for phase in PHASES}
+FULL = "full disk"
+SILENT = "never answers"
+SANDBOX_PHASE = Phase("mid-program", "env.sandbox_asked", from_step=1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """``how``: kill (SIGKILL), drain (SIGTERM), zombie (SIGSTOP beyond every lease, SIGCONT), full
+    disk (ENOSPC for some seconds), or never answers (SIGSTOP for good).
+
+    ``also``: a second role that is killed in the same moment.
+    """
+
+    victim: Role
+    phase: Phase
+    how: str = "kill"
+    also: Role = ""
+
+    @property
+    def id(self) -> str:
+        """A name for the test and for the table."""
+        second = f"+{self.also}" if self.also else ""
+        return f"{self.how} {self.victim}{second} {self.phase.name}".replace(" ", "-")
+
+
+def _drains() -> Iterator[Case]:
+    moments = {
+        "router": ("before a stream append", "mid-eval"),
+        "rollout": ("mid-generate", "mid-push, activating"),
+        "env": ("mid-env-step",),
+        "trainer": ("mid-learn", "mid-checkpoint", "mid-push, staged on all"),
+        "redis": ("before a stream append",),
+    }
+    for victim, names in moments.items():
+        yield from (Case(victim, BY_NAME[name], "drain") for name in names)
+
+
+def _zombies() -> Iterator[Case]:
+    moments = {
+        "router": ("before a stream append", "opening a step"),
+        "rollout": ("mid-generate", "mid-push, staging"),
+        "env": ("mid-env-step",),
+        "trainer": ("mid-learn", "mid-push, staged on all", "version committed"),
+        "redis": ("before a stream append",),
+    }
+    for victim, names in moments.items():
+        yield from (Case(victim, BY_NAME[name], "zombie") for name in names)
+
+
+def _pairs() -> Iterator[Case]:
+    for victim, also, name in (
+        ("trainer", "rollout", "mid-push, staged on all"),
+        ("router", "redis", "before a stream append"),
+        ("trainer", "redis", "mid-checkpoint"),
+        ("rollout", "env", "mid-generate"),
+        ("router", "trainer", "mid-learn"),
+    ):
+        yield Case(victim, BY_NAME[name], "kill", also)
+
+
+def _kills() -> Iterator[Case]:
+    """First whoever does the work of the moment, then everybody else at that moment."""
+    yield from (Case(phase.stander, phase) for phase in PHASES)
+    for role in ("redis", "trainer", "rollout", "router", "env"):
+        yield from (Case(role, phase) for phase in PHASES if phase.stander != role)
+
+
+def _full_disks() -> Iterator[Case]:
+    yield Case("router", Phase("writing the episode log", "router.disk@episodes.jsonl"), FULL)
+    yield Case("router", Phase("writing the metrics", "router.disk@metrics.jsonl"), FULL)
+    yield Case("trainer", Phase("writing a checkpoint", "trainer.checkpoint_staged@2"), FULL)
+    yield Case("trainer", Phase("writing the last", "trainer.checkpoint_staged@3"), FULL)
+
+
+KILLS = tuple(_kills())
+MATRIX = (*KILLS[:18], *_full_disks(), *_pairs(), *_drains(), *_zombies(), *KILLS[18:])
+
+SANDBOX = (
+    Case("sandbox", SANDBOX_PHASE),
+    Case("sandbox", SANDBOX_PHASE, SILENT),
+    Case("env", SANDBOX_PHASE),
+)
+"""On a job whose judge runs programs."""
+
+QUICK = tuple(
+    Case(victim, BY_NAME[name], how)
+    for victim, name, how in (
+        ("trainer", "mid-checkpoint", "kill"),
+        ("trainer", "mid-push, active on all", "kill"),
+        ("rollout", "mid-generate", "kill"),
+        ("env", "mid-env-step", "kill"),
+        ("router", "before a stream append", "kill"),
+        ("router", "mid-record", "kill"),
+        ("redis", "mid-learn", "kill"),
+    )
+)
+"""What every commit proves: each role at the moment at which it holds most."""

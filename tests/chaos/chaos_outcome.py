@@ -1,0 +1,75 @@
+"""What a case brought: recovery times, and every difference from the undisturbed run."""
+
+import json
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from platform_world import adapter_bytes, trained_groups
+
+
+@dataclass
+class Outcome:
+    """What one case brought; a line of the recorded runs.
+
+    ``serving_s``: from the injection (for a zombie: from its awakening) until the victim serves
+    again; ``progress_s``: until the job went on. None: the job had ended before. ``load``: the
+    machine's load average.
+    """
+
+    case: str
+    victim: str
+    phase: str
+    how: str
+    serving_s: float | None = None
+    progress_s: float | None = None
+    job_s: float = 0.0
+    load: float = field(default_factory=lambda: round(os.getloadavg()[0], 1))
+    num_groups: int = 0
+    num_lost: int = 0
+    num_duplicated: int = 0
+    same_weights: bool = False
+    faults: list[str] = field(default_factory=list[str])
+
+    def compare(self, found: Path, expected: Path, versions: list[int]) -> None:
+        """Fill in what the run folder ``found`` has other than ``expected``."""
+        wanted, got = _groups(expected), _groups(found)
+        self.num_groups = wanted.total()
+        self.num_lost = (wanted - got).total()
+        self.num_duplicated = (got - wanted).total()
+        self.same_weights = adapter_bytes(found) == adapter_bytes(expected)
+        checks = {
+            "groups were lost": not self.num_lost,
+            "groups were trained twice": not self.num_duplicated,
+            "the order of training differs": trained_groups(found) == trained_groups(expected),
+            "the trained weights differ": self.same_weights,
+            "metrics.jsonl has other steps": _steps(found) == _steps(expected),
+            "episodes.jsonl has other episodes": _episodes(found) == _episodes(expected),
+            "versions went back": versions == sorted(versions),
+        }
+        self.faults += [words for words, holds in checks.items() if not holds]
+
+    def write(self, folder: Path | None) -> None:
+        """Append to the recorded runs, if they are wanted."""
+        if folder is not None:
+            with (folder / "chaos.jsonl").open("a") as file:
+                file.write(f"{json.dumps(asdict(self))}\n")
+
+
+def _groups(run_dir: Path) -> Counter[tuple[int, str]]:
+    return Counter((step, name) for step, names in trained_groups(run_dir) for name in names)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _steps(run_dir: Path) -> list[tuple[str, int]]:
+    return [(line["kind"], line["step"]) for line in _lines(run_dir / "metrics.jsonl")]
+
+
+def _episodes(run_dir: Path) -> Counter[str]:
+    mark = f"{run_dir.name}/"
+    return Counter(x["episode_id"].replace(mark, "") for x in _lines(run_dir / "episodes.jsonl"))

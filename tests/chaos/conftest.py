@@ -1,0 +1,66 @@
+"""A platform with the fault seam on, and the run that nothing happened to.
+
+The quick share runs with all tests; the matrix takes most of an hour: `make chaos`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chaos_world import ChaosWorld
+from platform_world import Platform, make_tiny_base, run_platform, tiny_spec
+from process_tree import adopting
+
+HERE = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--chaos-results", type=Path, help="folder to which chaos.jsonl is appended")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "chaos" in str(config.getoption("-m")):
+        return
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("chaos"):
+            item.add_marker(pytest.mark.skip(reason="the matrix takes an hour; run `make chaos`"))
+
+
+@pytest.fixture(scope="session")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """TROUPE_FAULTS_DIR of the platform."""
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(scope="session")
+def chaos_spec(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A job of seconds: the real algorithm on 4x4 grids."""
+    return tiny_spec(make_tiny_base(tmp_path_factory.getbasetemp() / "tiny-base"))
+
+
+@pytest.fixture(scope="session")
+def platform(
+    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int], faults: Path
+) -> Iterator[Platform]:
+    """Redis and the router by ``troupe up``, for all cases."""
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    more = {"TROUPE_FAULTS_DIR": str(faults), "PYTHONPATH": path}
+    folder = tmp_path_factory.mktemp("platform")
+    with adopting(), run_platform(folder, free_port, more) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def world(platform: Platform, faults: Path, pytestconfig: pytest.Config) -> ChaosWorld:
+    results: Path | None = pytestconfig.getoption("--chaos-results")
+    if results is not None:
+        results.mkdir(parents=True, exist_ok=True)
+    return ChaosWorld(platform, faults, results)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(world: ChaosWorld, chaos_spec: dict[str, Any]) -> Path:
+    """The run folder of the same job, left alone."""
+    return world.run_alone(chaos_spec)

@@ -1,0 +1,86 @@
+"""Which processes there are below this one: the proof that a kill leaves no stray behind.
+
+While ``adopting`` is entered, this process is the child subreaper: whatever loses its parent
+becomes its child, however it was started, so nothing escapes the count.
+"""
+
+import ctypes
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+POLL_S = 0.02
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Be the parent of orphaned descendants for a while."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def be(value: int) -> None:
+        done = libc.prctl(_PR_SET_CHILD_SUBREAPER, value, 0, 0, 0)
+        assert done == 0, os.strerror(ctypes.get_errno())
+
+    be(1)
+    try:
+        yield
+    finally:
+        be(0)
+
+
+def state_of(pid: int) -> str:
+    """The letter of proc(5): R, S, T, Z, ...; empty when there is no such process."""
+    fields = _stat(pid)
+    return fields[0] if fields else ""
+
+
+def descendants(ancestor: int) -> set[int]:
+    """Every living process below ``ancestor``; adopted zombies are reaped on the way."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    states: dict[int, str] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (fields := _stat(int(folder.name))):
+            states[int(folder.name)] = fields[0]
+            children[int(fields[1])].append(int(folder.name))
+    found: set[int] = set()
+    pending = list(children[ancestor])
+    while pending:
+        pid = pending.pop()
+        pending += children[pid]
+        if states[pid] not in "ZX":
+            found.add(pid)
+        elif ancestor == os.getpid():
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+    return found
+
+
+def command_of(pid: int) -> str:
+    """The command line, for messages."""
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return "gone"
+    return raw.replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def wait_for(what: str, is_so: Callable[[], bool], *, within_s: float) -> float:
+    """Seconds until ``is_so()``; fails when it is not so in time."""
+    began = time.monotonic()
+    while not is_so():
+        assert time.monotonic() - began < within_s, f"not within {within_s:g} s: {what}"
+        time.sleep(POLL_S)
+    return time.monotonic() - began
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/<pid>/stat from the state on."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()

@@ -1,0 +1,83 @@
+"""What a full disk leaves of the files of a run: the last good state, and nothing torn."""
+
+import errno
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from trainer_data import job_spec
+
+from services.router.episodes_file import append_at, append_line
+from services.trainer.checkpoints import Checkpoints, Snapshot
+from services.trainer.state import LearnerState
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.errors import UnavailableError
+
+STATE = {"shared": LearnerState({"param/w": torch.tensor([1.0, 2.0])}, 3)}
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """What is written beyond it fails with EFBIG, after a part was written: as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "faults"
+    folder.mkdir()
+    monkeypatch.setattr("troupe.faults._folder", lambda: folder)
+    return folder
+
+
+def test_append_line_when_the_disk_fills_amid_it_then_the_file_is_as_before(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    append_line(path, "123456789\n")
+    with files_of_at_most(15), pytest.raises(OSError) as raised:
+        append_line(path, "abcdefghijklmnopqrs\n")
+    assert raised.value.errno == errno.EFBIG
+    assert path.read_text() == "123456789\n"
+    append_line(path, "abc\n")
+    assert path.read_text() == "123456789\nabc\n"
+
+
+def test_append_at_when_the_disk_fills_amid_it_then_the_next_try_is_whole(tmp_path: Path):
+    path = tmp_path / "episodes.jsonl"
+    episodes = [pb.Episode(episode_id=name, kind=pb.ROUND_KIND_TRAIN) for name in "ab"]
+    append_at(path, 0, episodes)
+    whole = path.read_bytes()
+    path.unlink()
+    with files_of_at_most(len(whole) - 5), pytest.raises(OSError):
+        append_at(path, 0, episodes)
+    append_at(path, 0, episodes)
+    assert path.read_bytes() == whole
+
+
+def test_save_when_the_disk_is_full_then_nothing_is_left_and_the_next_one_holds_all(
+    tmp_path: Path, faults: Path
+):
+    checkpoints = Checkpoints(tmp_path, job_spec(tmp_path / "model"))
+    checkpoints.save(Snapshot(1, STATE, (), [(0, {"shared": {"g0": [0.5]}})]))
+    before = (tmp_path / "groups.jsonl").read_bytes()
+    (faults / "trainer.checkpoint_staged@2").write_text("enospc")
+    second = Snapshot(2, STATE, (), [(1, {"shared": {"g1": [0.5]}})])
+    with pytest.raises(UnavailableError, match=r"step 2 can't be written to .*checkpoints"):
+        checkpoints.save(second)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00001"]
+    assert (tmp_path / "groups.jsonl").read_bytes() == before
+    (faults / "trainer.checkpoint_staged@2").unlink()
+    checkpoints.save(second)
+    found = checkpoints.load()
+    assert found is not None
+    assert found.step == 2
+    lines = (tmp_path / "groups.jsonl").read_text().splitlines()
+    assert [json.loads(line)["group_ids"] for line in lines] == [["g0"], ["g1"]]
