@@ -15,6 +15,7 @@ from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
     TroupeError,
+    UnavailableError,
     VersionNotLoadedError,
     error_for_code,
     error_for_reason,
@@ -25,6 +26,11 @@ from troupe.tls.channel import RotatingChannel
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 KEEPALIVE_MS = 20_000
+CORE_FAILED = "Internal error from Core"
+"""What gRPC for asyncio says instead of the server's answer when that came while a stream was still
+being sent (https://github.com/grpc/grpc/issues/36066)."""
+MAX_LOST = 5
+"""Such an attempt is repeated so often, also of a call that is otherwise made once."""
 
 RECEIVED_BYTES = "grpc.max_receive_message_length"
 """Option of a channel or server: the largest message that it takes. The last one given counts."""
@@ -96,6 +102,7 @@ class Client:
         deadline = started + timeout_s
         give_up_at = min(deadline, started + self._retry_for_s) if retries else started
         pause_s = 0.05
+        num_lost = 0
         while True:
             left_s = deadline - now()
             if left_s <= 0:
@@ -105,7 +112,10 @@ class Client:
             except grpc.aio.AioRpcError as rpc_error:
                 error = from_rpc_error(rpc_error, what=what, address=self.address)
                 wait_s = pause_s * random.uniform(0.5, 1.5)
-                if not _is_worth_retrying(error) or now() + wait_s >= give_up_at:
+                num_lost += _is_answer_lost(rpc_error)
+                is_lost = _is_answer_lost(rpc_error) and num_lost <= MAX_LOST
+                is_over = not _is_worth_retrying(error) or now() + wait_s >= give_up_at
+                if is_over and not is_lost:
                     raise error from rpc_error
             await asyncio.sleep(wait_s)
             pause_s = min(pause_s * 2, 1.0)
@@ -134,7 +144,16 @@ def from_rpc_error(error: grpc.aio.AioRpcError, *, what: str, address: str) -> T
     cls = error_for_reason(str(trailing.get("troupe-reason", "")))
     if cls is not None:
         return _construct(cls, details, pointer)
+    if _is_answer_lost(error):
+        return UnavailableError(
+            f"{what} at {address}: the call ended before all of it was sent, and its answer got "
+            "lost. Send it again."
+        )
     return error_for_code(error.code())(f"{what} at {address}: {details}")
+
+
+def _is_answer_lost(error: grpc.aio.AioRpcError) -> bool:
+    return error.code() is grpc.StatusCode.INTERNAL and error.details() == CORE_FAILED
 
 
 def _construct(cls: type[TroupeError], message: str, pointer: str | None) -> TroupeError:

@@ -15,6 +15,8 @@ import grpc
 import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
+from troupe.clients.channel import CORE_FAILED
+
 CALL_S = 8.0
 """Deadline of one call; machine time for a sound answer is milliseconds."""
 HANG_S = 2.0
@@ -37,7 +39,7 @@ class Outcome:
         name = "OK" if error is None else error.code().name
         self.statuses[name] += 1
         # The client's own core says so when an answer comes before all was sent.
-        if error is None or name not in BUGS or error.details() == "Internal error from Core":
+        if error is None or name not in BUGS or error.details() == CORE_FAILED:
             return
         reasons = dict(error.trailing_metadata() or ())
         of_weights = name == "DATA_LOSS" and reasons.get("troupe-reason") == "WEIGHTS_REJECTED"
