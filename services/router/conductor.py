@@ -63,8 +63,10 @@ class Conductor:
     async def run(self) -> dict[str, Any]:
         """Conduct to the end; the trainer's result. Raises JobFailedError."""
         step = await self._wait_step(at_least=0, since=time.time())
-        self._seen = step
         await self._recorder.rewind(step)
+        await self._recorder.catch_up(step - 1)
+        self._seen = max(step - 1, 0)
+        await self._tell_learned(step)
         while True:
             await self._store.set_step(self._job.job_id, step)
             is_due = self._spec.eval.num_tasks > 0 and step in self._evals

@@ -154,6 +154,16 @@ class Recorder:
         else:
             await self._note(f"play:{state.step}", {**play, "opened_at": state.opened_at})
 
+    async def catch_up(self, step: int) -> None:
+        """Record the training round of ``step`` if it is complete and nobody recorded it.
+
+        A trainer learns from a complete round while no router is there, so a job may be past it.
+        """
+        state = await self._ledger.round(train_round(step)) if step >= 0 else None
+        if state is not None and state.is_complete and not state.is_recorded:
+            await self.record(state)
+            await self._ledger.mark_recorded(state.round_id)
+
     async def finish(self) -> None:
         """Write the lines of all steps that ended, waiting a while for the trainer's words."""
         for step, ended_at in list(self._ended.items()):

@@ -26,7 +26,6 @@ from services.router.settings import RouterSettings
 from services.router.summary import find_commit, summarize, write_summary
 from services.router.tracking import Trackers
 from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
-from troupe.ids import train_round
 from troupe.launch.contract import Launcher
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import StepLedger
@@ -280,13 +279,10 @@ class JobController:
 
         The trainer has ended by now and may have learnt from it; a later life goes on after it.
         """
-        ledger = self._ledger
-        reached = min((await ledger.versions()).values(), default=0)
+        reached = min((await self._ledger.versions()).values(), default=0)
         for step in (reached - 1, reached):
-            state = await ledger.round(train_round(step)) if step >= 0 else None
-            if self._recorder and state and state.is_complete and not state.is_recorded:
-                await self._recorder.record(state)
-                await ledger.mark_recorded(state.round_id)
+            if self._recorder:
+                await self._recorder.catch_up(step)
 
     async def _write(self, summary: dict[str, Any]) -> None:
         try:

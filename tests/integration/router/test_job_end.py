@@ -14,6 +14,7 @@ from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.ids import train_round
 from troupe.streams import keys
+from troupe.streams.events import EventLog
 
 EVERY_KIND = (pb.REPLICA_KIND_TRAINER, pb.REPLICA_KIND_ENV, pb.REPLICA_KIND_ROLLOUT)
 
@@ -86,6 +87,29 @@ async def _play_all(world: World) -> None:
         ticket = records.Ticket.FromString(fields[b"p"])
         episode = records.Episode(episode_id=ticket.ticket_id, round_id=ticket.round_id)
         await world.ledger.complete_ticket(ticket, "", [], episode)
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+async def test_job_when_the_trainer_went_on_while_no_router_was_there_then_the_step_is_recorded(
+    world: World, is_recorded: bool
+) -> None:
+    record = await world.add_job(job_spec(steps=1), "running")
+    await world.ledger.commit_version("p", 0, "d")
+    opened = tickets(train_round(0), 3)
+    await world.ledger.open_round(train_round(0), records.ROUND_KIND_TRAIN, 0, opened)
+    await _play_all(world)
+    if is_recorded:
+        await world.store.note(JOB, "play:0", {"opened_at": 1.0, "num_episodes": 3})
+        await world.ledger.mark_recorded(train_round(0))
+    await EventLog(world.redis, JOB, source="trainer").emit("step.learned", {"step": 0})
+    await world.ledger.commit_version("p", 1, "e")
+    await world.ledger.set_result({"step": 1})
+    ended = await world.drive(record)
+    assert ended.state == "succeeded", ended.reason
+    [line] = (record.run_dir / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line)["step"] == 0
+    if not is_recorded:
+        assert len((record.run_dir / "episodes.jsonl").read_text().splitlines()) == 3
 
 
 async def test_job_when_the_export_does_not_come_in_time_then_fails_and_says_so(
