@@ -30,10 +30,16 @@ FULL_S = 4.0
 
 
 class ChaosWorld:
-    """Runs cases on one platform. ``faults`` is the folder of TROUPE_FAULTS_DIR."""
+    """Runs cases on one platform. ``faults`` is the folder of TROUPE_FAULTS_DIR.
 
-    def __init__(self, platform: Platform, faults: Path, results: Path | None) -> None:
+    ``elders`` are processes below this one that were there before: other tests' servers.
+    """
+
+    def __init__(
+        self, platform: Platform, faults: Path, results: Path | None, elders: frozenset[int]
+    ) -> None:
         self._platform = platform
+        self._elders = elders
         self._faults = faults
         self._results = results
 
@@ -73,6 +79,8 @@ class ChaosWorld:
         own = {self._platform.pid_of("", name) for name in ("router", "redis")}
         supervisor = self._platform.folder / "runs" / ".troupe" / "supervisor.json"
         own.add(int(json.loads(supervisor.read_text())["pid"]))
+        for elder in self._elders:
+            own |= {elder} | descendants(elder)
         return descendants(os.getpid()) - own
 
     def _arm(self, case: Case) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from chaos_world import ChaosWorld
 from platform_world import Platform, make_tiny_base, run_platform, tiny_spec
-from process_tree import adopting
+from process_tree import adopting, descendants
 
 HERE = Path(__file__).parent
 
@@ -41,10 +41,20 @@ def chaos_spec(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
+def elders() -> frozenset[int]:
+    """Processes that other tests started and that live on."""
+    return frozenset(descendants(os.getpid()))
+
+
+@pytest.fixture(scope="session")
 def platform(
-    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int], faults: Path
+    tmp_path_factory: pytest.TempPathFactory,
+    free_port: Callable[[], int],
+    faults: Path,
+    elders: frozenset[int],
 ) -> Iterator[Platform]:
     """Redis and the router by ``troupe up``, for all cases."""
+    _ = elders
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     more = {"TROUPE_FAULTS_DIR": str(faults), "PYTHONPATH": path}
     folder = tmp_path_factory.mktemp("platform")
@@ -53,11 +63,13 @@ def platform(
 
 
 @pytest.fixture(scope="session")
-def world(platform: Platform, faults: Path, pytestconfig: pytest.Config) -> ChaosWorld:
+def world(
+    platform: Platform, faults: Path, elders: frozenset[int], pytestconfig: pytest.Config
+) -> ChaosWorld:
     results: Path | None = pytestconfig.getoption("--chaos-results")
     if results is not None:
         results.mkdir(parents=True, exist_ok=True)
-    return ChaosWorld(platform, faults, results)
+    return ChaosWorld(platform, faults, results, elders)
 
 
 @pytest.fixture(scope="session")
