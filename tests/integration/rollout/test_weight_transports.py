@@ -227,7 +227,7 @@ async def test_staged_version_whose_trainer_is_gone_is_dropped_when_its_lease_en
     replica = fleet.replicas[0]
     await replica.client.send_weights(export.manifest, export.path)
     assert (await fleet.serving())[0] == (0, (1,))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (await fleet.serving())[0] != (0, ()):  # noqa: ASYNC110 - another's clock
             await asyncio.sleep(0.05)
     # Whoever publishes next is not hindered, also when the lease ends between its two phases.
@@ -334,7 +334,7 @@ async def test_trainer_killed_in_mid_push_leaves_the_old_version_and_nothing_els
         assert await child.stdout.readline() == b"ready\n"
     os.kill(child.pid, signal.SIGKILL)
     await child.wait()
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while await fleet.serving() != [(0, ())] * 2 or _files(tmp_path):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     fleet.trainer.learn(2)

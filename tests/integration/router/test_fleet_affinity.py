@@ -114,6 +114,6 @@ async def test_call_beyond_the_routers_bound_is_refused_and_others_wait_their_tu
         await world.generate(1)
     assert replica.calls == 1  # two candidates are its limit; three calls wait for room
     gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await asyncio.gather(*calls) == ["a"] * 4
     assert await world.generate(1) == "a"

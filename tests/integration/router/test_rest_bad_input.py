@@ -238,7 +238,7 @@ async def follower(port: int, path: str, **headers: str) -> Any:
 
 
 async def next_id(reader: asyncio.StreamReader) -> str:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             line = await reader.readline()
             if line.startswith(b"id: "):

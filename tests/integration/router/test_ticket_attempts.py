@@ -58,7 +58,7 @@ async def playing(world: World, player: Any) -> AsyncIterator[EpisodeWorkers]:
         yield found
     finally:
         running.cancel()
-        await asyncio.wait({running}, timeout=10)
+        await asyncio.wait({running}, timeout=30)
         assert running.cancelled()
 
 
@@ -73,7 +73,7 @@ async def deliver_to_the_dead(world: World, times: int) -> None:
 
 async def counts(world: World) -> tuple[int, int]:
     """(done, dropped) once the round is complete."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while not (state := await world.ledger.round(ROUND)) or not state.is_complete:
             await world.ledger.wait_change(0.5)
     return state.num_done, state.num_dropped
@@ -103,7 +103,7 @@ async def test_ticket_when_playing_fails_then_failures_count_over_the_lives_of_r
     monkeypatch.setattr(workers_module, "_FIRST_PAUSE_S", 60.0)
     monkeypatch.setattr(workers_module, "_LONGEST_PAUSE_S", 60.0)
     player = Player(failures=100)
-    async with playing(world, player) as first, asyncio.timeout(10):
+    async with playing(world, player) as first, asyncio.timeout(30):
         while not first.last_failure:
             await world.ledger.wait_change(0.05)
     async with playing(world, player) as second:
@@ -134,5 +134,5 @@ async def test_workers_when_their_ledger_breaks_then_the_error_ends_them(
 
     monkeypatch.setattr(workers._ledger, "complete_ticket", broken)
     with pytest.raises(UnavailableError, match="Redis does not answer"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await workers.run()

@@ -36,7 +36,7 @@ async def test_read_when_waiting_then_wakes_for_a_new_event(redis: Redis):
     log = EventLog(redis, "j", source="x")
     waiting = asyncio.create_task(log.read(block_s=30))
     await EventLog(redis, "j", source="y").emit("n", {})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert len(await waiting) == 1
 
 

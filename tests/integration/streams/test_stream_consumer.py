@@ -175,7 +175,7 @@ async def test_read_when_blocked_then_wakes_for_a_new_entry(redis: Redis):
     assert await reader.read(count=1, block_s=0) == []
     waiting = asyncio.create_task(reader.read(count=1, block_s=30))
     await fill(redis, 1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         [entry] = await waiting
     assert entry.payload == b"payload-0"
 

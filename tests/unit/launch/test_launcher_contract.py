@@ -47,7 +47,7 @@ class LocalWorld:
 
     async def life(self, name: str) -> str:
         # A process has no command line yet when its exec has just closed the parent's pipe.
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not (found := [pid for pid, of in self._running() if of == name]):  # noqa: ASYNC110 (/proc tells nobody)
                 await asyncio.sleep(0.005)
         [pid] = found
@@ -61,7 +61,7 @@ class LocalWorld:
         part = order.with_suffix(".part")
         part.write_text(f"{code} {words}")
         part.rename(order)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while order.exists():  # noqa: ASYNC110 (a file tells nobody)
                 await asyncio.sleep(0.005)
 
