@@ -39,7 +39,7 @@ _TAKE = """
 -- KEYS epochs; ARGV role holder. The server's clock keeps an epoch from coming back when the
 -- counter was lost: with the ledger of an earlier life, or in a fail-over.
 local time = redis.call('TIME')
-local epoch = time[1] * 1000 + math.floor(time[2] / 1000)
+local epoch = time[1] * 1000000 + time[2]
 local newest = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or 0)
 if epoch <= newest then epoch = newest + 1 end
 local text = string.format('%.0f', epoch)
@@ -54,9 +54,9 @@ _CHECK = FENCE + "return 1"
 class Fence:
     """One process's turn in a role: changes under it are refused once there is a newer one.
 
-    ``epoch`` is about the Unix time in milliseconds at which the turn began.
+    ``epoch`` is about the Unix time in microseconds at which the turn began.
 
-    Example: ``Fence("j1", "trainer", 1767225600000, "trainer-0")``.
+    Example: ``Fence("j1", "trainer", 1767225600000000, "trainer-0")``.
     """
 
     job_id: str
