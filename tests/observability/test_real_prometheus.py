@@ -77,9 +77,12 @@ def _is_ready(address: str) -> bool:
 
 @pytest.fixture(scope="module")
 def scraped(platform: Platform, prometheus: str, spec: dict[str, Any]) -> str:
-    """The server after it saw a whole job; its series are there for two more minutes."""
+    """The server after it saw a whole job; its series are there for two more minutes.
+
+    Prometheus takes up new targets every 5 s, so the job must last for several of those.
+    """
     with platform.client() as client:
-        job = client.submit({**spec, "name": "scraped", "steps": 8, "eval": {"num_tasks": 6}})
+        job = client.submit({**spec, "name": "scraped", "steps": 100, "eval": {"num_tasks": 6}})
         for _ in client.events(job.job_id):
             pass
         assert client.job(job.job_id).state == "succeeded"
