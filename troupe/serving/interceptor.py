@@ -1,14 +1,14 @@
 """Turns errors of servicers into gRPC statuses, in one place, and counts calls."""
 
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import grpc
 import grpc.aio
 
 from troupe.errors import DeadlineError, TroupeError
 from troupe.serving.decoding import REASON_KEY, refusing_malformed
+from troupe.serving.wrapping import Behaviour, WrappingInterceptor
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import get_logger
 
@@ -16,72 +16,36 @@ POINTER_KEY = "troupe-pointer"
 """Trailing metadata: JSON pointer into the offending document."""
 
 _log = get_logger(__name__)
-if TYPE_CHECKING:
-    _Interceptor = grpc.aio.ServerInterceptor[Any, Any]
-    _Handler = grpc.RpcMethodHandler[Any, Any]
-else:
-    _Interceptor = grpc.aio.ServerInterceptor
-    _Handler = Any
 
 
-class ErrorInterceptor(_Interceptor):
-    """A TroupeError becomes its status and reason; anything else is logged and INTERNAL.
+class ErrorInterceptor(WrappingInterceptor):
+    """A TroupeError becomes its status and reason; anything else is logged and INTERNAL."""
 
-    One is for one server: it keeps the wrapped handler of each method.
-    """
+    def prepared(self, handler: Any, method: str) -> Any:
+        """Bytes that are no message are refused."""
+        return refusing_malformed(handler, method)
 
-    def __init__(self) -> None:
-        self._wrapped: dict[str, _Handler] = {}
+    def around(self, behaviour: Behaviour, method: str) -> Behaviour:
+        """Counted and timed, and its errors told as statuses."""
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> _Handler:
-        """Wrap the handler of the called method."""
-        method: str = handler_call_details.method
-        if (known := self._wrapped.get(method)) is not None:
-            return known
-        handler = cast("Any", await continuation(handler_call_details))
-        if not handler:
-            return handler
-        handler = refusing_malformed(handler, method)
-        if method.startswith("/grpc."):
-            self._wrapped[method] = handler
-            return handler
-        if handler.unary_unary:
-            make, behaviour = grpc.unary_unary_rpc_method_handler, handler.unary_unary
-        elif handler.stream_unary:
-            make, behaviour = grpc.stream_unary_rpc_method_handler, handler.stream_unary
-        else:
-            return handler
-        wrapped = self._wrapped[method] = _rebuilt(make, handler, behaviour, method)
-        return wrapped
+        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            started = time.perf_counter()
+            code = grpc.StatusCode.OK
+            try:
+                return await behaviour(request, context)
+            # An abort, also one whose caller is gone: gRPC ends both quietly.
+            except grpc.aio.BaseError:
+                code = context.code() or grpc.StatusCode.UNKNOWN
+                raise
+            except Exception as error:
+                failure = _as_troupe(error, method)
+                code = failure.code
+                await _abort(context, failure)
+            finally:
+                metrics.GRPC_REQUESTS.labels(method, code.name).inc()
+                metrics.GRPC_SECONDS.labels(method).observe(time.perf_counter() - started)
 
-
-def _rebuilt(make: Any, handler: Any, behaviour: Any, method: str) -> _Handler:
-    async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        started = time.perf_counter()
-        code = grpc.StatusCode.OK
-        try:
-            return await behaviour(request, context)
-        # An abort, or one that could not be sent since the caller is gone: gRPC ends both quietly.
-        except grpc.aio.BaseError:
-            code = context.code() or grpc.StatusCode.UNKNOWN
-            raise
-        except Exception as error:
-            failure = _as_troupe(error, method)
-            code = failure.code
-            await _abort(context, failure)
-        finally:
-            metrics.GRPC_REQUESTS.labels(method, code.name).inc()
-            metrics.GRPC_SECONDS.labels(method).observe(time.perf_counter() - started)
-
-    return make(
-        guarded,
-        request_deserializer=handler.request_deserializer,
-        response_serializer=handler.response_serializer,
-    )
+        return guarded
 
 
 def _as_troupe(error: Exception, method: str) -> TroupeError:
