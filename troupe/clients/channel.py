@@ -102,7 +102,7 @@ class Client:
         deadline = started + timeout_s
         give_up_at = min(deadline, started + self._retry_for_s) if retries else started
         pause_s = 0.05
-        num_lost = 0
+        num_repeats = 0
         while True:
             left_s = deadline - now()
             if left_s <= 0:
@@ -112,11 +112,10 @@ class Client:
             except grpc.aio.AioRpcError as rpc_error:
                 error = from_rpc_error(rpc_error, what=what, address=self.address)
                 wait_s = pause_s * random.uniform(0.5, 1.5)
-                num_lost += _is_answer_lost(rpc_error)
-                is_lost = _is_answer_lost(rpc_error) and num_lost <= MAX_LOST
                 is_over = not _is_worth_retrying(error) or now() + wait_s >= give_up_at
-                if is_over and not is_lost:
+                if is_over and not (_is_answer_lost(rpc_error) and num_repeats < MAX_LOST):
                     raise error from rpc_error
+                num_repeats += 1
             await asyncio.sleep(wait_s)
             pause_s = min(pause_s * 2, 1.0)
 
