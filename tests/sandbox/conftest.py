@@ -1,13 +1,12 @@
 """The host that attacks aim at, and the sandbox that must keep it."""
 
 import os
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator
 
 import pytest
-from watched_host import SECRET, TALLY, WatchedHost, num_mounts
+from watched_host import SECRET, TALLY, WatchedHost, bait, num_mounts
 
 from services.env.sandbox import open_sandbox
 from services.env.sandbox.pool import LocalSandbox
@@ -28,17 +27,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def watched_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedHost]:
     folder = tmp_path_factory.mktemp("host")
-    (folder / "secret").write_text(SECRET)
-    servers = {
-        "tcp": socket.create_server(("127.0.0.1", 0)),
-        "unix": socket.socket(socket.AF_UNIX),
-        "abstract": socket.socket(socket.AF_UNIX),
-    }
-    servers["unix"].bind(str(folder / "socket"))
-    servers["abstract"].bind(f"\0troupe-test-{os.getpid()}")
-    for server in servers.values():
-        server.listen()
-        server.setblocking(False)
+    servers = bait(folder)
     victim = subprocess.Popen(["sleep", "600"])
     os.environ["TROUPE_TEST_SECRET"] = SECRET
     yield WatchedHost(folder, victim, servers, num_mounts())

@@ -6,14 +6,13 @@ not have: no pytest.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from attacks import ALL, Attack
-from watched_host import SECRET, WatchedHost, num_mounts
+from watched_host import SECRET, WatchedHost, bait, num_mounts
 
 import services.env
 from services.env.sandbox import open_sandbox
@@ -47,17 +46,7 @@ def main() -> int:
 
 def watched(folder: Path) -> WatchedHost:
     """What attacks aim at, in this container."""
-    (folder / "secret").write_text(SECRET)
-    servers = {
-        "tcp": socket.create_server(("127.0.0.1", 0)),
-        "unix": socket.socket(socket.AF_UNIX),
-        "abstract": socket.socket(socket.AF_UNIX),
-    }
-    servers["unix"].bind(str(folder / "socket"))
-    servers["abstract"].bind(f"\0troupe-test-{os.getpid()}")
-    for server in servers.values():
-        server.listen()
-        server.setblocking(False)
+    servers = bait(folder)
     victim = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     return WatchedHost(folder, victim, servers, num_mounts())
 

@@ -56,3 +56,19 @@ class WatchedHost:
 
 def num_mounts() -> int:
     return len(Path("/proc/self/mountinfo").read_text().splitlines())
+
+
+def bait(folder: Path) -> dict[str, socket.socket]:
+    """A secret in ``folder``, and servers of every kind that a program might reach."""
+    (folder / "secret").write_text(SECRET)
+    servers = {
+        "tcp": socket.create_server(("127.0.0.1", 0)),
+        "unix": socket.socket(socket.AF_UNIX),
+        "abstract": socket.socket(socket.AF_UNIX),
+    }
+    servers["unix"].bind(str(folder / "socket"))
+    servers["abstract"].bind(f"\0troupe-test-{os.getpid()}")
+    for server in servers.values():
+        server.listen()
+        server.setblocking(False)
+    return servers
