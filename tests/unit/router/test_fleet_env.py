@@ -3,25 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 
+from fleet_parts import SPEC
+
 from services.router.membership import Member
 from services.router.routing.fleet import Fleet
 from services.router.routing.ports import FleetEnv
 from troupe.api.router.v1 import router_pb2
 from troupe.clients import EnvClient
 from troupe.episodes.ports import Start
-from troupe.spec import parse_spec
 from troupe.tasks.contract import Split
-
-SPEC = parse_spec(
-    {
-        "name": "demo",
-        "steps": 1,
-        "task": {"name": "plan_path"},
-        "workflow": {"order": ["tool"]},
-        "agents": {"tool": {"policy": "p"}},
-        "policies": {"p": {"model": "m"}},
-    }
-)
 
 
 class Members:

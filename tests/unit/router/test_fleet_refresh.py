@@ -4,24 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from fleet_parts import SPEC
 
 from services.router.membership import Member
 from services.router.routing.attempts import Pauses
 from services.router.routing.fleet import Fleet, unless_closed
 from troupe.api.router.v1 import router_pb2
 from troupe.errors import UnavailableError
-from troupe.spec import parse_spec
-
-SPEC = parse_spec(
-    {
-        "name": "demo",
-        "steps": 1,
-        "task": {"name": "plan_path"},
-        "workflow": {"order": ["tool"]},
-        "agents": {"tool": {"policy": "p"}},
-        "policies": {"p": {"model": "m"}},
-    }
-)
 
 
 class Members:
