@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from kube_server import KubeServer
 from kubelet import ProcessKubelet
+from platform_world import tiny_spec
 from test_chart_on_apiserver import Helm, _token, helm  # noqa: F401 (a fixture)
 
 from services.router.cluster import names
@@ -23,19 +24,7 @@ from troupe.clients.rest import RestClient
 
 pytestmark = pytest.mark.timeout(900)
 
-SPEC = {
-    "name": "tiny",
-    "seed": 5,
-    "steps": 3,
-    "tasks_per_step": 6,
-    "task": {"name": "plan_path", "params": {"size": 4, "max_actions": 3}},
-    "workflow": {"order": ["tool", "planner"], "max_turns": 3},
-    "agents": {"tool": {"policy": "shared"}, "planner": {"policy": "shared"}},
-    "algorithm": {"kind": "at_grpo", "group_size": 4},
-    "sampling": {"max_new_tokens": 6},
-    "eval": {"num_tasks": 12},
-    "limits": {"startup_timeout_s": 120},
-}
+LIMITS = {"startup_timeout_s": 120}
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +121,10 @@ async def test_job_when_pods_and_the_router_die_in_mid_step_then_reaches_its_end
 
     train = {"kind": "lora", "rank": 4, "alpha": 8}
     policy = {"model": str(tiny_model), "train": train}
+    spec = tiny_spec(tiny_model) | {"policies": {"shared": policy}, "limits": LIMITS}
     async with kubelet.running():
         with RestClient(f"http://127.0.0.1:{rest}", retry_for_s=60) as client:
-            job_id = (
-                await asyncio.to_thread(client.submit, {**SPEC, "policies": {"shared": policy}})
-            ).job_id
+            job_id = (await asyncio.to_thread(client.submit, spec)).job_id
             await _until(client, job_id, lambda j: j.state == "running" and j.step >= 1, why)
             mine = f"{names.OWNER}={job_id}"
             pods = (await api.list(POD, labels=mine))[0]

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from platform_world import Platform
+from platform_world import Platform, tiny_spec
 
 from services.rollout.engines.sglang.settings import PREFIX
 
@@ -146,24 +146,11 @@ def lines_of(run: Path, kind: str) -> list[dict[str, Any]]:
 
 def spec_of(base: Path, kind: str) -> dict[str, Any]:
     train = {"kind": "lora", "rank": 4, "alpha": 8} if kind == "lora" else {"kind": "full"}
-    return {
+    found = tiny_spec(base)
+    found["policies"]["shared"] |= {"train": train, "replicas": 2}
+    return found | {
         "name": f"sglang-{kind}",
-        "seed": 5,
         "steps": 2,
-        "tasks_per_step": 6,
-        "task": {"name": "plan_path", "params": {"size": 4, "max_actions": 3}},
-        "workflow": {"order": ["tool", "planner"], "max_turns": 3},
-        "agents": {"tool": {"policy": "shared"}, "planner": {"policy": "shared"}},
-        "policies": {
-            "shared": {
-                "model": str(base),
-                "train": train,
-                "replicas": 2,
-                "optimizer": {"learning_rate": 1e-3, "warmup_steps": 0},
-            }
-        },
-        "algorithm": {"kind": "at_grpo", "group_size": 4},
-        "sampling": {"max_new_tokens": 6},
         "eval": {"num_tasks": 6},
         "limits": {"startup_timeout_s": 600, "generate_timeout_s": 240},
     }
