@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import Cache, DynamicCache
 
+from services.rollout.engines.cpu.decoder import Decoder
 from services.rollout.engines.cpu.job import Job
 from services.rollout.engines.cpu.pool import COLUMN_BLOCK, KvPool, round_up
 from services.rollout.engines.cpu.rows import Rows
@@ -40,6 +41,7 @@ class Lane:
     ) -> None:
         """``max_cells`` bounds rows times columns of the key/value memory."""
         self._module = module
+        self._decoder = Decoder(module) if Decoder.knows(module) else None
         self._device = torch.device(device)
         self._ends = torch.tensor(end_token_ids, dtype=torch.long, device=self._device)
         self._max_rows = max_rows
@@ -142,16 +144,23 @@ class Lane:
         is_hidden = self._column_index[None, :columns] > position[:, None]
         mask = torch.zeros(is_hidden.shape, dtype=self._module.dtype, device=self._device)
         mask = mask.masked_fill_(is_hidden, -torch.inf)[:, None, None, :]
+        cache = self._pool.bind(self._row_index[:padded], position, columns)
+        logits_RV = self._logits(token, position, mask, cache)
+        self._rows.position[:count] += 1
+        self._emit(slice(0, count), logits_RV[:count].float())
+
+    def _logits(self, token: Tensor, position: Tensor, mask: Tensor, cache: Cache) -> Tensor:
+        if self._decoder is not None:
+            return self._decoder(token, position, mask, cache)
         output = self._module(
             input_ids=token[:, None],
             attention_mask=mask,
             position_ids=position[:, None],
-            past_key_values=self._pool.bind(self._row_index[:padded], position, columns),
+            past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
         )
-        self._rows.position[:count] += 1
-        self._emit(slice(0, count), output.logits[:count, -1].float())
+        return output.logits[:, -1]
 
     def _emit(self, rows: slice, logits_RV: Tensor) -> None:
         """Sample one token for each of these rows; complete and drop those that end."""

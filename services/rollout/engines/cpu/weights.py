@@ -5,7 +5,6 @@ base all parameters that it does not change, so a LoRA version costs the memory 
 matrices and a full version costs the whole model.
 """
 
-import copy
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -61,14 +60,32 @@ def build_module(base: BaseModel, weights: StagedWeights, tensors: dict[str, Ten
         WeightsRejectedError: A tensor is unknown, missing or of the wrong shape; it is named.
     """
     where = f"Weights of policy '{weights.policy}' version {weights.policy_version}"
-    shared = [*base.module.parameters(), *base.module.buffers()]
-    module = copy.deepcopy(base.module, memo={id(tensor): tensor for tensor in shared})
+    module = _twin(base.module, {})
     with torch.no_grad():
         if weights.kind == "lora":
             _merge_lora(module, tensors, weights.adapter_config_json, where)
         else:
             _replace_all(module, tensors, where)
     return module
+
+
+def _twin(module: Any, made: dict[int, Any]) -> Any:
+    """The same modules again around the very same tensors; what is no module is shared.
+
+    Made for each version: ``copy.deepcopy`` of a small model costs as much as receiving it.
+    """
+    if (found := made.get(id(module))) is not None:
+        return found
+    twin = made[id(module)] = module.__new__(type(module))
+    twin.__dict__ = module.__dict__ | {
+        "_parameters": dict(module._parameters),
+        "_buffers": dict(module._buffers),
+    }
+    twin._modules = {
+        name: None if child is None else _twin(child, made)
+        for name, child in module._modules.items()
+    }
+    return twin
 
 
 def _merge_lora(module: Any, tensors: dict[str, Tensor], config_json: str, where: str) -> None:

@@ -1,0 +1,99 @@
+"""One token for every row of a Llama-like model, at the cost of its arithmetic.
+
+transformers' forward pass serves every model and every use; for one token a row its own work is
+half of the time on a small model. Owns the plain form of that pass for the architectures that it
+knows, on the module's own parameters. Never samples, and never computes prompts: those stay with
+the module, and so does every model that is not known here.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+"""Rotary positions, RMS norms before attention and MLP, grouped queries, a gated MLP."""
+
+
+class Decoder:
+    """The decoding pass of one module. Legend: R rows, H heads, S size of a head, V vocabulary,
+    G groups of heads with one key, Q heads of a group, C columns, D hidden size.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._layers = list(module.model.layers)
+        self._head_size = int(self._layers[0].self_attn.head_dim)
+
+    @staticmethod
+    def knows(module: Any) -> bool:
+        """Whether ``module`` is one of `ARCHITECTURES`, in the precision of the norms' sums."""
+        return type(module).__name__ in ARCHITECTURES and module.dtype == torch.float32
+
+    def __call__(self, token_R: Tensor, position_R: Tensor, mask: Tensor, cache: Cache) -> Tensor:
+        """Logits after one more token of each row, R x V.
+
+        Args:
+            token_R: the rows' last tokens.
+            position_R: their places, which are the columns that ``cache`` writes.
+            mask: added to the scores, R x 1 x 1 x columns.
+            cache: see `KvPool.bind`.
+        """
+        model = self._module.model
+        hidden_R1D = model.embed_tokens(token_R[:, None])
+        cos_R1S, sin_R1S = model.rotary_emb(hidden_R1D, position_R[:, None])
+        sin_R1S[..., : self._head_size // 2].neg_()
+        for number, layer in enumerate(self._layers):
+            normed = _norm(layer.input_layernorm, hidden_R1D)
+            attended = self._attend(layer.self_attn, normed, cos_R1S, sin_R1S, mask, cache, number)
+            hidden_R1D = hidden_R1D + attended
+            hidden_R1D = hidden_R1D + _mlp(
+                layer.mlp, _norm(layer.post_attention_layernorm, hidden_R1D)
+            )
+        return self._module.lm_head(_norm(model.norm, hidden_R1D)[:, 0])
+
+    def _attend(
+        self,
+        attention: Any,
+        hidden_R1D: Tensor,
+        cos_R1S: Tensor,
+        sin_R1S: Tensor,
+        mask: Tensor,
+        cache: Cache,
+        number: int,
+    ) -> Tensor:
+        rows, size = len(hidden_R1D), self._head_size
+        query_RHS = _linear(attention.q_proj, hidden_R1D).view(rows, -1, size)
+        key_RHS = _linear(attention.k_proj, hidden_R1D).view(rows, -1, size)
+        value_RHS = _linear(attention.v_proj, hidden_R1D).view(rows, -1, size)
+        if hasattr(attention, "q_norm"):
+            query_RHS = _norm(attention.q_norm, query_RHS)
+            key_RHS = _norm(attention.k_norm, key_RHS)
+        query_RHS = _rotate(query_RHS, cos_R1S, sin_R1S)
+        key_RHS = _rotate(key_RHS, cos_R1S, sin_R1S)
+        keys, values = cache.update(key_RHS[:, :, None], value_RHS[:, :, None], number)
+        groups_RGQS = query_RHS.view(rows, keys.shape[1], -1, size) * attention.scaling
+        scores_RGQC = torch.matmul(groups_RGQS, keys.transpose(2, 3)).add_(mask)
+        found = torch.matmul(torch.softmax(scores_RGQC, -1), values)
+        return _linear(attention.o_proj, found.reshape(rows, 1, -1))
+
+
+def _rotate(heads_RHS: Tensor, cos_R1S: Tensor, signed_sin_R1S: Tensor) -> Tensor:
+    """Rotary position embedding (arXiv 2104.09864, Eq. 34), the halves of a head as its pairs."""
+    halves_swapped = heads_RHS.roll(heads_RHS.shape[-1] // 2, -1)
+    return torch.addcmul(heads_RHS * cos_R1S, halves_swapped, signed_sin_R1S)
+
+
+def _mlp(mlp: Any, hidden: Tensor) -> Tensor:
+    gate = mlp.act_fn(_linear(mlp.gate_proj, hidden))
+    return _linear(mlp.down_proj, gate * _linear(mlp.up_proj, hidden))
+
+
+def _norm(norm: Any, hidden: Tensor) -> Tensor:
+    return F.rms_norm(hidden, norm.weight.shape, norm.weight, norm.variance_epsilon)
+
+
+def _linear(layer: Any, hidden: Tensor) -> Tensor:
+    return F.linear(hidden, layer.weight, layer.bias)
