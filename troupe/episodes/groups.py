@@ -75,7 +75,7 @@ def groups_by_task(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> li
     def returns(agent: str) -> dict[tuple[int, int], float]:
         totals: defaultdict[int, float] = defaultdict(float)
         for draw in draws:
-            totals[draw.trajectory] += draw.earned(agent)
+            totals[draw.trajectory] += draw.brought(agent)
         return {(d.trajectory, d.turn): totals[d.trajectory] for d in draws if d.agent == agent}
 
     return _over_turns(ticket, task_id, draws, returns)

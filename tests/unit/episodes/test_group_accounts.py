@@ -1,5 +1,7 @@
 """What a group records of its generation: cached prompt tokens, and versions within a candidate."""
 
+from dataclasses import replace
+
 import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
@@ -63,3 +65,18 @@ def test_cached_tokens_when_on_the_wire_then_unknown_stays_unknown(cached: int |
     )
     assert found.num_cached_tokens == cached
     assert [list(c.version_spans) for c in found.candidates] == [[(6, 2)], []]
+
+
+def test_group_of_a_task_when_another_agent_earned_the_teams_reward_then_it_counts() -> None:
+    """``a`` acts first and earns 0.25 by itself; ``b`` ends the episode with team reward 1."""
+    first = replace(draw(0, generation([1], 0)), rewards=[0.25, 0.0], team_shares=[{"b": 0.0}] * 2)
+    last = replace(
+        draw(0, generation([1, 2], 0)),
+        agent="b",
+        rewards=[1.0, 0.0],
+        shares=[{"a": 0.5}, {}],
+        team_shares=[{"a": 1.0}, {"a": 0.0}],
+    )
+    of_a, of_b = groups_by_task(TICKET, "x", [first, last])
+    assert [c.reward for c in of_a.candidates] == [0.25 + 0.5 + 1.0] * 2
+    assert [c.reward for c in of_b.candidates] == [1.0] * 2
