@@ -24,6 +24,15 @@ from typing import Any
 
 import yaml
 
+from benchmarks.learning_arms import (
+    ARMS,
+    QUICK_MODEL,
+    SMALL,
+    SMALL_MODEL,
+    TASKS,
+    Task,
+    spec_of,
+)
 from benchmarks.learning_report import write_report
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 
@@ -36,67 +45,6 @@ RIVALS = ("grpo_single", "mas_grpo")
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is played: the family, the base model, and the seats of a team and of one agent."""
-
-    params: dict[str, Any]
-    family: str
-    max_new_tokens: int
-    size: int
-    alone: str = "planner"
-
-
-TASKS = {
-    "plan_path": Task({"size": 6, "max_actions": 4}, "plan_path", 6, 6),
-    "sudoku": Task({"size": 4, "holes": 6, "max_actions": 6}, "sudoku", 14, 4),
-}
-QUICK = {"plan_path": Task({"size": 4, "max_actions": 3}, "plan_path", 6, 4)}
-QUICK_MODEL = {
-    "--shape": {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "intermediate_size": 128},
-    "--warm-start": {"num_careful_steps": 250, "num_careless_steps": 50, "batch_size": 32},
-}
-
-SMALL_MODEL = {
-    **QUICK_MODEL,
-    "--warm-start": {
-        "num_careful_steps": 120,
-        "num_careless_steps": 80,
-        "slip_rate": 0.5,
-        "batch_size": 32,
-    },
-}
-"""Knows less than the quick one, so that there is something to learn."""
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One line of the plot: an algorithm and who learns with which weights."""
-
-    algorithm: str
-    level: str
-
-    def policies(self, task: Task) -> dict[str, str]:
-        """agent -> policy."""
-        if self.level == "L0":
-            return {task.alone: "shared"}
-        agents = ("tool", "planner")
-        return {a: "shared" if self.level == "L1" else a for a in agents}
-
-
-ARMS = {
-    "at_grpo": Arm("at_grpo", "L1"),
-    "grpo_single": Arm("grpo", "L0"),
-    "mas_grpo": Arm("grpo", "L1"),
-    "magrpo": Arm("magrpo", "L1"),
-    "marloo": Arm("marloo", "L1"),
-    "ippo": Arm("ippo", "L1"),
-    "at_grpo_L0": Arm("at_grpo", "L0"),
-    "at_grpo_L2": Arm("at_grpo", "L2"),
-    "at_grpo_L3": Arm("at_grpo", "L3"),
-}
-
-
-@dataclass(frozen=True)
 class Cell:
     """One run. Example: ``str(Cell("plan_path", "at_grpo", 0)) == "plan_path:at_grpo:0"``."""
 
@@ -106,35 +54,6 @@ class Cell:
 
     def __str__(self) -> str:
         return f"{self.task}:{self.arm}:{self.seed}"
-
-
-def spec_of(
-    name: str, task: Task, model: Path, seed: int, plan: argparse.Namespace
-) -> dict[str, Any]:
-    """The job of one arm; the levels differ in the map agent -> policy and in what is trained."""
-    arm = ARMS[name]
-    seats = arm.policies(task)
-    train = {"kind": "full"} if arm.level == "L3" else {"kind": "lora", "rank": 32, "alpha": 64}
-    rate = plan.full_rate if arm.level == "L3" else plan.lora_rate
-    policy = {
-        "model": str(model.absolute()),
-        "train": train,
-        "optimizer": {"learning_rate": rate, "warmup_steps": 5},
-    }
-    return {
-        "name": name.lower().replace("_", "-"),
-        "seed": seed,
-        "steps": plan.max_steps,
-        "tasks_per_step": plan.tasks_per_step * (2 if arm.level == "L0" else 1),
-        "task": {"name": task.family, "params": task.params},
-        "workflow": {"order": list(seats), "max_turns": 4},
-        "agents": {agent: {"policy": policy_name} for agent, policy_name in seats.items()},
-        "policies": dict.fromkeys(sorted(set(seats.values())), policy),
-        "algorithm": {"kind": arm.algorithm, "group_size": 8},
-        "sampling": {"max_new_tokens": task.max_new_tokens},
-        "batch": {"tokens_per_row": 256},
-        "eval": {"num_tasks": plan.eval_tasks, "every": plan.eval_every},
-    }
 
 
 class RunFailed(Exception):  # noqa: N818 (one cell's, not the program's)
@@ -242,7 +161,7 @@ def cells_of(plan: argparse.Namespace) -> list[Cell]:
 
 def run(plan: argparse.Namespace) -> dict[Cell, list[list[float]]]:
     """Play the chosen cells, and gather all finished ones; one that fails is said and left out."""
-    tasks = QUICK if plan.quick or plan.small else TASKS
+    tasks = SMALL if plan.quick or plan.small else TASKS
     found: dict[Cell, list[list[float]]] = {}
     for cell in cells_of(plan):
         task, folder = tasks[cell.task], plan.work / cell.task
@@ -319,7 +238,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cells", default="", help="play these only: task:arm:seed,...")
     parser.add_argument("--report", action="store_true", help="play nothing")
     parser.add_argument("--results", type=Path, help="folder of table and plot")
-    parser.add_argument("--small", action="store_true", help="4x4 grids and a small base model")
+    parser.add_argument(
+        "--small", action="store_true", help="4x4 grids, fewer holes and a small base model"
+    )
     parser.add_argument("--tokens", type=int, default=1_500_000, help="sampled in training, a run")
     parser.add_argument("--max-steps", type=int, default=400)
     parser.add_argument("--tasks-per-step", type=int, default=48)
@@ -335,8 +256,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         plan.tasks, plan.arms, plan.seeds, plan.tokens = "plan_path", "at_grpo,mas_grpo", "0", 4000
         plan.max_steps, plan.tasks_per_step, plan.eval_tasks, plan.eval_every = 8, 8, 16, 4
         plan.work = Path(f"runs/learning_curve_quick-{os.getpid()}")
-    if plan.small:
-        plan.tasks = "plan_path"
     plan.tasks, plan.arms = plan.tasks.split(","), plan.arms.split(",")
     plan.seeds = [int(seed) for seed in plan.seeds.split(",")][: max(T95)]
     plan.cells = [cell for cell in plan.cells.split(",") if cell]
