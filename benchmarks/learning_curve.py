@@ -238,9 +238,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cells", default="", help="play these only: task:arm:seed,...")
     parser.add_argument("--report", action="store_true", help="play nothing")
     parser.add_argument("--results", type=Path, help="folder of table and plot")
-    parser.add_argument(
-        "--small", action="store_true", help="4x4 grids, fewer holes and a small base model"
-    )
+    parser.add_argument("--small", action="store_true", help="4x4, fewer holes, small base model")
     parser.add_argument("--tokens", type=int, default=1_500_000, help="sampled in training, a run")
     parser.add_argument("--max-steps", type=int, default=400)
     parser.add_argument("--tasks-per-step", type=int, default=48)
