@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 from services.rollout.staging import StagingArea, Upload
 from troupe.api.records.v1.records_pb2 import WeightsManifest
@@ -41,7 +41,8 @@ class WeightsIntake:
     """Stages, activates and discards in one engine: one change of a policy at a time.
 
     The highest epoch of a trainer that called, or that the router told of, is remembered for the
-    process's life, and a change under a lower one is refused. A process serves one job.
+    process's life, and a change under a lower one is refused: of the job's one trainer, or of each
+    policy's own. A process serves one job.
     """
 
     def __init__(self, engine: Engine, staging: StagingArea, *, lease_s: float) -> None:
@@ -49,7 +50,8 @@ class WeightsIntake:
         self._staging = staging
         self._lease_s = lease_s
         self._leases: dict[Key, asyncio.Task[None]] = {}
-        self._epoch = 0
+        self._has_own_trainers = False
+        self._epochs: defaultdict[str, int] = defaultdict(int)
         self._staged: dict[Key, str] = {}
         self._loaded: dict[Key, str] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -113,7 +115,13 @@ class WeightsIntake:
 
     def refuse_before(self, epoch: int) -> None:
         """There is a trainer with this epoch: earlier ones change nothing any more."""
-        self._epoch = max(self._epoch, epoch)
+        self._epochs[""] = max(self._epochs[""], epoch)
+
+    def refuse_before_each(self, epochs: Mapping[str, int]) -> None:
+        """Each policy has a trainer of its own; earlier ones than these change nothing of it."""
+        self._has_own_trainers = True
+        for policy, epoch in epochs.items():
+            self._epochs[policy] = max(self._epochs[policy], epoch)
 
     def renew(self, policy: str, policy_version: int) -> None:
         """The trainer still works on a version that it staged."""
@@ -139,15 +147,19 @@ class WeightsIntake:
     def _admit(self, policy: str, epoch: int) -> None:
         """Take note of an epoch before its turn comes, so that who has the turn finds out."""
         self._refuse_older(policy, epoch)
-        self._epoch = epoch
+        self._epochs[self._trainer_of(policy)] = epoch
 
     def _refuse_older(self, policy: str, epoch: int) -> None:
-        if epoch < self._epoch:
+        newest = self._epochs[self._trainer_of(policy)]
+        if epoch < newest:
             raise FencedError(
                 f"The trainer with epoch {epoch} was taken over from: policy '{policy}' gets its "
-                f"weights from the one with epoch {self._epoch} now. Stop it; nothing was changed "
-                "here."
+                f"weights from the one with epoch {newest} now. Stop it; nothing was changed here."
             )
+
+    def _trainer_of(self, policy: str) -> str:
+        """Whose epochs count for ``policy``: "" is the job's one trainer."""
+        return policy if self._has_own_trainers else ""
 
     async def _keep_if_current(self, upload: Upload) -> None:
         """Hold what was staged, unless a successor called meanwhile: then it must not stay."""

@@ -50,6 +50,8 @@ class RolloutServicer(RolloutServiceServicer):
     def hear(self, assignment: Assignment) -> None:
         """What the router says with each heartbeat: who may bring weights."""
         self._intake.refuse_before(assignment.trainer_epoch)
+        if assignment.trainer_epochs:
+            self._intake.refuse_before_each(assignment.trainer_epochs)
 
     async def wait_idle(self) -> None:
         """Refuse new work and wait until every call in flight is answered."""

@@ -12,7 +12,7 @@ from troupe.api.router.v1.router_pb2 import Replica, ReplicaKind
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job and, for a rollout, the policies to serve."""
+    """A job and the policies: to serve, or the one that a trainer of its own learns."""
 
     job: JobRecord
     policies: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ def assign(replica: Replica, jobs: Sequence[JobRecord], members: Sequence[Member
         job = next((j for j in allowed if j.job_id == held.job_id), None)
         return Work(job, held.policies) if job else None
     if replica.kind == ReplicaKind.REPLICA_KIND_TRAINER:
-        return _trainer(allowed, others)
+        return _trainer(replica, allowed, others)
     if replica.kind == ReplicaKind.REPLICA_KIND_ROLLOUT:
         return _rollout(replica, allowed, others)
     if replica.kind == ReplicaKind.REPLICA_KIND_ENV:
@@ -43,10 +43,23 @@ def _is_same_life(one: Replica, other: Replica) -> bool:
     return one.replica_id == other.replica_id and one.incarnation == other.incarnation
 
 
-def _trainer(jobs: Sequence[JobRecord], others: Sequence[Member]) -> Work | None:
-    """The oldest job without a trainer."""
-    taken = {m.job_id for m in others if m.replica.kind == ReplicaKind.REPLICA_KIND_TRAINER}
-    return next((Work(job) for job in jobs if job.job_id not in taken), None)
+def _trainer(replica: Replica, jobs: Sequence[JobRecord], others: Sequence[Member]) -> Work | None:
+    """The oldest job without a trainer, or with a policy that lacks its own."""
+    trainers = [m for m in others if m.replica.kind == ReplicaKind.REPLICA_KIND_TRAINER]
+    for job in jobs:
+        own = [m for m in trainers if m.job_id == job.job_id]
+        if not job.spec.trainer.per_policy:
+            if not own:
+                return Work(job)
+            continue
+        named = policy_of(replica.replica_id, job.job_id, service="trainer")
+        if named in job.spec.policies:
+            return Work(job, (named,))
+        learnt = {policy for member in own for policy in member.policies}
+        lacking = [policy for policy in job.spec.trainers() if policy not in learnt]
+        if lacking:
+            return Work(job, (lacking[0],))
+    return None
 
 
 def _rollout(replica: Replica, jobs: Sequence[JobRecord], others: Sequence[Member]) -> Work | None:

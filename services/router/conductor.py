@@ -176,7 +176,7 @@ class Conductor:
     async def _wait_result(self) -> dict[str, Any]:
         since = time.time()
         while True:
-            result = await self._ledger.result()
+            result = await self._ledger.result(self._spec.trainers())
             if result is not None:
                 return result
             await self._wait("the trainer to export the trained policies", since)

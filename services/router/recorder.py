@@ -16,6 +16,7 @@ from services.router.episodes_file import append_at, append_line, is_kept, keep_
 from services.router.jobs.episode_index import EpisodeIndex
 from services.router.jobs.record import JobRecord
 from services.router.jobs.store import JobStore
+from services.router.learned import LearnedSteps
 from services.router.play_metrics import eval_line, play_metrics, train_line
 from services.router.routing.fleet import Fleet
 from troupe.api.records.v1 import records_pb2 as pb
@@ -62,7 +63,7 @@ class Recorder:
         self._fraction = fraction
         self._with_tokens = with_tokens
         self._notes: dict[str, Any] = {}
-        self._learned: dict[int, dict[str, Any]] = {}
+        self._learned = LearnedSteps(job.spec)
         self._ended: dict[int, float] = {}
         self._breaks: list[tuple[float, float]] = []
         self._lines: dict[tuple[str, int], dict[str, Any]] = {}
@@ -201,7 +202,7 @@ class Recorder:
             if stored.event.type not in ("step.learned", "component.restarted", "replica.left"):
                 continue
             if stored.event.type == "step.learned":
-                self._learned.setdefault(int(data["step"]), {}).update(data)
+                self._learned.hear(data)
             else:
                 at = stored.event.occurred_at
                 self._breaks.append((float(data.get("seen_at") or at), at))
@@ -217,14 +218,14 @@ class Recorder:
             for step in self._open_steps():
                 ended_at = float(self._notes[f"ended:{step}"])
                 is_late = is_last or time.time() - ended_at > _LEARNED_WAIT_S
-                if step not in self._learned and not is_late:
+                if not self._learned.is_told(step) and not is_late:
                     continue
                 play = dict(self._notes[f"play:{step}"])
                 opened_at = float(play.pop("opened_at"))
                 wall_s = ended_at - opened_at
                 if ("train", step) not in self._lines:
                     is_broken = any(a <= ended_at and b >= opened_at for a, b in self._breaks)
-                    learned = self._learned.get(step, {})
+                    learned = self._learned.of(step)
                     line = train_line(step, play, learned, wall_s, interrupted=is_broken)
                     await self._append_line(line)
                     root_span(self._job.job_id, train_round(step), opened_at, ended_at)
@@ -233,7 +234,7 @@ class Recorder:
                 for name in names:
                     self._notes.pop(name, None)
                 await self._store.forget_notes(self._job.job_id, *names)
-                self._learned.pop(step, None)
+                self._learned.forget(step)
 
     async def _append_line(self, line: dict[str, Any]) -> None:
         key = (str(line["kind"]), int(line["step"]))

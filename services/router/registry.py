@@ -77,12 +77,18 @@ class Registry:
 
     async def _seen(self, work: Work) -> Seen:
         job = work.job
+        epochs = {
+            policy: await newest_epoch(self._redis, job.job_id, "trainer", policy=policy)
+            for policy in job.spec.trainers()
+        }
+        newest = epochs.pop("", 0)
         assignment = Assignment(
             job_id=job.job_id,
             spec_json=job.spec_as_begun,
             policies=work.policies,
             run_dir=str(job.run_dir),
-            trainer_epoch=await newest_epoch(self._redis, job.job_id, "trainer"),
+            trainer_epoch=newest,
+            trainer_epochs=epochs,
         )
         return Seen(assignment, should_exit=False)
 

@@ -4,6 +4,7 @@
 can answer for any job. Never changes anything, and never fails a job.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -69,7 +70,8 @@ class Facts:
     """All that ``explain`` looks at. ``round`` is the newest round that is open or complete.
 
     ``wanted`` is how many serving replicas the job wants of each room: "trainer", "env", and the
-    policies by name.
+    policies by name. ``trainer`` is the one that all wait for: of several, ``slowest`` names the
+    policy of the one that is furthest behind, or that does not answer.
     """
 
     job: JobRecord
@@ -79,6 +81,7 @@ class Facts:
     versions: Mapping[str, int] | None = None
     trainer: Progress | None = None
     now: float = 0.0
+    slowest: str = ""
 
 
 def explain(facts: Facts) -> Waiting:
@@ -114,17 +117,17 @@ def _running(facts: Facts) -> Waiting:
     if state is None or not state.is_complete:
         return _playing(facts, state)
     trainer = facts.trainer
-    name = _names(facts.members, ReplicaKind.REPLICA_KIND_TRAINER) or ("trainer",)
+    name = _trainer_names(facts)
     if trainer is None:
-        text = f"Step {job.step} waits for the trainer, which does not answer."
+        text = f"Step {job.step} waits for {_the_trainer(facts)}, which does not answer."
         return Waiting("learn", job.step, state.opened_at, name, text)
     if trainer.is_paused:
         text = f"Step {job.step} is held: the job was paused."
         return Waiting("none", job.step, facts.now - trainer.phase_s, name, text)
     phase = _TRAINER_PHASES.get(trainer.phase, "learn")
-    who, words = name, _WORDS[phase]
+    who, words = name, _WORDS[phase].replace("the trainer", _the_trainer(facts), 1)
     if phase == "publish":
-        late = _late(facts, trainer.step + 1)
+        late = _late(facts, trainer.step + 1, facts.slowest)
         who = late or name
         words += f": {', '.join(late)}" if late else ""
     text = f"Step {job.step} waits for {words} ({trainer.phase_s:.0f} s so far)."
@@ -173,22 +176,45 @@ def _serves(member: Member, where: str) -> bool:
     return where in member.policies and replica.is_serving
 
 
-def _late(facts: Facts, version: int) -> tuple[str, ...]:
-    """Rollout replicas that do not answer with ``version`` of all their policies yet."""
+def _late(facts: Facts, version: int, only: str = "") -> tuple[str, ...]:
+    """Rollout replicas that do not answer with ``version`` of all their policies yet.
+
+    With ``only``: of this one.
+    """
     late: list[str] = []
     for member in facts.members:
         replica = member.replica
         if replica.kind == ReplicaKind.REPLICA_KIND_ROLLOUT:
             versions = [
-                p.active_version for p in replica.policies if facts.job.spec.trains(p.policy)
+                p.active_version
+                for p in replica.policies
+                if facts.job.spec.trains(p.policy) and only in ("", p.policy)
             ]
             if not replica.is_serving or min(versions, default=version) < version:
                 late.append(replica.replica_id)
     return tuple(late)
 
 
+def _the_trainer(facts: Facts) -> str:
+    return f"the trainer of policy '{facts.slowest}'" if facts.slowest else "the trainer"
+
+
+def _trainer_names(facts: Facts) -> tuple[str, ...]:
+    """The replica that all wait for, as far as it is known."""
+    members = [m for m in facts.members if not facts.slowest or facts.slowest in m.policies]
+    return _names(members, ReplicaKind.REPLICA_KIND_TRAINER) or ("trainer",)
+
+
 def _names(members: Sequence[Member], kind: ReplicaKind) -> tuple[str, ...]:
     return tuple(m.replica.replica_id for m in members if m.replica.kind == kind)
+
+
+def _place(trainer: Progress | None) -> tuple[int, int]:
+    """How far a trainer is; one that does not answer is behind all."""
+    if trainer is None:
+        return -1, 0
+    phases = list(_TRAINER_PHASES)
+    return trainer.step, phases.index(trainer.phase) if trainer.phase in phases else 0
 
 
 class Lookout:
@@ -212,13 +238,14 @@ class Lookout:
         facts = Facts(
             job,
             members=await self._members.of_job(job.job_id),
-            wanted={"trainer": wanted.trainers, "env": wanted.envs, **wanted.rollouts},
+            wanted={"trainer": len(wanted.trainers), "env": wanted.envs, **wanted.rollouts},
             round=await self._round(ledger, job.step) if job.state == "running" else None,
             versions=await ledger.versions(),
             now=time.time(),
         )
         if facts.round is not None and facts.round.is_complete:
-            facts = replace(facts, trainer=await self._ask_trainer(facts.members), now=time.time())
+            trainer, slowest = await self._ask_trainers(job, facts.members)
+            facts = replace(facts, trainer=trainer, slowest=slowest, now=time.time())
         waiting = explain(facts)
         limit_s = job.spec.limits.phase_deadline_s
         overdue = bool(waiting.since) and facts.now - waiting.since > limit_s
@@ -228,6 +255,19 @@ class Lookout:
         """The step's round, or the evaluation before it while that is the newest."""
         train = await ledger.round(train_round(step))
         return train or await ledger.round(eval_round(step))
+
+    async def _ask_trainers(
+        self, job: JobRecord, members: Sequence[Member]
+    ) -> tuple[Progress | None, str]:
+        """The trainer that is furthest behind, None for one that is silent; and its policy."""
+        names = job.spec.trainers()
+        asked = [
+            self._ask_trainer([m for m in members if not policy or policy in m.policies])
+            for policy in names
+        ]
+        answers = dict(zip(names, await asyncio.gather(*asked), strict=True))
+        slowest = min(names, key=lambda policy: _place(answers[policy]))
+        return answers[slowest], slowest
 
     async def _ask_trainer(self, members: Sequence[Member]) -> Progress | None:
         for member in members:

@@ -139,6 +139,7 @@ class TrainerService:
             router=self._router,
             progress=self._progress,
             control=self._control,
+            policy=_own_policy(assignment, spec),
         )
 
     def _describe(self) -> Replica:
@@ -151,3 +152,16 @@ class TrainerService:
             incarnation=self._incarnation,
             is_serving=self._progress.phase not in ("idle", "load"),
         )
+
+
+def _own_policy(assignment: Assignment, spec: JobSpec) -> str:
+    """The one policy that this trainer learns; "" learns all."""
+    if not spec.trainer.per_policy:
+        return ""
+    named = list(assignment.policies)
+    if len(named) != 1 or named[0] not in spec.policies:
+        raise InvalidArgumentError(
+            f"Job {assignment.job_id} has a trainer for each policy, and the router assigned "
+            f"{named or 'none'} to this one. Run router and trainer of one version."
+        )
+    return named[0]

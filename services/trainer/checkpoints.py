@@ -3,8 +3,9 @@
 A checkpoint is a folder that appears under its name when it is complete. Tensors are safetensors,
 the rest is JSON. A trainer that was taken over from may still write: it asks ``admit`` right before
 a checkpoint appears, writes in a folder that carries its epoch, and replaces no successor's. Owns
-the folder ``checkpoints`` and the file ``groups.jsonl`` that goes with it; may be called from any
-thread but the event loop's, one call at a time.
+the folder ``checkpoints`` and the file ``groups.jsonl`` that goes with it, or the ones of a policy
+that has a trainer of its own; may be called from any thread but the event loop's, one call at a
+time.
 """
 
 import json
@@ -21,8 +22,9 @@ from safetensors.torch import load_file, save_file
 
 from services.trainer.fingerprint import check_spec, spec_parts
 from services.trainer.state import LearnerState
-from troupe.errors import FencedError, TroupeError, UnavailableError
+from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
 from troupe.faults import reached
+from troupe.run_folder import checkpoints_folder, groups_file
 from troupe.spec.job import JobSpec
 from troupe.telemetry.logging import get_logger
 
@@ -61,6 +63,8 @@ class Checkpoints:
     """The checkpoints of one run folder.
 
     ``admit`` raises FencedError when another trainer has taken over from the one with ``epoch``.
+    ``policy`` is that of a trainer that learns this one alone: a new life of its job can only go on
+    from a step that every policy has, so the newest of those stays, and all after it.
     """
 
     def __init__(
@@ -70,11 +74,14 @@ class Checkpoints:
         *,
         epoch: int = 0,
         admit: Callable[[], None] = _anybody,
+        policy: str = "",
     ) -> None:
         self._epoch = epoch
         self._admit = admit
-        self._folder = run_dir / "checkpoints"
-        self._groups = run_dir / "groups.jsonl"
+        self._run_dir = run_dir
+        self._policy = policy
+        self._folder = checkpoints_folder(run_dir, policy)
+        self._groups = groups_file(run_dir, policy)
         self._keep_last = spec.checkpoint.keep_last
         self._keep_best = spec.checkpoint.keep_best
         self._spec = spec
@@ -140,24 +147,43 @@ class Checkpoints:
         sync(staging)
         return rewards
 
-    def load(self) -> Snapshot | None:
+    def load(self, *, with_all: bool = False) -> Snapshot | None:
         """The newest complete checkpoint, or None; ``groups.jsonl`` is cut back to it.
+
+        ``with_all``: the newest of a step that every policy has; what is newer goes.
 
         Raises:
             CheckpointMismatchError: it was made under another model, seed, algorithm or policy.
+            JobFailedError: that of the step that every policy has can't be read.
         """
         for left in self._folder.glob(f"{_STAGING}*"):
             shutil.rmtree(left, ignore_errors=True)
+        if with_all:
+            self._go_back_to(newest_common(self._run_dir, self._spec))
         for folder in newest_first(self._folder):
             try:
                 snapshot = self.read(folder)
             except (OSError, ValueError, KeyError, SafetensorError) as error:
+                if with_all:
+                    raise JobFailedError(
+                        f"The checkpoint {folder} can't be read ({error}), and the other policies "
+                        f"go on from its step. Remove {folder.name} of every policy in "
+                        f"{self._folder.parent} to go on from the step before, and resume the job."
+                    ) from error
                 _log.warning("checkpoint.unreadable", path=str(folder), error=str(error))
                 continue
             self._cut_groups(snapshot.step)
             return snapshot
         self._cut_groups(0)
         return None
+
+    def _go_back_to(self, step: int) -> None:
+        """Remove what the life before learnt beyond ``step``: this one learns it again."""
+        for folder in newest_first(self._folder):
+            if step_of(folder) > step:
+                self._admit()
+                _log.info("checkpoint.beyond_the_others", path=str(folder), common=step)
+                shutil.rmtree(folder)
 
     def read(self, folder: Path) -> Snapshot:
         """One checkpoint; raises CheckpointMismatchError, or what its files are broken with."""
@@ -176,13 +202,16 @@ class Checkpoints:
             "step": snapshot.step,
             "epoch": self._epoch,
             "spec": spec_parts(self._spec),
-            "versions": dict.fromkeys(self._spec.policies, snapshot.step),
+            "versions": dict.fromkeys(self._learnt(), snapshot.step),
             "tasks_seen": snapshot.step * self._spec.tasks_per_step,
             "optimizer_steps": {n: s.optimizer_step for n, s in snapshot.learners.items()},
             "baselines": dict(snapshot.baselines),
             "reports": list(snapshot.reports),
             "rewards": dict(rewards),
         }
+
+    def _learnt(self) -> Sequence[str]:
+        return [self._policy] if self._policy else list(self._spec.policies)
 
     def _rewards(self, snapshot: Snapshot) -> dict[str, float]:
         """Mean training reward of each kept checkpoint's weights, by folder name.
@@ -207,6 +236,9 @@ class Checkpoints:
         best = sorted(rewards, key=lambda name: (rewards[name], name))[-self._keep_best :]
         kept = {folder.name for folder in folders[: self._keep_last]}
         kept |= set(best) if self._keep_best else set()
+        if self._policy:
+            common = newest_common(self._run_dir, self._spec)
+            kept |= {folder.name for folder in folders if step_of(folder) >= common}
         for folder in folders:
             if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -244,9 +276,28 @@ def step_name(step: int) -> str:
     return f"step-{step:05d}"
 
 
+def step_of(folder: Path) -> int:
+    """The step of a checkpoint's folder."""
+    return int(folder.name[5:])
+
+
 def newest_first(folder: Path) -> list[Path]:
     """The complete checkpoints in ``folder``."""
-    return sorted(folder.glob("step-*"), key=lambda path: int(path.name[5:]), reverse=True)
+    return sorted(folder.glob("step-*"), key=step_of, reverse=True)
+
+
+def steps_of_all(run_dir: Path, spec: JobSpec) -> list[int]:
+    """The steps that every trainer has a checkpoint of, newest first."""
+    steps = [
+        {step_of(folder) for folder in newest_first(checkpoints_folder(run_dir, policy))}
+        for policy in spec.trainers()
+    ]
+    return sorted(set.intersection(*steps), reverse=True)
+
+
+def newest_common(run_dir: Path, spec: JobSpec) -> int:
+    """The newest step that every trainer has a checkpoint of; 0, the beginning, without one."""
+    return next(iter(steps_of_all(run_dir, spec)), 0)
 
 
 def best_first(folder: Path) -> list[Path]:

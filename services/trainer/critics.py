@@ -36,7 +36,7 @@ class Critics:
         self._spec: CriticSpec = spec.algorithm.critic
         self._is_joint = view == "joint"
         self._tokenizer: Any = None
-        trained = [policy for policy in sorted(spec.policies) if spec.trains(policy)]
+        trained = [policy for policy in sorted(learners) if spec.trains(policy)]
         tokens = spec.batch.tokens_per_row * spec.batch.rows_per_microbatch
         self._critics: dict[str, Critic] = {}
         for name in [TEAM] if self._is_joint else trained:

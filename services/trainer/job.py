@@ -40,7 +40,7 @@ _ADMIT_S = 60.0
 
 
 class TrainingJob:
-    """One job in this process."""
+    """One job in this process: all its policies, or ``policy`` alone."""
 
     def __init__(
         self,
@@ -53,7 +53,9 @@ class TrainingJob:
         router: RouterClient,
         progress: Progress,
         control: Control,
+        policy: str = "",
     ) -> None:
+        self._policy = policy
         self._ledger = StepLedger(redis, job_id)
         self._fence: Fence | None = None
         self._job_id = job_id
@@ -68,6 +70,7 @@ class TrainingJob:
             connect=self._replica,
             transport=make_transport(settings, job_id, spec),
             witness=Chronicle(job_id, EventLog(redis, job_id, source="trainer")),
+            policy=policy,
         )
         self._progress = progress
         self._control = control
@@ -82,7 +85,8 @@ class TrainingJob:
         """
         _check_writable(self._run_dir)
         # Before anything is read: from here on a predecessor that wakes up changes nothing.
-        self._fence = await self._ledger.take("trainer", replica_name(self._settings, "trainer"))
+        holder = replica_name(self._settings, "trainer")
+        self._fence = await self._ledger.take("trainer", holder, policy=self._policy)
         self._progress.job_id, self._progress.num_steps = self._job_id, self._spec.steps
         self._progress.enter("load")
         settings = self._settings
@@ -114,6 +118,7 @@ class TrainingJob:
             threads=settings.torch_threads,
             attention=settings.attention,
             ranks=ranks,
+            policy=self._policy,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -133,11 +138,15 @@ class TrainingJob:
             self._spec,
             team,
             Checkpoints(
-                self._run_dir, self._spec, epoch=self._epoch, admit=admitting(self._ledger)
+                self._run_dir,
+                self._spec,
+                epoch=self._epoch,
+                admit=admitting(self._ledger),
+                policy=self._policy,
             ),
             EventLog(self._redis, self._job_id, source="trainer"),
         )
-        first_step = await journal.restore()
+        first_step = await journal.restore(with_all=await self._begins_a_life())
         self._progress.begin_step(first_step)
         await self._publisher.wait_for_replicas()
         parts = self._parts(team, journal, first_step)
@@ -153,7 +162,14 @@ class TrainingJob:
         await self._ledger.check()
         result = await self._export(team)
         reached("trainer.exported")
-        await self._ledger.set_result(result)
+        await self._ledger.set_result(result, policy=self._policy)
+
+    async def _begins_a_life(self) -> bool:
+        """Whether this policy's trainer must go on from where the other policies' do.
+
+        Within a life it goes on from its own newest checkpoint: its groups since then are in Redis.
+        """
+        return bool(self._policy) and self._policy not in await self._ledger.versions()
 
     def _parts(self, team: Team, journal: Journal, first_step: int) -> Parts:
         vocabularies = {p: it.model.vocabulary_size for p, it in team.learners.items()}
@@ -172,7 +188,7 @@ class TrainingJob:
             team,
             self._publisher,
             self._ledger,
-            self._run_dir / "publish",
+            self._run_dir / "publish" / self._policy,
             self._progress,
             epoch=self._epoch,
         )

@@ -24,7 +24,10 @@ _AGAIN_S = 1.0
 
 
 class Journal:
-    """The journal of one job. ``restore`` comes first."""
+    """The journal of one trainer. ``restore`` comes first.
+
+    Trainers of one job that learn a policy each tell of the same steps: their events' ids differ.
+    """
 
     def __init__(
         self, spec: JobSpec, team: Team, checkpoints: Checkpoints, events: EventLog
@@ -33,6 +36,7 @@ class Journal:
         self._team = team
         self._checkpoints = checkpoints
         self._events = events
+        self._mark = f"{team.policy}-" if team.policy else ""
         self._covered = 0
         self._reached = 0
         self._reports: list[Mapping[str, Any]] = []
@@ -41,9 +45,12 @@ class Journal:
         self._began = 0
         self._refusal = ""
 
-    async def restore(self) -> int:
-        """Put the newest checkpoint into the learners; the step to go on with."""
-        snapshot = await self._team.on_thread(self._checkpoints.load)
+    async def restore(self, *, with_all: bool = False) -> int:
+        """Put the newest checkpoint into the learners; the step to go on with.
+
+        ``with_all``: the newest of a step that every policy has.
+        """
+        snapshot = await self._team.on_thread(lambda: self._checkpoints.load(with_all=with_all))
         if snapshot is None:
             return 0
         await self._team.on_thread(
@@ -127,9 +134,8 @@ class Journal:
             self._began, self._refusal = self._covered, error.message
             _log.warning("checkpoint.failed", step=snapshot.step, error=error.message)
             data = {"step": snapshot.step, "error": error.message}
-            await self._events.emit(
-                "checkpoint.failed", data, event_id=f"checkpoint-failed-{snapshot.step}"
-            )
+            event_id = f"checkpoint-failed-{self._mark}{snapshot.step}"
+            await self._events.emit("checkpoint.failed", data, event_id=event_id)
             return
         self._covered = snapshot.step
 
@@ -141,7 +147,7 @@ class Journal:
 
     async def tell(self, report: Mapping[str, Any], phases: Mapping[str, float]) -> None:
         """Emit the step's event; a step that was told before stays told once."""
-        event_id = f"learned-{report['step']}"
+        event_id = f"learned-{self._mark}{report['step']}"
         await self._events.emit("step.learned", with_phases(report, phases), event_id=event_id)
 
     async def warn_flat(self, report: Mapping[str, Any]) -> None:
@@ -149,12 +155,17 @@ class Journal:
         if not report["is_flat"]:
             return
         names = ("step", "groups_zero_variance", "groups_dropped", "reward_mean")
+        policy = self._team.policy
+        whose = f" of policy '{policy}'" if policy else ""
         data: dict[str, Any] = {name: report[name] for name in names} | {
-            "sentence": "No group of this step had rewards that differ, so nothing was learnt. "
-            "Make the tasks easier or harder, raise group_size or the temperature, or set redraws."
+            "sentence": f"No group{whose} of this step had rewards that differ, so nothing was "
+            "learnt. Make the tasks easier or harder, raise group_size or the temperature, or set "
+            "redraws."
         }
         _log.warning("learning.flat", **data)
-        await self._events.emit("learning.flat", data, event_id=f"flat-{report['step']}")
+        await self._events.emit(
+            "learning.flat", data, event_id=f"flat-{self._mark}{report['step']}"
+        )
 
     async def warn(self, alarms: Sequence[Mapping[str, Any]]) -> None:
         """Emit one event for each policy whose rollout and trainer disagree."""

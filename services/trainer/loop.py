@@ -46,7 +46,8 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
             await parts.control.gate()
         with progress.during("learn"):
             learned = await parts.team.learn(batch)
-        report = step_report(batch, learned, progress.phase_seconds["learn"])
+        learn_s = progress.phase_seconds["learn"]
+        report = step_report(batch, learned, learn_s, policy=parts.team.policy)
         await parts.journal.warn(parity_alarms(spec, step, learned.outcomes))
         await parts.journal.warn_flat(report)
         with progress.during("checkpoint"):

@@ -13,11 +13,20 @@ from pathlib import Path
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from services.trainer.checkpoints import Checkpoints, Snapshot, best_first, newest_first, step_name
+from services.trainer.checkpoints import (
+    Checkpoints,
+    Snapshot,
+    best_first,
+    step_name,
+    step_of,
+    steps_of_all,
+)
 from services.trainer.export import export_artifacts
 from services.trainer.learner import Learner
 from troupe import plugins
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
+from troupe.run_folder import checkpoints_folder
+from troupe.spec.job import JobSpec
 from troupe.spec.load import load_spec
 
 
@@ -38,10 +47,16 @@ def export(
         raise NotFoundError(
             f"the job has no policy '{unknown[0]}'; it has {', '.join(sorted(spec.policies))}"
         )
-    snapshot = Checkpoints(run_dir, spec).read(_chosen(run_dir, which))
+    step = _chosen(run_dir, spec, which)
     algorithm = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind)(spec.algorithm)
     paths: dict[str, dict[str, str]] = {}
+    snapshots: dict[str, Snapshot] = {}
     for policy in policies or sorted(spec.policies):
+        trainer = policy if spec.trainer.per_policy else ""
+        if trainer not in snapshots:
+            folder = checkpoints_folder(run_dir, trainer) / step_name(step)
+            snapshots[trainer] = Checkpoints(run_dir, spec, policy=trainer).read(folder)
+        snapshot = snapshots[trainer]
         learner = Learner(policy, spec, algorithm, device="cpu")
         learner.restore(snapshot.learners[policy])
         paths[policy] = export_artifacts(learner, spec.policies[policy], out / policy)
@@ -49,19 +64,21 @@ def export(
     return paths
 
 
-def _chosen(run_dir: Path, which: str) -> Path:
-    folder = run_dir / "checkpoints"
-    newest = newest_first(folder)
-    names = ", ".join(path.name for path in newest) or "none"
+def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
+    """The step: one that every trainer has a checkpoint of."""
+    folders = [checkpoints_folder(run_dir, policy) for policy in spec.trainers()]
+    common = steps_of_all(run_dir, spec)
+    names = ", ".join(step_name(step) for step in common) or "none"
     if which == "latest":
-        found = newest[:1]
+        found = common[:1]
     elif which == "best":
-        found = best_first(folder)[:1]
+        found = [step_of(path) for path in best_first(folders[0])[:1]]
     elif which.isdecimal():
-        found = [path for path in newest if path.name == step_name(int(which))]
+        found = [step for step in common if step == int(which)]
     else:
         raise InvalidArgumentError(f"'{which}' is not a step, 'latest' or 'best'")
     if not found:
+        folder = " and ".join(str(folder) for folder in folders)
         raise NotFoundError(f"{folder} has no checkpoint '{which}'; there are: {names}")
     return found[0]
 

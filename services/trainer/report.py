@@ -19,13 +19,16 @@ from troupe.api.records.v1 import records_pb2 as pb
 _MEANS = ("loss", "kl_rollout", "parity_kl", "ratio_mean", "clip_fraction", "entropy", "grad_norm")
 
 
-def step_report(batch: Batch, learned: Learned, learn_s: float) -> dict[str, Any]:
+def step_report(
+    batch: Batch, learned: Learned, learn_s: float, *, policy: str = ""
+) -> dict[str, Any]:
     """Metrics of one step; means over policies are weighted by their trained tokens.
 
     Rewards and lengths are over all candidates of valid groups; ``groups_trained`` counts the
     groups with a gradient, ``groups_zero_variance`` those that had none to give; in a flat step
     that is all of them, and nothing was learnt from any reward. A number that
-    nothing was measured for is None, never 0.
+    nothing was measured for is None, never 0. The trainer of one ``policy`` says so, and the
+    counts by which its numbers are put together with the others'.
     """
     credited = [group for groups in learned.credited.values() for group in groups]
     trained_tokens = sum(o.trained_tokens for o in learned.outcomes.values())
@@ -48,7 +51,21 @@ def step_report(batch: Batch, learned: Learned, learn_s: float) -> dict[str, Any
             default=None,
         ),
         "tokens_per_s": trained_tokens / learn_s if trained_tokens and learn_s > 0 else None,
+        **(_part(policy, learned, credited) if policy else {}),
     }
+
+
+def _part(policy: str, learned: Learned, credited: list[CreditedGroup]) -> dict[str, Any]:
+    """What the report of one policy's trainer has beside the others."""
+    candidates = [c for g in credited for c in g.record.candidates if not c.is_baseline]
+    counts = {
+        "groups": len(credited),
+        "candidates": len(candidates),
+        "advantages": sum(len(group.advantages) for group in credited),
+    }
+    own = {name: _own(outcome) for name, outcome in learned.outcomes.items()}
+    mean = _mean([a for group in credited for a in group.advantages])
+    return {"policy": policy, "counts": counts, "advantage_mean": mean, "by_policy": own}
 
 
 def _learning(learned: Learned) -> dict[str, Any]:

@@ -42,9 +42,15 @@ class Learned:
 
 
 class Team:
-    """All learners of a job. Make it with ``Team.load``."""
+    """The learners of one trainer. Make it with ``Team.load``.
 
-    def __init__(self, spec: JobSpec, algorithm: Algorithm, run_dir: Path) -> None:
+    ``policy`` is the only one that it learns; "" learns every policy of the job.
+    """
+
+    def __init__(
+        self, spec: JobSpec, algorithm: Algorithm, run_dir: Path, *, policy: str = ""
+    ) -> None:
+        self.policy = policy
         self._spec = spec
         self._algorithm = algorithm
         self._run_dir = run_dir
@@ -62,18 +68,19 @@ class Team:
         threads: int,
         attention: AttentionChoice = "auto",
         ranks: Ranks = SOLO,
+        policy: str = "",
     ) -> "Team":
-        """Load every policy's model; raises InvalidArgumentError or JobFailedError."""
+        """Load the models; raises InvalidArgumentError or JobFailedError."""
         torch.set_num_threads(threads)
         disable_progress_bar()
         kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind, pointer="/algorithm/kind")
-        team = cls(spec, kind(spec.algorithm), run_dir)
+        team = cls(spec, kind(spec.algorithm), run_dir, policy=policy)
         where = resolve_device(device)
         refuse_what_cannot_spread(spec, team._algorithm, ranks)
-        ranks.tell(("", LOAD, (spec.model_dump_json(), attention)))
-        for policy in sorted(spec.policies):
-            team.learners[policy] = await team.on_thread(
-                lambda p=policy: Learner(
+        ranks.tell((policy, LOAD, (spec.model_dump_json(), attention)))
+        for name in [policy] if policy else sorted(spec.policies):
+            team.learners[name] = await team.on_thread(
+                lambda p=name: Learner(
                     p,
                     spec,
                     team._algorithm,
@@ -142,7 +149,8 @@ class Team:
             try:
                 outcomes[policy] = self.learners[policy].step(self._learnt_from(groups), batch.step)
             except NonFiniteError as error:
-                path = self._run_dir / f"nan-step-{batch.step}.pb"
+                mark = f"{self.policy}-" if self.policy else ""
+                path = self._run_dir / f"nan-{mark}step-{batch.step}.pb"
                 records = pb.Episode(groups=[group.record for group in error.groups])
                 path.write_bytes(records.SerializeToString())
                 raise NonFiniteError(
@@ -157,11 +165,11 @@ class Team:
 
     def _take_over(self, version: int) -> None:
         """Past versions that are due at ``version`` get the weights that their policy has now."""
-        for name, policy in self._spec.policies.items():
-            past = policy.past
+        for name, learner in self.learners.items():
+            past = self._spec.policies[name].past
             if past is not None and past.every and version % past.every == 0:
                 present = self.learners[past.of].model.trainable()
-                self.learners[name].model.load_trainable(
+                learner.model.load_trainable(
                     {tensor: weight.detach() for tensor, weight in present.items()}
                 )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from troupe import plugins
-from troupe.algorithms.contract import Algorithm
+from troupe.algorithms.contract import Algorithm, Remembering
 from troupe.episodes.joint import at_once
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort
@@ -62,6 +62,7 @@ def load_parts(spec: JobSpec) -> JobParts:
         raise SpecInvalidError([Issue("/algorithm/critic/model", message)])
     if isinstance(sampler, JointSampler):
         at_once(spec, workflow, sampler)
+    refuse_across_policies(spec, algorithm)
     return JobParts(
         spec=spec,
         family=family,
@@ -69,3 +70,23 @@ def load_parts(spec: JobSpec) -> JobParts:
         algorithm=algorithm,
         mix=RewardMix(spec.reward, family.local_terms),
     )
+
+
+def refuse_across_policies(spec: JobSpec, algorithm: Algorithm) -> None:
+    """Raises SpecInvalidError where each policy has a trainer and the algorithm wants one of all.
+
+    With a single policy there is nothing to look across.
+    """
+    if not spec.trainer.per_policy or len(spec.policies) == 1:
+        return
+    needs = algorithm.needs
+    why = ""
+    if needs.team:
+        why = "takes the advantages of all policies together"
+    elif needs.values == "joint":
+        why = "has one critic for the team"
+    elif isinstance(algorithm, Remembering):
+        why = "remembers from step to step, and what it remembers may be of all policies"
+    if why:
+        message = f"'{spec.algorithm.kind}' {why}, which needs one trainer; set it to false"
+        raise SpecInvalidError([Issue("/trainer/per_policy", message)])

@@ -15,6 +15,7 @@ def cross_field_issues(spec: JobSpec) -> list[Issue]:
         *_sampling(spec),
         *_loss(spec),
         *_staleness(spec),
+        *_per_policy(spec),
     ]
 
 
@@ -86,6 +87,26 @@ def _staleness(spec: JobSpec) -> list[Issue]:
         return []
     why = "max_staleness above 0 needs the correction for older weights"
     return [Issue("/algorithm/loss/importance", f"{why}; add `importance: {{}}`")]
+
+
+def _per_policy(spec: JobSpec) -> list[Issue]:
+    """What one policy's trainer would need of the others; see ``refuse_across_policies``."""
+    if not spec.trainer.per_policy:
+        return []
+    one = "set /trainer/per_policy to false"
+    issues = [
+        Issue(
+            f"/policies/{name}/past/every",
+            f"a trainer of its own can't take over the weights of '{policy.past.of}', which "
+            f"another process trains; {one}, or set every: 0",
+        )
+        for name, policy in spec.policies.items()
+        if policy.past is not None and policy.past.every
+    ]
+    if spec.checkpoint.keep_best:
+        message = f"the best step is chosen by the reward of all agents; {one}, or keep_best: 0"
+        issues.append(Issue("/checkpoint/keep_best", message))
+    return issues
 
 
 def _sampling(spec: JobSpec) -> list[Issue]:

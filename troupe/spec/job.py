@@ -282,6 +282,14 @@ class BatchSpec(SpecModel):
     """Compute activations again in the backward pass: about a third slower, far less memory."""
 
 
+class TrainerSpec(SpecModel):
+    """Which processes learn. Never changes what is learnt."""
+
+    per_policy: bool = False
+    """One trainer process for each policy, so that all policies learn at once; false: one trainer
+    learns all of them, one after another. Refused for what looks across policies."""
+
+
 class EvalSpec(SpecModel):
     """Success on tasks that are never trained on."""
 
@@ -371,6 +379,8 @@ class JobSpec(SpecModel):
     """How agents sample unless they say otherwise."""
     batch: BatchSpec = BatchSpec()
     """Layout in the trainer."""
+    trainer: TrainerSpec = TrainerSpec()
+    """One trainer, or one for each policy."""
     eval: EvalSpec = EvalSpec()
     """Held-out evaluation."""
     checkpoint: CheckpointSpec = CheckpointSpec()
@@ -391,6 +401,10 @@ class JobSpec(SpecModel):
     def trains(self, policy: str) -> bool:
         """Whether ``policy`` ever learns: past versions and frozen policies do not."""
         return self.policies[policy].past is None and not self.policies[policy].frozen
+
+    def trainers(self) -> tuple[str, ...]:
+        """The policy that each trainer process learns; "" is the one trainer of all policies."""
+        return tuple(sorted(self.policies)) if self.trainer.per_policy else ("",)
 
     def learns(self, policy: str, step: int) -> bool:
         """Whether ``policy`` learns in training step ``step``: it trains, and it is its turn."""

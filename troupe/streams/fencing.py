@@ -54,7 +54,9 @@ _CHECK = FENCE + "return 1"
 class Fence:
     """One process's turn in a role: changes under it are refused once there is a newer one.
 
-    ``epoch`` is about the Unix time in microseconds at which the turn began.
+    ``epoch`` is about the Unix time in microseconds at which the turn began. With ``policy`` the
+    role is that of this policy's own trainer: those of one job's policies refuse nothing of each
+    other.
 
     Example: ``Fence("j1", "trainer", 1767225600000000, "trainer-0")``.
     """
@@ -63,9 +65,17 @@ class Fence:
     role: Role
     epoch: int
     holder: str
+    policy: str = ""
+
+    @property
+    def name(self) -> str:
+        """The role's name among the epochs."""
+        return _name(self.role, self.policy)
 
 
-async def take_epoch(redis: Redis, job_id: str, role: Role, holder: str) -> Fence:
+async def take_epoch(
+    redis: Redis, job_id: str, role: Role, holder: str, *, policy: str = ""
+) -> Fence:
     """Begin a turn in ``role``: everything of the turns before is refused from now on.
 
     ``holder`` is for the message that the predecessor gets. Epochs only grow, over all lives of a
@@ -73,14 +83,15 @@ async def take_epoch(redis: Redis, job_id: str, role: Role, holder: str) -> Fenc
     """
     with redis_errors(f"epoch of the {role} of job {job_id}"):
         take = redis.register_script(_TAKE)
-        epoch: Any = await take(keys=[keys.epochs(job_id)], args=[role, holder])
-    return Fence(job_id, role, int(epoch), holder)
+        epoch: Any = await take(keys=[keys.epochs(job_id)], args=[_name(role, policy), holder])
+    return Fence(job_id, role, int(epoch), holder, policy)
 
 
-async def newest_epoch(redis: Redis, job_id: str, role: Role) -> int:
+async def newest_epoch(redis: Redis, job_id: str, role: Role, *, policy: str = "") -> int:
     """The epoch of whoever has the role now; 0 before anybody had it."""
     with redis_errors(f"epoch of the {role} of job {job_id}"):
-        reading = cast("Awaitable[bytes | None]", redis.hget(keys.epochs(job_id), role))
+        name = _name(role, policy)
+        reading = cast("Awaitable[bytes | None]", redis.hget(keys.epochs(job_id), name))
         return int(await reading or 0)
 
 
@@ -97,7 +108,7 @@ async def check_fence(redis: Redis, fence: Fence) -> None:
 
 def fence_args(fence: Fence | None) -> list[str | int]:
     """Its last arguments; those of None refuse nothing."""
-    return ["", 0] if fence is None else [fence.role, fence.epoch]
+    return ["", 0] if fence is None else [fence.name, fence.epoch]
 
 
 @contextmanager
@@ -109,8 +120,14 @@ def fenced(fence: Fence | None) -> Generator[None]:
         if fence is None or not str(error).startswith("FENCED "):
             raise
         _, newest, holder = str(error).split(" ", 2)
+        whose = f"policy '{fence.policy}' of job" if fence.policy else "job"
         raise FencedError(
-            f"The {fence.role} of job {fence.job_id} (epoch {fence.epoch}, {fence.holder}) was "
+            f"The {fence.role} of {whose} {fence.job_id} (epoch {fence.epoch}, {fence.holder}) was "
             f"taken over by {holder} (epoch {newest}) while this process did not answer. It stops "
             "and changes nothing more; the job goes on with its successor."
         ) from error
+
+
+def _name(role: Role, policy: str) -> str:
+    """A name of a policy has no slash, so no two roles share one."""
+    return f"{role}/{policy}" if policy else role

@@ -68,9 +68,12 @@ class StepLedger:
         self._set_result = redis.register_script(scripts.SET_RESULT)
         self._fail = redis.register_script(scripts.FAIL)
 
-    async def take(self, role: Role, holder: str) -> Fence:
-        """Begin a turn in ``role`` and make this instance's changes under it."""
-        self._fence = await take_epoch(self._redis, self._job_id, role, holder)
+    async def take(self, role: Role, holder: str, *, policy: str = "") -> Fence:
+        """Begin a turn in ``role`` and make this instance's changes under it.
+
+        ``policy``: in the role of this policy's own trainer.
+        """
+        self._fence = await take_epoch(self._redis, self._job_id, role, holder, policy=policy)
         return self._fence
 
     async def check(self) -> None:
@@ -237,17 +240,28 @@ class StepLedger:
         fields = await self._ledger_fields()
         return {n.split(":", 1)[1]: v for n, v in fields.items() if n.startswith("digest:")}
 
-    async def set_result(self, result: Mapping[str, Any]) -> None:
-        """The job's artifacts are exported; ``result`` is JSON-serialisable."""
+    async def set_result(self, result: Mapping[str, Any], *, policy: str = "") -> None:
+        """The job's artifacts are exported; ``result`` is JSON-serialisable.
+
+        ``policy``: only this policy's, by its own trainer; the job's result has a part from each.
+        """
         with self._changing(f"result of job {self._job_id}"):
             await self._set_result(
-                keys=self._ledger_keys(), args=[json.dumps(result), *fence_args(self._fence)]
+                keys=self._ledger_keys(),
+                args=[_result_of(policy), json.dumps(result), *fence_args(self._fence)],
             )
 
-    async def result(self) -> dict[str, Any] | None:
-        """What ``set_result`` was told, or None."""
-        raw = (await self._ledger_fields()).get("result")
-        return None if raw is None else json.loads(raw)
+    async def result(self, trainers: Sequence[str] = ("",)) -> dict[str, Any] | None:
+        """What ``set_result`` was told, or None; of several trainers only when all have told."""
+        fields = await self._ledger_fields()
+        told = [fields.get(_result_of(policy)) for policy in trainers]
+        parts: list[dict[str, Any]] = [json.loads(raw) for raw in told if raw is not None]
+        if len(parts) < len(told):
+            return None
+        if len(parts) == 1:
+            return parts[0]
+        policies = {name: paths for part in parts for name, paths in part["policies"].items()}
+        return {**parts[0], "policies": policies}
 
     async def fail(self, reason: str) -> None:
         """The job can't go on. The first reason stays."""
@@ -332,3 +346,8 @@ class StepLedger:
                     f"Ticket {ticket.ticket_id!r} is of job {ticket.job_id!r}, round "
                     f"{ticket.round_id!r}; it can't be opened in {self._job_id!r}, {round_id!r}."
                 )
+
+
+def _result_of(policy: str) -> str:
+    """The ledger's field with the result of one trainer."""
+    return f"result:{policy}" if policy else "result"

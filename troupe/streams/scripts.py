@@ -131,8 +131,8 @@ SET_RESULT = (
     FENCE
     + _CHANGED
     + """
--- KEYS ledger changes; ARGV result
-redis.call('HSET', KEYS[1], 'result', ARGV[1])
+-- KEYS ledger changes; ARGV field result
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 changed(KEYS[2], 'result')
 return 1
 """

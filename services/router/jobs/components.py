@@ -7,7 +7,7 @@ job beyond raising JobFailedError.
 import asyncio
 from collections import Counter
 
-from services.router.jobs.processes import components, needs, replica_id
+from services.router.jobs.processes import components, needs, replica_id, trainer_name
 from services.router.jobs.record import JobRecord
 from services.router.membership import MemberStore
 from services.router.settings import RouterSettings
@@ -65,21 +65,25 @@ class JobComponents:
     async def missing(self) -> list[str]:
         """What does not serve yet, in words with the reason that is known."""
         wanted = needs(self._job.spec, self._settings)
-        trainers = envs = 0
+        envs = 0
+        trainers: set[str] = set()
         rollouts: Counter[str] = Counter()
         for member in await self._members.of_job(self._job.job_id):
             replica = member.replica
             if not replica.is_serving and replica.kind != ReplicaKind.REPLICA_KIND_TRAINER:
                 continue
             if replica.kind == ReplicaKind.REPLICA_KIND_TRAINER:
-                trainers += 1
+                trainers.update(member.policies or ("",))
             elif replica.kind == ReplicaKind.REPLICA_KIND_ENV:
                 envs += 1
             else:
                 rollouts.update(member.policies)
         found: list[str] = []
-        if trainers < wanted.trainers:
-            found.append(self._explain("the trainer", "trainer-"))
+        for policy in wanted.trainers:
+            if policy not in trainers:
+                of = f" of policy '{policy}'" if policy else ""
+                prefix = trainer_name(policy).removesuffix("0")
+                found.append(self._explain(f"the trainer{of}", prefix))
         if envs < wanted.envs:
             found.append(self._explain(f"env ({envs} of {wanted.envs} serve)", "env-"))
         for policy, count in wanted.rollouts.items():

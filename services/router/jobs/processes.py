@@ -9,9 +9,12 @@ from troupe.spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """How many replicas must serve before a job runs. ``rollouts`` is by policy."""
+    """How many replicas must serve before a job runs. ``rollouts`` is by policy.
 
-    trainers: int
+    ``trainers`` are the policies that have one of their own; "" is the one of all policies.
+    """
+
+    trainers: tuple[str, ...]
     envs: int
     rollouts: dict[str, int]
 
@@ -19,9 +22,9 @@ class Needs:
 def needs(spec: JobSpec, settings: RouterSettings) -> Needs:
     """What ``spec`` wants; without a launcher one replica of each is enough to begin."""
     if settings.launcher == "none":
-        return Needs(1, 1, dict.fromkeys(spec.policies, 1))
+        return Needs(spec.trainers(), 1, dict.fromkeys(spec.policies, 1))
     rollouts = {name: policy.replicas for name, policy in spec.policies.items()}
-    return Needs(1, settings.env_replicas, rollouts)
+    return Needs(spec.trainers(), settings.env_replicas, rollouts)
 
 
 def components(
@@ -53,7 +56,7 @@ def components(
 
     # In a cluster the address comes from the pod's template: it may hold a password.
     redis = {} if settings.launcher == "kubernetes" else {"REDIS_URL": settings.redis_url}
-    found = [component("trainer", "trainer-0", **redis)]
+    found = [component("trainer", trainer_name(policy), **redis) for policy in wanted.trainers]
     for policy, count in wanted.rollouts.items():
         model = spec.policies[policy].model
         found += [component("rollout", f"rollout-{policy}-{i}", model=model) for i in range(count)]
@@ -66,9 +69,14 @@ def replica_id(job_id: str, component: str) -> str:
     return f"{job_id}-{component}"
 
 
-def policy_of(replica: str, job_id: str) -> str | None:
-    """The policy that a launched rollout's name asks for, or None."""
-    prefix = replica_id(job_id, "rollout-")
+def trainer_name(policy: str) -> str:
+    """The component that learns ``policy``; "" is all of them."""
+    return f"trainer-{policy}-0" if policy else "trainer-0"
+
+
+def policy_of(replica: str, job_id: str, *, service: str = "rollout") -> str | None:
+    """The policy that a launched rollout's or trainer's name asks for, or None."""
+    prefix = replica_id(job_id, f"{service}-")
     if not replica.startswith(prefix):
         return None
     return replica.removeprefix(prefix).rpartition("-")[0] or None

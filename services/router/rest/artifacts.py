@@ -14,6 +14,7 @@ from typing import Any
 
 from services.router.rest.peft_export import adapter_files
 from troupe.errors import ConflictError, NotFoundError
+from troupe.run_folder import checkpoints_folder
 from troupe.spec import JobSpec
 
 FINAL = "final"
@@ -48,8 +49,8 @@ class Archive:
 def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any]:
     """Everything that can be downloaded, newest first, the exported policies before all."""
     found = [_final(run_dir, spec, step)] if (run_dir / "policies").is_dir() else []
-    for folder in sorted(_folders(run_dir), reverse=True):
-        found.append(_checkpoint(folder, spec))
+    for name in sorted(_names(run_dir, spec), reverse=True):
+        found.append(_checkpoint(run_dir, name, spec))
     return {"checkpoints": [c for c in found if c and c["policies"]]}
 
 
@@ -76,7 +77,7 @@ def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: 
         folder = run_dir / "policies" / policy / {"peft": "adapter", "merged": "merged"}[format]
         files = [(f"{stem}/{path.name}", path) for path in _files(folder)]
         return Archive(stem, files)
-    path = run_dir / "checkpoints" / checkpoint / f"{policy}.safetensors"
+    path = _state_of(run_dir, checkpoint, policy, spec)
     if format == "state":
         return Archive(stem, [(f"{stem}/{path.name}", path)])
     parts = adapter_files(path, spec.policies[policy])
@@ -98,21 +99,22 @@ def _final(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any] | None:
     return _document(FINAL, step, newest, policies) if policies else None
 
 
-def _checkpoint(folder: Path, spec: JobSpec) -> dict[str, Any] | None:
-    try:
-        body = json.loads((folder / "state.json").read_text("utf-8"))
-        at = folder.stat().st_mtime
-        step = int(body["step"])
-    except (OSError, ValueError, KeyError):
-        return None
+def _checkpoint(run_dir: Path, name: str, spec: JobSpec) -> dict[str, Any] | None:
     policies: list[dict[str, Any]] = []
+    step, newest = int(name[5:]), 0.0
     for policy, kind in ((n, p.train.kind) for n, p in spec.policies.items()):
-        path = folder / f"{policy}.safetensors"
+        path = _state_of(run_dir, name, policy, spec)
+        try:
+            body = json.loads((path.parent / "state.json").read_text("utf-8"))
+            newest = max(newest, path.parent.stat().st_mtime)
+            step = int(body["step"])
+        except (OSError, ValueError, KeyError):
+            continue
         if path.is_file():
             formats = ["peft", "state"] if kind == "lora" else ["state"]
             version = int(body.get("versions", {}).get(policy, step))
             policies.append(_policy(spec, policy, version, formats, path.stat().st_size))
-    return _document(folder.name, step, at, policies)
+    return _document(name, step, newest, policies)
 
 
 def _policy(
@@ -137,9 +139,19 @@ def _document(name: str, step: int, at: float, policies: list[dict[str, Any]]) -
     }
 
 
-def _folders(run_dir: Path) -> list[Path]:
-    folders = (run_dir / "checkpoints").glob("step-*")
-    return [f for f in folders if _STEP.fullmatch(f.name) and f.is_dir() and not f.is_symlink()]
+def _state_of(run_dir: Path, name: str, policy: str, spec: JobSpec) -> Path:
+    """The file of ``policy`` in the checkpoint ``name``."""
+    trainer = policy if spec.trainer.per_policy else ""
+    return checkpoints_folder(run_dir, trainer) / name / f"{policy}.safetensors"
+
+
+def _names(run_dir: Path, spec: JobSpec) -> set[str]:
+    """The checkpoints that some trainer has."""
+    roots = [checkpoints_folder(run_dir, policy) for policy in spec.trainers()]
+    folders = [folder for root in roots for folder in root.glob("step-*")]
+    return {
+        f.name for f in folders if _STEP.fullmatch(f.name) and f.is_dir() and not f.is_symlink()
+    }
 
 
 def _files(folder: Path) -> list[Path]:

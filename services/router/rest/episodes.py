@@ -127,7 +127,7 @@ def _credits(job: JobRecord, line: dict[str, Any], parts: JobParts) -> dict[str,
     """What the trainer wrote down; what the rewards say while it has not."""
     if line["kind"] != "train":
         return {}
-    trained = trained_advantages(job.run_dir, line["step"])
+    trained = trained_advantages(job.run_dir, job.spec, line["step"])
     told = {} if trained is None else told_by_trainer(line, parts, trained)
     if len(told) == len(line.get("groups") or []):
         return told

@@ -96,7 +96,7 @@ class RunRoutes:
         state = await _round(StepLedger(self._redis, job_id), number)
         counts, groups = await asyncio.gather(
             asyncio.to_thread(step_counts, job.run_dir, number),
-            asyncio.to_thread(trained_counts, job.run_dir, number),
+            asyncio.to_thread(trained_counts, job.run_dir, job.spec, number),
         )
         is_open = not job.is_finished and (state is not None or number == job.step)
         unwritten = "open" if is_open else "to_come"

@@ -41,7 +41,10 @@ Act = Callable[[Sequence[Replica], Round], Awaitable[Errors]]
 
 
 class Publisher:
-    """Publishes the policies of one job. ``connect`` makes the client of an address."""
+    """Publishes policies of one job. ``connect`` makes the client of an address.
+
+    ``policy`` is the only one, of a trainer that learns no other.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Publisher:
         connect: Callable[[str], RolloutClient] = RolloutClient,
         transport: Transport | None = None,
         witness: Witness | None = None,
+        policy: str = "",
     ) -> None:
         self._job_id = job_id
         self._spec = spec
@@ -60,10 +64,11 @@ class Publisher:
         self._witness = witness or Silent()
         self._current: dict[str, Round] = {}
         self._replaced: defaultdict[str, list[Export]] = defaultdict(list)
-        self._locks = {policy: asyncio.Lock() for policy in spec.policies}
+        own = [policy] if policy else list(spec.policies)
+        self._locks = {name: asyncio.Lock() for name in own}
 
     async def wait_for_replicas(self) -> None:
-        """Until each policy has as many serving replicas as the spec asks for.
+        """Until each of its policies has as many serving replicas as the spec asks for.
 
         Raises:
             JobFailedError: not so within limits.startup_timeout_s.
@@ -71,7 +76,7 @@ class Publisher:
         limit_s = self._spec.limits.startup_timeout_s
         deadline = time.monotonic() + limit_s
         while True:
-            counts = {p: len(await self._members(p)) for p in self._spec.policies}
+            counts = {p: len(await self._members(p)) for p in self._locks}
             lacking = {p: n for p, n in counts.items() if n < self._spec.policies[p].replicas}
             if not lacking:
                 return

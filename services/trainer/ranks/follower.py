@@ -33,7 +33,8 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
         if method == END:
             return
         if method == LOAD:
-            learners = _load(ranks, JobSpec.model_validate_json(arguments[0]), device, arguments[1])
+            spec = JobSpec.model_validate_json(arguments[0])
+            learners = _load(ranks, spec, device, arguments[1], policy)
             continue
         learner = learners[policy]
         owner: Any = learner if hasattr(Learner, method) else learner.model
@@ -46,12 +47,15 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
             _log.warning("ranks.not_finite", rank=ranks.rank, error=error.message)
 
 
-def _load(ranks: Spread, spec: JobSpec, device: str, attention: Any) -> dict[str, Learner]:
+def _load(
+    ranks: Spread, spec: JobSpec, device: str, attention: Any, only: str
+) -> dict[str, Learner]:
+    """The learner of the policy ``only``; "" loads every policy's."""
     kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind)
     algorithm = kind(spec.algorithm)
     learners = {
         policy: Learner(policy, spec, algorithm, device=device, attention=attention, ranks=ranks)
-        for policy in sorted(spec.policies)
+        for policy in ([only] if only else sorted(spec.policies))
     }
     torch.manual_seed(derive_seed(spec.seed, "learner"))
     return learners

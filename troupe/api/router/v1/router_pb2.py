@@ -24,33 +24,37 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!troupe/api/router/v1/router.proto\x12\x14troupe.api.router.v1\"g\n\rReplicaPolicy\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x63tive_version\x18\x02 \x01(\x04\x12\x17\n\x0floaded_versions\x18\x03 \x03(\x04\x12\x15\n\rtensor_digest\x18\x04 \x01(\t\"\x8e\x02\n\x07Replica\x12\x12\n\nreplica_id\x18\x01 \x01(\t\x12/\n\x04kind\x18\x02 \x01(\x0e\x32!.troupe.api.router.v1.ReplicaKind\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0e\n\x06job_id\x18\x04 \x01(\t\x12\x13\n\x0bincarnation\x18\x05 \x01(\t\x12\x35\n\x08policies\x18\x06 \x03(\x0b\x32#.troupe.api.router.v1.ReplicaPolicy\x12\x15\n\rnum_in_flight\x18\x07 \x01(\r\x12\x12\n\nis_serving\x18\x08 \x01(\x08\x12\x0f\n\x07seen_at\x18\t \x01(\x01\x12\x15\n\radmin_address\x18\n \x01(\t\"i\n\nAssignment\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tspec_json\x18\x02 \x01(\t\x12\x10\n\x08policies\x18\x03 \x03(\t\x12\x0f\n\x07run_dir\x18\x04 \x01(\t\x12\x15\n\rtrainer_epoch\x18\x05 \x01(\x04\"H\n\x16RegisterReplicaRequest\x12.\n\x07replica\x18\x01 \x01(\x0b\x32\x1d.troupe.api.router.v1.Replica\"d\n\x17RegisterReplicaResponse\x12\x34\n\nassignment\x18\x01 \x01(\x0b\x32 .troupe.api.router.v1.Assignment\x12\x13\n\x0blease_ttl_s\x18\x02 \x01(\x01\"F\n\x14SendHeartbeatRequest\x12.\n\x07replica\x18\x01 \x01(\x0b\x32\x1d.troupe.api.router.v1.Replica\"b\n\x15SendHeartbeatResponse\x12\x34\n\nassignment\x18\x01 \x01(\x0b\x32 .troupe.api.router.v1.Assignment\x12\x13\n\x0bshould_exit\x18\x02 \x01(\x08\"V\n\x13ListReplicasRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12/\n\x04kind\x18\x02 \x01(\x0e\x32!.troupe.api.router.v1.ReplicaKind\"G\n\x14ListReplicasResponse\x12/\n\x08replicas\x18\x01 \x03(\x0b\x32\x1d.troupe.api.router.v1.Replica*u\n\x0bReplicaKind\x12\x1c\n\x18REPLICA_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14REPLICA_KIND_ROLLOUT\x10\x01\x12\x14\n\x10REPLICA_KIND_ENV\x10\x02\x12\x18\n\x14REPLICA_KIND_TRAINER\x10\x03\x32\xd0\x02\n\rRouterService\x12n\n\x0fRegisterReplica\x12,.troupe.api.router.v1.RegisterReplicaRequest\x1a-.troupe.api.router.v1.RegisterReplicaResponse\x12h\n\rSendHeartbeat\x12*.troupe.api.router.v1.SendHeartbeatRequest\x1a+.troupe.api.router.v1.SendHeartbeatResponse\x12\x65\n\x0cListReplicas\x12).troupe.api.router.v1.ListReplicasRequest\x1a*.troupe.api.router.v1.ListReplicasResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!troupe/api/router/v1/router.proto\x12\x14troupe.api.router.v1\"g\n\rReplicaPolicy\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x63tive_version\x18\x02 \x01(\x04\x12\x17\n\x0floaded_versions\x18\x03 \x03(\x04\x12\x15\n\rtensor_digest\x18\x04 \x01(\t\"\x8e\x02\n\x07Replica\x12\x12\n\nreplica_id\x18\x01 \x01(\t\x12/\n\x04kind\x18\x02 \x01(\x0e\x32!.troupe.api.router.v1.ReplicaKind\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0e\n\x06job_id\x18\x04 \x01(\t\x12\x13\n\x0bincarnation\x18\x05 \x01(\t\x12\x35\n\x08policies\x18\x06 \x03(\x0b\x32#.troupe.api.router.v1.ReplicaPolicy\x12\x15\n\rnum_in_flight\x18\x07 \x01(\r\x12\x12\n\nis_serving\x18\x08 \x01(\x08\x12\x0f\n\x07seen_at\x18\t \x01(\x01\x12\x15\n\radmin_address\x18\n \x01(\t\"\xec\x01\n\nAssignment\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tspec_json\x18\x02 \x01(\t\x12\x10\n\x08policies\x18\x03 \x03(\t\x12\x0f\n\x07run_dir\x18\x04 \x01(\t\x12\x15\n\rtrainer_epoch\x18\x05 \x01(\x04\x12K\n\x0etrainer_epochs\x18\x06 \x03(\x0b\x32\x33.troupe.api.router.v1.Assignment.TrainerEpochsEntry\x1a\x34\n\x12TrainerEpochsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"H\n\x16RegisterReplicaRequest\x12.\n\x07replica\x18\x01 \x01(\x0b\x32\x1d.troupe.api.router.v1.Replica\"d\n\x17RegisterReplicaResponse\x12\x34\n\nassignment\x18\x01 \x01(\x0b\x32 .troupe.api.router.v1.Assignment\x12\x13\n\x0blease_ttl_s\x18\x02 \x01(\x01\"F\n\x14SendHeartbeatRequest\x12.\n\x07replica\x18\x01 \x01(\x0b\x32\x1d.troupe.api.router.v1.Replica\"b\n\x15SendHeartbeatResponse\x12\x34\n\nassignment\x18\x01 \x01(\x0b\x32 .troupe.api.router.v1.Assignment\x12\x13\n\x0bshould_exit\x18\x02 \x01(\x08\"V\n\x13ListReplicasRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12/\n\x04kind\x18\x02 \x01(\x0e\x32!.troupe.api.router.v1.ReplicaKind\"G\n\x14ListReplicasResponse\x12/\n\x08replicas\x18\x01 \x03(\x0b\x32\x1d.troupe.api.router.v1.Replica*u\n\x0bReplicaKind\x12\x1c\n\x18REPLICA_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14REPLICA_KIND_ROLLOUT\x10\x01\x12\x14\n\x10REPLICA_KIND_ENV\x10\x02\x12\x18\n\x14REPLICA_KIND_TRAINER\x10\x03\x32\xd0\x02\n\rRouterService\x12n\n\x0fRegisterReplica\x12,.troupe.api.router.v1.RegisterReplicaRequest\x1a-.troupe.api.router.v1.RegisterReplicaResponse\x12h\n\rSendHeartbeat\x12*.troupe.api.router.v1.SendHeartbeatRequest\x1a+.troupe.api.router.v1.SendHeartbeatResponse\x12\x65\n\x0cListReplicas\x12).troupe.api.router.v1.ListReplicasRequest\x1a*.troupe.api.router.v1.ListReplicasResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'troupe.api.router.v1.router_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPLICAKIND']._serialized_start=1053
-  _globals['_REPLICAKIND']._serialized_end=1170
+  _globals['_ASSIGNMENT_TRAINEREPOCHSENTRY']._loaded_options = None
+  _globals['_ASSIGNMENT_TRAINEREPOCHSENTRY']._serialized_options = b'8\001'
+  _globals['_REPLICAKIND']._serialized_start=1185
+  _globals['_REPLICAKIND']._serialized_end=1302
   _globals['_REPLICAPOLICY']._serialized_start=59
   _globals['_REPLICAPOLICY']._serialized_end=162
   _globals['_REPLICA']._serialized_start=165
   _globals['_REPLICA']._serialized_end=435
-  _globals['_ASSIGNMENT']._serialized_start=437
-  _globals['_ASSIGNMENT']._serialized_end=542
-  _globals['_REGISTERREPLICAREQUEST']._serialized_start=544
-  _globals['_REGISTERREPLICAREQUEST']._serialized_end=616
-  _globals['_REGISTERREPLICARESPONSE']._serialized_start=618
-  _globals['_REGISTERREPLICARESPONSE']._serialized_end=718
-  _globals['_SENDHEARTBEATREQUEST']._serialized_start=720
-  _globals['_SENDHEARTBEATREQUEST']._serialized_end=790
-  _globals['_SENDHEARTBEATRESPONSE']._serialized_start=792
-  _globals['_SENDHEARTBEATRESPONSE']._serialized_end=890
-  _globals['_LISTREPLICASREQUEST']._serialized_start=892
-  _globals['_LISTREPLICASREQUEST']._serialized_end=978
-  _globals['_LISTREPLICASRESPONSE']._serialized_start=980
-  _globals['_LISTREPLICASRESPONSE']._serialized_end=1051
-  _globals['_ROUTERSERVICE']._serialized_start=1173
-  _globals['_ROUTERSERVICE']._serialized_end=1509
+  _globals['_ASSIGNMENT']._serialized_start=438
+  _globals['_ASSIGNMENT']._serialized_end=674
+  _globals['_ASSIGNMENT_TRAINEREPOCHSENTRY']._serialized_start=622
+  _globals['_ASSIGNMENT_TRAINEREPOCHSENTRY']._serialized_end=674
+  _globals['_REGISTERREPLICAREQUEST']._serialized_start=676
+  _globals['_REGISTERREPLICAREQUEST']._serialized_end=748
+  _globals['_REGISTERREPLICARESPONSE']._serialized_start=750
+  _globals['_REGISTERREPLICARESPONSE']._serialized_end=850
+  _globals['_SENDHEARTBEATREQUEST']._serialized_start=852
+  _globals['_SENDHEARTBEATREQUEST']._serialized_end=922
+  _globals['_SENDHEARTBEATRESPONSE']._serialized_start=924
+  _globals['_SENDHEARTBEATRESPONSE']._serialized_end=1022
+  _globals['_LISTREPLICASREQUEST']._serialized_start=1024
+  _globals['_LISTREPLICASREQUEST']._serialized_end=1110
+  _globals['_LISTREPLICASRESPONSE']._serialized_start=1112
+  _globals['_LISTREPLICASRESPONSE']._serialized_end=1183
+  _globals['_ROUTERSERVICE']._serialized_start=1305
+  _globals['_ROUTERSERVICE']._serialized_end=1641
 # @@protoc_insertion_point(module_scope)

@@ -55,18 +55,27 @@ class Replica(_message.Message):
     def __init__(self, replica_id: _Optional[str] = ..., kind: _Optional[_Union[ReplicaKind, str]] = ..., address: _Optional[str] = ..., job_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., policies: _Optional[_Iterable[_Union[ReplicaPolicy, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., is_serving: _Optional[bool] = ..., seen_at: _Optional[float] = ..., admin_address: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("job_id", "spec_json", "policies", "run_dir", "trainer_epoch")
+    __slots__ = ("job_id", "spec_json", "policies", "run_dir", "trainer_epoch", "trainer_epochs")
+    class TrainerEpochsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_JSON_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     RUN_DIR_FIELD_NUMBER: _ClassVar[int]
     TRAINER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TRAINER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     spec_json: str
     policies: _containers.RepeatedScalarFieldContainer[str]
     run_dir: str
     trainer_epoch: int
-    def __init__(self, job_id: _Optional[str] = ..., spec_json: _Optional[str] = ..., policies: _Optional[_Iterable[str]] = ..., run_dir: _Optional[str] = ..., trainer_epoch: _Optional[int] = ...) -> None: ...
+    trainer_epochs: _containers.ScalarMap[str, int]
+    def __init__(self, job_id: _Optional[str] = ..., spec_json: _Optional[str] = ..., policies: _Optional[_Iterable[str]] = ..., run_dir: _Optional[str] = ..., trainer_epoch: _Optional[int] = ..., trainer_epochs: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class RegisterReplicaRequest(_message.Message):
     __slots__ = ("replica",)
