@@ -53,11 +53,12 @@ class Platform:
         return int(json.loads(record.read_text())["pid"])
 
 
-def make_tiny_base(folder: Path) -> Path:
+def make_tiny_base(folder: Path, **shape: int) -> Path:
     """A base model of a few thousand parameters that has seen a few demonstrations; made once."""
     if (folder / "config.json").is_file():
         return folder
-    options = [text for key, value in TINY.items() for text in (key, json.dumps(value))]
+    recipe = {**TINY, "--shape": {**TINY["--shape"], **shape}}
+    options = [text for key, value in recipe.items() for text in (key, json.dumps(value))]
     command = [sys.executable, "-m", "services.trainer.tiny_model", "--task", "plan_path"]
     done = subprocess.run(
         [*command, "--size", "4", "--seed", "1", *options, "--out", str(folder)],
