@@ -140,7 +140,7 @@ class ClusterWorld:
                     and not pod["metadata"].get("deletionTimestamp")
                     and pod.get("status", {}).get("phase") == "Running"
                 ]
-                if workload != "trainer":
+                if not workload.startswith("trainer"):
                     found = [p for p in found if p["metadata"]["name"].endswith(f"-{ordinal}")]
                 if found:
                     return found[-1]

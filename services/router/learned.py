@@ -89,7 +89,8 @@ def _learning(parts: Sequence[Report]) -> dict[str, Any]:
         by_policy |= part["by_policy"]
         weights |= dict.fromkeys(part["by_policy"], part["trained_tokens"])
     found: dict[str, Any] = {}
-    for name in sorted({name for own in by_policy.values() for name in own}):
+    trained = [own for policy, own in by_policy.items() if weights[policy]]
+    for name in sorted({name for own in trained for name in own}):
         pairs = [
             (weights[policy], own[name])
             for policy, own in by_policy.items()

@@ -20,6 +20,7 @@ from troupe.errors import ConflictError, InvalidArgumentError, TroupeError
 from troupe.serving.interceptor import ErrorInterceptor
 from troupe.spec import parse_spec
 from troupe.streams.events import EventLog
+from troupe.streams.fencing import take_epoch
 
 
 @dataclass
@@ -43,7 +44,7 @@ async def router(redis: Redis) -> AsyncIterator[Router]:
     await server.stop(None)
 
 
-async def add_job(store: JobStore, job_id: str, created_at: float = 1.0) -> None:
+async def add_job(store: JobStore, job_id: str, created_at: float = 1.0, **changes: object) -> None:
     document = {
         "name": "demo",
         "steps": 1,
@@ -51,6 +52,7 @@ async def add_job(store: JobStore, job_id: str, created_at: float = 1.0) -> None
         "workflow": {"order": ["tool"]},
         "agents": {"tool": {"policy": "p"}},
         "policies": {"p": {"model": "m"}},
+        **changes,
     }
     record = JobRecord(
         job_id, parse_spec(document), Path("/runs") / job_id, "queued", created_at=created_at
@@ -138,3 +140,22 @@ async def test_store_refuses_what_the_state_table_forbids(router: Router) -> Non
     await add_job(router.store, "demo-1")
     with pytest.raises(ConflictError, match="launching"):
         await router.store.transition("demo-1", "cancelled")
+
+
+async def test_trainers_of_a_job_with_one_for_each_policy_get_a_policy_each(
+    router: Router, redis: Redis
+) -> None:
+    policies = {name: {"model": "m"} for name in ("p", "q")}
+    agents = {"tool": {"policy": "p"}, "planner": {"policy": "q"}}
+    apart = {"policies": policies, "agents": agents, "trainer": {"per_policy": True}}
+    await add_job(router.store, "demo-1", **apart, workflow={"order": list(agents)})
+    found: dict[str, list[str]] = {}
+    for name in ("t0", "t1"):
+        replica = pb.Replica(replica_id=name, kind=pb.REPLICA_KIND_TRAINER, address="h:1")
+        found[name] = list((await router.client.register(replica)).policies)
+    assert found == {"t0": ["p"], "t1": ["q"]}
+    fence = await take_epoch(redis, "demo-1", "trainer", "t1", policy="q")
+    rollout = pb.Replica(replica_id="r0", kind=pb.REPLICA_KIND_ROLLOUT, address="h:2")
+    assignment = await router.client.register(rollout)
+    assert dict(assignment.trainer_epochs) == {"p": 0, "q": fence.epoch}
+    assert assignment.trainer_epoch == 0

@@ -9,7 +9,7 @@ from troupe.api.records.v1.records_pb2 import ROUND_KIND_TRAIN, Episode, Ticket
 from troupe.errors import FencedError
 from troupe.streams import keys
 from troupe.streams.consumer import Consumer, Entry
-from troupe.streams.fencing import Fence, Role, check_fence, take_epoch
+from troupe.streams.fencing import Fence, Role, check_fence, newest_epoch, take_epoch
 from troupe.streams.ledger import StepLedger
 from troupe.streams.stream import Stream
 
@@ -122,3 +122,31 @@ async def test_read_when_a_group_is_of_a_round_then_the_entry_names_it(redis: Re
     await redis.xadd(KEY, {"p": b"\xff"})
     found: list[Entry] = await _reader(redis, None).read(count=5, block_s=0)
     assert [entry.round_id for entry in found] == [ROUND, ""]
+
+
+async def test_take_when_policies_have_trainers_then_only_the_same_policy_is_taken_over(
+    redis: Redis,
+) -> None:
+    one, two, again = (StepLedger(redis, JOB) for _ in range(3))
+    first = await one.take("trainer", "t-a", policy="a")
+    await two.take("trainer", "t-b", policy="b")
+    await one.commit_version("a", 0, "d")
+    await two.commit_version("b", 0, "d")
+    successor = await again.take("trainer", "t-a 2", policy="a")
+    with pytest.raises(FencedError, match=r"trainer of policy 'a' of job j .*taken over by t-a 2"):
+        await one.commit_version("a", 1, "d")
+    await two.commit_version("b", 1, "d")
+    assert await newest_epoch(redis, JOB, "trainer", policy="a") == successor.epoch > first.epoch
+    assert await newest_epoch(redis, JOB, "trainer") == 0
+    assert await one.versions() == {"a": 0, "b": 1}
+
+
+async def test_reader_when_the_trainer_of_another_policy_begins_then_acks_on(redis: Redis) -> None:
+    await Stream(redis, KEY, max_length=10).append(b"x")
+    reader = _reader(redis, await take_epoch(redis, JOB, "trainer", "t-a", policy="a"))
+    (entry,) = await reader.read(count=1, block_s=0.0)
+    await take_epoch(redis, JOB, "trainer", "t-b", policy="b")
+    await reader.ack(entry.id)
+    await take_epoch(redis, JOB, "trainer", "t-a 2", policy="a")
+    with pytest.raises(FencedError):
+        await reader.ack(entry.id)

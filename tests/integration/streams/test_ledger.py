@@ -288,3 +288,14 @@ async def test_delete_when_done_then_only_record_and_events_stay(redis: Redis):
         await redis.set(key, "x")
     await ledger.delete()
     assert {key.decode() for key in await redis.keys("*")} == kept
+
+
+async def test_result_when_each_policy_has_a_trainer_then_there_once_all_have_told(redis: Redis):
+    ledger = StepLedger(redis, "j")
+    both = ("a", "b")
+    await ledger.set_result({"step": 3, "policies": {"b": {"merged": "y"}}}, policy="b")
+    assert await ledger.result(both) is None
+    assert await ledger.result() is None
+    await ledger.set_result({"step": 3, "policies": {"a": {"merged": "x"}}}, policy="a")
+    policies = {"a": {"merged": "x"}, "b": {"merged": "y"}}
+    assert await ledger.result(both) == {"step": 3, "policies": policies}

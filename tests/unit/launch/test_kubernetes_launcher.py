@@ -8,8 +8,24 @@ from kube_trouble import *  # noqa: F403 (the tests that the real API server run
 from kube_world import ClusterWorld, replica, until
 from kubernetes.aio import client
 
-from services.router.cluster.api import STATEFUL_SET
+from services.router.cluster import names
+from services.router.cluster.api import JOB, STATEFUL_SET
+from services.router.jobs.processes import components
+from services.router.settings import RouterSettings
 from troupe.errors import UnavailableError
+from troupe.spec import parse_spec
+
+TWO_TRAINERS = parse_spec(
+    {
+        "name": "two",
+        "steps": 1,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": ["tool", "planner"]},
+        "agents": {"tool": {"policy": "small"}, "planner": {"policy": "large_one"}},
+        "policies": {"small": {"model": "models/a"}, "large_one": {"model": "org/llama-8B"}},
+        "trainer": {"per_policy": True},
+    }
+)
 
 
 @pytest.fixture
@@ -118,3 +134,34 @@ async def test_workload_when_its_pods_are_refused_then_the_warning_becomes_a_con
     found = await until(launcher, wanted, lambda s: s["rollout-a-0"].condition == condition)
     assert found["rollout-a-0"].state == "waiting"
     assert message.partition(":")[0] in found["rollout-a-0"].detail
+
+
+async def test_job_when_each_policy_has_a_trainer_then_a_pod_each_that_ends_alone(
+    cluster: ClusterWorld,
+) -> None:
+    settings = RouterSettings(launcher="kubernetes")
+    wanted = components("demo-1", TWO_TRAINERS, settings, router="10.0.0.9:8481")
+    trainers = {"trainer-large_one-0", "trainer-small-0"}
+    assert trainers < {component.name for component in wanted}
+    launcher = cluster.launcher()
+    await until(launcher, wanted, _run)
+    jobs = {job["metadata"]["labels"][names.WORKLOAD]: job for job in await _jobs(cluster)}
+    assert jobs.keys() == {"trainer-large_one", "trainer-small"}
+    for workload, job in jobs.items():
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        env = {variable["name"]: variable.get("value") for variable in container["env"]}
+        assert env["TROUPE_TRAINER_REPLICA_ID"] == f"demo-1-{workload}-$(TROUPE_ORDINAL)"
+        assert env["TROUPE_ORDINAL"] == "0"
+    kept = (await cluster.pod("trainer-small"))["metadata"]["uid"]
+    await cluster.delete_pod("trainer-large_one")
+    statuses = await until(
+        launcher, wanted, lambda s: s["trainer-large_one-0"].restarts == 1 and _run(s)
+    )
+    assert statuses["trainer-small-0"].restarts == 0
+    assert (await cluster.pod("trainer-small"))["metadata"]["uid"] == kept
+    await launcher.stop("job", grace_s=2)
+    assert await cluster.left_over() == []
+
+
+async def _jobs(cluster: ClusterWorld) -> list[dict]:
+    return (await cluster.api.list(JOB))[0]

@@ -1,5 +1,6 @@
 """What processes work on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from services.router.assignment import assign
@@ -21,6 +22,12 @@ def job(job_id: str, **replicas: int) -> JobRecord:
         "policies": {n: {"model": "m", "replicas": count} for n, count in policies.items()},
     }
     return JobRecord(job_id, parse_spec(document), Path("runs"), "running", created_at=1.0)
+
+
+def per_policy(job_id: str, **replicas: int) -> JobRecord:
+    found = job(job_id, **replicas)
+    trainer = found.spec.trainer.model_copy(update={"per_policy": True})
+    return replace(found, spec=found.spec.model_copy(update={"trainer": trainer}))
 
 
 def replica(name: str, kind: int, *, job_id: str = "", life: str = "1") -> pb.Replica:
@@ -77,3 +84,22 @@ def test_same_life_keeps_its_work_and_a_new_life_asks_again() -> None:
 def test_held_job_that_is_over_gives_nothing_so_that_the_process_exits() -> None:
     members = [Member(replica("e0", ENV), "gone")]
     assert assign(replica("e0", ENV), [job("b")], members) is None
+
+
+def test_trainer_of_a_job_with_one_for_each_policy_gets_the_policy_that_lacks_one() -> None:
+    jobs = [per_policy("a", p=1, q=1), job("b")]
+    taken = [Member(replica("t0", TRAINER), "a", ("p",))]
+    first = assign(replica("t1", TRAINER), jobs, [])
+    assert (first.job.job_id, first.policies) == ("a", ("p",))
+    second = assign(replica("t1", TRAINER), jobs, taken)
+    assert (second.job.job_id, second.policies) == ("a", ("q",))
+    both = [*taken, Member(replica("t1", TRAINER), "a", ("q",))]
+    third = assign(replica("t2", TRAINER), jobs, both)
+    assert (third.job.job_id, third.policies) == ("b", ())
+    assert assign(replica("t0", TRAINER), jobs, taken).policies == ("p",)
+
+
+def test_trainer_named_for_a_policy_gets_it_though_another_has_it() -> None:
+    named = replica("a-trainer-q-0", TRAINER, job_id="a")
+    taken = [Member(replica("t0", TRAINER), "a", ("q",))]
+    assert assign(named, [per_policy("a", p=1, q=1)], taken).policies == ("q",)

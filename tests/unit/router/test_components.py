@@ -1,7 +1,12 @@
 """What a failed component's log says to people."""
 
-from services.router.jobs.processes import policy_of, replica_id
+from typing import Any
+
+from services.router.jobs.processes import components, policy_of, replica_id
+from services.router.settings import RouterSettings
+from troupe.launch.contract import Component
 from troupe.launch.records import said
+from troupe.spec import JobSpec, parse_spec
 
 
 def test_said_prefers_the_plain_lines_of_a_log() -> None:
@@ -15,3 +20,35 @@ def test_policy_of_reads_the_name_that_the_launcher_gave() -> None:
     assert policy_of(name, "demo-1") == "my-policy"
     assert policy_of("demo-1-env-0", "demo-1") is None
     assert policy_of(name, "demo-2") is None
+
+
+def spec(**changes: Any) -> JobSpec:
+    body: dict[str, Any] = {
+        "name": "two",
+        "steps": 1,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": ["tool", "planner"]},
+        "agents": {"tool": {"policy": "small"}, "planner": {"policy": "large_one"}},
+        "policies": {"small": {"model": "m"}, "large_one": {"model": "n"}},
+    }
+    return parse_spec(body | changes)
+
+
+def trainers(of: JobSpec) -> list[Component]:
+    found = components("demo-1", of, RouterSettings(), router="h:1")
+    return [each for each in found if each.module == "services.trainer"]
+
+
+def test_components_when_nothing_is_said_then_one_trainer() -> None:
+    (one,) = trainers(spec())
+    assert one.name == "trainer-0"
+    assert one.env["TROUPE_TRAINER_REPLICA_ID"] == "demo-1-trainer-0"
+    assert policy_of("demo-1-trainer-0", "demo-1", service="trainer") is None
+
+
+def test_components_when_each_policy_has_a_trainer_then_their_names_say_which() -> None:
+    found = trainers(spec(trainer={"per_policy": True}))
+    assert [each.name for each in found] == ["trainer-large_one-0", "trainer-small-0"]
+    ids = [each.env["TROUPE_TRAINER_REPLICA_ID"] for each in found]
+    named = [policy_of(each, "demo-1", service="trainer") for each in ids]
+    assert named == ["large_one", "small"]

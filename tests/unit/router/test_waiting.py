@@ -1,5 +1,6 @@
 """What a job waits for, from facts alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,17 @@ def test_explain_when_nothing_runs_then_says_why(state: JobState, phase: str) ->
 def test_waiting_when_shown_then_has_seconds_instead_of_an_instant() -> None:
     shown = explain(Facts(job("succeeded"), now=NOW)).to_json()
     assert shown["for_s"] is None and shown["who"] == [] and "since" not in shown
+
+
+def test_explain_when_policies_have_trainers_then_names_the_one_furthest_behind() -> None:
+    def learns(name: str, policy: str) -> Member:
+        return Member(pb.Replica(replica_id=name, kind=TRAINER), "demo-1", (policy,))
+
+    members = [*everybody()[:3], learns("t-p", "p"), learns("t-q", "q")]
+    facts = Facts(job(), members, WANTED, a_round(8), {"p": 3}, trainer("learn"), NOW, slowest="q")
+    found = explain(facts)
+    assert (found.phase, found.who) == ("learn", ("t-q",))
+    assert found.sentence == ("Step 3 waits for the trainer of policy 'q' to learn (12 s so far).")
+    silent = explain(replace(facts, trainer=None, slowest="p"))
+    assert silent.who == ("t-p",)
+    assert "the trainer of policy 'p', which does not answer" in silent.sentence

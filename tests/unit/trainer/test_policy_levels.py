@@ -11,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from services.trainer.collector import Batch
 from services.trainer.report import step_report
+from services.trainer.state import LearnerState
 from services.trainer.team import Team
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec.job import JobSpec
@@ -246,3 +247,33 @@ async def test_filters_when_every_completion_was_cut_then_the_step_is_flat_and_t
         team.close()
     assert report["is_flat"]
     assert report["candidates_filtered"] == 16
+
+
+@pytest.mark.parametrize("algorithm", [{}, {"kind": "ippo", "critic": {"kind": "head"}}])
+async def test_l3_when_each_policy_has_a_trainer_then_the_weights_of_one_trainer(
+    tiny_model: Path, llama: Path, tmp_path: Path, algorithm: dict[str, Any]
+) -> None:
+    full = policy(llama, train={"kind": "full"}, optimizer={"learning_rate": 0.001})
+    spec = duo(tiny_model, policy(tiny_model), full, **algorithm)
+    whole = await learnt(spec, tmp_path, "", batch(0), batch(1))
+    for name in spec.policies:
+        own = [batch(step, only=name) for step in range(2)]
+        mine = [Batch(it.step, {name: it.groups[name]}, {}) for it in own]
+        alone = await learnt(spec, tmp_path, name, *mine)
+        assert alone.keys() == {key for key in whole if key.removeprefix("critic.") == name}
+        for key, state in alone.items():
+            same = {n: t for n, t in whole[key].tensors.items() if n != "rng"}
+            assert state.optimizer_step == whole[key].optimizer_step
+            assert all(state.tensors[n].equal(tensor) for n, tensor in same.items())
+
+
+async def learnt(
+    spec: JobSpec, run_dir: Path, policy: str, *batches: Batch
+) -> dict[str, LearnerState]:
+    team = await Team.load(spec, run_dir, device="cpu", threads=1, policy=policy)
+    try:
+        for it in batches:
+            await team.learn(it)
+        return await team.on_thread(team.states)
+    finally:
+        team.close()

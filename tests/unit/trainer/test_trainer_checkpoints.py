@@ -19,7 +19,7 @@ from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.contract import GroupOutcome
 from troupe.algorithms.grpo import Grpo
 from troupe.algorithms.outcomes import group_outcome
-from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.errors import FencedError, InvalidArgumentError, JobFailedError, NotFoundError
 from troupe.spec.job import JobSpec
 
 STATE = {"shared": LearnerState({"param/w": torch.tensor([1.0, 2.0])}, 3)}
@@ -240,3 +240,102 @@ def test_export_when_the_best_or_a_step_is_asked_for_then_takes_that_one(
         export(tmp_path / "run", "latest", tmp_path / "out", ["coder"])
     with pytest.raises(InvalidArgumentError, match="not a step"):
         export(tmp_path / "run", "worst", tmp_path / "out")
+
+
+def _pair(tmp_path: Path, **checkpoint: int) -> JobSpec:
+    """Two policies that have a trainer each."""
+    agents = {"tool": {"policy": "one"}, "planner": {"policy": "two"}}
+    policies = {name: {"model": str(tmp_path / "model")} for name in ("one", "two")}
+    return _spec(
+        tmp_path,
+        agents=agents,
+        policies=policies,
+        trainer={"per_policy": True},
+        checkpoint=checkpoint,
+    )
+
+
+def _two(tmp_path: Path, **checkpoint: int) -> tuple[Checkpoints, Checkpoints]:
+    spec = _pair(tmp_path, **checkpoint)
+    return Checkpoints(tmp_path, spec, policy="one"), Checkpoints(tmp_path, spec, policy="two")
+
+
+def _reach(checkpoints: Checkpoints, policy: str, *steps: int) -> None:
+    for step in steps:
+        states = {policy: LearnerState({"param/w": torch.tensor([float(step)])}, step)}
+        report = {"step": step - 1, "reward_mean": None}
+        checkpoints.save(Snapshot(step, states, [report], [(step - 1, {policy: {"g": [0.5]}})]))
+
+
+def _own(run_dir: Path, policy: str) -> list[str]:
+    folder = run_dir / "checkpoints" / "policies" / policy
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_save_when_a_policy_is_behind_then_what_it_needs_of_the_other_stays(
+    tmp_path: Path,
+) -> None:
+    one, two = _two(tmp_path, keep_last=1)
+    _reach(one, "one", 1, 2, 3)
+    assert _own(tmp_path, "one") == ["step-00001", "step-00002", "step-00003"]
+    _reach(two, "two", 1, 2)
+    assert _own(tmp_path, "two") == ["step-00002"], "the other has it: nobody goes on from 1"
+    _reach(one, "one", 4)
+    assert _own(tmp_path, "one") == ["step-00002", "step-00003", "step-00004"]
+    body = json.loads((tmp_path / "checkpoints/policies/one/step-00004/state.json").read_text())
+    assert body["versions"] == {"one": 4}
+
+
+def test_load_when_a_life_begins_then_from_the_step_that_every_policy_has(tmp_path: Path) -> None:
+    one, two = _two(tmp_path, keep_last=3)
+    _reach(one, "one", 1, 2, 3)
+    _reach(two, "two", 1, 2)
+    within = one.load()
+    assert within is not None
+    assert within.step == 3
+    for checkpoints in (one, two):
+        found = checkpoints.load(with_all=True)
+        assert found is not None
+        assert found.step == 2
+    assert _own(tmp_path, "one") == ["step-00001", "step-00002"], "what is newer is learnt again"
+    lines = [json.loads(x) for x in (tmp_path / "groups-one.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 1]
+    assert not (tmp_path / "groups.jsonl").exists()
+
+
+def test_load_when_a_policy_has_no_checkpoint_then_all_begin_anew(tmp_path: Path) -> None:
+    one, two = _two(tmp_path)
+    _reach(one, "one", 1)
+    assert two.load(with_all=True) is None
+    assert one.load(with_all=True) is None
+    assert _own(tmp_path, "one") == []
+    assert (tmp_path / "groups-one.jsonl").read_text() == ""
+
+
+def test_load_when_the_common_step_is_torn_then_says_which_folder_to_remove(
+    tmp_path: Path,
+) -> None:
+    one, two = _two(tmp_path)
+    _reach(one, "one", 1, 2)
+    _reach(two, "two", 1, 2)
+    torn = tmp_path / "checkpoints/policies/one/step-00002"
+    (torn / "one.safetensors").write_bytes(b"torn")
+    with pytest.raises(JobFailedError, match="Remove step-00002 of every policy"):
+        one.load(with_all=True)
+    within = one.load()
+    assert within is not None
+    assert within.step == 1, "within a life the policy learns the step again, from its own groups"
+
+
+def test_go_back_when_another_trainer_took_over_then_nothing_is_removed(tmp_path: Path) -> None:
+    one, two = _two(tmp_path)
+    _reach(one, "one", 1, 2)
+    _reach(two, "two", 1)
+
+    def refuse() -> None:
+        raise FencedError("taken over")
+
+    zombie = Checkpoints(tmp_path, _pair(tmp_path), policy="one", admit=refuse)
+    with pytest.raises(FencedError):
+        zombie.load(with_all=True)
+    assert _own(tmp_path, "one") == ["step-00001", "step-00002"]
