@@ -71,6 +71,11 @@ def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
     names = ", ".join(step_name(step) for step in common) or "none"
     if which == "latest":
         found = common[:1]
+    elif which == "best" and spec.trainer.per_policy:
+        raise InvalidArgumentError(
+            "the best step is chosen by the reward of all agents, and each policy's trainer wrote "
+            f"down its own agents' alone; name a step: {names}"
+        )
     elif which == "best":
         found = [step_of(path) for path in best_first(folders[0])[:1]]
     elif which.isdecimal():

@@ -77,7 +77,7 @@ def _kind(spec: JobSpec) -> str:
     """What a step's time depends on."""
     document = spec.model_dump(
         mode="json",
-        include={"task", "workflow", "agents", "policies", "tasks_per_step", "sampling"},
+        include={"task", "workflow", "agents", "policies", "tasks_per_step", "sampling", "trainer"},
     )
     document["group_size"] = spec.algorithm.group_size
     return json.dumps(document, sort_keys=True)

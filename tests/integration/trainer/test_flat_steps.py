@@ -38,3 +38,36 @@ async def test_flat_step_when_learnt_then_one_event_warns_of_it(
     assert data["groups_zero_variance"] == 1
     assert data["groups_dropped"] == {"non_finite_reward": 3}
     assert "redraws" in data["sentence"]
+
+
+async def test_flat_step_when_policies_have_trainers_then_each_warns_of_its_own(
+    redis: Redis, tiny_model: Path, tmp_path: Path
+) -> None:
+    model = {"model": str(tiny_model)}
+    agents = {"tool": {"policy": "one"}, "planner": {"policy": "two"}}
+    spec = job_spec(
+        tiny_model,
+        agents=agents,
+        policies={"one": model, "two": model},
+        trainer={"per_policy": True},
+    )
+    events = EventLog(redis, "unit-1", source="trainer")
+    for policy, agent in (("one", "tool"), ("two", "planner")):
+        team = await Team.load(spec, tmp_path, device="cpu", threads=1, policy=policy)
+        journal = Journal(spec, team, Checkpoints(tmp_path, spec, policy=policy), events)
+        try:
+            group = make_group(random.Random(0), agent=agent, rewards=[1.0] * 4)
+            group.policy = policy
+            batch = Batch(0, {policy: [group]}, {})
+            report = step_report(batch, await team.learn(batch), 1.0, policy=policy)
+            for _ in range(2):
+                await journal.warn_flat(report)
+                await journal.tell(report, {})
+        finally:
+            team.close()
+    told = [json.loads(stored.event.data_json) for stored in await events.read()]
+    assert [data["policy"] for data in told if "policy" in data] == ["one", "two"]
+    sentences = [data["sentence"] for data in told if "sentence" in data]
+    assert len(sentences) == 2
+    assert "of policy 'one'" in sentences[0]
+    assert "of policy 'two'" in sentences[1]

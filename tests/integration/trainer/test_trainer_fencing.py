@@ -22,6 +22,7 @@ from troupe.errors import FencedError, JobFailedError
 from troupe.ids import train_round
 from troupe.spec.job import JobSpec
 from troupe.streams import keys
+from troupe.streams.fencing import take_epoch
 from troupe.streams.ledger import StepLedger
 
 WITHIN_S = 60.0
@@ -37,7 +38,7 @@ class Site:
     spec: JobSpec
     run_dir: Path
 
-    def trainer(self) -> tuple[TrainingJob, Progress]:
+    def trainer(self, policy: str = "") -> tuple[TrainingJob, Progress]:
         progress = Progress()
         job = TrainingJob(
             JOB,
@@ -48,6 +49,7 @@ class Site:
             router=self.client,
             progress=progress,
             control=Control(),
+            policy=policy,
         )
         return job, progress
 
@@ -184,3 +186,34 @@ async def test_collect_when_an_entry_is_of_no_round_then_parked_and_nobody_waits
     )
     [(_, fields)] = await redis.xrange(keys.dead(keys.groups(JOB, "shared")))
     assert b"of no round" in fields[b"reason"]
+
+
+async def test_trainer_when_policies_have_one_each_then_only_its_own_successor_takes_over(
+    site: Site,
+) -> None:
+    apart = site.spec.trainer.model_copy(update={"per_policy": True})
+    site.spec = site.spec.model_copy(update={"trainer": apart})
+    zombie, progress = site.trainer("shared")
+    sleeping = asyncio.ensure_future(zombie.run())
+    await eventually(lambda: progress.phase == "collect" or sleeping.done(), WITHIN_S)
+    await take_epoch(site.redis, JOB, "trainer", "of another policy", policy="other")
+    ledger = StepLedger(site.redis, JOB)
+    assert not sleeping.done()
+    successor, done = site.trainer("shared")
+    working = asyncio.ensure_future(successor.run())
+    try:
+        with pytest.raises(FencedError, match=r"trainer of policy 'shared' .*taken over"):
+            await asyncio.wait_for(sleeping, WITHIN_S)
+        await play(site.redis, 0)
+        await eventually(lambda: done.phase == "done" or working.done(), WITHIN_S)
+    finally:
+        await end(sleeping, working)
+    assert await ledger.versions() == {"shared": 1}
+    assert await ledger.result() is None
+    result = await ledger.result(site.spec.trainers())
+    assert result is not None
+    assert result["policies"].keys() == {"shared"}
+    there = sorted(path.name for path in (site.run_dir / "checkpoints").rglob("step-*"))
+    assert there == ["step-00001"]
+    assert (site.run_dir / "groups-shared.jsonl").is_file()
+    assert (site.run_dir / "checkpoints" / "policies" / "shared" / "step-00001").is_dir()

@@ -339,3 +339,14 @@ def test_go_back_when_another_trainer_took_over_then_nothing_is_removed(tmp_path
     with pytest.raises(FencedError):
         zombie.load(with_all=True)
     assert _own(tmp_path, "one") == ["step-00001", "step-00002"]
+
+
+def test_export_when_policies_have_trainers_then_only_steps_that_all_have(tmp_path: Path) -> None:
+    one, two = _two(tmp_path)
+    _reach(one, "one", 1, 2)
+    _reach(two, "two", 1)
+    (tmp_path / "spec.json").write_text(_pair(tmp_path).model_dump_json())
+    with pytest.raises(NotFoundError, match="no checkpoint '2'; there are: step-00001"):
+        export(tmp_path, "2", tmp_path / "out")
+    with pytest.raises(InvalidArgumentError, match="name a step: step-00001"):
+        export(tmp_path, "best", tmp_path / "out")

@@ -47,7 +47,7 @@ function tell({ type, data }) {
     case "eval.done":
       return `Evaluation after step ${data.step}: ${percent(data.success)} of ${number(data.num_tasks)} tasks solved.`;
     case "step.learned":
-      return `Step ${data.step} learnt; version ${data.policy_version}, loss ${number(data.loss)}.`;
+      return `Step ${data.step} learnt${data.policy ? ` by ${data.policy}` : ""}; version ${data.policy_version}, loss ${number(data.loss)}.`;
     case "step.recorded":
       return `Step ${data.step} done in ${duration(data.wall_s)}.`;
     case "replica.joined":
