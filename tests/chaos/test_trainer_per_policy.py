@@ -4,79 +4,87 @@ import json
 import math
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from platform_world import Platform, make_tiny_base, run_platform
+from platform_world import Platform, make_tiny_base
+from process_tree import wait_for
 from safetensors.torch import load_file
 
 from troupe.clients.rest import TERMINAL
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
-PATIENCE_S = 240.0
+WITHIN_S = 300.0
 POLICIES = ("planner", "tool")
 LEARNING = "trainer.learning@1"
 """The optimizer step of step 1: a process stands in it, and its policy is not learnt."""
 
 
 @pytest.fixture(scope="module")
-def faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("faults")
-
-
-@pytest.fixture(scope="module")
-def platform(
-    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int], faults: Path
-) -> Iterator[Platform]:
-    more = {"TROUPE_FAULTS_DIR": str(faults), "TROUPE_ROUTER_GRACE_S": "10"}
-    with run_platform(tmp_path_factory.mktemp("platform"), free_port, more) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def level_3(
-    spec: dict[str, Any], tiny_base: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
+def level_3(chaos_spec: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Two models of two sizes, one an adapter and one with all its weights."""
     small = make_tiny_base(tmp_path_factory.mktemp("models") / "small", num_layers=1)
     optimizer = {"learning_rate": 1e-3, "warmup_steps": 0}
     adapter = {"kind": "lora", "rank": 4, "alpha": 8}
+    large = chaos_spec["policies"]["shared"]["model"]
     return {
-        **spec,
+        **chaos_spec,
+        "name": "pair",
         "agents": {name: {"policy": name} for name in ("tool", "planner")},
         "policies": {
             "tool": {"model": str(small), "train": {"kind": "full"}, "optimizer": optimizer},
-            "planner": {"model": str(tiny_base), "train": adapter, "optimizer": optimizer},
+            "planner": {"model": large, "train": adapter, "optimizer": optimizer},
         },
         "eval": {"num_tasks": 4},
     }
 
 
+Submit = Callable[[dict[str, Any]], str]
+
+
+@pytest.fixture
+def submit(platform: Platform, faults: Path) -> Iterator[Submit]:
+    """Submits a job; in the end nothing of it is left, nor of the faults."""
+    known: list[str] = []
+
+    def submitted(spec: dict[str, Any]) -> str:
+        with platform.client() as client:
+            known.append(client.submit(spec).job_id)
+        return known[-1]
+
+    yield submitted
+    for left in faults.glob("trainer.*"):
+        suffix = left.name.rpartition(".")[2]
+        with suppress(ProcessLookupError):
+            if suffix.isdecimal():
+                os.kill(int(suffix), signal.SIGCONT)
+        left.unlink(missing_ok=True)
+    with platform.client() as client:
+        for job_id in known:
+            if client.job(job_id).state not in TERMINAL:
+                client.cancel(job_id)
+                ended(platform, job_id, state="cancelled")
+
+
 @pytest.fixture(scope="module")
 def together(platform: Platform, level_3: dict[str, Any]) -> Path:
     """The run folder of the same job with one trainer."""
-    return ended(platform, submit(platform, level_3))
-
-
-def submit(platform: Platform, spec: dict[str, Any]) -> str:
     with platform.client() as client:
-        return client.submit(spec).job_id
-
-
-def wait_for(what: str, holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s for {what}"
-        time.sleep(0.05)
+        job_id = client.submit(level_3).job_id
+    return ended(platform, job_id)
 
 
 def ended(platform: Platform, job_id: str, *, state: str = "succeeded") -> Path:
     with platform.client() as client:
-        wait_for(f"the end of {job_id}", lambda: client.job(job_id).state in TERMINAL)
+        wait_for(
+            f"the end of {job_id}",
+            lambda: client.job(job_id).state in TERMINAL,
+            within_s=WITHIN_S,
+        )
         job = client.job(job_id)
     assert job.state == state, job.reason
     return platform.run_dir(job_id)
@@ -94,7 +102,7 @@ def one_ahead(platform: Platform, faults: Path, job_id: str) -> tuple[str, int]:
         marks[:] = faults.glob(f"{LEARNING}.*")
         return bool(marks)
 
-    wait_for("a trainer to stand still", stands)
+    wait_for("a trainer to stand still", stands, within_s=WITHIN_S)
     pids = {policy: platform.pid_of(job_id, f"trainer-{policy}-0") for policy in POLICIES}
     assert len(set(pids.values())) == 2
     (mark,) = marks
@@ -102,7 +110,11 @@ def one_ahead(platform: Platform, faults: Path, job_id: str) -> tuple[str, int]:
     standing = next(policy for policy, pid in pids.items() if mark.name.endswith(f".{pid}"))
     other = next(policy for policy in POLICIES if policy != standing)
     run_dir = platform.run_dir(job_id)
-    wait_for("the other to learn meanwhile", lambda: "step-00002" in checkpoints(run_dir, other))
+    wait_for(
+        f"{other} to learn while {standing} stands",
+        lambda: "step-00002" in checkpoints(run_dir, other),
+        within_s=WITHIN_S,
+    )
     assert checkpoints(run_dir, standing) == ["step-00001"]
     return standing, pids[standing]
 
@@ -157,10 +169,10 @@ def assert_same_metrics(found: Path, expected: Path) -> None:
 
 
 def test_trainers_when_one_is_killed_in_mid_learn_then_all_ends_as_with_one_trainer(
-    platform: Platform, faults: Path, level_3: dict[str, Any], together: Path
+    platform: Platform, faults: Path, submit: Submit, level_3: dict[str, Any], together: Path
 ) -> None:
     (faults / LEARNING).touch()
-    job_id = submit(platform, {**level_3, "trainer": {"per_policy": True}})
+    job_id = submit({**level_3, "trainer": {"per_policy": True}})
     standing, pid = one_ahead(platform, faults, job_id)
     with platform.client() as client:
         waiting = client.progress(job_id).waiting
@@ -186,11 +198,12 @@ def test_trainers_when_one_is_killed_in_mid_learn_then_all_ends_as_with_one_trai
     assert exported == (together / "policies" / merged).read_bytes()
 
 
+@pytest.mark.chaos
 def test_trainers_when_cancelled_at_different_steps_then_resume_from_the_step_that_both_have(
-    platform: Platform, faults: Path, level_3: dict[str, Any], together: Path
+    platform: Platform, faults: Path, submit: Submit, level_3: dict[str, Any], together: Path
 ) -> None:
     (faults / LEARNING).touch()
-    job_id = submit(platform, {**level_3, "trainer": {"per_policy": True}})
+    job_id = submit({**level_3, "trainer": {"per_policy": True}})
     standing, _ = one_ahead(platform, faults, job_id)
     with platform.client() as client:
         client.cancel(job_id)
