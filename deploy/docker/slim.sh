@@ -3,10 +3,12 @@
 # and stubs, the generated half of the Kubernetes client (it loads lazily, and the launcher sends
 # plain objects through its ApiClient), and byte code of large packages that few runs import. Byte
 # code of the rest stays: the image's root is read-only, so nobody could write it later, and each
-# start would compile again.
+# start would compile again. Further arguments name packages that this image does without.
 set -eu
 venv=$1
-"$venv/bin/python" -m pip uninstall --quiet --yes setuptools pip
+shift
+"$venv/bin/python" -m pip uninstall --quiet --yes setuptools "$@"
+"$venv/bin/python" -m pip uninstall --quiet --yes pip
 find "$venv" -type d \( -name tests -o -name __pycache__ \) -prune -exec rm -rf {} +
 find "$venv" -type f \( -name '*.pyi' -o -name '*.pxd' -o -name '*.pyx' \) -delete
 for client in "$venv"/lib/python*/site-packages/kubernetes/client \

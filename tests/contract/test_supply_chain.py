@@ -77,6 +77,19 @@ def test_lock_when_read_then_it_holds_all_that_its_extras_ask_for(
     assert wanted - set(pins(LOCKS[name])) == set()
 
 
+def test_dockerfile_when_read_then_it_installs_only_what_a_lock_holds() -> None:
+    """But torch, whose builds differ by index, and Troupe itself."""
+    text = (ROOT / "deploy" / "docker" / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+    installs = [part.split() for part in re.findall(r"pip install ([^&\n]+)", text)]
+    assert len(installs) > 8
+    for words in installs:
+        if words[-1] in (".", "torch"):
+            continue
+        assert "--require-hashes" in words, words
+        lock = Path(words[-1])
+        assert words[-2] == "-r" and lock.parent == Path("deploy/locks") and lock.stem in LOCKS
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflow_when_read_then_its_actions_are_pinned_and_its_rights_are_few(path: Path) -> None:
     document = yaml.safe_load(path.read_text("utf-8"))
