@@ -1,4 +1,4 @@
-"""Objects of other projects' CRDs, for which this repository has no schema: as their docs want."""
+"""HTTPRoutes and ExternalSecrets: what they say, and what is refused before they are made."""
 
 import pytest
 from chart_world import Refuse, Render
