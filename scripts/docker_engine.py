@@ -25,6 +25,19 @@ REPO = Path(__file__).resolve().parent.parent
 HOME = REPO / ".tools" / "docker"
 PLUGINS = ("docker-compose", "docker-buildx")
 PLUGINS_SUITE = "trixie"
+CAP_SYS_RESOURCE = 24
+WITHOUT_OOM = """#!/bin/sh
+# Pods ask for a negative oom_score_adj, which a root without CAP_SYS_RESOURCE cannot give.
+bundle=. before=
+for word in "$@"; do
+  case "$before" in --bundle | -b) bundle=$word ;; esac
+  case "$word" in --bundle=*) bundle=${word#*=} ;; esac
+  before=$word
+done
+test ! -f "$bundle/config.json" ||
+  sed -E -i 's/"oomScoreAdj":-[0-9]+/"oomScoreAdj":0/' "$bundle/config.json"
+exec runc "$@"
+"""
 
 
 def main() -> int:
@@ -101,6 +114,12 @@ def fetch_plugins() -> None:
 def launch() -> None:
     """A dockerd of our own; its pid is in its pidfile."""
     HOME.mkdir(parents=True, exist_ok=True)
+    runtime: list[str] = []
+    if not has_capability(CAP_SYS_RESOURCE):
+        wrapper = HOME / "runc-without-oom"
+        wrapper.write_text(WITHOUT_OOM, encoding="utf-8")
+        wrapper.chmod(0o755)
+        runtime = [f"--add-runtime=without-oom={wrapper}", "--default-runtime=without-oom"]
     with (HOME / "dockerd.log").open("wb") as log:
         subprocess.Popen(
             [
@@ -109,12 +128,20 @@ def launch() -> None:
                 f"--exec-root={HOME / 'exec'}",
                 f"--pidfile={HOME / 'dockerd.pid'}",
                 f"--host=unix://{HOME / 'docker.sock'}",
+                *runtime,
             ],
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+
+def has_capability(bit: int) -> bool:
+    """Whether this process has the capability of this number."""
+    status = Path("/proc/self/status").read_text("ascii")
+    [effective] = [line for line in status.splitlines() if line.startswith("CapEff:")]
+    return bool(int(effective.split()[1], 16) >> bit & 1)
 
 
 def stop() -> None:

@@ -1,10 +1,12 @@
 """A real Docker Engine. Run by `make test-compose`; anywhere else these tests are skipped."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from engine import Engine, find_engine
+from compose_engine import PROJECT, Engine, find_engine
 
 HERE = Path(__file__).parent
 
@@ -30,10 +32,30 @@ def engine(
     variables = find_engine()
     assert variables is not None
     made = Engine(variables, tmp_path_factory.mktemp("compose"), free_port())
-    made.prepare()
-    try:
-        made.compose("up", "-d", "--build", "--wait", "--wait-timeout", "600", timeout_s=2700)
+    with made.up():
         yield made
-    finally:
-        made.compose("down", "-v", "--remove-orphans", "--timeout", "20", timeout_s=120)
-        made.close()
+
+
+@pytest.fixture(scope="module")
+def engine_with_tls(
+    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
+) -> Iterator[Engine]:
+    """A second system, whose containers speak over mutual TLS."""
+    variables = find_engine()
+    assert variables is not None
+    keys = tmp_path_factory.mktemp("tls")
+    argv = [sys.executable, "-m", "troupe.tls.certificates", "--into", str(keys), "--shared-keys"]
+    subprocess.run(argv, check=True, capture_output=True, timeout=120)
+    # The containers run as another user, who must get as far as the files.
+    for folder in (keys, *keys.parents[:2]):
+        folder.chmod(0o755)
+    made = Engine(
+        variables,
+        tmp_path_factory.mktemp("compose-tls"),
+        free_port(),
+        project=f"{PROJECT}-tls",
+        more=("docker-compose.tls.yml",),
+        settings={"TROUPE_TLS_DIR": str(keys)},
+    )
+    with made.up():
+        yield made

@@ -7,13 +7,11 @@ import signal
 import time
 from typing import Any
 
-import httpx
 import pytest
 import yaml
-from engine import PROJECT, ROOT, SERVICES, Engine
+from compose_engine import DONE, PROJECT, ROOT, SERVICES, Engine, await_job, submit
 
 STEPS = 8
-_DONE = ("succeeded", "failed", "cancelled")
 
 
 def _job(name: str, steps: int) -> dict[str, Any]:
@@ -23,28 +21,6 @@ def _job(name: str, steps: int) -> dict[str, Any]:
     # Workers end with their job and import torch again: minutes on a machine that is busy.
     limits = {**spec.get("limits", {}), "startup_timeout_s": 1200}
     return {**spec, "name": name, "steps": steps, "eval": evaluation, "limits": limits}
-
-
-def _submit(engine: Engine, spec: dict[str, Any]) -> str:
-    answer = httpx.post(f"{engine.url}/v1/jobs", json=spec, timeout=30)
-    answer.raise_for_status()
-    return str(answer.json()["job_id"])
-
-
-def _await(engine: Engine, job_id: str, holds: Any, *, timeout_s: float = 1800) -> dict[str, Any]:
-    """The job once it is as wanted; a router that is away for a moment is asked again."""
-    deadline = time.monotonic() + timeout_s
-    job: dict[str, Any] = {}
-    while time.monotonic() < deadline:
-        try:
-            job = httpx.get(f"{engine.url}/v1/jobs/{job_id}", timeout=10).json()
-            if holds(job):
-                return job
-        except httpx.HTTPError:
-            pass
-        assert job.get("state") != "failed", job.get("reason")
-        time.sleep(0.5)
-    raise AssertionError(f"never as wanted: {job}")
 
 
 def _metrics(engine: Engine, job_id: str) -> list[dict[str, Any]]:
@@ -88,8 +64,8 @@ def test_env_when_up_then_reaches_no_outside_network(engine: Engine) -> None:
 
 
 def test_demo_when_submitted_from_outside_then_learns(engine: Engine) -> None:
-    job_id = _submit(engine, _job("compose-demo", STEPS))
-    job = _await(engine, job_id, lambda j: j["state"] in _DONE)
+    job_id = submit(engine, _job("compose-demo", STEPS))
+    job = await_job(engine, job_id, lambda j: j["state"] in DONE)
     assert job["state"] == "succeeded", job["reason"]
     lines = _metrics(engine, job_id)
     first, last = (line["success"] for line in lines if line["kind"] == "eval")
@@ -102,12 +78,12 @@ def test_demo_when_submitted_from_outside_then_learns(engine: Engine) -> None:
 def test_container_when_killed_while_a_job_runs_then_the_job_goes_on(
     engine: Engine, service: str
 ) -> None:
-    job_id = _submit(engine, _job(f"kill-{service}", 4))
-    _await(engine, job_id, lambda j: j["state"] == "running" and j["step"] >= 1)
+    job_id = submit(engine, _job(f"kill-{service}", 4))
+    await_job(engine, job_id, lambda j: j["state"] == "running" and j["step"] >= 1)
     # `docker kill` would count as the user's wish, which `restart: unless-stopped` obeys.
     pid = engine.docker("inspect", "--format", "{{.State.Pid}}", engine.container(service)).stdout
     os.kill(int(pid), signal.SIGKILL)
-    job = _await(engine, job_id, lambda j: j["state"] in _DONE)
+    job = await_job(engine, job_id, lambda j: j["state"] in DONE)
     assert (job["state"], job["step"]) == ("succeeded", 4), job["reason"]
     deadline = time.monotonic() + 120
     while not re.fullmatch(r"healthy/[1-9]\d*", engine.health(service)):

@@ -7,12 +7,12 @@ no root, no capability, no new privileges, a read-only root, a bounded /tmp, no 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from compose_engine import Engine, find_engine
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "troupe/env:sandbox-test"
@@ -40,9 +40,6 @@ def run_in_image(
     """A function that carries the attacks out in a container with these options."""
     if not request.config.getoption("--sandbox-full", default=False):
         pytest.skip("building the image takes minutes; run `make test-sandbox`")
-    sys.path.insert(0, str(ROOT / "tests" / "compose"))
-    from engine import Engine, find_engine
-
     variables = find_engine()
     if variables is None:
         pytest.skip("no Docker Engine here; `python scripts/docker_engine.py start` says why")
@@ -51,8 +48,7 @@ def run_in_image(
     engine.prepare()
     build = ["build", "--network", "host", "--target", "env", "--tag", IMAGE]
     build += ["--file", str(ROOT / "deploy" / "docker" / "Dockerfile")]
-    if base := engine._environment.get("TROUPE_PYTHON_IMAGE"):
-        build += ["--build-arg", f"PYTHON_IMAGE={base}"]
+    build += ["--build-arg", f"PYTHON_IMAGE={engine.image('TROUPE_PYTHON_IMAGE')}"]
     engine.docker(*build, str(ROOT), timeout_s=2400)
 
     def run(*options: str) -> dict[str, Any]:

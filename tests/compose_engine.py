@@ -1,5 +1,6 @@
 """docker compose on a real engine, with what stands in for base images that cannot be pulled."""
 
+import contextlib
 import functools
 import http.server
 import importlib.metadata
@@ -9,24 +10,31 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[2]
+import httpx
+
+ROOT = Path(__file__).parents[1]
 PROJECT = "troupe-test"
+DONE = ("succeeded", "failed", "cancelled")
 SERVICES = ("redis", "router", "rollout", "env", "trainer")
 BASES = {
     "TROUPE_PYTHON_IMAGE": ("python:3.11.14-slim-bookworm", "python"),
     "TROUPE_REDIS_IMAGE": ("valkey/valkey:8.1.3-alpine", "redis"),
 }
 """Variable of docker-compose.yml -> the public image, and the target that stands in for it."""
+INDEX_PORT = 48084
+"""Of the wheels' index, where it is free: builds keep their layers while their arguments stay."""
 _STAND_INS = """
-FROM localhost/troupe-base:1 AS python
+FROM localhost/troupe-base:2 AS python
 COPY ca.crt /etc/ssl/certs/ca-certificates.crt
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 RUN ln -sf /usr/bin/python3 /usr/local/bin/python
-FROM localhost/troupe-base:1 AS redis
+FROM localhost/troupe-base:2 AS redis
 RUN apt-get update && apt-get install -y --no-install-recommends redis-server \\
  && ln -s /usr/bin/redis-server /usr/local/bin/valkey-server \\
  && ln -s /usr/bin/redis-cli /usr/local/bin/valkey-cli \\
@@ -53,11 +61,17 @@ def find_engine() -> dict[str, str] | None:
 
 @dataclass
 class Engine:
-    """The compose project of the tests. ``url`` is the router's, from outside."""
+    """The compose project of the tests. ``url`` is the router's, from outside.
+
+    ``more`` are files beside docker-compose.yml, and ``settings`` the variables that they read.
+    """
 
     variables: Mapping[str, str]
     folder: Path
     port: int
+    project: str = PROJECT
+    more: Sequence[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
     _index: http.server.ThreadingHTTPServer | None = None
 
     @property
@@ -69,6 +83,7 @@ class Engine:
         self._environment = {
             **os.environ,
             **self.variables,
+            **self.settings,
             "DOCKER_BUILDKIT": "1",
             "TROUPE_REST_PORT": str(self.port),
         }
@@ -87,13 +102,25 @@ class Engine:
         )
         (self.folder / "network.yml").write_text(override, encoding="utf-8")
 
+    @contextlib.contextmanager
+    def up(self) -> Generator[None]:
+        """Built and healthy meanwhile; gone afterwards."""
+        self.prepare()
+        try:
+            self.compose("up", "-d", "--build", "--wait", "--wait-timeout", "600", timeout_s=2700)
+            yield
+        finally:
+            self.compose("down", "-v", "--remove-orphans", "--timeout", "20", timeout_s=120)
+            self.close()
+
     def compose(
         self, *arguments: str, timeout_s: float = 120, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run `docker compose` on the project."""
-        files = [ROOT / "docker-compose.yml", self.folder / "network.yml"]
+        own = [ROOT / name for name in ("docker-compose.yml", *self.more)]
+        files = [*own, self.folder / "network.yml"]
         named = [part for path in files for part in ("--file", str(path))]
-        argv = ["compose", "--project-name", PROJECT, "--project-directory", str(ROOT), *named]
+        argv = ["compose", "--project-name", self.project, "--project-directory", str(ROOT), *named]
         return self.docker(*argv, *arguments, timeout_s=timeout_s, check=check)
 
     def docker(
@@ -111,6 +138,10 @@ class Engine:
         )
         assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done
+
+    def image(self, variable: str) -> str:
+        """The base image that a variable of docker-compose.yml names here."""
+        return self._environment.get(variable, BASES[variable][0])
 
     def container(self, service: str) -> str:
         """Id of the service's container."""
@@ -141,7 +172,10 @@ class Engine:
         if not list(wheels.glob("*+cpu*.whl")):
             return
         root = functools.partial(_Quiet, directory=str(self.folder / "index"))
-        self._index = http.server.ThreadingHTTPServer(("127.0.0.1", 0), root)
+        try:
+            self._index = http.server.ThreadingHTTPServer(("127.0.0.1", INDEX_PORT), root)
+        except OSError:
+            self._index = http.server.ThreadingHTTPServer(("127.0.0.1", 0), root)
         threading.Thread(target=self._index.serve_forever, daemon=True).start()
         port = self._index.server_address[1]
         self._environment["TROUPE_TORCH_INDEX"] = f"http://127.0.0.1:{port}/simple"
@@ -153,10 +187,10 @@ class Engine:
             self._index.server_close()
 
     def _stand_in(self, target: str) -> str:
-        image = f"localhost/troupe-{target}:1"
+        image = f"localhost/troupe-{target}:2"
         if self.docker("image", "inspect", image, check=False).returncode == 0:
             return image
-        base = self.docker("image", "inspect", "localhost/troupe-base:1", check=False)
+        base = self.docker("image", "inspect", "localhost/troupe-base:2", check=False)
         if base.returncode != 0:
             self._make_base()
         context = self.folder / "stand-ins"
@@ -173,8 +207,36 @@ class Engine:
             install = ["apt-get", "install", "-y", "--no-install-recommends", "mmdebstrap"]
             subprocess.run(install, check=True, capture_output=True, timeout=300)
         tar = self.folder / "base.tar"
-        packages = "python3,python3-venv,python3-pip,ca-certificates"
-        argv = ["mmdebstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(tar)]
+        # As in the public slim images: no documentation, no languages, no perl beyond dpkg's.
+        packages = "python3,python3-venv,python3-pip,ca-certificates,usr-is-merged"
+        argv = ["mmdebstrap", "--variant=minbase", f"--include={packages}"]
+        argv += [f"--dpkgopt=path-exclude=/usr/share/{f}/*" for f in ("doc", "locale", "man")]
+        argv += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", "bookworm", str(tar)]
         subprocess.run(argv, check=True, capture_output=True, timeout=900)
-        self.docker("import", str(tar), "localhost/troupe-base:1", timeout_s=300)
+        self.docker("import", str(tar), "localhost/troupe-base:2", timeout_s=300)
         tar.unlink()
+
+
+def submit(engine: Engine, spec: dict[str, Any]) -> str:
+    """Submit a job; its id."""
+    answer = httpx.post(f"{engine.url}/v1/jobs", json=spec, timeout=30)
+    answer.raise_for_status()
+    return str(answer.json()["job_id"])
+
+
+def await_job(
+    engine: Engine, job_id: str, holds: Callable[[dict[str, Any]], bool], *, timeout_s: float = 1800
+) -> dict[str, Any]:
+    """The job once it is as wanted; a router that is away for a moment is asked again."""
+    deadline = time.monotonic() + timeout_s
+    job: dict[str, Any] = {}
+    while time.monotonic() < deadline:
+        try:
+            job = httpx.get(f"{engine.url}/v1/jobs/{job_id}", timeout=10).json()
+            if holds(job):
+                return job
+        except httpx.HTTPError:
+            pass
+        assert job.get("state") != "failed", job.get("reason")
+        time.sleep(0.5)
+    raise AssertionError(f"never as wanted: {job}")
