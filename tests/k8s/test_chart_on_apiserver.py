@@ -1,9 +1,6 @@
 """The chart's whole life on a real API server, and a job launched with the chart's own rights."""
 
 import asyncio
-import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from helm_release import CHART, Helm, token_of
 from kube_server import ROOT, KubeServer, find_program
 from kube_world import ClusterWorld, until
 
@@ -19,64 +17,6 @@ from services.router.cluster.launcher import KubernetesLauncher
 from services.router.jobs.processes import components
 from services.router.settings import RouterSettings
 from troupe.spec import load_spec
-
-CHART = ROOT / "deploy" / "helm" / "troupe"
-LISTED = (
-    "api/v1:configmaps,services,serviceaccounts,persistentvolumeclaims,pods,secrets",
-    "apis/apps/v1:deployments,statefulsets,replicasets",
-    "apis/batch/v1:jobs",
-    "apis/networking.k8s.io/v1:networkpolicies,ingresses",
-    "apis/rbac.authorization.k8s.io/v1:roles,rolebindings",
-)
-
-
-class Helm:
-    """helm on one namespace. An old API server gets the part of the chart that it knows."""
-
-    def __init__(self, server: KubeServer, namespace: str, folder: Path) -> None:
-        program = find_program("helm")
-        assert program is not None
-        self._argv = [program, "--kubeconfig", str(server.kubeconfig()), "--namespace", namespace]
-        self.server, self.namespace = server, namespace
-        self.chart = folder / "troupe"
-        shutil.copytree(CHART, self.chart)
-        minor = int(re.match(r"v1\.(\d+)", server.version)[1])  # type: ignore[index]
-        self.is_old = minor < 29
-        self._sets: list[str] = []
-        if self.is_old:
-            chart = (self.chart / "Chart.yaml").read_text("utf-8")
-            without = re.sub(r"^kubeVersion:.*\n", "", chart, flags=re.MULTILINE)
-            (self.chart / "Chart.yaml").write_text(without, encoding="utf-8")
-            # policy/v1 came with 1.21.
-            self._sets = ["podDisruptionBudget.enabled=false"]
-
-    def run(self, *arguments: str, fails: bool = False) -> str:
-        done = subprocess.run(
-            [*self._argv, *arguments], capture_output=True, text=True, timeout=120, check=False
-        )
-        assert (done.returncode != 0) is fails, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def install(self, verb: str, *sets: str) -> str:
-        arguments = [verb, "troupe", str(self.chart)]
-        for item in [*self._sets, *sets]:
-            arguments += ["--set-json", item]
-        if self.is_old:
-            arguments.append("--disable-openapi-validation")
-        return self.run(*arguments)
-
-    def objects(self, *, without: tuple[str, ...] = ()) -> list[str]:
-        """kind/name of everything in the namespace that somebody installed."""
-        found: list[str] = []
-        with self.server.http() as http:
-            for listed in LISTED:
-                group, _, plurals = listed.partition(":")
-                for plural in plurals.split(","):
-                    answer = http.get(f"/{group}/namespaces/{self.namespace}/{plural}").json()
-                    names = [item["metadata"]["name"] for item in answer["items"]]
-                    found += [f"{plural}/{name}" for name in names]
-        own = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
-        return [o for o in found if o not in own and not o.startswith(without)]
 
 
 @pytest.fixture
@@ -140,7 +80,7 @@ def test_chart_when_a_job_runs_then_its_objects_leave_with_the_release(
 
 async def _launch_demo(helm: Helm, server: KubeServer) -> None:
     """Reconcile the demo with the rights that the chart gives the router, and no others."""
-    configuration = server.configuration(_token(server, helm.namespace, "troupe-router"))
+    configuration = server.configuration(token_of(server, helm.namespace, "troupe-router"))
     api = ClusterApi(configuration, helm.namespace)
     launcher = KubernetesLauncher(api, release="troupe", events_every_s=0.1)
     settings = RouterSettings(launcher="kubernetes", env_replicas=2)
@@ -168,7 +108,7 @@ async def test_router_when_it_has_the_charts_rights_then_can_do_no_more(
     helm: Helm, server: KubeServer
 ) -> None:
     await asyncio.to_thread(helm.install, "install")
-    token = _token(server, helm.namespace, "troupe-router")
+    token = token_of(server, helm.namespace, "troupe-router")
     api = ClusterApi(server.configuration(token), helm.namespace)
     await api.list(CONFIG_MAP)
     with pytest.raises(RefusedError, match="cannot patch resource"):
@@ -218,15 +158,6 @@ def _dry_run(http: httpx.Client, namespace: str, found: dict[str, Any]) -> httpx
         return None
     path = f"{base}/namespaces/{namespace}/{plurals[0]}"
     return http.post(path, params={"dryRun": "All"}, json=found)
-
-
-def _token(server: KubeServer, namespace: str, account: str) -> str:
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    with server.http() as http:
-        answer = http.post(path, json={**body, "spec": {"expirationSeconds": 3600}})
-    answer.raise_for_status()
-    return str(answer.json()["status"]["token"])
 
 
 def _router(helm: Helm) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helm_release import Helm
 from kube_server import ROOT, KubeServer, find_program
 from kube_world import ClusterWorld, until
 from previous_version import extract_previous
-from test_chart_on_apiserver import Helm
 
 from services.router.cluster.api import CONFIG_MAP, JOB, POD, STATEFUL_SET, ClusterApi
 from services.router.cluster.launcher import KubernetesLauncher

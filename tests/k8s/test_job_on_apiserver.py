@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helm_release import Helm, token_of
 from kube_server import KubeServer
 from kubelet import ProcessKubelet
 from platform_world import tiny_spec
-from test_chart_on_apiserver import Helm, _token, helm  # noqa: F401 (a fixture)
+from test_chart_on_apiserver import helm  # noqa: F401 (a fixture)
 
 from services.router.cluster import names
 from services.router.cluster.api import CONFIG_MAP, POD, ClusterApi
@@ -52,7 +53,7 @@ def start_router(
     # This kubelet mounts no volumes, so the processes hold no certificates.
     helm.install("install", "tls.enabled=false")
     kubeconfig = json.loads(server.kubeconfig().read_text("utf-8"))
-    kubeconfig["users"][0]["user"]["token"] = _token(server, helm.namespace, "troupe-router")
+    kubeconfig["users"][0]["user"]["token"] = token_of(server, helm.namespace, "troupe-router")
     path = tmp_path / "router.kubeconfig"
     path.write_text(json.dumps(kubeconfig), encoding="utf-8")
     rest, grpc = free_port(), free_port()

@@ -1,6 +1,7 @@
 """A real kube-apiserver with etcd and kube-controller-manager, as processes of this machine.
 
-No node: what a kubelet would say is said by kube_world. Everything listens on loopback.
+No node: what a kubelet would say is said by kube_world, and everything listens on loopback.
+tests/cluster adds a node, and says so by other options.
 """
 
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 import httpx
 from kubernetes.aio import client
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 TOKEN = "administrator"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 CONTROLLERS = (
@@ -37,6 +38,7 @@ class KubeServer:
     free_port: Callable[[], int]
     url: str = ""
     version: str = ""
+    address: str = "127.0.0.1"
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -46,7 +48,7 @@ class KubeServer:
         keys = self._keys()
         tokens = self.folder / "tokens.csv"
         tokens.write_text(f'{TOKEN},admin,admin,"system:masters"\n', encoding="utf-8")
-        self._run(
+        self.run(
             "etcd",
             f"--data-dir={self.folder / 'etcd'}",
             f"--listen-client-urls={etcd}",
@@ -54,32 +56,40 @@ class KubeServer:
             f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
             "--unsafe-no-fsync",
         )
-        self._run(
+        self.run(
             "kube-apiserver",
             f"--etcd-servers={etcd}",
             f"--cert-dir={self.folder / 'certs'}",
             f"--secure-port={port}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.address}",
             f"--service-account-key-file={keys}",
             f"--service-account-signing-key-file={keys}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--token-auth-file={tokens}",
             "--authorization-mode=RBAC",
             "--service-cluster-ip-range=10.96.0.0/16",
-            # Nothing runs here, so nobody needs a service account's token in a pod.
-            "--disable-admission-plugins=ServiceAccount",
+            *self.api_options(),
         )
-        self.url = f"https://127.0.0.1:{port}"
+        self.url = f"https://{self.address}:{port}"
         self._await_ready()
-        self._run(
+        self.run(
             "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig()}",
-            f"--controllers={CONTROLLERS}",
+            *self.controller_options(),
             "--leader-elect=false",
             "--kube-api-qps=300",
             "--kube-api-burst=600",
             "--resource-quota-sync-period=2s",
         )
+
+    def api_options(self) -> list[str]:
+        """Of the API server, beyond what each has."""
+        # Nothing runs here, so nobody needs a service account's token in a pod.
+        return ["--disable-admission-plugins=ServiceAccount"]
+
+    def controller_options(self) -> list[str]:
+        """Of the controller manager, beyond what each has."""
+        return [f"--controllers={CONTROLLERS}"]
 
     def stop(self) -> None:
         """End the processes, the last one first."""
@@ -121,7 +131,8 @@ class KubeServer:
         headers = {"Authorization": f"Bearer {token}"}
         return httpx.Client(base_url=self.url, headers=headers, verify=False, timeout=20.0)
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def run(self, program: str, *arguments: str) -> None:
+        """Start a program that stop() ends; its log is in the folder."""
         path = find_program(program)
         assert path is not None
         with (self.folder / f"{program}.log").open("wb") as log:
