@@ -17,7 +17,7 @@ local_stamp := $(VENV)/.installed-local-$(installed)
 dev_stamp := $(VENV)/.installed-dev-$(installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos chaos-quick soak fuzz audit test-sandbox test-sglang test-chart images test-k8s test-compose test-upgrade test-browser test-observability check format generate compose-check clean
+.PHONY: help setup demo test chaos chaos-quick soak fuzz audit test-sandbox test-sglang test-chart images test-k8s test-cluster test-compose test-upgrade test-browser test-observability check format generate compose-check clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,11 @@ test-k8s: $(dev_stamp) ## Run launcher and chart against a real API server (fetc
 	-$(bin)/python scripts/get_helm.py
 	-$(bin)/python scripts/get_kubernetes.py
 	$(bin)/python -m pytest tests/k8s -m k8s $(PYTEST_ARGS)
+
+test-cluster: $(dev_stamp) ## Run the chart on a kubelet of this machine, whose kernel settings change meanwhile (root)
+	-$(bin)/python scripts/get_helm.py
+	-$(bin)/python scripts/get_kubernetes.py --node
+	$(bin)/python -m pytest tests/cluster -m cluster --one-node-cluster $(PYTEST_ARGS)
 
 images: $(dev_stamp) ## Build the images, with labels, an SBOM each and a check of their size
 	$(bin)/python scripts/build_images.py

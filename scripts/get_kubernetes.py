@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes kube-apiserver and kube-controller-manager for `make test-k8s` into `.tools/`.
 
-    python3.11 scripts/get_kubernetes.py      # about 10 minutes of two cores, 2 GB while it builds
+    python3.11 scripts/get_kubernetes.py          # about 10 minutes of two cores, 2 GB meanwhile
+    python3.11 scripts/get_kubernetes.py --node   # also what a node runs, for `make test-cluster`
 
 No package registry has these programs, but Debian has the whole source of one version (1.20). Needs
 Debian 12, root and apt; etcd comes from Debian as well. A finished folder is left as it is. Prints
@@ -20,7 +21,10 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
 PROGRAMS = ("kube-apiserver", "kube-controller-manager")
+NODE_PROGRAMS = ("kube-scheduler", "kubelet", "kube-proxy")
 PACKAGES = ("golang-go", "jq", "rsync", "make", "dpkg-dev", "etcd-server", "openssl")
+NODE_PACKAGES = ("dnsmasq-base", "iptables", "socat")
+"""The cluster's DNS, kube-proxy's rules, and what `kubectl port-forward` goes through."""
 VERSION = "v1.20.2"
 SUITE = "bookworm"
 BUILD = {
@@ -44,27 +48,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--into", type=Path, default=REPO / ".tools", help="folder to fill")
     parser.add_argument("--check", action="store_true", help="only say whether they are there")
+    parser.add_argument("--node", action="store_true", help="also what a node runs")
     options = parser.parse_args()
+    programs = (*PROGRAMS, *NODE_PROGRAMS) if options.node else PROGRAMS
+    on_path = ("etcd", "dnsmasq", "iptables", "socat") if options.node else ("etcd",)
     try:
-        if not is_complete(options.into):
+        if not is_complete(options.into, programs, on_path):
             if options.check:
                 raise FetchError(f"not in {options.into}; run {Path(__file__).name}")
             check_machine()
+            packages = (*PACKAGES, *NODE_PACKAGES) if options.node else PACKAGES
             run(["apt-get", "update"], 300)
-            run(["apt-get", "install", "-y", "--no-install-recommends", *PACKAGES], 900)
+            run(["apt-get", "install", "-y", "--no-install-recommends", *packages], 900)
+            missing = [name for name in programs if not (options.into / name).is_file()]
             with tempfile.TemporaryDirectory(prefix="troupe-kubernetes-") as folder:
-                build(Path(folder), options.into)
+                build(Path(folder), options.into, missing)
     except FetchError as error:
         print(f"kubernetes: {error}", file=sys.stderr)
         return 1
-    print(f"kubernetes: {', '.join(PROGRAMS)} in {options.into}, etcd on PATH")
+    print(f"kubernetes: {', '.join(programs)} in {options.into}, {', '.join(on_path)} on PATH")
     return 0
 
 
-def is_complete(into: Path) -> bool:
+def is_complete(into: Path, programs: Sequence[str], on_path: Sequence[str]) -> bool:
     """Whether every program is there."""
-    has_etcd = (into / "etcd").is_file() or shutil.which("etcd") is not None
-    return has_etcd and all((into / program).is_file() for program in PROGRAMS)
+    has_others = all((into / name).is_file() or shutil.which(name) for name in on_path)
+    return has_others and all((into / program).is_file() for program in programs)
 
 
 def check_machine() -> None:
@@ -78,8 +87,10 @@ def check_machine() -> None:
         raise FetchError("the build needs 6 GB of free disk")
 
 
-def build(folder: Path, into: Path) -> None:
+def build(folder: Path, into: Path, programs: Sequence[str]) -> None:
     """Debian's source package > go build > ``into``."""
+    if not programs:
+        return
     config = own_apt(folder / "apt")
     run(["apt-get", "update"], 300, {"APT_CONFIG": str(config)})
     fetched = ["apt-get", "source", "--only-source", "kubernetes"]
@@ -87,14 +98,14 @@ def build(folder: Path, into: Path) -> None:
     trees = [path for path in folder.glob("kubernetes-*") if path.is_dir()]
     if len(trees) != 1:
         raise FetchError(f"apt-get source left {len(trees)} trees")
-    what = " ".join(f"cmd/{program}" for program in PROGRAMS)
+    what = " ".join(f"cmd/{program}" for program in programs)
     made = {**BUILD, "GOCACHE": str(folder / "cache")}
     run(
         ["nice", "make", f"WHAT={what}", *(f"{k}={v}" for k, v in made.items())], 5400, {}, trees[0]
     )
     into.mkdir(parents=True, exist_ok=True)
     (into / ".gitignore").write_text("*\n", encoding="utf-8")
-    for program in PROGRAMS:
+    for program in programs:
         built = trees[0] / "_output" / "bin" / program
         part = into / f"{program}.part"
         shutil.copyfile(built, part)

@@ -134,4 +134,4 @@ def test_notes_when_rendered_then_say_the_next_command_and_what_was_never_run(
     shown = " ".join(yaml.safe_load(done.stdout)["text"].split())
     assert "helm test t -n here" in shown
     assert "port-forward service/t-troupe-router 8480:8480" in shown
-    assert "have not run it on nodes yet" in shown
+    assert "run it on more nodes" in shown
