@@ -185,7 +185,7 @@ async def test_anchor_when_deleted_by_hand_then_the_garbage_collector_takes_the_
     await until(launcher, wanted, lambda s: all(x.state == "running" for x in s.values()))
     await launcher.close()
     assert await cluster.api.delete(CONFIG_MAP, "t-job")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await cluster.left_over():  # noqa: ASYNC110 (only the API knows)
             await asyncio.sleep(0.05)
 

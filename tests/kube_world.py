@@ -131,7 +131,7 @@ class ClusterWorld:
 
     async def pod(self, workload: str, ordinal: int = 0) -> Object:
         """The newest pod of a replica that is not on its way out."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 found = [
                     pod
@@ -331,7 +331,7 @@ async def until(
     """Reconcile until the statuses, by name, are as wanted; a test's own deadline."""
     statuses: dict[str, Any] = {}
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 found = await launcher.reconcile(owner, components)
                 statuses = {status.name: status for status in found}

@@ -50,7 +50,7 @@ async def bring(
     """Reconcile until the statuses are as wanted (all run, if nothing is said)."""
     statuses: Statuses = {}
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(60):
             while True:
                 found = await launcher.reconcile(owner, components)
                 statuses = {status.name: status for status in found}
@@ -169,7 +169,7 @@ async def test_component_when_not_wanted_any_more_then_is_stopped_and_the_rest_g
     await bring(launcher, [trainer, *envs])
     kept = await world.life("env-0")
     await bring(launcher, envs[:1])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await world.num_running() != 1:
             await bring(launcher, envs[:1])
     assert await world.life("env-0") == kept
@@ -182,7 +182,7 @@ async def test_component_when_its_environment_changes_then_a_new_one_takes_its_p
     await bring(launcher, [world.component("trainer-0", LEVEL="1"), world.component("env-0")])
     old, kept = await world.life("trainer-0"), await world.life("env-0")
     wanted = [world.component("trainer-0", LEVEL="2"), world.component("env-0")]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await bring(launcher, wanted)
         while await world.life("trainer-0") == old:
             await bring(launcher, wanted)

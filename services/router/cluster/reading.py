@@ -66,6 +66,9 @@ class WorkloadReading:
 
         The pods of a trainer of several nodes are one replica: each waits for all.
         """
+        # Final, though servers without podFailurePolicy make another pod, which would fail again.
+        if misconfigured := [pod for pod in pods if judge(pod).condition == "Misconfigured"]:
+            return _newest(misconfigured)
         if self._found["spec"].get("completionMode") != "Indexed":
             return _newest(pods)
         by_index: list[list[Object]] = [[] for _ in range(self._found["spec"]["completions"])]

@@ -16,14 +16,15 @@ JOB = {
 }
 
 
-def pod(index: int, *, made: str = "1", waits_for: str = "", is_dead: bool = False) -> Any:
+def pod(index: int, *, made: str = "1", waits_for: str = "", code: int = 0) -> Any:
     status: dict[str, Any] = {"name": "trainer", "ready": not waits_for, "restartCount": 0}
     status["state"] = {"running": {}}
     phase = "Running"
     if waits_for:
         status["state"], phase = {"waiting": {"reason": waits_for, "message": "why"}}, "Pending"
-    if is_dead:
-        status["state"], phase = {"terminated": {"exitCode": 1, "message": "lost a rank"}}, "Failed"
+    if code:
+        ended = {"exitCode": code, "message": "lost a rank"}
+        status["state"], phase = {"terminated": ended}, "Failed"
         status["ready"] = False
     return {
         "metadata": {
@@ -50,7 +51,7 @@ def pod(index: int, *, made: str = "1", waits_for: str = "", is_dead: bool = Fal
         ([pod(0)], "waiting", "Starting", ""),
         ([], "waiting", "Starting", ""),
         # The dead one was replaced, so it no longer counts.
-        ([pod(0), pod(1, is_dead=True), pod(1, made="2")], "running", "", "0-1"),
+        ([pod(0), pod(1, code=1), pod(1, made="2")], "running", "", "0-1"),
     ],
     ids=["all run", "one has no image", "one is not made", "none is made", "one was replaced"],
 )
@@ -60,3 +61,16 @@ def test_status_when_a_job_is_indexed_then_its_halting_pod_speaks_for_it(
     [observed] = WorkloadReading(WORKLOAD, JOB, pods).statuses({})
     assert (observed.status.state, observed.status.condition) == (state, condition)
     assert observed.pod_uid == uid
+
+
+@pytest.mark.parametrize("completion_mode", ["Indexed", "NonIndexed"])
+def test_status_when_a_pod_was_misconfigured_then_its_successor_hides_nothing(
+    completion_mode: str,
+) -> None:
+    """A server without podFailurePolicy makes another pod at once, which runs for a moment."""
+    job = {**JOB, "spec": {"completionMode": completion_mode, "completions": 1}}
+    pods = [pod(0, code=3), pod(0, made="2")]
+    [observed] = WorkloadReading(WORKLOAD, job, pods).statuses({})
+    status = observed.status
+    assert (status.state, status.condition, status.exit_code) == ("failed", "Misconfigured", 3)
+    assert status.detail == "lost a rank"
