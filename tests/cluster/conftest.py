@@ -5,7 +5,6 @@ A kubelet changes kernel settings and a kube-proxy the firewall, so nobody gets 
 """
 
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,8 @@ from machine_settings import is_a_kubelet_running, kept_as_they_are
 from one_node import OneNode
 
 HERE = Path(__file__).parent
-NEEDED = (*PROGRAMS, "kube-scheduler", "kubelet", "kube-proxy", "helm", "dnsmasq", "iptables-save")
+NEEDED = (*PROGRAMS, "kube-scheduler", "kubelet", "kube-proxy", "helm", "kubectl")
+ON_PATH = ("dnsmasq", "iptables-save", "socat", "openssl")
 IMAGES = ("router", "env", "rollout", "trainer")
 FIGURES: dict[str, str] = {}
 """What was measured, for the summary."""
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     why = ""
-    missing = [p for p in NEEDED if find_program(p) is None and shutil.which(p) is None]
+    missing = [program for program in (*NEEDED, *ON_PATH) if find_program(program) is None]
     if not config.getoption("--one-node-cluster", default=False):
         why = "a kubelet changes this machine's kernel settings; `make test-cluster` runs one"
     elif os.geteuid() != 0:

@@ -5,6 +5,7 @@ The tests are one story in this order: each finds the release as the one before 
 
 import contextlib
 import re
+import subprocess
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import yaml
 from helm_release import Helm
+from kube_server import find_program
 from one_node import OneNode
 from platform_world import tiny_spec
 
@@ -48,6 +50,25 @@ def test_helm_test_when_the_demos_model_is_made_then_its_job_ends_well(
     said = release.run("test", "troupe", "--timeout", "900s", timeout_s=1000)
     assert re.search(r"Phase: +Succeeded", said), said
     figures["helm test"] = f"{time.monotonic() - began:.1f} s"
+
+
+def test_port_when_forwarded_as_the_notes_say_then_the_router_answers(
+    release: Helm, free_port: Callable[[], int]
+) -> None:
+    port = free_port()
+    kubectl = find_program("kubectl")
+    assert kubectl is not None
+    argv = [kubectl, f"--kubeconfig={release.server.kubeconfig()}", "-n", release.namespace]
+    argv += ["port-forward", "service/troupe-router", f"{port}:8480"]
+    forwarding = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        with RestClient(f"http://127.0.0.1:{port}") as client:
+            _until(client.is_up, lambda: f"port-forward: {forwarding.poll()}", 60)
+            assert [job.state for job in client.jobs()] == ["succeeded"]
+    finally:
+        forwarding.terminate()
+        _, said = forwarding.communicate(timeout=20)
+    assert b"unable to" not in said, said
 
 
 def test_job_when_its_rollout_and_trainer_pods_are_deleted_in_mid_step_then_reaches_its_end(
@@ -95,8 +116,9 @@ def test_release_when_idle_then_costs_little(
 def test_release_when_uninstalled_then_leaves_nothing(release: Helm) -> None:
     release.run("uninstall", "troupe", "--wait", "--timeout", "120s", timeout_s=200)
     # The volume of a StatefulSet goes by its retention policy, which came with 1.27.
-    kept = ("persistentvolumeclaims/data-troupe-redis",) if release.is_old else ()
-    _until(lambda: release.objects(without=kept) == [], lambda: _why(release), 180)
+    kept = ["secrets/default-token-"]  # of the namespace's own service account
+    kept += ["persistentvolumeclaims/data-troupe-redis"] if release.is_old else []
+    _until(lambda: release.objects(without=tuple(kept)) == [], lambda: _why(release), 180)
 
 
 @contextlib.contextmanager
