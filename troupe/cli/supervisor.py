@@ -18,16 +18,18 @@ from troupe.cli.platform_record import (
     running,
 )
 from troupe.launch.contract import EXIT_CONFIGURATION, ComponentStatus
-from troupe.launch.local import LocalLauncher
+from troupe.launch.local import LocalLauncher, RestartPolicy
 
 _PERIOD_S = 0.5
+_RESTARTS = RestartPolicy(counts_steady=False)
+"""Jobs depend on Redis and the router: killed ever so often, they are started again."""
 _LOCK_S = 10.0
 """Longest wait for somebody who cleans up after an earlier supervisor."""
 
 
 async def supervise(config: PlatformConfig, stopping: asyncio.Event) -> None:
     """Reconcile until ``stopping`` is set, then end everything in order."""
-    launcher = LocalLauncher(config.state_dir, grace_s=config.grace_s)
+    launcher = LocalLauncher(config.state_dir, restarts=_RESTARTS, grace_s=config.grace_s)
     desired = config.components()
     told: dict[str, tuple[str, int]] = {}
     try:

@@ -44,13 +44,17 @@ _DETAIL_BYTES = 4000
 class RestartPolicy:
     """Backoff and its bound: more than ``max_restarts`` in ``window_s`` is a failure.
 
-    The n-th restart inside the window waits ``first_s * 2**n``, at most ``longest_s``.
+    The n-th quick death in a row waits ``first_s * 2**n``, at most ``longest_s``. A process that
+    had run for ``steady_s`` was no crash loop: it waits ``first_s``. ``counts_steady``: such a
+    death counts towards the bound; not where whatever was up for a while must always come back.
     """
 
     first_s: float = 0.2
     longest_s: float = 10.0
     max_restarts: int = 8
     window_s: float = 180.0
+    steady_s: float = 10.0
+    counts_steady: bool = True
 
 
 class LocalLauncher:
@@ -132,6 +136,11 @@ class LocalLauncher:
         now = time.time()
         record.detail = _tail(Path(record.log), record.log_start)
         record.pid = None
+        is_steady = now - record.started_at >= self._policy.steady_s
+        if is_steady:
+            record.num_quick = 0
+        if is_steady and not self._policy.counts_steady:
+            record.failures = []
         record.failures = [t for t in record.failures if now - t < self._policy.window_s]
         if record.exit_code == 0 and not component.restarts:
             record.state = "exited"
@@ -144,7 +153,8 @@ class LocalLauncher:
                 f"see {record.log}\n{record.detail}"
             )
         else:
-            wait_s = self._policy.first_s * 2 ** len(record.failures)
+            wait_s = self._policy.first_s * 2.0 ** min(record.num_quick, 30)
+            record.num_quick += not is_steady
             record.failures.append(now)
             record.state = "restarting"
             record.restart_at = now + min(wait_s, self._policy.longest_s)

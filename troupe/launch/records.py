@@ -16,7 +16,8 @@ class ProcRecord:
 
     ``launch_id`` marks the environment of the life that ``pid`` (with ``ticks``) is, and is written
     before the process starts; ``digest`` covers argv and environment; ``log_start`` is where this
-    life begins in the log, bytes; instants are Unix seconds.
+    life begins in the log, bytes; ``num_quick`` counts the latest deaths in a row that came soon
+    after a start; instants are Unix seconds.
     """
 
     name: str
@@ -33,6 +34,7 @@ class ProcRecord:
     started_at: float = 0.0
     restart_at: float = 0.0
     failures: list[float] = field(default_factory=list[float])
+    num_quick: int = 0
 
     def save(self, folder: Path) -> None:
         """Write the record atomically to ``<folder>/<name>.json``."""

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from troupe.launch.contract import Component, ComponentStatus
 from troupe.launch.local import LocalLauncher, RestartPolicy
+from troupe.launch.records import load_record
 
 FAST = RestartPolicy(first_s=0.01, longest_s=0.05, max_restarts=3, window_s=60.0)
 
@@ -112,6 +114,43 @@ async def test_too_many_deaths_are_a_failure(launcher: LocalLauncher) -> None:
     status = await until(launcher, component, lambda s: s.state == "failed")
     assert status.restarts == FAST.max_restarts
     assert "died 4 times" in status.detail
+
+
+@pytest.mark.parametrize("counts_steady", [True, False])
+async def test_restart_when_it_ran_for_a_while_then_waits_shortly_and_a_loop_waits_longer(
+    tmp_path: Path, counts_steady: bool
+) -> None:
+    policy = RestartPolicy(first_s=0.25, longest_s=3600.0, max_restarts=3, window_s=3600.0)
+    launcher = LocalLauncher(tmp_path, restarts=replace(policy, counts_steady=counts_steady))
+    component, folder = python("a", SLEEPER), tmp_path / "job/procs"
+
+    async def wait_after(up_for_s: float) -> float | None:
+        """Seconds until the restart of a life that had begun ``up_for_s`` ago; None: given up."""
+        record = load_record(folder, "a")
+        if record is not None:
+            record.restart_at = 0.0
+            record.save(folder)
+        (status,) = await launcher.reconcile("job", [component])
+        record = load_record(folder, "a")
+        assert status.pid and record
+        record.started_at = time.time() - up_for_s
+        record.save(folder)
+        os.kill(status.pid, signal.SIGKILL)
+        status = await until(launcher, component, lambda s: s.state in ("restarting", "failed"))
+        record = load_record(folder, "a")
+        assert record
+        return None if status.state == "failed" else record.restart_at - record.failures[-1]
+
+    waits = [await wait_after(up_for_s) for up_for_s in (0, 0, 60)]
+    assert waits == pytest.approx([0.25, 0.5, 0.25])
+    if counts_steady:  # the fourth death in the window, though all others were steady
+        assert await wait_after(60) is None
+    else:
+        assert [await wait_after(s) for s in (60, 60, 60, 0, 0)] == pytest.approx(
+            [0.25, 0.25, 0.25, 0.25, 0.5]
+        )
+        assert await wait_after(0) is None
+    await launcher.stop("job", grace_s=0.2)
 
 
 async def test_exit_0_without_restarts_is_left_alone(launcher: LocalLauncher) -> None:
