@@ -60,7 +60,8 @@ SANDBOX_PHASE = Phase("mid-program", "env.sandbox_asked", from_step=1)
 @dataclass(frozen=True)
 class Case:
     """``how``: kill (SIGKILL), drain (SIGTERM), zombie (SIGSTOP beyond every lease, SIGCONT), full
-    disk (ENOSPC for some seconds), or never answers (SIGSTOP for good).
+    disk (ENOSPC for some seconds), or never answers (SIGSTOP for good). Of a link, such as
+    ``router:redis``: partition, half-open, resets, delay, slow.
 
     ``also``: a second role that is killed in the same moment.
     """
@@ -135,6 +136,25 @@ SANDBOX = (
     Case("env", SANDBOX_PHASE),
 )
 """On a job whose judge runs programs."""
+
+PARTITION, DELAY, RESETS, SLOW = "partition", "delay", "resets", "slow"
+HALF_OPEN = "half-open"
+LINKS = {
+    "router:redis": "before a stream append",
+    "trainer:redis": "mid-learn",
+    "router:rollout": "mid-generate",
+    "router:env": "mid-env-step",
+    "trainer:rollout": "mid-push, staging",
+    "rollout:router": "mid-generate",
+}
+"""Who dials whom, and the moment at which there is something under way between them."""
+
+NETWORK = tuple(
+    Case(link, BY_NAME[name], how)
+    for how in (PARTITION, HALF_OPEN, RESETS, DELAY, SLOW)
+    for link, name in LINKS.items()
+)
+"""On a platform whose rooms talk through a proxy."""
 
 QUICK = tuple(
     Case(victim, BY_NAME[name], how)

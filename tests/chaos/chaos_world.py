@@ -35,6 +35,9 @@ class ChaosWorld:
     ``elders`` are processes below this one that were there before: other tests' servers.
     """
 
+    kept: tuple[Role, ...] = ("router", "redis")
+    """What the platform's supervisor keeps running."""
+
     def __init__(
         self, platform: Platform, faults: Path, results: Path | None, elders: frozenset[int]
     ) -> None:
@@ -76,7 +79,7 @@ class ChaosWorld:
 
     def strays(self) -> set[int]:
         """Processes below this one that are none of the platform's own."""
-        own = {self._platform.pid_of("", name) for name in ("router", "redis")}
+        own = {self._platform.pid_of("", name) for name in self.kept}
         supervisor = self._platform.folder / "runs" / ".troupe" / "supervisor.json"
         own.add(int(json.loads(supervisor.read_text())["pid"]))
         for elder in self._elders:

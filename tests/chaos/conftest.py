@@ -12,6 +12,7 @@ import pytest
 from chaos_world import ChaosWorld
 from platform_world import Platform, make_tiny_base, run_platform, tiny_spec
 from process_tree import adopting, descendants
+from wired_world import Valkey, WiredWorld, run_wired
 
 HERE = Path(__file__).parent
 
@@ -63,13 +64,53 @@ def platform(
 
 
 @pytest.fixture(scope="session")
+def results(pytestconfig: pytest.Config) -> Path | None:
+    """Where outcomes are recorded, if they are wanted."""
+    folder: Path | None = pytestconfig.getoption("--chaos-results")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def world(
-    platform: Platform, faults: Path, elders: frozenset[int], pytestconfig: pytest.Config
+    platform: Platform, faults: Path, elders: frozenset[int], results: Path | None
 ) -> ChaosWorld:
-    results: Path | None = pytestconfig.getoption("--chaos-results")
-    if results is not None:
-        results.mkdir(parents=True, exist_ok=True)
     return ChaosWorld(platform, faults, results, elders)
+
+
+@pytest.fixture(scope="module")
+def valkey(
+    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int], undisturbed: Path
+) -> Iterator[Valkey]:
+    """A server behind the proxy; the undisturbed run has passed by then."""
+    _ = undisturbed
+    server = Valkey(free_port(), tmp_path_factory.mktemp("valkey-behind-proxy"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def wired_faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """TROUPE_FAULTS_DIR of the platform whose rooms talk through a proxy."""
+    return tmp_path_factory.mktemp("wired-faults")
+
+
+@pytest.fixture(scope="module")
+def wired(
+    tmp_path_factory: pytest.TempPathFactory,
+    free_port: Callable[[], int],
+    valkey: Valkey,
+    wired_faults: Path,
+    results: Path | None,
+) -> Iterator[WiredWorld]:
+    """A platform whose rooms talk through a proxy."""
+    elders = frozenset(descendants(os.getpid()))
+    more = {"TROUPE_FAULTS_DIR": str(wired_faults)}
+    folder = tmp_path_factory.mktemp("wired")
+    with run_wired(folder, free_port, valkey, more) as (platform, wire):
+        yield WiredWorld(platform, wired_faults, results, elders, wire)
 
 
 @pytest.fixture(scope="session")

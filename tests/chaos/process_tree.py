@@ -6,6 +6,7 @@ becomes its child, however it was started, so nothing escapes the count.
 
 import ctypes
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.02
+_ESTABLISHED = "01"
+_SERVICE = re.compile(r"-m services\.(\w+)")
 
 
 @contextmanager
@@ -66,6 +69,30 @@ def command_of(pid: int) -> str:
     except OSError:
         return "gone"
     return raw.replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def role_at(port: int) -> str:
+    """Which service holds the loopback connection that begins at ``port``; "" when none does."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == _ESTABLISHED:
+            wanted = f"socket:[{fields[9]}]"
+            break
+    else:
+        return ""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (found := _SERVICE.search(command_of(int(folder.name)))):
+            with suppress(OSError):
+                if any(_target(each) == wanted for each in (folder / "fd").iterdir()):
+                    return found.group(1)
+    return ""
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
 
 
 def wait_for(what: str, is_so: Callable[[], bool], *, within_s: float) -> float:
