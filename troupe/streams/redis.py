@@ -25,12 +25,18 @@ SOCKET_TIMEOUT_S = 10.0
 MAX_BLOCK_S = 2.0
 """Longest piece of a blocking read."""
 
+_PASSING = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
+"""What a server says that can't take writes for a while: its disk is full, it lost its replicas."""
+
 _T = TypeVar("_T")
 _deadline: ContextVar[float | None] = ContextVar("redis_retry_deadline", default=None)
 
 
 class BoundedRetry(Retry):
     """Retries lost connections until ``retry_for_s`` has passed, however calls are nested.
+
+    A server that became a replica refuses writes: a connection that is made anew leads to whoever
+    is the primary now, so this counts as a lost connection.
 
     redis-py retries a command and, inside it, the connection; a count would multiply. It also
     sends with ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that arrives
@@ -59,7 +65,7 @@ class BoundedRetry(Retry):
             while True:
                 try:
                     return await _attempt(do, was_cancelled)
-                except (rex.ConnectionError, rex.TimeoutError) as error:
+                except (rex.ConnectionError, rex.TimeoutError, rex.ReadOnlyError) as error:
                     failures += 1
                     await (fail(error, failures) if with_failure_count else fail(error))
                     pause = self._backoff.compute(failures)
@@ -136,7 +142,14 @@ def redis_errors(what: str) -> Generator[None]:
         ) from error
     except (rex.ConnectionError, rex.TimeoutError) as error:
         raise UnavailableError(f"Redis does not answer at {what}: {error}.") from error
+    except rex.ReadOnlyError as error:
+        raise UnavailableError(
+            f"Redis is a replica and takes no writes at {what}: {error}. Point redis_url at the "
+            "primary, or wait until the fail-over is over."
+        ) from error
     except rex.ResponseError as error:
+        if str(error).startswith(_PASSING):
+            raise UnavailableError(f"Redis takes no writes at {what}: {error}.") from error
         raise TroupeError(f"Redis refused {what}: {error}.") from error
 
 

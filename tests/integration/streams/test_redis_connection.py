@@ -8,13 +8,15 @@ from collections.abc import Callable
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
+from tests.conftest import ValkeyServer
 from troupe.api.records.v1.records_pb2 import ROUND_KIND_TRAIN, Episode, Group, Ticket
-from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.errors import InvalidArgumentError, OverloadedError, TroupeError, UnavailableError
 from troupe.streams import keys
 from troupe.streams.consumer import Consumer
 from troupe.streams.ledger import StepLedger
-from troupe.streams.redis import connect
+from troupe.streams.redis import connect, redis_errors
 from troupe.streams.stream import Stream
 
 
@@ -180,3 +182,61 @@ async def test_embedded_when_run_as_a_component_then_serves_and_keeps_its_data(
         await client.aclose()
         process.kill()
         process.wait(timeout=10)
+
+
+async def test_write_when_the_server_became_a_replica_then_waits_for_the_new_primary(
+    own_valkey_server: ValkeyServer, free_port: Callable[[], int]
+):
+    client = await connect(own_valkey_server.url)
+    await client.execute_command("REPLICAOF", "127.0.0.1", str(free_port()))
+    impatient = await connect(own_valkey_server.url, retry_for_s=0.0)
+    with pytest.raises(UnavailableError, match="is a replica"), redis_errors("a write"):
+        await impatient.set("a", 1)
+    stream = Stream(client, "s", max_length=10)
+    writing = asyncio.ensure_future(stream.append(b"x"))
+    refused = await until_refused(impatient)
+    assert refused >= 1 and not writing.done()
+    await impatient.execute_command("REPLICAOF", "NO", "ONE")
+    await asyncio.wait_for(writing, 30)
+    assert await client.xlen("s") == 1
+    await client.aclose()
+    await impatient.aclose()
+
+
+async def until_refused(client: Redis) -> int:
+    """How many writes the server has refused, once there is one beside the first."""
+    async with asyncio.timeout(30):
+        while True:
+            stats = await client.info("errorstats")
+            if (count := stats["errorstat_READONLY"]["count"]) > 1:
+                return count
+            await asyncio.sleep(0.01)
+
+
+async def test_ledger_when_redis_is_full_then_overloaded_and_nothing_half_done(
+    own_valkey_server: ValkeyServer,
+):
+    client = await connect(own_valkey_server.url)
+    ledger = StepLedger(client, "j")
+    tickets = [Ticket(ticket_id=f"j/{i}", job_id="j", round_id="train-00000") for i in range(3)]
+    await client.config_set("maxmemory", 1)
+    with pytest.raises(OverloadedError, match="out of memory"):
+        await ledger.open_round("train-00000", ROUND_KIND_TRAIN, 0, tickets)
+    assert await client.dbsize() == 0
+    await client.config_set("maxmemory", 0)
+    assert await ledger.open_round("train-00000", ROUND_KIND_TRAIN, 0, tickets)
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "said", ["MISCONF Errors writing to the AOF file: No space left on device", "NOREPLICAS Not"]
+)
+def test_errors_when_the_server_takes_no_writes_for_a_while_then_the_call_may_be_repeated(
+    said: str,
+):
+    with pytest.raises(UnavailableError, match="takes no writes") as caught, redis_errors("x"):
+        raise ResponseError(said)
+    assert caught.value.retryable
+    with pytest.raises(TroupeError, match="refused") as caught, redis_errors("x"):
+        raise ResponseError("WRONGTYPE Operation")
+    assert not caught.value.retryable
