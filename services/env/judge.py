@@ -22,6 +22,7 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.faults import reached
+from troupe.shortage import is_shortage
 from troupe.tasks.contract import Observation, SandboxedTaskFamily, Transition
 from troupe.telemetry import metrics
 
@@ -173,8 +174,9 @@ def _step(loaded: Loaded, state: bytes, agent: str, action: str) -> Transition:
         return loaded.environment.step(state, agent, action)
     except TroupeError:
         raise
-    except Exception:
-        _refuse_unreadable(loaded, state, agent)
+    except Exception as error:
+        if not is_shortage(error):
+            _refuse_unreadable(loaded, state, agent)
         raise
 
 

@@ -20,6 +20,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.player import EpisodePlayer, Played
 from troupe.errors import OverloadedError, TroupeError
 from troupe.faults import reached
+from troupe.shortage import is_shortage
 from troupe.spec.job import LimitsSpec
 from troupe.streams import keys
 from troupe.streams.consumer import Consumer, Entry
@@ -181,6 +182,8 @@ class EpisodeWorkers:
                     await self._drop(ticket, entry, self.last_failure)
                     return None
             except Exception as error:
+                if is_shortage(error):
+                    raise
                 _log.error("episode.crashed", ticket=ticket.ticket_id, exc_info=error)
                 self.last_failure = f"{type(error).__name__}: {error}"
                 await self._drop(ticket, entry, self.last_failure)

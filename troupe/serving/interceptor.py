@@ -6,9 +6,10 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from troupe.errors import DeadlineError, TroupeError
+from troupe.errors import DeadlineError, TroupeError, UnavailableError
 from troupe.serving.decoding import REASON_KEY, refusing_malformed
 from troupe.serving.wrapping import Behaviour, WrappingInterceptor
+from troupe.shortage import is_shortage
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import get_logger
 
@@ -54,6 +55,11 @@ def _as_troupe(error: Exception, method: str) -> TroupeError:
     if isinstance(error, TimeoutError):
         return DeadlineError(f"{method} did not finish in time.")
     _log.error("grpc.failed", method=method, exc_info=error)
+    if is_shortage(error):
+        return UnavailableError(
+            f"{method} failed for want of memory, disk or file descriptors "
+            f"({type(error).__name__}: {error}). Try again; give the service more of it."
+        )
     return TroupeError(
         f"{method} failed with {type(error).__name__}: {error}. This is a bug or a broken "
         "installation; the service's log has the traceback."

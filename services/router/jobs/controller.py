@@ -4,7 +4,6 @@ Owns the job's state changes and the life of everything that works for it in thi
 """
 
 import asyncio
-import errno
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,25 +26,13 @@ from services.router.summary import find_commit, summarize, write_summary
 from services.router.tracking import Trackers
 from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
 from troupe.launch.contract import Launcher
+from troupe.shortage import is_shortage
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import StepLedger
 from troupe.telemetry.logging import get_logger
 
 _log = get_logger(__name__)
 _LOOK_S = 0.2
-_PASSING = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EIO,
-        errno.ENOMEM,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ESTALE,
-        errno.ETIMEDOUT,
-    }
-)
-"""Errors of a machine that lacks something for a while."""
 
 
 class Cancelled(Exception):  # noqa: N818 (the user's wish, not a failure)
@@ -131,19 +118,21 @@ class JobController:
                 raise
             state, reason = "failed", await self._cause(error)
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in _PASSING:
+            if is_shortage(error):
                 raise await self._lacking(error) from error
             _log.error("job.crashed", job_id=self._job.job_id, exc_info=error)
             state, reason = "failed", f"unexpected {type(error).__name__}: {error}"
         await self._end(state, reason, result)
 
-    async def _lacking(self, error: OSError) -> UnavailableError:
+    async def _lacking(self, error: Exception) -> UnavailableError:
         """Told once a life: this machine lacks what it may have again, and the job goes on then."""
+        what = str(error) or type(error).__name__
         message = (
-            f"this router's machine lacks something ({error}); the job goes on when it is there "
+            f"this router's machine lacks something ({what}); the job goes on when it is there "
             "again: free disk space, memory or file descriptors"
         )
-        event_id = f"{self._job.life}:job.interrupted:{error.errno}"
+        kind = error.errno if isinstance(error, OSError) else type(error).__name__
+        event_id = f"{self._job.life}:job.interrupted:{kind}"
         await self._events.emit("job.interrupted", {"reason": message}, event_id=event_id)
         return UnavailableError(message)
 

@@ -1,6 +1,7 @@
 """The env service over real gRPC, and as a process."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -22,7 +23,13 @@ from troupe.api.router.v1.router_pb2_grpc import (
     add_RouterServiceServicer_to_server,
 )
 from troupe.clients import EnvClient
-from troupe.errors import DeadlineError, InvalidArgumentError, NotFoundError, OverloadedError
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    NotFoundError,
+    OverloadedError,
+    UnavailableError,
+)
 from troupe.tasks.contract import Message, Task, Transition
 
 
@@ -37,6 +44,7 @@ class Stuck:
     agents: ClassVar[tuple[str, ...]] = ("a",)
     Params: ClassVar[type[BaseModel]] = NoParams
     gate: ClassVar[threading.Event] = threading.Event()
+    lacks: ClassVar[Exception | None] = None
 
     def __init__(self, params: BaseModel) -> None:
         pass
@@ -57,6 +65,8 @@ class Stuck:
         return b"s"
 
     def observe(self, state: bytes, agent: str) -> tuple[Message, ...]:
+        if self.lacks is not None:
+            raise self.lacks
         return (Message("user", state.decode()),)
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
@@ -64,6 +74,8 @@ class Stuck:
             self.gate.wait(30)
         if action == "boom":
             raise RuntimeError("a bug in the task")
+        if self.lacks is not None:
+            raise self.lacks
         return Transition(state + action.encode(), 1.0, {"x": 0.5}, False, True, {"n": 1})
 
 
@@ -190,6 +202,20 @@ async def test_step_when_the_task_has_a_bug_then_an_error_and_never_a_reward(ser
         with pytest.raises(Exception, match="a bug in the task") as caught:
             await step(client, "fine", "boom")
         assert not getattr(caught.value, "retryable", True)
+
+
+@pytest.mark.parametrize("lack", [MemoryError(), OSError(errno.EMFILE, "Too many open files")])
+async def test_step_when_the_machine_lacks_something_then_the_call_may_be_tried_again(
+    serve, monkeypatch: pytest.MonkeyPatch, lack: Exception
+):
+    address = await serve()
+    async with stuck_client(address) as client:
+        await step(client, "go")
+        with monkeypatch.context() as patch:
+            patch.setattr(Stuck, "lacks", lack)
+            with pytest.raises(UnavailableError, match=type(lack).__name__):
+                await step(client, "go")
+        assert (await step(client, "go"))[0].state == b"sgo"
 
 
 class Router(RouterServiceServicer):
