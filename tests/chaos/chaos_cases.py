@@ -52,6 +52,7 @@ PHASES = (
     Phase("at the last step", "trainer.exported"),
 )
 BY_NAME = {phase.name: phase for phase in PHASES}
+BY_NAME["idle, a step is played"] = Phase("idle, a step is played", "trainer.version_committed@1")
 FULL = "full disk"
 SILENT = "never answers"
 SANDBOX_PHASE = Phase("mid-program", "env.sandbox_asked", from_step=1)
@@ -61,7 +62,7 @@ SANDBOX_PHASE = Phase("mid-program", "env.sandbox_asked", from_step=1)
 class Case:
     """``how``: kill (SIGKILL), drain (SIGTERM), zombie (SIGSTOP beyond every lease, SIGCONT), full
     disk (ENOSPC for some seconds), or never answers (SIGSTOP for good). Of a link, such as
-    ``router:redis``: partition, half-open, resets, delay, slow.
+    ``router:redis``: partition, half-open, resets, delay, slow. Other ways: ``pressure.py``.
 
     ``also``: a second role that is killed in the same moment.
     """
@@ -70,6 +71,11 @@ class Case:
     phase: Phase
     how: str = "kill"
     also: Role = ""
+
+    @property
+    def is_process(self) -> bool:
+        """Whether the victim is a process, and no link or stream."""
+        return self.victim in COMPONENTS
 
     @property
     def id(self) -> str:
@@ -155,6 +161,42 @@ NETWORK = tuple(
     for link, name in LINKS.items()
 )
 """On a platform whose rooms talk through a proxy."""
+
+DUPLICATED, REORDERED = "duplicated", "reordered"
+REFUSING, STORM = "maxmemory", "connection storm"
+MEMORY, FILES = "out of memory", "out of files"
+SUPERSEDED = "superseded"
+STREAMS = tuple(
+    Case(stream, BY_NAME[name], how)
+    for how in (DUPLICATED, REORDERED)
+    for stream, name in (("tickets", "opening a step"), ("groups", "idle, a step is played"))
+)
+"""Entries of a job's streams, while nobody has read them yet."""
+
+SHORTAGES = (
+    Case("redis", BY_NAME["before a stream append"], REFUSING),
+    Case("redis", BY_NAME["mid-learn"], REFUSING),
+    Case("redis", BY_NAME["mid-generate"], STORM),
+    Case("router", BY_NAME["mid-generate"], STORM),
+    Case("trainer", BY_NAME["mid-learn"], MEMORY),
+    Case("rollout", BY_NAME["mid-generate"], MEMORY),
+    Case("env", BY_NAME["mid-env-step"], MEMORY),
+    Case("router", BY_NAME["before a stream append"], FILES),
+    Case("rollout", BY_NAME["mid-generate"], FILES),
+    Case("env", BY_NAME["mid-env-step"], FILES),
+)
+"""What runs out beside the disk."""
+
+SECONDS = (
+    Case("trainer", BY_NAME["mid-learn"], SUPERSEDED),
+    Case("trainer", BY_NAME["mid-push, staged on all"], SUPERSEDED),
+    Case("router", BY_NAME["before a stream append"], SUPERSEDED),
+    Case("router", BY_NAME["mid-record"], SUPERSEDED),
+)
+"""Frozen until a second process of the role has taken over, and then woken."""
+
+ALIVE = frozenset({"zombie", FULL, MEMORY, FILES, SUPERSEDED, STORM, REFUSING})
+"""Ways after which the same process may serve again."""
 
 QUICK = tuple(
     Case(victim, BY_NAME[name], how)

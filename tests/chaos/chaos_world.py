@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from chaos_cases import COMPONENTS, FULL, SILENT, Case, Phase, Role
+from chaos_cases import ALIVE, COMPONENTS, FULL, SILENT, Case, Phase, Role
 from chaos_outcome import Outcome
 from follower import Follower
 from platform_world import Platform
@@ -192,7 +192,7 @@ class ChaosWorld:
             )
         with suppress(TroupeError, OSError, TypeError, ValueError):
             is_old = self._platform.pid_of(job_id, COMPONENTS[case.victim]) == old
-            if is_old and case.how not in ("zombie", FULL):
+            if is_old and case.how not in ALIVE:
                 return False
             with self._platform.client(retry_for_s=0) as client:
                 return any(

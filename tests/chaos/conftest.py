@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from chaos_world import ChaosWorld
 from platform_world import Platform, make_tiny_base, run_platform, tiny_spec
+from pressed_world import PressedWorld
 from process_tree import adopting, descendants
 from wired_world import Valkey, WiredWorld, run_wired
 
@@ -77,6 +78,20 @@ def world(
     platform: Platform, faults: Path, elders: frozenset[int], results: Path | None
 ) -> ChaosWorld:
     return ChaosWorld(platform, faults, results, elders)
+
+
+@pytest.fixture(scope="session")
+def pressed(
+    platform: Platform,
+    faults: Path,
+    elders: frozenset[int],
+    results: Path | None,
+    free_port: Callable[[], int],
+) -> PressedWorld:
+    """The same platform, for what is done to streams, Redis and limits."""
+    found = PressedWorld(platform, faults, results, elders)
+    found.free_port = free_port
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -73,9 +73,10 @@ def command_of(pid: int) -> str:
 
 def role_at(port: int) -> str:
     """Which service holds the loopback connection that begins at ``port``; "" when none does."""
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+    tables = (Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    for line in "".join(tables).splitlines():
         fields = line.split()
-        if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == _ESTABLISHED:
+        if fields[1].endswith(f":{port:04X}") and fields[3] == _ESTABLISHED:
             wanted = f"socket:[{fields[9]}]"
             break
     else:

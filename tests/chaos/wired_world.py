@@ -103,6 +103,7 @@ class WiredWorld(ChaosWorld):
     def _inject(self, case: Case, job_id: str, stander: int) -> tuple[float, int]:
         """Trouble on the link, then everybody goes on; the instant at which it is healed."""
         link = link_of(case)
+        assert self._wire.has_carried(link, 0.0), f"{case.victim} does not go through the proxy"
         if case.how == HALF_OPEN:
             assert self._wire.forget(link), f"nobody is connected on {case.victim}"
         else:
