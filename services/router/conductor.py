@@ -11,6 +11,7 @@ from typing import Any
 from services.router.jobs.plan import eval_steps
 from services.router.jobs.record import JobRecord
 from services.router.jobs.store import JobStore
+from services.router.patience import Patience
 from services.router.recorder import Recorder
 from services.router.tickets import eval_indices, make_tickets, train_indices
 from troupe.api.records.v1 import records_pb2 as pb
@@ -59,6 +60,7 @@ class Conductor:
         if not job.spec.eval.num_tasks:
             self._evals = []
         self._seen = 0
+        self._patience = Patience(self._spec.limits.step_timeout_s)
 
     async def run(self) -> dict[str, Any]:
         """Conduct to the end; the trainer's result. Raises JobFailedError."""
@@ -184,7 +186,7 @@ class Conductor:
     async def _wait(self, what: str, since: float) -> None:
         """Until the ledger changes; raises JobFailedError when it says so or time is up."""
         limit_s = self._spec.limits.step_timeout_s
-        left_s = since + limit_s - time.time()
+        left_s = self._patience.left_s(since)
         if left_s <= 0:
             missing = await self._missing()
             raise JobFailedError(

@@ -114,10 +114,14 @@ class LocalLauncher:
             self._start(record, component, folder)
         elif record.state == "running" and not self._still_runs(record):
             self._settle(record, component, folder)
-        if record.state == "restarting" and time.time() >= record.restart_at:
+        if record.state == "restarting" and self._is_due(record.restart_at):
             record.restarts += 1
             self._start(record, component, folder)
         return _status(record)
+
+    def _is_due(self, restart_at: float) -> bool:
+        """Whether to wait no longer; never longer than ``longest_s``, should the clock be set."""
+        return not 0 < restart_at - time.time() <= self._policy.longest_s
 
     def _still_runs(self, record: ProcRecord) -> bool:
         process = _process(record)
@@ -141,7 +145,7 @@ class LocalLauncher:
             record.num_quick = 0
         if is_steady and not self._policy.counts_steady:
             record.failures = []
-        record.failures = [t for t in record.failures if now - t < self._policy.window_s]
+        record.failures = [t for t in record.failures if abs(now - t) < self._policy.window_s]
         if record.exit_code == 0 and not component.restarts:
             record.state = "exited"
         elif record.exit_code == EXIT_CONFIGURATION:

@@ -20,6 +20,7 @@ from services.router.jobs.record import JobRecord
 from services.router.jobs.state import JobState
 from services.router.jobs.store import JobStore
 from services.router.membership import MemberStore
+from services.router.patience import Patience
 from services.router.recorder import Recorder
 from services.router.settings import RouterSettings
 from services.router.summary import find_commit, summarize, write_summary
@@ -189,7 +190,7 @@ class JobController:
     async def _wait_started(self) -> None:
         """Until every service serves and the first version of each policy is published."""
         limit_s = self._job.spec.limits.startup_timeout_s
-        deadline = (self._job.started_at or time.time()) + limit_s
+        patience, began = Patience(limit_s), self._job.started_at or time.time()
         ledger = StepLedger(self._parts.redis, self._job.job_id)
         while True:
             failure = await ledger.failure()
@@ -202,7 +203,7 @@ class JobController:
                 missing = [f"the trainer's first version of policy '{p}'" for p in late]
             if not missing:
                 return
-            if time.time() >= deadline:
+            if patience.left_s(began) <= 0:
                 raise JobFailedError(
                     f"not everything was up within limits.startup_timeout_s = {limit_s:g} s; "
                     f"missing: {', '.join(missing)}. Look at {self._job.run_dir / 'logs'}"

@@ -153,6 +153,22 @@ async def test_restart_when_it_ran_for_a_while_then_waits_shortly_and_a_loop_wai
     await launcher.stop("job", grace_s=0.2)
 
 
+async def test_restart_when_the_clock_was_set_back_then_waits_no_longer(
+    launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    component, folder = python("a", SLEEPER), tmp_path / "job/procs"
+    (status,) = await launcher.reconcile("job", [component])
+    assert status.pid
+    os.kill(status.pid, signal.SIGKILL)
+    await until(launcher, component, lambda s: s.state == "restarting")
+    record = load_record(folder, "a")
+    assert record
+    record.restart_at = time.time() + 3600.0
+    record.save(folder)
+    (status,) = await launcher.reconcile("job", [component])
+    assert (status.state, status.restarts) == ("running", 1)
+
+
 async def test_exit_0_without_restarts_is_left_alone(launcher: LocalLauncher) -> None:
     component = python("a", "pass", restarts=False)
     status = await until(launcher, component, lambda s: s.state == "exited")
