@@ -40,12 +40,15 @@ def _totals(runs: Sequence[Run]) -> str:
     failed = [run for run in runs if run["faults"]]
     loads = [run["load"] for run in runs if run.get("load")]
     lost, doubled = (sum(run[name] for run in runs) for name in ("num_lost", "num_duplicated"))
+    ended = [run for run in runs if run.get("ended")]
     same = sum(run["same_weights"] for run in runs)
     words = (
         f"{len(runs)} runs of {len({run['case'] for run in runs})} cases, {len(failed)} failed; "
         f"groups lost {lost}, groups trained twice {doubled}; final weights equal to the last bit "
-        f"in {same} of {len(runs)}."
+        f"in {same} of {len(runs) - len(ended)}."
     )
+    if ended:
+        words += f" {len(ended)} ended with a reason, as they may after Redis lost writes."
     if loads:
         words += f" Load average of the machine (2 cores) meanwhile: {_spread(loads, 0)}."
     return words
@@ -77,11 +80,14 @@ def _by_case(runs: Sequence[Run]) -> str:
         hit = found[0]["case"].removeprefix(f"{how} ".replace(" ", "-")).split("-")[0]
         lost, doubled = (sum(run[name] for run in found) for name in ("num_lost", "num_duplicated"))
         same = "equal" if all(run["same_weights"] for run in found) else "**differ**"
+        ended = sorted({run["ended"] for run in found if run.get("ended")})
+        if ended and not any(run["same_weights"] for run in found):
+            same = "-"
         faults = sorted({fault for run in found for fault in run["faults"]})
         lines.append(
             f"| {phase} | {hit} | {how} | {len(found)} | {_spread(_times(found, 'serving_s'))} "
             f"| {_spread(_times(found, 'progress_s'))} | {lost} | {doubled} | {same} "
-            f"| {'; '.join(faults) or 'ok'} |"
+            f"| {'; '.join(faults or ended) or 'ok'} |"
         )
     return "\n".join(lines)
 
@@ -89,10 +95,10 @@ def _by_case(runs: Sequence[Run]) -> str:
 def _missing(runs: Sequence[Run]) -> str:
     """Cases of the matrix that the recording lacks."""
     sys.path.insert(0, str(ROOT / "tests" / "chaos"))
-    from chaos_cases import MATRIX, SANDBOX
+    from chaos_cases import ALL
 
     done = {run["case"] for run in runs}
-    left = [case.id for case in (*MATRIX, *SANDBOX) if case.id not in done]
+    left = [case.id for case in ALL if case.id not in done]
     return f"Not run in this recording: {', '.join(f'`{name}`' for name in left)}." if left else ""
 
 

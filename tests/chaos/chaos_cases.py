@@ -195,6 +195,41 @@ SECONDS = (
 )
 """Frozen until a second process of the role has taken over, and then woken."""
 
+FORWARD, BACK = "clock forward", "clock back"
+CLOCKS = tuple(
+    Case(role, BY_NAME[name], how)
+    for how in (FORWARD, BACK)
+    for role, name in (
+        ("router", "before a stream append"),
+        ("trainer", "mid-learn"),
+        ("rollout", "mid-generate"),
+        ("env", "mid-env-step"),
+        ("redis", "before a stream append"),
+    )
+)
+"""By more than an hour, until the job ends."""
+
+FAILOVER, LOSSY = "failover", "lossy failover"
+FAILOVERS = (
+    Case("redis", BY_NAME["before a stream append"], FAILOVER),
+    Case("redis", BY_NAME["mid-learn"], FAILOVER),
+    Case("redis", BY_NAME["mid-push, staged on all"], LOSSY),
+    Case("redis", BY_NAME["before a stream append"], LOSSY),
+)
+"""To a replica that has all that was answered, or (lossy) lacks the writes of some moments."""
+
+ALL = (
+    *MATRIX,
+    *SANDBOX,
+    *NETWORK,
+    *STREAMS,
+    *SECONDS,
+    *SHORTAGES,
+    *CLOCKS,
+    *FAILOVERS,
+)
+"""What `make chaos` records."""
+
 ALIVE = frozenset({"zombie", FULL, MEMORY, FILES, SUPERSEDED, STORM, REFUSING})
 """Ways after which the same process may serve again."""
 

@@ -16,7 +16,7 @@ class Outcome:
 
     ``serving_s``: from the injection (for a zombie: from its awakening) until the victim serves
     again; ``progress_s``: until the job went on. None: the job had ended before. ``load``: the
-    machine's load average.
+    machine's load average. ``ended``: the reason of a job that was allowed to fail and did.
     """
 
     case: str
@@ -31,6 +31,7 @@ class Outcome:
     num_lost: int = 0
     num_duplicated: int = 0
     same_weights: bool = False
+    ended: str = ""
     faults: list[str] = field(default_factory=list[str])
 
     def compare(self, found: Path, expected: Path, versions: list[int]) -> None:

@@ -29,6 +29,10 @@ FULL_S = 4.0
 """For so long a disk stays full: several tries of whoever writes."""
 
 
+class NotSucceededError(AssertionError):
+    """The job ended otherwise; says how."""
+
+
 class ChaosWorld:
     """Runs cases on one platform. ``faults`` is the folder of TROUPE_FAULTS_DIR.
 
@@ -223,11 +227,15 @@ class ChaosWorld:
             return job.state in TERMINAL
 
         wait_for(f"the end of job {job_id}", is_over, within_s=END_S)
-        assert state.split()[0] == "succeeded", f"job {job_id} ended {state}"
+        if state.split()[0] != "succeeded":
+            raise NotSucceededError(f"job {job_id} ended {state}")
 
     def _judge(self, outcome: Outcome, job_id: str, expected: Path, follower: Follower) -> None:
         """What differs from the undisturbed run, and who is left, into ``outcome.faults``."""
         outcome.compare(self._platform.run_dir(job_id), expected, follower.versions())
+        self._judge_strays(outcome)
+
+    def _judge_strays(self, outcome: Outcome) -> None:
         try:
             wait_for("no process of the job is left", lambda: not self.strays(), within_s=60)
         except AssertionError:

@@ -14,4 +14,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 def test_job_when_it_is_pressed_then_ends_as_if_nothing_happened(
     pressed: PressedWorld, chaos_spec: dict[str, Any], undisturbed: Path, case: Case
 ):
+    if case.victim == "tickets":  # most of them lie unread while two are played
+        chaos_spec = {**chaos_spec, "limits": {"episodes_in_flight": 2}}
     assert pressed.run(case, chaos_spec, undisturbed).faults == []

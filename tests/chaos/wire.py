@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -80,6 +81,7 @@ class Wire:
         self._targets: dict[str, tuple[str, int]] = {}
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._writers: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -126,6 +128,7 @@ class Wire:
 
     async def _listen(self, server: str, at: tuple[str, int]) -> None:
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.add(writer)
             self._spawn(self._connect(server, reader, writer))
 
         listening = await asyncio.start_server(take, *at, limit=CHUNK_BYTES, backlog=4096)
@@ -174,6 +177,7 @@ class Wire:
         except OSError:
             writer.transport.abort()
             return
+        self._writers.add(far)
         connection = _Connection(link, writer, far)
         self._connections.add(connection)
         try:
@@ -250,9 +254,9 @@ class Wire:
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
-        for connection in list(self._connections):
-            connection.drop(with_reset=True)
-        await asyncio.sleep(0)
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.sleep(0.1)  # the loop closes sockets in its next rounds
 
     def _call(self, work: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
