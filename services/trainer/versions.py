@@ -68,6 +68,8 @@ class Versions:
             )
             if committed.get(policy) == version:
                 export = await asyncio.to_thread(self._as_committed, export, digests[policy])
+            # A replica that has not heard of a successor yet would take the weights.
+            await self._ledger.check()
             async with _on_disk(export.path):
                 await self._publisher.publish(export)
             await self._ledger.commit_version(policy, version, export.manifest.tensor_digest)

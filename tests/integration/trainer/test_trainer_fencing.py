@@ -38,7 +38,9 @@ class Site:
     spec: JobSpec
     run_dir: Path
 
-    def trainer(self, policy: str = "") -> tuple[TrainingJob, Progress]:
+    def trainer(
+        self, control: Control | None = None, *, policy: str = ""
+    ) -> tuple[TrainingJob, Progress]:
         progress = Progress()
         job = TrainingJob(
             JOB,
@@ -48,7 +50,7 @@ class Site:
             redis=self.redis,
             router=self.client,
             progress=progress,
-            control=Control(),
+            control=control or Control(),
             policy=policy,
         )
         return job, progress
@@ -106,6 +108,40 @@ async def test_trainer_when_another_took_over_then_it_stops_and_the_job_ends_wit
     assert await ledger.versions() == {"shared": 1}
     assert site.replica.active == 1
     assert await site.redis.xlen(keys.groups(JOB, "shared")) == 0
+
+
+class Door(Control):
+    """Tells when the trainer has all groups of a step and is about to learn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_reached = asyncio.Event()
+
+    async def gate(self) -> None:
+        self.is_reached.set()
+        await super().gate()
+
+
+async def test_trainer_when_another_took_over_while_it_learnt_then_no_replica_gets_its_version(
+    site: Site,
+) -> None:
+    site.spec = site.spec.model_copy(update={"steps": 2})
+    door = Door()
+    door.pause()
+    zombie, progress = site.trainer(door)
+    sleeping = asyncio.ensure_future(zombie.run())
+    try:
+        await eventually(lambda: progress.phase == "collect", WITHIN_S)
+        await play(site.redis, 0)
+        await asyncio.wait_for(door.is_reached.wait(), WITHIN_S)
+        await StepLedger(site.redis, JOB).take("trainer", "its successor")
+        door.resume()
+        with pytest.raises(FencedError, match="taken over"):
+            await asyncio.wait_for(sleeping, WITHIN_S)
+    finally:
+        await end(sleeping)
+    assert set(site.replica.versions) == {0}
+    assert site.replica.active == 0
 
 
 async def _learnt_otherwise(site: Site) -> tuple[str, Path]:
@@ -193,13 +229,13 @@ async def test_trainer_when_policies_have_one_each_then_only_its_own_successor_t
 ) -> None:
     apart = site.spec.trainer.model_copy(update={"per_policy": True})
     site.spec = site.spec.model_copy(update={"trainer": apart})
-    zombie, progress = site.trainer("shared")
+    zombie, progress = site.trainer(policy="shared")
     sleeping = asyncio.ensure_future(zombie.run())
     await eventually(lambda: progress.phase == "collect" or sleeping.done(), WITHIN_S)
     await take_epoch(site.redis, JOB, "trainer", "of another policy", policy="other")
     ledger = StepLedger(site.redis, JOB)
     assert not sleeping.done()
-    successor, done = site.trainer("shared")
+    successor, done = site.trainer(policy="shared")
     working = asyncio.ensure_future(successor.run())
     try:
         with pytest.raises(FencedError, match=r"trainer of policy 'shared' .*taken over"):
