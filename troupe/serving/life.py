@@ -26,6 +26,7 @@ from troupe.serving.admin import AdminServer
 from troupe.serving.callers import CallerInterceptor
 from troupe.serving.interceptor import ErrorInterceptor
 from troupe.serving.membership import ShouldExit
+from troupe.serving.pulse import Pulse
 from troupe.serving.service import Service
 from troupe.serving.settings import ServingSettings
 from troupe.telemetry import metrics
@@ -91,6 +92,8 @@ class Life:
     async def live(self) -> int:
         """Everything; the exit status."""
         self._catch_signals()
+        pulse = Pulse()
+        pulse.start()
         try:
             return await self._start_and_serve()
         except ShouldExit as reason:
@@ -98,6 +101,7 @@ class Life:
             return 0
         finally:
             await self._shut_down()
+            pulse.stop()
 
     async def _start_and_serve(self) -> int:
         try:
