@@ -246,3 +246,6 @@ QUICK = tuple(
     )
 )
 """What every commit proves: each role at the moment at which it holds most."""
+
+QUICK_NETWORK = Case("router:redis", BY_NAME["before a stream append"], RESETS)
+QUICK_STREAM = Case("groups", BY_NAME["idle, a step is played"], DUPLICATED)
