@@ -55,7 +55,7 @@ chaos: $(dev_stamp) ## Kill every process at every moment; writes the tables of 
 	$(bin)/python scripts/reliability_table.py benchmarks/results/chaos.jsonl docs/reliability.md && exit $$status
 
 chaos-quick: $(dev_stamp) ## The share of the kill matrix that every commit runs
-	$(bin)/python -m pytest tests/chaos/test_kill_quick.py $(PYTEST_ARGS)
+	$(bin)/python -m pytest tests/chaos/test_kill_quick.py tests/chaos/test_faults_quick.py $(PYTEST_ARGS)
 
 soak: $(dev_stamp) ## A long job with a kill each minute (SOAK_ARGS="--minutes 10")
 	PYTHONPATH=tests:. $(bin)/python tests/chaos/soak.py $(SOAK_ARGS)
