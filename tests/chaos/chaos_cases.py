@@ -155,10 +155,17 @@ LINKS = {
 }
 """Who dials whom, and the moment at which there is something under way between them."""
 
+_BUSIEST = ("router:redis", "router:rollout", "trainer:rollout")
 NETWORK = tuple(
-    Case(link, BY_NAME[name], how)
-    for how in (PARTITION, HALF_OPEN, RESETS, DELAY, SLOW)
-    for link, name in LINKS.items()
+    Case(link, BY_NAME[LINKS[link]], how)
+    for how, links in (
+        (PARTITION, LINKS),
+        (HALF_OPEN, LINKS),
+        (RESETS, LINKS),
+        (DELAY, ("trainer:redis", *_BUSIEST)),
+        (SLOW, _BUSIEST),
+    )
+    for link in links
 )
 """On a platform whose rooms talk through a proxy."""
 
