@@ -16,6 +16,7 @@ from pathlib import Path
 _PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.02
 _ESTABLISHED = "01"
+_NUM_LOOKS = 10
 _SERVICE = re.compile(r"-m services\.(\w+)")
 
 
@@ -73,19 +74,26 @@ def command_of(pid: int) -> str:
 
 def role_at(port: int) -> str:
     """Which service holds the loopback connection that begins at ``port``; "" when none does."""
-    tables = (Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
-    for line in "".join(tables).splitlines():
-        fields = line.split()
-        if fields[1].endswith(f":{port:04X}") and fields[3] == _ESTABLISHED:
-            wanted = f"socket:[{fields[9]}]"
+    wanted = ""
+    for _ in range(_NUM_LOOKS):
+        if wanted := _socket_at(port):
             break
-    else:
-        return ""
+        time.sleep(POLL_S)
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (found := _SERVICE.search(command_of(int(folder.name)))):
             with suppress(OSError):
                 if any(_target(each) == wanted for each in (folder / "fd").iterdir()):
                     return found.group(1)
+    return ""
+
+
+def _socket_at(port: int) -> str:
+    """As /proc/<pid>/fd shows it; "" when the kernel's list, which others change, skipped it."""
+    tables = (Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    for line in "".join(tables).splitlines():
+        fields = line.split()
+        if fields[1].endswith(f":{port:04X}") and fields[3] == _ESTABLISHED:
+            return f"socket:[{fields[9]}]"
     return ""
 
 
