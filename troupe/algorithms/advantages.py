@@ -26,7 +26,7 @@ def group_relative(
     The standard deviation is the sample one (divisor K - 1) of the rewards, which is what the GRPO
     and Stronger-MAS code uses; the quotient is not centred again, so baselines stay distinct. A
     group of equal rewards has nothing to compare and gets exactly 0, save with baseline "none",
-    which compares with nothing.
+    which compares with nothing: its rewards are then not divided, for there is no unit.
 
     Source: DeepSeekMath (arXiv 2402.03300), Section 4.1.2; without scale: "Understanding
     R1-Zero-Like Training" (Dr.GRPO, arXiv 2503.20783), Section 3.2; leave-one-out: RLOO (arXiv
@@ -39,9 +39,17 @@ def group_relative(
         return [0.0] * len(rewards)
     against = _baselines(rewards, baseline)
     centred = [reward - base for reward, base in zip(rewards, against, strict=True)]
-    if scale == "none":
-        return centred
-    return [value / (std + EPSILON) for value in centred]
+    unit = std_unit(rewards) if scale == "std" else 1.0
+    return [value / unit for value in centred]
+
+
+def std_unit(values: Sequence[float]) -> float:
+    """What ``scale: std`` divides by: std + 1e-6, or 1 where the values are all equal.
+
+    Example: ``std_unit([1.0, 1.0]) == 1.0``; divided by 1e-6 alone they would be a million.
+    """
+    std = sample_std(values)
+    return 1.0 if std < ZERO_STD else std + EPSILON
 
 
 def _baselines(rewards: Sequence[float], baseline: Baseline) -> list[float]:

@@ -66,6 +66,11 @@ class GroupRelative:
             return self._spec.aggregation
         return "sequence" if self._spec.loss.kind == "gspo" else self.default_aggregation
 
+    @property
+    def is_scaled(self) -> bool:
+        """Advantages are divided by a standard deviation: the spec's word, else the algorithm's."""
+        return (self._spec.scale or self.scale) == "std"
+
     def sampler(self) -> Sampler:
         """K candidates at every action or joint node, or K whole episodes of a ticket."""
         joint = self._spec.joint
@@ -77,7 +82,10 @@ class GroupRelative:
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Rewards against those of the group."""
-        scale = self._spec.scale or self.scale
+        return self._relative(group, is_scaled=self.is_scaled)
+
+    def _relative(self, group: GroupOutcome, *, is_scaled: bool) -> list[float]:
+        scale = "std" if is_scaled else "none"
         if self.sampling == "tree" or self._spec.joint is not None:
             return group_relative([c.reward for c in group.candidates], scale, self.baseline)
         rewards = {c.trajectory: c.reward for c in group.candidates}

@@ -66,8 +66,7 @@ class Ippo(GroupRelative):
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
     ) -> list[list[float]]:
         """Whitened over the step, unless ``scale`` is none."""
-        is_scaled = (self._spec.scale or self.scale) == "std"
-        return whitened(advantages) if is_scaled else list(advantages)
+        return whitened(advantages) if self.is_scaled else list(advantages)
 
 
 class Mappo(Ippo):

@@ -3,6 +3,7 @@
 The mean and the deviation over all completions of a step are estimated from far more samples than
 a group has, so no prompt is divided by its own small deviation. ``ReinforcePpBaseline`` takes the
 group's mean off first, which the paper recommends where each prompt is sampled several times.
+``scale: none`` leaves the whitening out.
 
 Source: REINFORCE++ (arXiv 2501.03262), Sections 3.1 (global normalisation) and 3.2 (baseline).
 """
@@ -20,14 +21,17 @@ class ReinforcePp(GroupRelative):
     """Rewards, whitened over all completions of the step."""
 
     baseline = "none"
-    scale = "none"
     compares_in_group = False
+
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        """Rewards less the baseline, in their own unit: the scale is the step's."""
+        return self._relative(group, is_scaled=False)
 
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
     ) -> list[list[float]]:
-        """Whitened over every candidate of the step."""
-        return whitened(advantages)
+        """Whitened over every candidate of the step, unless ``scale`` is none."""
+        return whitened(advantages) if self.is_scaled else list(advantages)
 
 
 class ReinforcePpBaseline(ReinforcePp):

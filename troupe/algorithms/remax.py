@@ -7,7 +7,7 @@ even a single one has an unbiased gradient.
 Source: ReMax (arXiv 2310.10505), Algorithm 1.
 """
 
-from troupe.algorithms.advantages import EPSILON, sample_std
+from troupe.algorithms.advantages import std_unit
 from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.contract import GroupOutcome
 from troupe.samplers.contract import Sampler
@@ -35,6 +35,5 @@ class Remax(GroupRelative):
         if greedy is None:
             return [0.0] * len(group.candidates)
         sampled = {c.trajectory: c.reward for c in group.candidates if not c.is_baseline}
-        is_scaled = (self._spec.scale or self.scale) == "std"
-        unit = sample_std(list(sampled.values())) + EPSILON if is_scaled else 1.0
+        unit = std_unit(list(sampled.values())) if self.is_scaled else 1.0
         return [0.0 if c.is_baseline else (c.reward - greedy) / unit for c in group.candidates]

@@ -49,7 +49,7 @@ class RoleConditioned(GroupRelative):
         for number, group in enumerate(groups):
             own = returns.setdefault(group.agent, {})
             own.update({(number, c.trajectory): c.reward for c in group.candidates})
-        scale = self._spec.scale or self.scale
+        scale = "std" if self.is_scaled else "none"
         against = {
             agent: dict(
                 zip(own, group_relative(list(own.values()), scale, "leave_one_out"), strict=True)

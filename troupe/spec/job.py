@@ -238,8 +238,8 @@ class AlgorithmSpec(SpecModel):
     group_size: int = Field(default=8, ge=2, le=1024)
     """K: candidates in a group."""
     scale: Literal["std", "none"] | None = None
-    """Divide advantages by the group's standard deviation, or do not; the algorithm's own when
-    left out."""
+    """Divide advantages by a standard deviation, the group's or the step's (docs/algorithms.md), or
+    do not; the algorithm's own when left out."""
     aggregation: Literal["token", "sequence", "sequence_sum"] | None = None
     """Mean over tokens, over completions of their token means, or over completions of their token
     sums; the algorithm's own when left out."""

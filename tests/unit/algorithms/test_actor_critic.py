@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.algorithms.contract import CandidateOutcome, GroupOutcome
@@ -27,6 +27,7 @@ def test_gae_when_worked_by_hand_then_sums_discounted_errors() -> None:
     assert gae([0.0, 1.0], [0.2, 0.5], 0.9, 0.5) == pytest.approx([0.475, 0.5])
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=6), st.floats(0.1, 1.0))
 def test_gae_at_its_ends_then_is_one_step_td_or_the_return_minus_the_value(
     turns: list[tuple[float, float]], gamma: float

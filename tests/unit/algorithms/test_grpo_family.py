@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.algorithms.advantages import group_relative
@@ -49,6 +49,7 @@ def test_grpo_when_trajectories_differ_in_turns_then_each_weighs_once() -> None:
     assert got == [0.5, -0.5, -0.5, -0.5]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=16), st.floats(-5, 5))
 def test_advantages_when_rewards_shift_then_stay_and_sum_to_zero(
     rewards: list[float], shift: float
@@ -103,6 +104,24 @@ def test_family_when_scaled_then_members_stay_distinct() -> None:
     assert got["Rloo"] == pytest.approx([0.0, -1.5, 1.5], abs=1e-5)
 
 
+def test_family_when_scaled_and_rewards_are_equal_then_nothing_is_divided_by_next_to_nothing() -> (
+    None
+):
+    spec, group = AlgorithmSpec(scale="std"), _group(1.0, 1.0, 1.0, 1.0)
+    assert Mareinforce(spec).advantages(group) == [1.0] * 4
+    for kind in (Grpo, AtGrpo, Maremax, Marloo, Rloo):
+        assert kind(spec).advantages(group) == [0.0] * 4
+
+
+@settings(deadline=None)
+@given(st.floats(-3, 3), st.integers(2, 8), st.sampled_from([Mareinforce, Maremax, Rloo, Grpo]))
+def test_family_when_scaled_and_rewards_are_equal_then_is_no_larger_than_they_are(
+    reward: float, count: int, kind: type[Grpo]
+) -> None:
+    got = kind(AlgorithmSpec(scale="std")).advantages(_group(*[reward] * count))
+    assert max(abs(value) for value in got) <= abs(reward)
+
+
 def test_dr_grpo_when_not_told_otherwise_then_neither_std_nor_length_divides() -> None:
     algorithm = DrGrpo(AlgorithmSpec())
     assert algorithm.advantages(_group(0.0, 0.0, 0.0, 1.0)) == [-0.25, -0.25, -0.25, 0.75]
@@ -125,6 +144,32 @@ def test_reinforce_pp_when_whitened_then_over_the_whole_step() -> None:
     unit = math.sqrt(4 / 3)
     got = algorithm.across_groups(groups, alone)
     assert got[0] == got[1] == pytest.approx([-1 / unit, 1 / unit], abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", ["std", None])
+def test_reinforce_pp_when_scaled_then_the_unit_is_the_steps_and_no_groups(
+    scale: str | None,
+) -> None:
+    # Seven ones and five zeros: mean 7/12, squares 7 * 25/144 + 5 * 49/144 = 35/12, divisor 11.
+    # A one is worth the same in every group, in the one without variance too.
+    groups = [_group(1.0, 1.0, 1.0, 1.0), _group(0.0, 1.0, 0.0, 1.0), _group(0.0, 0.0, 0.0, 1.0)]
+    algorithm = ReinforcePp(AlgorithmSpec(scale=scale))  # type: ignore[arg-type]
+    got = algorithm.across_groups(groups, [algorithm.advantages(g) for g in groups])
+    unit = math.sqrt(35 / 12 / 11)
+    one, zero = pytest.approx(5 / 12 / unit, abs=1e-5), pytest.approx(-7 / 12 / unit, abs=1e-5)
+    assert got == [[one] * 4, [zero, one, zero, one], [zero, zero, zero, one]]
+
+
+def test_reinforce_pp_when_not_scaled_then_nothing_is_whitened() -> None:
+    groups = [_group(0.0, 2.0), _group(1.0, 1.0)]
+    for kind, expected in (
+        (ReinforcePp, [[0.0, 2.0], [1.0, 1.0]]),
+        (ReinforcePpBaseline, [[-1.0, 1.0], [0.0, 0.0]]),
+    ):
+        algorithm = kind(AlgorithmSpec(scale="none"))
+        assert (
+            algorithm.across_groups(groups, [algorithm.advantages(g) for g in groups]) == expected
+        )
 
 
 def test_reinforce_pp_baseline_when_a_group_is_lucky_then_its_mean_is_taken_off_first() -> None:

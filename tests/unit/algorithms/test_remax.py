@@ -33,6 +33,11 @@ def test_remax_when_scaled_then_each_trajectory_counts_once_in_the_deviation() -
     assert got == pytest.approx([half, half, -half, 0.0], abs=1e-5)
 
 
+def test_remax_when_scaled_and_all_samples_return_the_same_then_nothing_divides() -> None:
+    group = _group(*[(i, 1.0, False) for i in range(4)], (4, 0.0, True))
+    assert Remax(AlgorithmSpec(scale="std")).advantages(group) == [1.0, 1.0, 1.0, 1.0, 0.0]
+
+
 def test_remax_when_the_agent_never_acted_greedily_then_it_has_nothing_to_learn() -> None:
     assert Remax(AlgorithmSpec()).advantages(_group((0, 1.0, False), (1, 0.0, False))) == [0, 0]
 

@@ -1,7 +1,7 @@
 """Role-conditioned advantages on returns that can be followed by hand."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.algorithms.contract import CandidateOutcome, GroupOutcome
@@ -62,6 +62,7 @@ def test_scale_std_when_asked_for_then_divides_by_the_roles_sample_deviation() -
     assert found[0] == pytest.approx([1.5, 0.0, -1.5], rel=1e-5)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.floats(-5, 5))
 def test_luck_of_a_role_when_added_to_all_its_returns_then_changes_nothing(
     returns: list[float], luck: float
