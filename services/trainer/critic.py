@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from services.trainer.fingerprint import check_fits
 from services.trainer.model import PolicyModel
 from services.trainer.state import LearnerState
 from troupe.errors import JobFailedError
@@ -110,7 +111,12 @@ class Critic:
         return LearnerState(tensors, self._step)
 
     def restore(self, state: LearnerState) -> None:
-        """Go on from ``state``, bit for bit."""
+        """Go on from ``state``, bit for bit.
+
+        Raises:
+            IncompatibleWeightsError: its tensors do not fit the critic's; nothing was changed.
+        """
+        check_fits(f"the critic '{self._name}'", state, self._parameters)
         self._optimizer.state.clear()
         with torch.no_grad():
             for name, parameter in self._parameters.items():

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from transformers import AutoTokenizer
 
 from services.trainer.critic import Critic, Lesson, Prompt
+from services.trainer.fingerprint import state_of
 from services.trainer.learner import Learner
 from services.trainer.model import PolicyModel
 from services.trainer.state import LearnerState
@@ -80,9 +81,9 @@ class Critics:
         return {f"critic.{name}": critic.state() for name, critic in self._critics.items()}
 
     def restore(self, states: Mapping[str, LearnerState]) -> None:
-        """Go on from ``states``."""
+        """Go on from ``states``; raises IncompatibleWeightsError where they do not fit."""
         for name, critic in self._critics.items():
-            critic.restore(states[f"critic.{name}"])
+            critic.restore(state_of(states, f"critic.{name}"))
 
     def _network_spec(self, policy: PolicySpec) -> PolicySpec:
         model = self._spec.model or policy.model

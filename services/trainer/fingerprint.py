@@ -1,4 +1,4 @@
-"""What a checkpoint depends on, and the words for a spec that does not fit it.
+"""What a checkpoint depends on, and the words for a spec or a model that does not fit it.
 
 Owns the choice of the spec's parts that must stay the same when a job is resumed. Pure.
 """
@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from torch import Tensor
+
+from services.trainer.state import LearnerState
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
 
@@ -20,7 +23,7 @@ class CheckpointMismatchError(InvalidArgumentError):
 
 
 class IncompatibleWeightsError(CheckpointMismatchError):
-    """The checkpoint's tensors do not fit the policy's model or adapter."""
+    """The checkpoint's tensors do not fit the model, adapter or critic that is there."""
 
     reason: ClassVar[str] = "CHECKPOINT_INCOMPATIBLE"
 
@@ -61,6 +64,34 @@ def check_spec(folder: Path, body: Mapping[str, Any], spec: JobSpec, *, format: 
         raise CheckpointMismatchError(
             f"The checkpoint {folder} was made under another spec: {shown}{more}. Resume with the "
             "spec in spec.json of its run folder, or start in an empty run folder."
+        )
+
+
+def state_of(states: Mapping[str, LearnerState], name: str) -> LearnerState:
+    """The state of ``name``; raises IncompatibleWeightsError where there is none."""
+    if name not in states:
+        raise IncompatibleWeightsError(
+            f"The checkpoint holds nothing of '{name}', only {', '.join(sorted(states))}. Resume "
+            "with the version of Troupe that made it, or start in an empty run folder."
+        )
+    return states[name]
+
+
+def check_fits(owner: str, state: LearnerState, parameters: Mapping[str, Tensor]) -> None:
+    """Raises IncompatibleWeightsError unless ``state`` holds just ``parameters``, in their shapes.
+
+    ``owner`` is who has them, for people: "policy 'coder'".
+    """
+    saved = {n[6:]: tuple(t.shape) for n, t in state.tensors.items() if n.startswith("param/")}
+    own = {name: tuple(p.shape) for name, p in parameters.items()}
+    wrong = [n for n in {**own, **saved} if own.get(n) != saved.get(n)]
+    if wrong:
+        name = wrong[0]
+        raise IncompatibleWeightsError(
+            f"The checkpoint's weights do not fit {owner}: {len(wrong)} of {len(own)} tensors "
+            f"differ, the first is {name}, with shape {saved.get(name, 'none')} in the checkpoint "
+            f"and {own.get(name, 'none')} in the model. The model folder holds another model than "
+            "when the job began: put the old one back, or start in an empty run folder."
         )
 
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from services.trainer.fingerprint import IncompatibleWeightsError
+from services.trainer.fingerprint import check_fits
 from services.trainer.kernels import AttentionChoice, choose
 from services.trainer.memory import peak_bytes, reset_peak
 from services.trainer.model import PolicyModel
@@ -190,7 +190,7 @@ class Learner:
         Raises:
             IncompatibleWeightsError: its tensors do not fit the policy's; nothing was changed.
         """
-        self._check_fits(state)
+        check_fits(f"policy '{self.policy}'", state, self._parameters)
         torch.set_rng_state(state.tensors["rng"])
         self.model.load_trainable(
             {name: state.tensors[f"param/{name}"] for name in self._parameters}
@@ -205,20 +205,6 @@ class Learner:
             if found:
                 self._optimizer.state[parameter] = found
         self._optimizer_step = state.optimizer_step
-
-    def _check_fits(self, state: LearnerState) -> None:
-        saved = {n[6:]: tuple(t.shape) for n, t in state.tensors.items() if n.startswith("param/")}
-        own = {name: tuple(p.shape) for name, p in self._parameters.items()}
-        wrong = [n for n in {**own, **saved} if own.get(n) != saved.get(n)]
-        if wrong:
-            name = wrong[0]
-            raise IncompatibleWeightsError(
-                f"The checkpoint's weights do not fit policy '{self.policy}': {len(wrong)} of "
-                f"{len(own)} tensors differ, the first is {name}, with shape "
-                f"{saved.get(name, 'none')} in the checkpoint and {own.get(name, 'none')} in the "
-                "model. The model folder holds another model than when the job began: put the old "
-                "one back, or start in an empty run folder."
-            )
 
     def _rate(self, step: int) -> float:
         return learning_rate(self._config, max(0, step), self._num_optimizer_steps)

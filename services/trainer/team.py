@@ -17,6 +17,7 @@ from transformers.utils.logging import disable_progress_bar
 from services.trainer.collector import Batch
 from services.trainer.credit import CreditAssigner
 from services.trainer.critics import Critics
+from services.trainer.fingerprint import state_of
 from services.trainer.kernels import AttentionChoice
 from services.trainer.learner import Learner, LearnOutcome, NonFiniteError
 from services.trainer.model import PolicyModel
@@ -130,7 +131,7 @@ class Team:
         if isinstance(self._algorithm, Remembering):
             self._algorithm.restore_baselines(baselines or {})
         for policy, learner in self.learners.items():
-            learner.restore(states[policy])
+            learner.restore(state_of(states, policy))
         if self._critics is not None:
             self._critics.restore(states)
 

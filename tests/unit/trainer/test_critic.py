@@ -11,6 +11,7 @@ from trainer_data import job_spec, make_group
 from services.trainer.checkpoints import Checkpoints, Snapshot
 from services.trainer.collector import Batch
 from services.trainer.critic import Critic, Lesson, explained_variance
+from services.trainer.fingerprint import IncompatibleWeightsError
 from services.trainer.model import PolicyModel
 from services.trainer.team import Team
 from troupe.api.records.v1 import records_pb2 as pb
@@ -107,6 +108,36 @@ def test_restore_when_mid_way_then_goes_on_bit_for_bit(tiny_model: Path, kind: s
     assert same(state_of(whole), state_of(resumed))
     assert whole.learn(lessons(whole)) == resumed.learn(lessons(resumed))
     assert same(state_of(whole), state_of(resumed))
+
+
+@pytest.mark.parametrize("kind", ["model", "head"])
+def test_restore_when_the_critic_is_another_then_refuses_and_changes_nothing(
+    tiny_model: Path, kind: str
+) -> None:
+    small, large = critic_of(tiny_model, kind=kind), critic_of(tiny_model, kind=kind)
+    if kind == "model":
+        small = critic_of(tiny_model, train={"kind": "lora", "rank": 2})
+    before = state_of(large)
+    other = small.state()
+    if kind == "head":
+        del other.tensors["param/head.bias"]
+    first = "lora_A.* shape .2, 32. in the checkpoint" if kind == "model" else "head.bias"
+    with pytest.raises(IncompatibleWeightsError, match=f"the critic 'shared': .*{first}"):
+        large.restore(other)
+    assert same(before, state_of(large))
+
+
+async def test_team_when_a_checkpoint_has_no_critic_then_names_it(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    team = await Team.load(actor_critic(tiny_model), tmp_path, device="cpu", threads=1)
+    try:
+        states = team.states()
+        del states["critic.shared"]
+        with pytest.raises(IncompatibleWeightsError, match=r"nothing of 'critic\.shared'"):
+            team.restore(states)
+    finally:
+        team.close()
 
 
 def test_learn_when_a_target_is_no_number_then_stops_before_any_weight_changes(
