@@ -189,8 +189,11 @@ class Checkpoints:
         """One checkpoint; raises CheckpointMismatchError, or what its files are broken with."""
         body = json.loads((folder / STATE).read_text())
         check_spec(folder, body, self._spec, format=FORMAT)
+        bases = body.get("bases", {})  # older checkpoints do not say
         learners = {
-            name: LearnerState(load_file(folder / f"{name}.safetensors"), int(count))
+            name: LearnerState(
+                load_file(folder / f"{name}.safetensors"), int(count), bases.get(name, "")
+            )
             for name, count in body["optimizer_steps"].items()
         }
         return Snapshot(int(body["step"]), learners, body["reports"], baselines=body["baselines"])
@@ -205,6 +208,7 @@ class Checkpoints:
             "versions": dict.fromkeys(self._learnt(), snapshot.step),
             "tasks_seen": snapshot.step * self._spec.tasks_per_step,
             "optimizer_steps": {n: s.optimizer_step for n, s in snapshot.learners.items()},
+            "bases": {n: s.base for n, s in snapshot.learners.items()},
             "baselines": dict(snapshot.baselines),
             "reports": list(snapshot.reports),
             "rewards": dict(rewards),

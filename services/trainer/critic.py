@@ -108,15 +108,17 @@ class Critic:
             tensors[f"param/{name}"] = parameter.detach().cpu().clone()
             for key, value in self._optimizer.state[parameter].items():
                 tensors[f"adam.{key}/{name}"] = value.detach().cpu().clone()
-        return LearnerState(tensors, self._step)
+        return LearnerState(tensors, self._step, self._network.base_digest)
 
     def restore(self, state: LearnerState) -> None:
         """Go on from ``state``, bit for bit.
 
         Raises:
             IncompatibleWeightsError: its tensors do not fit the critic's; nothing was changed.
+            BaseChangedError: they were learnt on another model; nothing was changed.
         """
-        check_fits(f"the critic '{self._name}'", state, self._parameters)
+        owner, base = f"the critic '{self._name}'", self._network.base_digest
+        check_fits(owner, state, self._parameters, base)
         self._optimizer.state.clear()
         with torch.no_grad():
             for name, parameter in self._parameters.items():

@@ -28,6 +28,12 @@ class IncompatibleWeightsError(CheckpointMismatchError):
     reason: ClassVar[str] = "CHECKPOINT_INCOMPATIBLE"
 
 
+class BaseChangedError(CheckpointMismatchError):
+    """The tensors fit, but the model under them is not the one that they were learnt on."""
+
+    reason: ClassVar[str] = "CHECKPOINT_BASE_CHANGED"
+
+
 def spec_parts(spec: JobSpec) -> dict[str, Any]:
     """Seed, policies, algorithm and who plays: what is learnt depends on them."""
     parts = spec.model_dump(
@@ -77,10 +83,17 @@ def state_of(states: Mapping[str, LearnerState], name: str) -> LearnerState:
     return states[name]
 
 
-def check_fits(owner: str, state: LearnerState, parameters: Mapping[str, Tensor]) -> None:
-    """Raises IncompatibleWeightsError unless ``state`` holds just ``parameters``, in their shapes.
+def check_fits(
+    owner: str, state: LearnerState, parameters: Mapping[str, Tensor], base: str
+) -> None:
+    """Raises unless ``state`` holds just ``parameters``, in their shapes, learnt on ``base``.
 
-    ``owner`` is who has them, for people: "policy 'coder'".
+    ``owner`` is who has them, for people: "policy 'coder'". A checkpoint that does not say what it
+    was learnt on is trusted.
+
+    Raises:
+        IncompatibleWeightsError: a tensor is missing, too many or of another shape.
+        BaseChangedError: all fit, and the model under them is another.
     """
     saved = {n[6:]: tuple(t.shape) for n, t in state.tensors.items() if n.startswith("param/")}
     own = {name: tuple(p.shape) for name, p in parameters.items()}
@@ -92,6 +105,12 @@ def check_fits(owner: str, state: LearnerState, parameters: Mapping[str, Tensor]
             f"differ, the first is {name}, with shape {saved.get(name, 'none')} in the checkpoint "
             f"and {own.get(name, 'none')} in the model. The model folder holds another model than "
             "when the job began: put the old one back, or start in an empty run folder."
+        )
+    if state.base and state.base != base:
+        raise BaseChangedError(
+            f"The checkpoint of {owner} was learnt on a model with digest {state.base[:12]}, and "
+            f"the one that its model names now has {base[:12]}: the same shapes, other weights or "
+            "settings. Put the old model back, or start in an empty run folder."
         )
 
 

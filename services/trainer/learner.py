@@ -181,7 +181,7 @@ class Learner:
             tensors[f"param/{name}"] = whole(parameter.detach()).cpu().clone()
             for key, value in self._optimizer.state[parameter].items():
                 tensors[f"adam.{key}/{name}"] = whole(value.detach()).cpu().clone()
-        return LearnerState(tensors, self._optimizer_step)
+        return LearnerState(tensors, self._optimizer_step, self.model.base_digest)
 
     @together
     def restore(self, state: LearnerState) -> None:
@@ -189,8 +189,9 @@ class Learner:
 
         Raises:
             IncompatibleWeightsError: its tensors do not fit the policy's; nothing was changed.
+            BaseChangedError: they were learnt on another model; nothing was changed.
         """
-        check_fits(f"policy '{self.policy}'", state, self._parameters)
+        check_fits(f"policy '{self.policy}'", state, self._parameters, self.model.base_digest)
         torch.set_rng_state(state.tensors["rng"])
         self.model.load_trainable(
             {name: state.tensors[f"param/{name}"] for name in self._parameters}

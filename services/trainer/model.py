@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from services.trainer.base_digest import base_digest
 from services.trainer.head import token_logprobs
 from services.trainer.kernels import PLAIN, Kernels
 from services.trainer.packing import Microbatch
@@ -67,6 +68,8 @@ class PolicyModel:
         self._kernels = kernels
         kin = next((other for other in shares if other.has_base_of(spec)), None)
         base = _load(policy, spec, self.device, kernels) if kin is None else kin.base_again()
+        self.base_digest = base_digest(base, spec.model) if kin is None else kin.base_digest
+        """Of the model as it was found; see ``LearnerState.base``."""
         self._bare: Any = _same_weights(base) if isinstance(spec.train, LoraSpec) else None
         self._config: Any = base.config
         self.is_lora = isinstance(spec.train, LoraSpec)

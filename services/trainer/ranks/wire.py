@@ -59,7 +59,11 @@ def _put(argument: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """``argument`` as JSON; what JSON can't hold goes to ``tensors`` under ``name``."""
     if isinstance(argument, LearnerState):
         tensors |= {f"{name}/{key}": value.contiguous() for key, value in argument.tensors.items()}
-        return {"kind": "state", "optimizer_step": argument.optimizer_step}
+        return {
+            "kind": "state",
+            "optimizer_step": argument.optimizer_step,
+            "base": argument.base,
+        }
     if isinstance(argument, Sequence) and not isinstance(argument, str):
         items = cast("Sequence[Any]", argument)
         if items and all(isinstance(item, CreditedGroup) for item in items):
@@ -89,7 +93,7 @@ def _take(argument: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if kind == "state":
         own = f"{name}/"
         state = {key.removeprefix(own): t for key, t in tensors.items() if key.startswith(own)}
-        return LearnerState(state, argument["optimizer_step"])
+        return LearnerState(state, argument["optimizer_step"], argument["base"])
     if kind == "groups":
         return [_take_group(g, tensors[f"{name}/{i}"]) for i, g in enumerate(argument["groups"])]
     raise ValueError(f"an argument of the kind {kind!r}")

@@ -106,11 +106,13 @@ def test_message_when_encoded_then_comes_back_whole_and_is_never_pickle(tiny_mod
         *_credited(1, _spec(tiny_model)),
         credit(cut, [1.0, math.inf, -1.0, 0.5], 0.7, drop_truncated=True),
     ]
-    state = LearnerState({"a/b": torch.arange(6.0).reshape(2, 3), "step": torch.tensor(3.0)}, 7)
+    state = LearnerState(
+        {"a/b": torch.arange(6.0).reshape(2, 3), "step": torch.tensor(3.0)}, 7, "b"
+    )
     data = encode(("p", "step", (groups, 4, [1, 2], state)))
     policy, method, (got, version, tokens, restored) = decode(data)
     assert (policy, method, version, tokens) == ("p", "step", 4, [1, 2])
-    assert restored.optimizer_step == 7
+    assert (restored.optimizer_step, restored.base) == (7, "b")
     assert all(torch.equal(restored.tensors[name], state.tensors[name]) for name in state.tensors)
     assert [g.record for g in got] == [g.record for g in groups]
     assert [g.advantages for g in got] == [list(g.advantages) for g in groups]

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,14 @@ from typing import Any
 import pytest
 import torch
 from trainer_data import groups_of_step, job_spec
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from services.trainer.checkpoints import Checkpoints, Snapshot, best_first
-from services.trainer.fingerprint import CheckpointMismatchError, IncompatibleWeightsError
+from services.trainer.fingerprint import (
+    BaseChangedError,
+    CheckpointMismatchError,
+    IncompatibleWeightsError,
+)
 from services.trainer.learner import Learner
 from services.trainer.offline_export import export
 from services.trainer.samples import credit
@@ -140,6 +146,59 @@ def test_restore_when_the_adapter_has_another_shape_then_refuses_and_changes_not
     assert all(torch.equal(before[n], p) for n, p in large.model.trainable().items())
 
 
+def _replaced(tiny_model: Path, folder: Path, how: str) -> Path:
+    """The model folder after somebody put another model of the same shapes there, or the same."""
+    if how == "weights":
+        config = AutoConfig.from_pretrained(tiny_model)
+        torch.manual_seed(1)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        return folder
+    shutil.copytree(tiny_model, folder)
+    if how == "settings":
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"rms_norm_eps": 0.5}))
+    return folder
+
+
+def _resume(spec: JobSpec, folder: Path, run_dir: Path) -> Learner:
+    """A learner on the model in ``folder`` that goes on from the run's newest checkpoint."""
+    body = spec.model_dump(mode="json")
+    body["policies"]["shared"]["model"] = str(folder)
+    moved = JobSpec.model_validate(body)
+    learner = Learner("shared", moved, AtGrpo(spec.algorithm), device="cpu")
+    found = Checkpoints(run_dir, spec).load()
+    assert found is not None
+    learner.restore(found.learners["shared"])
+    return learner
+
+
+@pytest.mark.parametrize("how", ["weights", "settings"])
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_restore_when_the_base_was_replaced_by_one_of_its_shapes_then_refuses(
+    tiny_model: Path, tmp_path: Path, how: str, train: str
+) -> None:
+    policy = {"model": str(tiny_model), "train": {"kind": train}}
+    spec = job_spec(tiny_model, policies={"shared": policy})
+    learner = Learner("shared", spec, AtGrpo(spec.algorithm), device="cpu")
+    Checkpoints(tmp_path, spec).save(Snapshot(1, {"shared": learner.state()}))
+    same = _resume(spec, _replaced(tiny_model, tmp_path / "same", "copied"), tmp_path)
+    assert same.model.base_digest == learner.model.base_digest
+    with pytest.raises(BaseChangedError, match="policy 'shared' was learnt on a model with digest"):
+        _resume(spec, _replaced(tiny_model, tmp_path / "other", how), tmp_path)
+
+
+def test_restore_when_an_older_checkpoint_does_not_name_its_base_then_goes_on(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = job_spec(tiny_model)
+    learner = Learner("shared", spec, AtGrpo(spec.algorithm), device="cpu")
+    path = Checkpoints(tmp_path, spec).save(Snapshot(1, {"shared": learner.state()})) / "state.json"
+    body = json.loads(path.read_text())
+    assert body.pop("bases") == {"shared": learner.model.base_digest}
+    path.write_text(json.dumps(body))
+    _resume(spec, _replaced(tiny_model, tmp_path / "other", "weights"), tmp_path)
+
+
 class Running(Grpo):
     """Takes a running mean off each reward."""
 
@@ -207,7 +266,6 @@ def test_export_when_a_run_is_exported_then_plain_libraries_load_it_and_agree(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM
 
     from services.trainer.model import quiet_peft
 

@@ -1,0 +1,39 @@
+"""Which model an adapter or a critic stands on, as one digest.
+
+An adapter's tensors fit every base of the same shapes, so shapes alone don't tell one base from
+another. Owns what is hashed: the model's settings, and of every tensor its name, shape and so many
+of its numbers. Never reads whole files, so that it costs no time at any size.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+from torch import nn
+from transformers import PretrainedConfig
+
+SAMPLED = 1024
+"""Numbers of one tensor that are hashed, evenly spread; another training moves every one."""
+
+_OF_NO_MATTER = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype"})
+"""Settings that say where a model came from and how it was stored, not what it computes."""
+
+
+def base_digest(model: nn.Module, source: str) -> str:
+    """Digest of ``model`` as it was loaded from ``source``, before anything is learnt.
+
+    The same for every device and rank; not for another dtype, which the spec names.
+    """
+    found = hashlib.sha256(_settings(source).encode())
+    for name, parameter in sorted(model.named_parameters()):
+        flat = parameter.detach().flatten()
+        numbers = flat[:: max(1, len(flat) // SAMPLED)].float().cpu().numpy()
+        found.update(f"{name} {tuple(parameter.shape)}".encode())
+        found.update(numbers.tobytes())
+    return found.hexdigest()
+
+
+def _settings(source: str) -> str:
+    """config.json as it is, for a newer transformers may add defaults to what it makes of it."""
+    settings: dict[str, Any] = PretrainedConfig.get_config_dict(source)[0]
+    return json.dumps({k: v for k, v in settings.items() if k not in _OF_NO_MATTER}, sort_keys=True)
