@@ -151,16 +151,16 @@ class Journal:
         await self._events.emit("step.learned", with_phases(report, phases), event_id=event_id)
 
     async def warn_flat(self, report: Mapping[str, Any]) -> None:
-        """Emit an event when no group of the step had anything to learn from."""
+        """Emit an event when no group of the step had rewards to learn from."""
         if not report["is_flat"]:
             return
-        names = ("step", "groups_zero_variance", "groups_dropped", "reward_mean")
+        names = ("step", "groups_trained", "groups_zero_variance", "groups_dropped", "reward_mean")
         policy = self._team.policy
         whose = f" of policy '{policy}'" if policy else ""
         data: dict[str, Any] = {name: report[name] for name in names} | {
-            "sentence": f"No group{whose} of this step had rewards that differ, so nothing was "
-            "learnt. Make the tasks easier or harder, raise group_size or the temperature, or set "
-            "redraws."
+            "sentence": f"No group{whose} of this step had advantages other than 0: "
+            f"{_moved(report)}. Make the tasks easier or harder, raise group_size or the "
+            "temperature, or set redraws."
         }
         _log.warning("learning.flat", **data)
         await self._events.emit(
@@ -173,6 +173,14 @@ class Journal:
             _log.warning("parity.alarm", **alarm)
             event_id = f"parity-{alarm['policy']}-{alarm['step']}"
             await self._events.emit("parity.alarm", alarm, event_id=event_id)
+
+
+def _moved(report: Mapping[str, Any]) -> str:
+    """What a flat step has moved all the same, for people."""
+    parts = ["the KL term or entropy bonus"] if report["groups_trained"] else []
+    if report.get("value_loss") is not None:
+        parts.append("the critic")
+    return f"only {' and '.join(parts)} moved any weight" if parts else "nothing was learnt"
 
 
 def _trained(batch: Batch, learned: Learned) -> Trained:

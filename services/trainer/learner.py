@@ -131,7 +131,8 @@ class Learner:
         low, high = metrics.get("clip_fraction_low"), metrics.get("clip_fraction_high")
         if low is not None and high is not None:
             metrics["clip_fraction"] = low + high
-        return LearnOutcome(metrics, trained, peak_bytes(self.model.device))
+        used = sum(self._is_used(group) for group in groups)
+        return LearnOutcome(metrics, trained, peak_bytes(self.model.device), used)
 
     @together
     def reference_kl(self, groups: Sequence[CreditedGroup]) -> list[list[float]]:
@@ -210,13 +211,17 @@ class Learner:
     def _rate(self, step: int) -> float:
         return learning_rate(self._config, max(0, step), self._num_optimizer_steps)
 
+    def _is_used(self, group: CreditedGroup) -> bool:
+        """Whether the loss of ``group`` has a gradient."""
+        return group.num_samples > 0 and (self._keeps_flat_groups or group.has_signal)
+
     def _batches(self, groups: Sequence[CreditedGroup]) -> Iterator[Microbatch]:
         """The same groups give the same micro-batches, each time.
 
         Groups without signal have no gradient under a loss without entropy or KL: they count in
         the denominator and are not computed.
         """
-        used = [group for group in groups if self._keeps_flat_groups or group.has_signal]
+        used = filter(self._is_used, groups)
         return self._pack([prompt for group in used for prompt in group.prompts])
 
     def _pack(self, prompts: Sequence[PromptSamples]) -> Iterator[Microbatch]:

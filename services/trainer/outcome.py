@@ -39,11 +39,14 @@ class LearnOutcome:
     ``parity_ratio`` (largest |ratio - 1| of a token) and ``parity_kl`` (mean k3) are of the first
     minibatch, before any weight moved: there the rollout's and the trainer's probabilities are
     those of the same weights. ``peak_memory_bytes`` is the most that the step held.
+    ``trained_groups`` had a gradient: of their advantages or, where the loss has such terms, of KL
+    and entropy alone.
     """
 
     metrics: dict[str, float]
     trained_tokens: int
     peak_memory_bytes: int | None = None
+    trained_groups: int = 0
 
 
 @dataclass(slots=True)

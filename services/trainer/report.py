@@ -17,6 +17,7 @@ from services.trainer.validation import oldest_version
 from troupe.api.records.v1 import records_pb2 as pb
 
 _MEANS = ("loss", "kl_rollout", "parity_kl", "ratio_mean", "clip_fraction", "entropy", "grad_norm")
+_VALUES = frozenset({"value_loss", "value_mean", "value_clip_fraction", "explained_variance"})
 
 
 def step_report(
@@ -25,10 +26,11 @@ def step_report(
     """Metrics of one step; means over policies are weighted by their trained tokens.
 
     Rewards and lengths are over all candidates of valid groups; ``groups_trained`` counts the
-    groups with a gradient, ``groups_zero_variance`` those that had none to give; in a flat step
-    that is all of them, and nothing was learnt from any reward. A number that
-    nothing was measured for is None, never 0. The trainer of one ``policy`` says so, and the
-    counts by which its numbers are put together with the others'.
+    groups with a gradient, ``groups_zero_variance`` those whose advantages are all 0. A group may
+    be both, for a KL term or an entropy bonus has a gradient of its own. In a flat step no group
+    has an advantage, so no policy learns from its rewards. A number that nothing was measured for
+    is None, never 0. The trainer of one ``policy`` says so, and the counts by which its numbers
+    are put together with the others'.
     """
     credited = [group for groups in learned.credited.values() for group in groups]
     trained_tokens = sum(o.trained_tokens for o in learned.outcomes.values())
@@ -40,7 +42,7 @@ def step_report(
         "overlap_s": round(batch.overlap_s, 4),
         **_learning(learned),
         **_groups(credited),
-        "groups_trained": len(credited) - zero,
+        "groups_trained": sum(o.trained_groups for o in learned.outcomes.values()),
         "groups_zero_variance": zero,
         "is_flat": zero == len(credited),
         "groups_dropped": dict(batch.dropped),
@@ -79,7 +81,7 @@ def _learning(learned: Learned) -> dict[str, Any]:
     for outcome in trained:
         for name, value in outcome.metrics.items():
             sums[name] += outcome.trained_tokens / weights[name] * value
-    metrics: dict[str, Any] = dict.fromkeys(_MEANS) | dict(sums)
+    metrics: dict[str, Any] = dict.fromkeys(_MEANS) | _of_critics(learned) | dict(sums)
     for name in ("ratio_max", "parity_ratio"):
         found = [o.metrics[name] for o in trained if name in o.metrics]
         metrics[name] = max(found, default=None)
@@ -88,8 +90,19 @@ def _learning(learned: Learned) -> dict[str, Any]:
     return {**metrics, "by_policy": {p: _own(o) for p, o in learned.outcomes.items()}}
 
 
+def _of_critics(learned: Learned) -> dict[str, float]:
+    """Plain means over the policies' critics, which learn in steps that train no policy too."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for outcome in learned.outcomes.values():
+        for name in _VALUES & outcome.metrics.keys():
+            found[name].append(outcome.metrics[name])
+    return {name: math.fsum(own) / len(own) for name, own in sorted(found.items())}
+
+
 def _own(outcome: LearnOutcome) -> dict[str, float | None]:
-    return dict(outcome.metrics) if outcome.trained_tokens else dict.fromkeys(outcome.metrics)
+    """A policy's metrics; without training those of its critic alone are numbers."""
+    is_trained = outcome.trained_tokens > 0
+    return {k: v if is_trained or k in _VALUES else None for k, v in outcome.metrics.items()}
 
 
 def _staleness(step: int, credited: list[CreditedGroup]) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
+import pytest
 from redis.asyncio import Redis
 from trainer_data import job_spec, make_group
 
@@ -37,6 +39,7 @@ async def test_flat_step_when_learnt_then_one_event_warns_of_it(
     assert data["step"] == 1
     assert data["groups_zero_variance"] == 1
     assert data["groups_dropped"] == {"non_finite_reward": 3}
+    assert "advantages other than 0: nothing was learnt. Make" in data["sentence"]
     assert "redraws" in data["sentence"]
 
 
@@ -71,3 +74,30 @@ async def test_flat_step_when_policies_have_trainers_then_each_warns_of_its_own(
     assert len(sentences) == 2
     assert "of policy 'one'" in sentences[0]
     assert "of policy 'two'" in sentences[1]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        ({"loss": {"entropy_coef": 0.1}}, "only the KL term or entropy bonus moved any weight"),
+        ({"kind": "ippo", "critic": {"kind": "head"}}, "only the critic moved any weight"),
+    ],
+    ids=["entropy", "critic"],
+)
+async def test_flat_step_when_something_else_learns_then_the_event_does_not_say_nothing(
+    redis: Redis, tiny_model: Path, tmp_path: Path, algorithm: dict[str, Any], words: str
+) -> None:
+    spec = job_spec(tiny_model, algorithm={"group_size": 4, **algorithm})
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    events = EventLog(redis, "unit-1", source="trainer")
+    journal = Journal(spec, team, Checkpoints(tmp_path, spec), events)
+    try:
+        group = make_group(random.Random(0), rewards=[1.0] * 4)
+        for candidate in group.candidates:
+            candidate.trajectory = candidate.index
+        batch = Batch(0, {"shared": [group]}, {})
+        await journal.warn_flat(step_report(batch, await team.learn(batch), 1.0))
+    finally:
+        team.close()
+    (found,) = [stored.event for stored in await events.read()]
+    assert words in json.loads(found.data_json)["sentence"]

@@ -1,0 +1,86 @@
+"""Groups without variance: what counts as trained where the loss has more than advantages."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trainer_data import job_spec, make_group
+
+from services.trainer.collector import Batch
+from services.trainer.report import step_report
+from services.trainer.team import Team
+from troupe.spec.job import JobSpec
+
+ENTROPY: dict[str, Any] = {"loss": {"entropy_coef": 0.1}}
+KL: dict[str, Any] = {"loss": {"kl": {"coef": 0.1}}}
+
+
+def _batch(step: int, rewards: list[float]) -> Batch:
+    groups = [make_group(random.Random(n), step=step, task=n, rewards=rewards) for n in range(2)]
+    for group in groups:
+        for candidate in group.candidates:
+            candidate.trajectory = candidate.index
+    return Batch(step, {"shared": groups}, {})
+
+
+async def _flat_step(spec: JobSpec, run_dir: Path) -> tuple[dict[str, Any], bool]:
+    """The report of a flat step after one that taught, and whether it moved the policy."""
+    team = await Team.load(spec, run_dir, device="cpu", threads=1)
+    try:
+        taught = step_report(it := _batch(0, [1.0, 0.0, 0.0, 0.0]), await team.learn(it), 1.0)
+        assert not taught["is_flat"]
+        assert (taught["groups_trained"], taught["groups_zero_variance"]) == (2, 0)
+        own = team.learners["shared"].model.trainable()
+        before = {name: p.detach().clone() for name, p in own.items()}
+        report = step_report(it := _batch(1, [1.0] * 4), await team.learn(it), 1.0)
+        return report, not all(torch.equal(before[name], p) for name, p in own.items())
+    finally:
+        team.close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "trained"),
+    [
+        ({}, 0),
+        (ENTROPY, 2),
+        (KL, 2),
+        ({"loss": {"kl": {"coef": 0.1, "where": "reward"}}, "kind": "grpo"}, None),
+        ({**KL, "filters": {"zero_variance": True}}, 0),
+    ],
+    ids=["plain", "entropy", "kl", "kl-in-reward", "filtered"],
+)
+async def test_flat_groups_when_a_term_has_a_gradient_without_them_then_count_as_trained(
+    tiny_model: Path, tmp_path: Path, algorithm: dict[str, Any], trained: int | None
+) -> None:
+    report, has_moved = await _flat_step(
+        job_spec(tiny_model, algorithm={"group_size": 4, **algorithm}), tmp_path
+    )
+    if trained is None:  # what is taken off for KL differs, so the rewards do
+        assert (report["groups_zero_variance"], report["groups_trained"]) == (0, 2)
+        return
+    assert report["is_flat"]
+    assert (report["groups_zero_variance"], report["groups_trained"]) == (2, trained)
+    assert has_moved is (trained > 0)
+    assert (report["loss"] is not None) is has_moved
+
+
+async def test_flat_step_when_there_is_a_critic_then_its_numbers_are_reported(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = job_spec(
+        tiny_model,
+        algorithm={"kind": "ippo", "group_size": 4, "critic": {"kind": "head", "clip": None}},
+    )
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        report = step_report(it := _batch(0, [1.0] * 4), await team.learn(it), 1.0)
+    finally:
+        team.close()
+    # Nothing was expected and 1 came everywhere: no advantage after whitening, and an error of 1.
+    assert report["is_flat"]
+    assert (report["groups_zero_variance"], report["groups_trained"]) == (2, 0)
+    assert report["value_mean"] == 0.0
+    assert 0.0 < report["value_loss"] <= 1.0
+    assert report["loss"] is None
