@@ -79,7 +79,8 @@ class Learner:
         self.model.spread(ranks)
         self._config = spec.policies[policy].optimizer
         self._num_minibatches = spec.algorithm.minibatches
-        self._num_optimizer_steps = spec.steps * spec.algorithm.minibatches
+        turns = sum(spec.learns(policy, step) for step in range(spec.steps))
+        self._num_optimizer_steps = turns * spec.algorithm.minibatches
         self._optimizer_step = 0
         self._parameters = self.model.trainable()
         self._optimizer = torch.optim.AdamW(
@@ -248,7 +249,8 @@ class Learner:
         reached("trainer.learning", self._optimizer_step)
         for group_parameters in self._optimizer.param_groups:
             group_parameters["lr"] = self._rate(self._optimizer_step)
-        self._optimizer_step += 1
+        # Only those count that had groups: a policy whose turn it is not keeps its warm-up.
+        self._optimizer_step += 1 if groups else 0
         if outcome.num_tokens:
             self._update(outcome, groups)
         return outcome

@@ -101,6 +101,16 @@ def test_step_when_no_group_has_signal_then_nothing_changes(tiny_model: Path) ->
     assert _equal(before, _weights(learner))
 
 
+def test_step_when_a_minibatch_has_no_groups_then_it_is_no_optimizer_step(
+    tiny_model: Path,
+) -> None:
+    spec = job_spec(tiny_model, algorithm={"group_size": 4, "minibatches": 3})
+    learner = _learner(spec)
+    for groups, steps in ((groups_of_step(0)[:2], 2), ([], 2), (groups_of_step(1), 5)):
+        learner.step(_credited(groups, spec))
+        assert learner.state().optimizer_step == steps
+
+
 def test_step_when_groups_without_signal_join_then_the_gradient_is_diluted_by_their_tokens(
     tiny_model: Path,
 ) -> None:

@@ -213,6 +213,28 @@ async def test_alternate_when_it_is_one_policys_turn_then_only_that_one_moves(
     assert who == ["two", "two", "one", "one", "two", "two"]
 
 
+async def test_alternate_when_it_is_not_a_policys_turn_then_its_schedule_stands_still(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    falling = {"learning_rate": 1.0, "warmup_steps": 2, "schedule": "linear", "min_ratio": 0.5}
+    both = (policy(tiny_model, optimizer=falling) for _ in AGENTS)
+    spec = duo(tiny_model, *both, alternate={"order": ["two", "one"], "every": 4})
+    spec = spec.model_copy(update={"steps": 8})
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    found: dict[str, list[float]] = {"one": [], "two": []}
+    try:
+        for step in range(8):
+            learned = await team.learn(batch(step))
+            name = "two" if step < 4 else "one"
+            found[name].append(learned.outcomes[name].metrics["learning_rate"])
+        counts = {name: state.optimizer_step for name, state in team.states().items()}
+    finally:
+        team.close()
+    # Each has four turns: two of warm-up, then from the peak down to half of it at its last.
+    assert found == {"one": [0.5, 1.0, 1.0, 0.5], "two": [0.5, 1.0, 1.0, 0.5]}
+    assert counts == {"one": 4, "two": 4}
+
+
 async def test_step_when_no_group_has_variance_then_the_report_says_so(
     tiny_model: Path, tmp_path: Path
 ) -> None:
