@@ -70,9 +70,57 @@ async def test_algorithm_when_two_steps_are_run_then_it_is_on_policy_and_weights
             assert not report["is_flat"], "the tasks of this test give rewards that differ"
             assert moved(before, weights(job.team))
             metrics = learned.outcomes["shared"].metrics
-            assert all(math.isfinite(value) for value in metrics.values())
-            assert metrics["parity_ratio"] < 0.005
+            on_policy(metrics)
             _check(case, batch.groups["shared"], metrics)
+    finally:
+        await job.close()
+
+
+def on_policy(metrics: dict[str, float]) -> None:
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert metrics["parity_ratio"] < 0.005
+    assert abs(metrics["parity_kl"]) < 1e-6
+
+
+def teams(planner: Path) -> dict[str, dict[str, Any]]:
+    """Parts of a spec: all weights, a policy each (L2), and agents who sample differently."""
+    fast = {"learning_rate": 0.001, "warmup_steps": 0}
+    adapter = {"model": str(planner), "train": {"kind": "lora", "rank": 4}, "optimizer": fast}
+    whole = {"model": str(planner), "train": {"kind": "full"}, "optimizer": fast}
+    each = {"tool": {"policy": "tool"}, "planner": {"policy": "planner"}}
+    cold, hot = ({"temperature": t, "max_new_tokens": 8} for t in (0.7, 1.3))
+    shared = {"policy": "shared"}
+    return {
+        "full": {"policies": {"shared": whole}},
+        "l2": {"agents": each, "policies": {"tool": adapter, "planner": adapter}},
+        "l2 with one of all weights": {
+            "agents": each,
+            "policies": {"tool": adapter, "planner": whole},
+        },
+        "temperatures": {
+            "agents": {"tool": {**shared, "sampling": cold}, "planner": {**shared, "sampling": hot}}
+        },
+    }
+
+
+@pytest.mark.parametrize("case", ["full", "l2", "l2 with one of all weights", "temperatures"])
+async def test_team_when_weights_policies_or_sampling_differ_then_it_is_on_policy(
+    case: str, planner: Path, tmp_path: Path
+) -> None:
+    spec = plan_path_spec(planner, {"kind": "at_grpo"}, **teams(planner)[case])
+    job = await InProcess.start(spec, tmp_path)
+    try:
+        for _ in range(spec.steps):
+            batch, learned, _ = await job.step()
+            sizes = {policy: len(groups) for policy, groups in batch.groups.items()}
+            assert all(sizes.values()), sizes
+            taught = {p: o for p, o in learned.outcomes.items() if o.trained_groups}
+            assert taught
+            for outcome in taught.values():
+                on_policy(outcome.metrics)
+            if case == "temperatures":
+                (groups,) = batch.groups.values()
+                assert {group.agent for group in groups} == {"tool", "planner"}
     finally:
         await job.close()
 
