@@ -1,20 +1,28 @@
 """The trainer as a process of its own."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
+import torch
 from redis.asyncio import Redis
-from trainer_data import job_spec
+from safetensors.torch import load_file
+from trainer_data import groups_of_step, job_spec
 from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually
 
+from services.trainer.learner import Learner
+from services.trainer.samples import credit
+from troupe.algorithms.at_grpo import AtGrpo
+from troupe.algorithms.outcomes import group_outcome
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
+from troupe.streams.events import EventLog
 from troupe.streams.ledger import StepLedger
 
 Serve = Callable[..., Awaitable[str]]
@@ -31,14 +39,24 @@ async def surroundings(grpc_servers: Serve, tiny_model: Path) -> tuple[str, Rout
     return address, server
 
 
-async def _start(redis_url: str, router_address: str) -> asyncio.subprocess.Process:
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+async def _start(
+    redis_url: str, router_address: str, launcher: Sequence[str] = ()
+) -> asyncio.subprocess.Process:
     env = os.environ | {
         "TROUPE_TRAINER_REDIS_URL": redis_url,
         "TROUPE_TRAINER_ROUTER": router_address,
         "TROUPE_TRAINER_REPLICA_ID": "trainer-0",
     }
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "services.trainer", env=env, stderr=asyncio.subprocess.PIPE
+        sys.executable,
+        *launcher,
+        "-m",
+        "services.trainer",
+        env=env,
+        stderr=asyncio.subprocess.PIPE,
     )
 
 
@@ -101,3 +119,45 @@ async def test_process_when_asked_to_end_then_exits_with_0(
     await eventually(lambda: server.replicas[0].active == 0, 60)
     process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+@pytest.mark.timeout(300)
+async def test_process_when_torchrun_starts_two_ranks_then_learns_as_one_process(
+    redis: Redis,
+    redis_url: str,
+    surroundings: tuple[str, RouterServer],
+    tiny_model: Path,
+    tmp_path: Path,
+) -> None:
+    address, server = surroundings
+    spec = job_spec(tiny_model, steps=2)
+    server.assignment = router.Assignment(
+        job_id=JOB, spec_json=spec.model_dump_json(), run_dir=str(tmp_path)
+    )
+    conductor = asyncio.ensure_future(conduct(redis, spec))
+    process = await _start(redis_url, address, TORCHRUN)
+    try:
+        async with asyncio.timeout(240):
+            while await StepLedger(redis, JOB).result() is None:
+                assert process.returncode is None
+                await asyncio.sleep(0.05)
+            server.should_exit = True
+            assert await process.wait() == 0
+    finally:
+        await end(conductor)
+        if process.returncode is None:
+            process.terminate()  # torchrun ends its ranks with itself
+            await asyncio.wait_for(process.wait(), 40)
+    algorithm = AtGrpo(spec.algorithm)
+    alone = Learner("shared", spec, algorithm, device="cpu")
+    losses: list[float] = []
+    for step in range(spec.steps):
+        groups = sorted(groups_of_step(step), key=lambda group: group.group_id)
+        credited = [credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in groups]
+        losses.append(alone.step(credited, step).metrics["loss"])
+    events = await EventLog(redis, JOB, source="test").read()
+    told = [json.loads(e.event.data_json) for e in events if e.event.type == "step.learned"]
+    assert [report["loss"] for report in told] == pytest.approx(losses, rel=1e-3, abs=1e-5)
+    spread = load_file(tmp_path / "checkpoints" / "step-00002" / "shared.safetensors")
+    for name, parameter in alone.model.trainable().items():
+        assert torch.allclose(spread[f"param/{name}"], parameter, atol=2e-4), name
