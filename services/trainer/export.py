@@ -3,6 +3,7 @@
 Owns file formats and folders. Never talks to replicas.
 """
 
+import json
 import shutil
 import time
 from collections.abc import Mapping
@@ -103,6 +104,7 @@ def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[s
     paths: dict[str, str] = {}
     folder.mkdir(parents=True, exist_ok=True)
     module: Any = learner.model.module
+    weights: dict[str, Tensor] | None = None
     if learner.model.is_lora:
         adapter = _replace(folder / "adapter", module.save_pretrained)
         paths["adapter"] = str(adapter)
@@ -111,12 +113,20 @@ def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[s
         )
         with quiet_peft():
             module = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
-    merged = _replace(folder / "merged", lambda path: _save_merged(module, spec, path))
+    else:
+        weights = learner.model.weights()
+    merged = _replace(folder / "merged", lambda path: _save_merged(module, weights, spec, path))
     return paths | {"merged": str(merged)}
 
 
-def _save_merged(module: Any, spec: PolicySpec, path: Path) -> None:
-    module.save_pretrained(path)
+def _save_merged(
+    module: Any, weights: dict[str, Tensor] | None, spec: PolicySpec, path: Path
+) -> None:
+    """``weights`` in the place of the module's own, which are a float32 master copy."""
+    module.save_pretrained(path, state_dict=weights)
+    if weights is not None:
+        config = path / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": spec.dtype}))
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(spec.model)
     except (OSError, ValueError):
