@@ -10,6 +10,7 @@ from trainer_data import job_spec, make_group
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from services.trainer.collector import Batch
+from services.trainer.outcome import NonFiniteError
 from services.trainer.report import step_report
 from services.trainer.state import LearnerState
 from services.trainer.team import Team
@@ -252,6 +253,51 @@ async def test_step_when_no_group_has_variance_then_the_report_says_so(
         assert report["groups_dropped"] == {"empty_completion": 8}
     finally:
         team.close()
+
+
+async def test_step_when_one_group_gives_no_number_then_it_alone_is_saved(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = duo(tiny_model, policy(tiny_model), policy(tiny_model))
+    it = batch(3)
+    bad = it.groups["two"][1]
+    worst = min(range(4), key=lambda i: bad.candidates[i].reward)
+    bad.candidates[worst].rollout_logprobs[0] = -1000.0
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        with pytest.raises(NonFiniteError, match=r"Step 3 stopped.*nan-step-3\.pb"):
+            await team.learn(it)
+    finally:
+        team.close()
+    saved = pb.Episode.FromString((tmp_path / "nan-step-3.pb").read_bytes())
+    assert list(saved.groups) == [bad]
+
+
+async def test_filters_when_zero_variance_is_filtered_then_flat_groups_do_not_dilute(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    # The same two groups with variance, alone and beside two without.
+    reports: list[dict[str, Any]] = []
+    norms: list[float] = []
+    for filters, num_flat in ((False, 0), (True, 2), (False, 2)):
+        spec = job_spec(
+            tiny_model, algorithm={"group_size": 4, "filters": {"zero_variance": filters}}
+        )
+        rewards = [[1.0, 0.0, 0.0, 0.0]] * 2 + [[1.0] * 4] * num_flat
+        groups = [
+            make_group(random.Random(n), task=n, rewards=own) for n, own in enumerate(rewards)
+        ]
+        team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+        try:
+            learned = await team.learn(it := Batch(0, {"shared": groups}, {}))
+        finally:
+            team.close()
+        reports.append(step_report(it, learned, 1.0))
+        norms.append(learned.outcomes["shared"].metrics["grad_norm"])
+    assert norms[0] == norms[1]
+    assert norms[2] < 0.9 * norms[0]
+    assert [report["groups_zero_variance"] for report in reports] == [0, 2, 2]
+    assert [report["groups_trained"] for report in reports] == [2, 2, 2]
 
 
 async def test_filters_when_every_completion_was_cut_then_the_step_is_flat_and_they_are_counted(
