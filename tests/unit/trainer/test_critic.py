@@ -1,12 +1,15 @@
 """The value function on a tiny network: arithmetic by hand, learning, resuming, isolation."""
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 from trainer_data import job_spec, make_group
+from transformers import PreTrainedTokenizerFast
 
 from services.trainer.checkpoints import Checkpoints, Snapshot
 from services.trainer.collector import Batch
@@ -165,6 +168,7 @@ def turns_group(seed: int, agent: str, step: int = 0) -> pb.Group:
     group.candidates.extend(parts[1].candidates)
     for index, candidate in enumerate(group.candidates):
         candidate.index, candidate.trajectory = index, index % 2
+        candidate.joint_observation = f"step {step} turn {candidate.turn} of both"
         candidate.reward = rng.random()
     return group
 
@@ -179,11 +183,29 @@ def batch(step: int) -> Batch:
     return Batch(step, {"shared": groups}, {})
 
 
-@pytest.mark.parametrize("kind", ["model", "head"])
+@pytest.fixture(scope="session")
+def reading_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model with a tokenizer, which a team's critic needs: a token for each letter."""
+    folder = tmp_path_factory.mktemp("reading") / "model"
+    shutil.copytree(tiny_model, folder)
+    vocabulary = {letter: number for number, letter in enumerate(" abcdefghijklmnopqrstuvwxyz?")}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?").save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("model", "shared"), ("head", "shared"), ("mappo", "team")]
+)
 async def test_team_with_a_critic_when_restored_then_the_next_step_is_bit_identical(
-    tiny_model: Path, tmp_path: Path, kind: str
+    reading_model: Path, tmp_path: Path, kind: str, name: str
 ) -> None:
-    spec = actor_critic(tiny_model, kind=kind, learning_rate=0.01)
+    settings = {"kind": "model" if kind == "mappo" else kind, "learning_rate": 0.01}
+    spec = actor_critic(reading_model, **settings)
+    if kind == "mappo":
+        algorithm = spec.algorithm.model_copy(update={"kind": "mappo"})
+        spec = spec.model_copy(update={"algorithm": algorithm})
     whole = await Team.load(spec, tmp_path, device="cpu", threads=1)
     resumed = await Team.load(spec, tmp_path, device="cpu", threads=1)
     try:
@@ -191,16 +213,43 @@ async def test_team_with_a_critic_when_restored_then_the_next_step_is_bit_identi
         Checkpoints(tmp_path, spec).save(Snapshot(1, whole.states()))
         found = Checkpoints(tmp_path, spec).load()
         assert found is not None
-        assert found.learners.keys() == {"shared", "critic.shared"}
+        assert found.learners.keys() == {"shared", f"critic.{name}"}
+        fresh = without_rng(resumed.states()[f"critic.{name}"].tensors)
         resumed.restore(found.learners)
+        assert not same(fresh, without_rng(resumed.states()[f"critic.{name}"].tensors))
         one, other = await whole.learn(batch(1)), await resumed.learn(batch(1))
         assert one.outcomes["shared"].metrics == other.outcomes["shared"].metrics
         assert "explained_variance" in one.outcomes["shared"].metrics
-        for name, state in whole.states().items():
-            assert same(without_rng(state.tensors), without_rng(resumed.states()[name].tensors))
+        for owner, state in whole.states().items():
+            assert same(without_rng(state.tensors), without_rng(resumed.states()[owner].tensors))
     finally:
         whole.close()
         resumed.close()
+
+
+async def test_mappo_when_two_agents_saw_the_same_then_the_teams_critic_values_it_once(
+    reading_model: Path, tmp_path: Path
+) -> None:
+    spec = actor_critic(reading_model, learning_rate=0.05, epochs=20, clip=None)
+    algorithm = spec.algorithm.model_copy(update={"kind": "mappo"})
+    spec = spec.model_copy(update={"algorithm": algorithm})
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    seen: list[float] = []
+    try:
+        for _ in range(6):
+            groups = [turns_group(0, agent) for agent in ("tool", "planner")]
+            for group, reward in zip(groups, (1.0, -3.0), strict=True):
+                for candidate in group.candidates:
+                    candidate.joint_observation = "all agents see this"
+                    # The last act of each trajectory brings it; both agents' returns are fixed.
+                    candidate.reward = reward if candidate.turn else 0.0
+            learned = await team.learn(Batch(0, {"shared": groups}, {}))
+            seen.append(learned.outcomes["shared"].metrics["value_mean"])
+    finally:
+        team.close()
+    # One prompt for both agents, whose returns are 1 and -3 at gamma 1: one value, their mean.
+    assert seen[0] == 0.0
+    assert seen[-1] == pytest.approx(-1.0, abs=0.1)
 
 
 async def test_head_when_it_learns_then_the_policy_moves_by_the_actors_loss_alone(
