@@ -13,7 +13,7 @@ from rich.table import Table
 
 from troupe.cli import options as opt
 from troupe.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, err, out, print_json
-from troupe.cli.specs import read_spec
+from troupe.cli.specs import read_spec, unused_policies
 from troupe.episodes.build import load_parts
 from troupe.episodes.dryrun import DryEpisode, dry_run
 from troupe.errors import InvalidArgumentError
@@ -26,7 +26,7 @@ def validate(
     spec: opt.SpecPath, overrides: opt.Overrides = None, as_json: opt.AsJson = False
 ) -> None:
     """Check a spec, with everything that it names, and change nothing."""
-    found = read_spec(spec, overrides or ())
+    found = _read(spec, overrides)
     load_parts(found)
     if as_json:
         print_json(found.model_dump(mode="json"))
@@ -47,7 +47,7 @@ def dryrun(
     as_json: opt.AsJson = False,
 ) -> None:
     """Play a few tasks with a scripted policy, down to groups and advantages; no services."""
-    found = read_spec(spec, overrides or ())
+    found = _read(spec, overrides)
     episodes = asyncio.run(dry_run(found, num_tasks=num_tasks))
     if as_json:
         print_json([_document(episode) for episode in episodes])
@@ -61,6 +61,17 @@ def dryrun(
             markup=False,
         )
         console.print(_table(episode))
+
+
+def _read(path: Path, overrides: opt.Overrides) -> JobSpec:
+    found = read_spec(path, overrides or ())
+    for name in unused_policies(path, found):
+        err().print(
+            f"warning: /policies/{name}: no agent samples from this policy, so it is neither "
+            "loaded nor trained; map an agent to it, or remove it",
+            markup=False,
+        )
+    return found
 
 
 def tiny(

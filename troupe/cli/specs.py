@@ -25,6 +25,12 @@ def read_spec(path: Path, overrides: Sequence[str] = ()) -> JobSpec:
     return parse_spec(document, source=f"{path} with {', '.join(overrides)}")
 
 
+def unused_policies(path: Path, spec: JobSpec) -> list[str]:
+    """Policies in ``path`` that no agent of ``spec``, read from it, samples from."""
+    named: dict[str, Any] = _document(path).get("policies") or {}
+    return sorted(name for name in named if name not in spec.policies)
+
+
 def with_local_models(spec: JobSpec) -> JobSpec:
     """``spec`` with absolute paths of model folders.
 

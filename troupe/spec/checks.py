@@ -36,7 +36,7 @@ def _workflow(spec: JobSpec) -> list[Issue]:
 
 
 def _agents(spec: JobSpec) -> list[Issue]:
-    issues = [
+    return [
         Issue(
             f"/agents/{name}/policy",
             f"no policy is called '{agent.policy}'; {suggest(agent.policy, spec.policies)}",
@@ -44,13 +44,6 @@ def _agents(spec: JobSpec) -> list[Issue]:
         for name, agent in spec.agents.items()
         if agent.policy not in spec.policies
     ]
-    used = {agent.policy for agent in spec.agents.values()}
-    issues += [
-        Issue(f"/policies/{name}", "no agent samples from this policy; map one or remove it")
-        for name in spec.policies
-        if name not in used
-    ]
-    return issues
 
 
 def _rewards(spec: JobSpec) -> list[Issue]:

@@ -370,7 +370,7 @@ class JobSpec(SpecModel):
     agents: dict[Name, AgentSpec] = Field(min_length=1)
     """Seat -> policy; the policy level (shared, adapter each, model each) is only this map."""
     policies: dict[Name, PolicySpec] = Field(min_length=1)
-    """Weights that are trained."""
+    """Weights that are trained; those that no agent samples from are left out."""
     algorithm: AlgorithmSpec = AlgorithmSpec()
     """How they are trained."""
     reward: RewardSpec = RewardSpec()
@@ -389,6 +389,15 @@ class JobSpec(SpecModel):
     """Deadlines."""
     trackers: tuple[TrackerSpec, ...] = Field(default=(), max_length=8)
     """Experiment trackers, besides the files in the run folder."""
+
+    @model_validator(mode="after")
+    def _leave_out_unused(self) -> "JobSpec":
+        """Let the level change by the map alone: nothing waits for a policy that nobody has."""
+        used = {agent.policy for agent in self.agents.values()}
+        if used <= self.policies.keys():  # a wrong name is an issue, which suggests the others
+            found = {name: own for name, own in self.policies.items() if name in used}
+            object.__setattr__(self, "policies", found)
+        return self
 
     @model_validator(mode="after")
     def _names_must_match(self) -> "JobSpec":

@@ -1,5 +1,6 @@
 """What a person gets wrong: one paragraph on stderr and the documented exit status."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -52,7 +53,21 @@ def test_validate_when_the_spec_is_right_then_exits_0(
     spec: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["validate", str(spec), "--set", "steps=3"]) == 0
-    assert "3 steps" in capsys.readouterr().out
+    seen = capsys.readouterr()
+    assert "3 steps" in seen.out
+    assert "warning" not in seen.err
+
+
+def test_validate_when_no_agent_has_a_policy_then_warns_and_exits_0(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = yaml.safe_load(spec.read_text("utf-8"))
+    document["policies"]["spare"] = document["policies"]["shared"]
+    spec.write_text(yaml.safe_dump(document), "utf-8")
+    assert run(["validate", str(spec), "--json"]) == 0
+    seen = capsys.readouterr()
+    assert list(json.loads(seen.out)["policies"]) == ["shared"]
+    assert "warning: /policies/spare: no agent samples from this policy" in seen.err
 
 
 def test_validate_when_there_is_no_file_then_exits_2(capsys: pytest.CaptureFixture[str]) -> None:

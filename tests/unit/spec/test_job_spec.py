@@ -60,8 +60,21 @@ def test_spec_when_workflow_names_unknown_agent_then_refused():
     assert "did you mean 'planner'" in found["/workflow/order/1"]
 
 
-def test_spec_when_policy_is_unused_then_refused():
-    assert "/policies/other" in issues(lambda d: d["policies"].update(other={"model": "m"}))
+def test_spec_when_policy_is_unused_then_is_checked_and_left_out():
+    assert "/policies/other/modl" in issues(lambda d: d["policies"].update(other={"modl": "m"}))
+    more = {**GOOD, "policies": {**GOOD["policies"], "other": {"model": "m"}}}
+    assert parse_spec(more) == parse_spec(GOOD)
+    assert "/policies" in issues(
+        lambda d: d["policies"].update(shared={"model": "m", "frozen": True}, other={"model": "m"})
+    )
+
+
+def test_spec_when_an_agent_names_no_policy_then_the_others_are_suggested():
+    def change(document):
+        document["policies"]["other"] = {"model": "m"}
+        document["agents"]["tool"]["policy"] = "othr"
+
+    assert "did you mean 'other'" in issues(change)["/agents/tool/policy"]
 
 
 @pytest.mark.parametrize("field,value", [("temperature", 0), ("top_p", 0.9), ("top_k", 20)])

@@ -110,6 +110,35 @@ def adapters(model_moved: set[str]) -> bool:
     return bool(model_moved) and all("lora_" in name for name in model_moved)
 
 
+@pytest.mark.parametrize(
+    ("level", "agents"),
+    [
+        ("L1", {"tool": {"policy": "one"}, "planner": {"policy": "one"}}),
+        ("L2", {"tool": {"policy": "one"}, "planner": {"policy": "two"}}),
+    ],
+)
+async def test_level_when_only_the_map_of_agents_changes_then_one_document_serves_both(
+    tiny_model: Path, tmp_path: Path, level: str, agents: dict[str, Any]
+) -> None:
+    both = {"one": policy(tiny_model), "two": policy(tiny_model)}
+    spec = job_spec(tiny_model, agents=agents, policies=both)
+    groups = batch(0).groups
+    if level == "L1":
+        for group in groups["two"]:
+            group.policy = "one"
+        groups = {"one": [*groups["one"], *groups["two"]]}
+    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    try:
+        assert sorted(team.learners) == (["one"] if level == "L1" else ["one", "two"])
+        before = weights(team)
+        learned = await team.learn(Batch(0, groups, {}))
+        assert all(adapters(own) for own in moved(before, weights(team)).values())
+    finally:
+        team.close()
+    counts = {name: outcome.trained_groups for name, outcome in learned.outcomes.items()}
+    assert counts == ({"one": 4} if level == "L1" else {"one": 2, "two": 2})
+
+
 async def test_l2_when_only_one_policy_has_groups_then_its_adapter_alone_moves(
     tiny_model: Path, tmp_path: Path
 ) -> None:
