@@ -173,10 +173,13 @@ def test_reinforce_pp_when_not_scaled_then_nothing_is_whitened() -> None:
 
 
 def test_reinforce_pp_baseline_when_a_group_is_lucky_then_its_mean_is_taken_off_first() -> None:
-    groups = [_group(10.0, 12.0), _group(0.0, 2.0)]
+    # Less the means 12 and 1: -2, 2, -1, 1. Mean 0, squares 10, divisor 3 -> std sqrt(10 / 3).
+    groups = [_group(10.0, 14.0), _group(0.0, 2.0)]
     algorithm = ReinforcePpBaseline(AlgorithmSpec())
     got = algorithm.across_groups(groups, [algorithm.advantages(g) for g in groups])
-    assert got[0] == pytest.approx(got[1])
+    unit = math.sqrt(10 / 3)
+    assert got[0] == pytest.approx([-2 / unit, 2 / unit], abs=1e-5)
+    assert got[1] == pytest.approx([-1 / unit, 1 / unit], abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", [ReinforcePp, ReinforcePpBaseline])

@@ -101,6 +101,15 @@ def test_kl_in_the_loss_when_worked_by_hand_then_pulls_to_the_reference() -> Non
     assert _gradient(inputs, spec) == pytest.approx([0.1 * math.log(2), 0.0])
 
 
+def test_k3_in_the_loss_when_worked_by_hand_then_its_gradient_is_one_minus_the_ratio() -> None:
+    # d(k3) / d(log pi) = 1 - pi_ref / pi: pi 1 and ref 1/2, pi 1/2 and ref 3/4, both 1/2.
+    inputs = _inputs(
+        [1.0, 0.5, 0.5], [0.0] * 3, [0, 1, 2], ref=[math.log(p) for p in (0.5, 0.75, 0.5)]
+    )
+    spec = LossSpec(kl=KlSpec(coef=0.1, estimator="k3"))
+    assert _gradient(inputs, spec) == pytest.approx([0.1 * 0.5, 0.1 * -0.5, 0.0])
+
+
 def test_kl_in_the_reward_when_computed_then_is_no_part_of_the_loss() -> None:
     inputs = _inputs([1.0], [1.0], [0], ref=[-1.0])
     out = policy_loss(inputs, LossSpec(kl=KlSpec(coef=0.1, where="reward")))

@@ -48,6 +48,14 @@ def test_play_metrics_never_score_a_dropped_episode() -> None:
     assert play["tokens_per_s"] == 50.0
 
 
+def test_play_metrics_sum_the_tasks_that_were_played_for_nothing() -> None:
+    episodes = [episode(name, True, {}) for name in "abc"]
+    episodes.append(episode("d", False, {}, dropped="UNAVAILABLE: gone"))
+    for it, count in zip(episodes, (2, 0, 3, 9), strict=True):
+        it.num_redraws = count
+    assert play_metrics(episodes, BusyMeter(), 1.0)["num_redraws"] == 5
+
+
 def test_play_metrics_of_nothing_played_are_unknown_not_zero() -> None:
     play = play_metrics([episode("c", False, {}, dropped="x")], BusyMeter(), 1.0)
     assert play["success_rate"] is None

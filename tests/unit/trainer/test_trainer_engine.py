@@ -163,6 +163,34 @@ def test_kernels_when_nothing_is_installed_then_are_plain() -> None:
     assert choose(policy, "cpu", "packed") == Kernels("sdpa", is_packed=True)
 
 
+@pytest.mark.parametrize(
+    ("has_flash", "has_liger", "dtype", "device", "attention", "chosen"),
+    [
+        (True, True, "bfloat16", "cuda", "auto", Kernels("flash_attention_2", True, True)),
+        (True, False, "bfloat16", "cuda", "packed", Kernels("flash_attention_2", True)),
+        (True, True, "bfloat16", "cuda", "tree", Kernels(has_liger=True)),
+        (True, False, "float32", "cuda", "auto", PLAIN),
+        (True, False, "float32", "cuda", "packed", Kernels(is_packed=True)),
+        (False, True, "bfloat16", "cuda", "auto", Kernels(has_liger=True)),
+        (False, False, "bfloat16", "cuda", "packed", Kernels(is_packed=True)),
+        (True, True, "bfloat16", "cpu", "auto", PLAIN),
+    ],
+)
+def test_kernels_when_they_are_installed_then_are_used_where_they_fit(
+    monkeypatch: pytest.MonkeyPatch,
+    has_flash: bool,
+    has_liger: bool,
+    dtype: Any,
+    device: str,
+    attention: Any,
+    chosen: Kernels,
+) -> None:
+    seam = "services.trainer.kernels.is"
+    monkeypatch.setattr(f"{seam}_flash_attn_2_available", lambda: has_flash)
+    monkeypatch.setattr(f"{seam}_liger_kernel_available", lambda: has_liger)
+    assert choose(PolicySpec(model="m", dtype=dtype), device, attention) == chosen
+
+
 @pytest.mark.parametrize("kind", ["lora", "full"])
 def test_step_when_bfloat16_then_moves_the_weights_as_float32_does(
     tiny_model: Path, kind: str
