@@ -367,6 +367,13 @@ def main() -> None:
         "commit": commit(),
         "machine": machine(),
         "load": os.getloadavg()[0],
+        "spec": {
+            "episodes": args.episodes,
+            "replicas": args.replicas,
+            "job": Cell(
+                rows[-1]["episodes"], rows[-1]["replicas"], args.latency_s, args.steps
+            ).spec(),
+        },
         "latencies": json.loads(LATENCIES.read_text())["from"],
         "latency_s": args.latency_s,
         "n": args.steps,
