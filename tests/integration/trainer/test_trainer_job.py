@@ -67,10 +67,14 @@ class World:
             await end(task, conductor)
 
     def weights(self) -> dict[str, Any]:
-        """Parameters and moments; the generator's state is left out, since replicas share it."""
+        """Parameters and moments of all; the generator's state is left out: replicas share it."""
         folder = self.run_dir / "checkpoints" / f"step-{self.spec.steps:05d}"
-        tensors = load_file(folder / "shared.safetensors")
-        return {name: tensor for name, tensor in tensors.items() if name != "rng"}
+        return {
+            f"{file.stem}/{name}": tensor
+            for file in folder.glob("*.safetensors")
+            for name, tensor in load_file(file).items()
+            if name != "rng"
+        }
 
     def trained(self) -> list[dict[str, Any]]:
         lines = (self.run_dir / "groups.jsonl").read_text().splitlines()
@@ -179,6 +183,25 @@ async def test_job_when_killed_and_restarted_then_ends_bit_identical(
     world.spec = world.spec.model_copy(
         update={"checkpoint": world.spec.checkpoint.model_copy(update={"every": every})}
     )
+    await _compare(world, monkeypatch, point)
+
+
+@pytest.mark.parametrize("point", ["inside the checkpoint", "after the commit"])
+async def test_job_with_a_critic_when_killed_and_restarted_then_ends_bit_identical(
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    critic = {"kind": "model", "train": {"kind": "lora", "rank": 4}}
+    algorithm = {"kind": "ippo", "group_size": 4, "critic": critic}
+    world.spec = job_spec(
+        world.replica.model, steps=3, algorithm=algorithm, limits=world.spec.limits.model_dump()
+    )
+    await _compare(world, monkeypatch, point)
+    assert any(name.startswith("critic.shared/") for name in world.weights())
+    assert all("value_loss" in report for report in await world.learned())
+
+
+async def _compare(world: World, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """A life that is killed at ``point`` and its successor leave what an undisturbed one does."""
     await world.run_to_the_end()
     weights, trained, told = world.weights(), world.trained(), await world.learned()
 
@@ -186,8 +209,8 @@ async def test_job_when_killed_and_restarted_then_ends_bit_identical(
     world.replica.restart()
     world.run_dir = world.run_dir.with_name("again")
     owner, name, at, after = POINTS[point]
-    if every == 2 and owner in (Checkpoints, checkpoints_module):
-        at = 1 if owner is Checkpoints else at
+    if world.spec.checkpoint.every == 2 and owner is Checkpoints:
+        at = 1
     with monkeypatch.context() as patch:
         _once(patch, owner, name, at, after=after)
         with pytest.raises(Killed):
