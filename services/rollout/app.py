@@ -108,6 +108,7 @@ class RolloutApp:
         assert self._servicer is not None
         policies = assigned_policies(assignment)
         await self._engine.start(policies)
+        settle_heap()
         models = sorted({spec.model for spec in policies.values()})
         self._servicer.open(", ".join(models))
         self._is_serving = True

@@ -27,6 +27,7 @@ from troupe.clients.rollout import RolloutClient
 from troupe.clients.router import RouterClient
 from troupe.errors import InvalidArgumentError
 from troupe.faults import reached
+from troupe.serving.heap import settle_heap
 from troupe.serving.life import replica_name
 from troupe.spec.job import JobSpec
 from troupe.streams.events import EventLog
@@ -120,6 +121,7 @@ class TrainingJob:
             ranks=ranks,
             policy=self._policy,
         )
+        settle_heap()
         try:
             async with asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(self._publisher.watch())

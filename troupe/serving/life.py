@@ -24,6 +24,7 @@ from troupe.launch.contract import EXIT_CONFIGURATION
 from troupe.serving.address import bind_grpc, reachable_host, split_address
 from troupe.serving.admin import AdminServer
 from troupe.serving.callers import CallerInterceptor
+from troupe.serving.heap import settle_heap
 from troupe.serving.interceptor import ErrorInterceptor
 from troupe.serving.membership import ShouldExit
 from troupe.serving.pulse import Pulse
@@ -151,6 +152,7 @@ class Life:
         settings.admin_address = f"{admin_host}:{admin_port}"
         _log.info("service.listening", address=address, admin=admin, tls=tls is not None)
         await self._service.warm(address)
+        settle_heap()
 
     async def _until_stopped(self, work: Awaitable[None]) -> bool:
         """Whether ``work`` ended before a signal came; its error is raised."""

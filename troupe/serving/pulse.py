@@ -13,7 +13,7 @@ import threading
 
 EXIT_STALLED = 1
 LOOK_S = 1.0
-STALLED_S = 60.0
+STALLED_S = 120.0
 """More than any work that a loop does at once, also on a machine that is far too busy."""
 
 
