@@ -26,6 +26,7 @@ from troupe.engines.contract import Engine
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.plugins import ENGINES, load
 from troupe.serving import Membership, replica_name
+from troupe.serving.heap import settle_heap
 from troupe.spec.job import JobSpec, PolicySpec
 from troupe.telemetry.logging import get_logger
 from troupe.weights.store import WeightStore, open_store
