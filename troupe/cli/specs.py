@@ -12,7 +12,15 @@ from typing import Any
 import yaml
 
 from troupe.errors import InvalidArgumentError
-from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec
+from troupe.spec import (
+    Issue,
+    JobSpec,
+    SpecInvalidError,
+    load_spec,
+    parse_spec,
+    plain_yaml,
+    read_yaml,
+)
 
 
 def read_spec(path: Path, overrides: Sequence[str] = ()) -> JobSpec:
@@ -86,8 +94,8 @@ def _absolute(model: str) -> str:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, yaml.YAMLError):
+        document = read_yaml(path.read_bytes(), source=str(path))
+    except OSError:
         load_spec(path)
         raise
     if not isinstance(document, dict):
@@ -103,8 +111,8 @@ def _set(document: dict[str, Any], override: str) -> None:
             "--set policies.shared.optimizer.learning_rate=1e-4"
         )
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        value = plain_yaml(text)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise InvalidArgumentError(f"--set {key}: the value is not YAML: {error}") from error
     *path, last = key.split(".")
     node: Any = document

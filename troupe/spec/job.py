@@ -12,6 +12,10 @@ Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9_-]{0,38}[a-z0-9])?$")]
 """Lower-case letters, digits, '-' and '_'; starts with a letter; at most 40 characters."""
 
 
+MAX_NAMED = 256
+"""Agents, and policies, of one job. Checks compare names with names, so their time is bounded."""
+
+
 class SpecModel(BaseModel):
     """Base of every part of a spec: frozen, and unknown fields are errors."""
 
@@ -32,7 +36,7 @@ class WorkflowSpec(SpecModel):
 
     kind: str = "turn_based"
     """Registered name (`troupe.workflows` entry point) or `module:attr`."""
-    order: list[str] = Field(min_length=1)
+    order: list[str] = Field(min_length=1, max_length=MAX_NAMED)
     """Agents in the order in which they act inside one turn."""
     max_turns: int = Field(default=4, ge=1, le=1000)
     """Turns after which an episode ends, solved or not."""
@@ -224,7 +228,7 @@ class PreferenceSpec(SpecModel):
 class AlternateSpec(SpecModel):
     """Iterated best response: the policies learn one after another, the others stand still."""
 
-    order: list[Name] = Field(min_length=2)
+    order: list[Name] = Field(min_length=2, max_length=MAX_NAMED)
     """Policies in the order in which they learn; a policy that is not named learns always."""
     every: int = Field(default=1, ge=1)
     """Training steps of a policy's turn."""
@@ -266,7 +270,7 @@ class RewardSpec(SpecModel):
 
     alpha: float = Field(default=1.0, ge=0.0)
     """Weight of the team reward."""
-    weights: dict[str, dict[str, float]] = Field(default_factory=dict)
+    weights: dict[str, dict[str, float]] = Field(default_factory=dict, max_length=MAX_NAMED)
     """agent -> term -> weight; terms that are left out keep the task's default weight."""
 
 
@@ -367,9 +371,9 @@ class JobSpec(SpecModel):
     """What the team does."""
     workflow: WorkflowSpec
     """Who acts when."""
-    agents: dict[Name, AgentSpec] = Field(min_length=1)
+    agents: dict[Name, AgentSpec] = Field(min_length=1, max_length=MAX_NAMED)
     """Seat -> policy; the policy level (shared, adapter each, model each) is only this map."""
-    policies: dict[Name, PolicySpec] = Field(min_length=1)
+    policies: dict[Name, PolicySpec] = Field(min_length=1, max_length=MAX_NAMED)
     """Weights that are trained; those that no agent samples from are left out."""
     algorithm: AlgorithmSpec = AlgorithmSpec()
     """How they are trained."""

@@ -22,6 +22,31 @@ MAX_VALUES = 100_000
 """Values of a document with its aliases followed: some lines of YAML can stand for millions."""
 MAX_YAML_BYTES = 1 << 16
 """A larger document takes the YAML parser seconds; JSON is read much faster."""
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads plain values, and no merge keys: ``<<`` copies what an alias only points to.
+
+    Each of some nested merges multiplies the pairs before it, so 400 bytes can stand for billions.
+    """
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Called for each mapping before it is made."""
+        for key, _ in node.value:
+            if key.tag == _MERGE:
+                raise yaml.constructor.ConstructorError(
+                    None, None, "merge keys (<<) are not read; write the fields out", key.start_mark
+                )
+        super().flatten_mapping(node)
+
+
+def plain_yaml(text: str | bytes) -> Any:
+    """The document in ``text`` as plain values; raises what PyYAML does, whose base is YAMLError.
+
+    Every YAML text that a spec is made from is read by this.
+    """
+    return yaml.load(text, Loader=_PlainLoader)
 
 
 def parse_spec(document: Any, *, source: str = "job spec") -> JobSpec:
@@ -41,7 +66,7 @@ def read_yaml(text: str | bytes, *, source: str = "job spec") -> Any:
     try:
         if len(text) > MAX_YAML_BYTES:
             raise ValueError(f"it has {len(text)} bytes and {MAX_YAML_BYTES} are read; use JSON")
-        return yaml.safe_load(text)
+        return plain_yaml(text)
     # Texts of dates and numbers raise ValueError, and so do bytes that are not UTF-8.
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         why = str(error) or type(error).__name__
