@@ -81,6 +81,10 @@ class RouterSettings(ServingSettings):
     any where REST listens on loopback alone, else `models`."""
     model_ids: str = "*"
     """Hub ids that specs may name, comma-separated, with * for any part: "Qwen/*"; empty: none."""
+    tracker_hosts: str | None = None
+    """Hosts that trackers of specs may name (mlflow's tracking_uri), comma-separated, with * for
+    any part, beside MLFLOW_TRACKING_URI; "*": any. Not set: any where REST listens on loopback
+    alone, else none."""
     tls_certificate: Path | None = None
     """PEM certificate (chain) of the REST port; with tls_key it speaks https."""
     tls_key: Path | None = None

@@ -1,6 +1,7 @@
-"""Which servers a task may talk to. A spec names the address, and the services' network is private.
+"""Which servers a spec may name: a task's, or a tracker's. The services' network is private.
 
-``TROUPE_OPENENV_HOSTS`` lists the hosts; what lends a machine its credentials is refused always.
+``TROUPE_OPENENV_HOSTS`` lists the hosts of tasks; what lends a machine its credentials is refused
+always.
 """
 
 import ipaddress
@@ -34,10 +35,7 @@ def check_host(url: str) -> str:
     Raises:
         InvalidArgumentError: the setting leaves it out, or it is a metadata server's.
     """
-    try:
-        host = (urlsplit(url).hostname or "").rstrip(".")
-    except ValueError as error:
-        raise InvalidArgumentError(f"{url!r} is not a URL ({error})", pointer="/url") from error
+    host = host_of(url)
     allowed = [part.strip().lower() for part in OpenEnvSettings().hosts.split(",")]
     if not host or not any(fnmatchcase(host, pattern) for pattern in allowed if pattern):
         raise InvalidArgumentError(
@@ -45,9 +43,7 @@ def check_host(url: str) -> str:
             "to TROUPE_OPENENV_HOSTS",
             pointer="/url",
         )
-    literal = _literal(host)
-    if host in _METADATA_NAMES or (literal is not None and _is_forbidden(literal)):
-        raise _forbidden(host)
+    _check_literal(host)
     return host
 
 
@@ -57,14 +53,40 @@ def check_reached(url: str) -> None:
     Raises:
         UnavailableError: the name can't be resolved now.
     """
-    host = check_host(url)
+    check_host(url)
+    check_addresses(url)
+
+
+def check_addresses(url: str) -> None:
+    """Raise InvalidArgumentError when an address behind ``url`` is forbidden. Asks the name server.
+
+    Raises:
+        UnavailableError: the name can't be resolved now.
+    """
+    host = host_of(url)
+    _check_literal(host)
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise UnavailableError(f"the OpenEnv server's name {host} is not known: {error}") from error
+        raise UnavailableError(f"the name {host} of a server is not known: {error}") from error
     for each in found:
         if _is_forbidden(ipaddress.ip_address(str(each[4][0]).partition("%")[0])):
             raise _forbidden(host)
+
+
+def host_of(url: str) -> str:
+    """The host in ``url``, in lower case; raises InvalidArgumentError where there is no URL."""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError as error:
+        raise InvalidArgumentError(f"{url!r} is not a URL ({error})", pointer="/url") from error
+
+
+def _check_literal(host: str) -> None:
+    """Raise InvalidArgumentError for what is forbidden by its spelling; asks no name server."""
+    literal = _literal(host)
+    if host in _METADATA_NAMES or (literal is not None and _is_forbidden(literal)):
+        raise _forbidden(host)
 
 
 def _literal(host: str) -> _Address | None:
@@ -92,7 +114,7 @@ def _is_forbidden(address: _Address) -> bool:
 
 def _forbidden(host: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"no task talks to {host}: link-local and metadata addresses lend out a machine's "
-        "credentials; name the OpenEnv server itself",
+        f"nothing of a spec talks to {host}: link-local and metadata addresses lend out a "
+        "machine's credentials; name the server itself",
         pointer="/url",
     )

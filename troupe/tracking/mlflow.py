@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import httpx
 
+from troupe.adapters.hosts import check_addresses
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.tracking.contract import TrackedRun, own_options
 from troupe.tracking.settings import MlflowSettings
@@ -35,7 +36,10 @@ class MlflowTracker:
                 f"tracker 'mlflow' needs the address of a server, not '{uri}'; set "
                 "MLFLOW_TRACKING_URI or the option tracking_uri to http(s)://host:port"
             )
-        self._http = _client(uri, settings)
+        is_ours = uri.rstrip("/") == settings.uri.rstrip("/")
+        if not is_ours:
+            _check_strange(uri)
+        self._http = _client(uri, settings, is_ours=is_ours)
         experiment = self._experiment(run.project or "troupe")
         found = self._find(experiment, run.job_id) if run.resumes else None
         self._run_id = found or self._create(experiment, run.job_id)
@@ -90,8 +94,20 @@ class MlflowTracker:
         return _checked(self._http.post(path, json=body))
 
 
-def _client(uri: str, settings: MlflowSettings) -> httpx.Client:
-    is_ours = uri.rstrip("/") == settings.uri.rstrip("/")
+def _check_strange(uri: str) -> None:
+    """Raise InvalidArgumentError for an address of a spec that can't be an MLflow server's.
+
+    A query or fragment would swallow the path of the API, so that any other path is asked.
+    """
+    if "?" in uri or "#" in uri:
+        raise InvalidArgumentError(
+            "the option tracking_uri of tracker 'mlflow' has a query or a fragment; give "
+            "http(s)://host:port and a path at most"
+        )
+    check_addresses(uri)
+
+
+def _client(uri: str, settings: MlflowSettings, *, is_ours: bool) -> httpx.Client:
     headers = {"Authorization": f"Bearer {settings.token}"} if is_ours and settings.token else {}
     auth = (settings.username, settings.password) if is_ours and settings.username else None
     base = f"{uri.rstrip('/')}/api/2.0/mlflow/"
@@ -99,10 +115,11 @@ def _client(uri: str, settings: MlflowSettings) -> httpx.Client:
 
 
 def _checked(answer: httpx.Response) -> dict[str, Any]:
+    # The body stays here: the address may be a stranger's choice, and errors become events.
     if answer.is_error:
         raise UnavailableError(
-            f"MLflow answered {answer.status_code} at {answer.request.url.path}: "
-            f"{answer.text[:300]}"
+            f"MLflow answered {answer.status_code} at {answer.request.url.path}; its own log says "
+            "why"
         )
     return cast("dict[str, Any]", answer.json())
 

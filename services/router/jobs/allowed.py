@@ -1,4 +1,4 @@
-"""What a spec may name of this machine: modules to import, folders and hub ids of models.
+"""What a spec may name of this machine: modules, folders, hub ids of models, trackers' hosts.
 
 Where REST listens on loopback alone, whoever submits could run the same code himself, so all is
 allowed. On any other address only what the operator names is.
@@ -11,6 +11,9 @@ from typing import Self
 
 from services.router.rest.door import is_loopback
 from services.router.settings import RouterSettings
+from troupe.adapters.hosts import host_of
+from troupe.errors import InvalidArgumentError
+from troupe.tracking.settings import MlflowSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,7 @@ class Allowed:
     modules: tuple[str, ...] | None = None
     folders: tuple[Path, ...] | None = None
     hub_ids: tuple[str, ...] = ("*",)
+    tracker_hosts: tuple[str, ...] | None = None
 
     @classmethod
     def by(cls, settings: RouterSettings) -> Self:
@@ -36,6 +40,7 @@ class Allowed:
                 else (*(Path(each).resolve() for each in folders), settings.runs_dir.resolve())
             ),
             hub_ids=_parts(settings.model_ids, "") or (),
+            tracker_hosts=_parts(settings.tracker_hosts, None if is_private else ""),
         )
 
     def folder_fault(self, folder: Path) -> str | None:
@@ -56,6 +61,21 @@ class Allowed:
         return (
             f"this router takes no model '{model}' from the hub (it takes "
             f"{', '.join(self.hub_ids) or 'none'}); have the operator set TROUPE_ROUTER_MODEL_IDS"
+        )
+
+    def tracker_fault(self, url: str) -> str | None:
+        """Why a tracker of a spec may not talk to ``url``, or None. Asks no name server."""
+        if self.tracker_hosts is None or url.rstrip("/") == MlflowSettings().uri.rstrip("/"):
+            return None
+        try:
+            host = host_of(url)
+        except InvalidArgumentError as error:
+            return error.message
+        if any(fnmatchcase(host, pattern.lower()) for pattern in self.tracker_hosts):
+            return None
+        return (
+            f"this router's trackers do not talk to '{host[:100]}'; leave the address out to use "
+            "the operator's server, or have the operator set TROUPE_ROUTER_TRACKER_HOSTS"
         )
 
 

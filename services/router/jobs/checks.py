@@ -45,6 +45,9 @@ def _resolved(spec: JobSpec, allowed: Allowed) -> tuple[JobSpec, JobParts]:
             plugins.load(plugins.TRACKERS, tracker.kind, pointer=f"/trackers/{index}/kind")
         except InvalidArgumentError as error:
             issues.append(Issue(error.pointer or "", error.message))
+        for option, value in tracker.options.items():
+            if isinstance(value, str) and "://" in value and (why := allowed.tracker_fault(value)):
+                issues.append(Issue(f"/trackers/{index}/options/{option}", why))
     parts: JobParts | None = None
     try:
         parts = load_parts(resolved)

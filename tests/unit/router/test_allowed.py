@@ -145,6 +145,33 @@ def test_model_when_of_a_critic_then_the_same_holds() -> None:
 
 
 @pytest.mark.parametrize(
+    ("uri", "is_allowed"),
+    [
+        ("http://mlflow.inside:5000/", True),
+        ("https://a.trackers.example/x", True),
+        ("HTTPS://A.TRACKERS.EXAMPLE", True),
+        ("http://169.254.169.254/latest", False),
+        ("http://redis:6379", False),
+        ("http://a.trackers.example@redis:6379", False),
+        ("http://[", False),
+    ],
+)
+def test_tracker_when_its_server_is_not_the_operators_then_only_listed_hosts(
+    monkeypatch: pytest.MonkeyPatch, uri: str, is_allowed: bool
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow.inside:5000")
+    settings = RouterSettings(rest_address="0.0.0.0:1", tracker_hosts="*.trackers.example")
+    allowed = Allowed.by(settings)
+    given = spec(trackers=[{"kind": "mlflow", "options": {"tracking_uri": uri}}])
+    if is_allowed:
+        assert resolve(given, allowed)
+        return
+    assert issues_of(given, allowed)["/trackers/0/options/tracking_uri"]
+    assert Allowed.by(RouterSettings(rest_address="0.0.0.0:1")).tracker_hosts == ()
+    assert Allowed.by(RouterSettings(rest_address="127.0.0.1:1")).tracker_fault(uri) is None
+
+
+@pytest.mark.parametrize(
     ("options", "at"),
     [
         ({"api_key": "S3CRET"}, "/api_key"),

@@ -7,12 +7,12 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from troupe import plugins
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.tracking.contract import TrackedRun
 from troupe.tracking.csv import CsvTracker
 from troupe.tracking.mlflow import MlflowTracker
@@ -121,6 +121,35 @@ def test_mlflow_when_the_spec_names_another_address_then_gets_no_credentials(
         MlflowTracker(run(tmp_path, options={"tracking_uri": f"{uri}/"})).close("succeeded")
         server.shutdown()
     assert handler.seen and set(handler.seen) == {sent}
+
+
+@pytest.mark.parametrize("more", ["/latest/meta-data?x=", "/any#"])
+def test_mlflow_when_the_address_swallows_the_path_then_nothing_is_asked(
+    tmp_path: Path, more: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="a query or a fragment"):
+        MlflowTracker(run(tmp_path, options={"tracking_uri": f"http://127.0.0.1:1{more}"}))
+
+
+def test_mlflow_when_the_address_lends_credentials_then_nothing_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="metadata addresses"):
+        MlflowTracker(run(tmp_path, options={"tracking_uri": "http://169.254.169.254"}))
+
+
+def test_mlflow_when_the_server_refuses_then_its_words_are_not_repeated(tmp_path: Path) -> None:
+    class Refusing(_Mlflow):
+        seen: ClassVar[list[str | None]] = []
+
+        def do_GET(self) -> None:
+            self.send_error(403, "INNER-SECRET")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(UnavailableError, match="answered 403") as caught:
+            MlflowTracker(run(tmp_path, options={"tracking_uri": uri}))
+        server.shutdown()
+    assert "INNER" not in str(caught.value)
 
 
 def test_tensorboard_when_written_then_its_own_reader_finds_curve_and_spec(tmp_path: Path) -> None:
