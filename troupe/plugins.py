@@ -21,6 +21,14 @@ ENGINES = "troupe.engines"
 SANDBOXES = "troupe.sandboxes"
 TRACKERS = "troupe.trackers"
 
+_PARTS = {
+    TASKS: ("Params", "agents", "taskset"),
+    ALGORITHMS: ("needs", "sampler"),
+    WORKFLOWS: ("run",),
+    TRACKERS: ("log", "close"),
+}
+"""What a kind has at least; another object of a module is none."""
+
 _only: ContextVar[tuple[str, ...] | None] = ContextVar("troupe_plugin_modules", default=None)
 
 
@@ -54,7 +62,7 @@ def check(name: str, *, pointer: str | None = None) -> None:
 def load(group: str, name: str, *, pointer: str | None = None) -> Any:
     """The object behind ``name``; raises InvalidArgumentError that names the known ones."""
     if ":" in name:
-        return _load_attribute(name, pointer)
+        return _checked(group, name, _load_attribute(name, pointer), pointer)
     found = [entry for entry in entry_points(group=group) if entry.name == name]
     if not found:
         raise InvalidArgumentError(
@@ -70,6 +78,19 @@ def load(group: str, name: str, *, pointer: str | None = None) -> Any:
             "reinstall the package that provides it, with its extras",
             pointer=pointer,
         ) from error
+
+
+def _checked(group: str, name: str, found: Any, pointer: str | None) -> Any:
+    missing = [part for part in _PARTS.get(group, ()) if not hasattr(found, part)]
+    if not missing and (group not in _PARTS or callable(found)):
+        return found
+    kind = group.removeprefix("troupe.").removesuffix("s")
+    raise InvalidArgumentError(
+        f"'{name}' is no {kind}: it is a {type(found).__name__}"
+        + (f" without {', '.join(missing)}" if missing else "")
+        + f"; name a class that has what a {kind} has",
+        pointer=pointer,
+    )
 
 
 def _load_attribute(name: str, pointer: str | None) -> Any:

@@ -69,6 +69,9 @@ class RouterSettings(ServingSettings):
     """File of API keys (`troupe keys add`), read again when it changes; none: no key is needed."""
     allow_anonymous: bool = False
     """Serve REST without keys on an address that is not loopback: others guard the way to it."""
+    hosts: str = ""
+    """Names by which a router without keys may be asked, comma-separated, with * for any part;
+    addresses, names without a dot and those of a cluster's Services (*.svc) always."""
     rate_per_s: float = Field(default=0.0, ge=0.0)
     """Requests a second of one key, or of one address without keys; 0: no limit."""
     rate_burst: int = Field(default=100, ge=1)
@@ -91,3 +94,8 @@ class RouterSettings(ServingSettings):
     """PEM private key of tls_certificate."""
     commit: str = ""
     """Version-control commit for summary.json; asked of git when empty."""
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """``hosts``, taken apart."""
+        return tuple(name.strip() for name in self.hosts.split(",") if name.strip())

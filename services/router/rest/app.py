@@ -77,7 +77,11 @@ def create_app(parts: RestParts) -> FastAPI:
         app.include_router(routes)
     _add_health(app, parts)
     app.add_middleware(
-        Gate, keys=parts.keys, rate_per_s=settings.rate_per_s, burst=settings.rate_burst
+        Gate,
+        keys=parts.keys,
+        rate_per_s=settings.rate_per_s,
+        burst=settings.rate_burst,
+        hosts=settings.host_names,
     )
     _complete_openapi(app)
     return app

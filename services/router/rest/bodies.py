@@ -3,24 +3,36 @@
 import hashlib
 import json
 import math
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from troupe.clients.rest.errors import TooLargeError
+from troupe.clients.rest.errors import MediaTypeError, TooLargeError
 from troupe.spec import Issue, SpecInvalidError
 from troupe.spec.issues import pointer_of
 
+_READ = re.compile(r"(application|text)/([\w.-]+\+)?(json|(x-)?yaml)")
 _M = TypeVar("_M", bound=BaseModel)
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The body; raises TooLargeError (413) as soon as it is longer than ``max_bytes``."""
+    """The body of JSON or YAML.
+
+    Raises TooLargeError (413) as soon as it is longer than ``max_bytes``, and MediaTypeError (415)
+    for a body of another kind: pages of any site may send forms and plain text.
+    """
+    given = request.headers.get("content-type", "application/json")
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
+        if body and not _READ.fullmatch(given.partition(";")[0].strip().lower()):
+            raise MediaTypeError(
+                f"a body of the media type {given[:100]!r} is not read; send JSON with "
+                "Content-Type: application/json, or a job spec as application/yaml"
+            )
         if len(body) > max_bytes:
             raise TooLargeError(
                 f"the body is larger than {max_bytes} bytes; a job spec is a few kilobytes"

@@ -24,6 +24,7 @@ _WORDS = {
     405: "The path has no such method",
     409: "The job's state, or an earlier request, forbids it",
     413: "The body is too large",
+    415: "The body is neither JSON nor YAML",
     422: "The request is not valid; `errors` has a pointer for each fault",
     429: "Too many requests, or too many followers; `Retry-After` says when",
     503: "Redis does not answer; try again",
@@ -142,7 +143,8 @@ def faults(*statuses: int) -> Responses:
             "model": Problem,
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for status in sorted({401, 403, 429, 503, *statuses})
+        # A route that reads a body may find it too large, or of another kind.
+        for status in sorted({401, 403, 429, 503, *statuses, *({415} if 413 in statuses else ())})
     }
 
 

@@ -1,19 +1,19 @@
 """Stands before every route: who asks, what the key allows, and how often.
 
-Owns authentication, scopes, cross-site requests and rate limits. Public: health, the page's own
-files and the OpenAPI document, which hold nothing of any job.
+Owns authentication, scopes and rate limits; ``site`` knows which pages may act here. Public:
+health, the page's own files and the OpenAPI document, which hold nothing of any job.
 """
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.router.rest.keyring import ANYBODY, Caller, Keyring
 from services.router.rest.problems import answer_to
+from services.router.rest.site import check_host, check_origin
 from troupe.clients.rest.errors import ForbiddenError, TooManyError, UnauthenticatedError
 from troupe.clients.rest.models import Scope as KeyScope
 from troupe.errors import TroupeError
@@ -30,11 +30,20 @@ _MAX_BUCKETS = 10_000
 class Gate:
     """ASGI middleware. ``rate_per_s`` 0: no limit but those of keys."""
 
-    def __init__(self, app: ASGIApp, *, keys: Keyring, rate_per_s: float, burst: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: Keyring,
+        rate_per_s: float,
+        burst: int,
+        hosts: Sequence[str] = (),
+    ) -> None:
         self._app = app
         self._keys = keys
         self._rate_per_s = rate_per_s
         self._burst = burst
+        self._hosts = hosts
         self._buckets = Buckets()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,6 +62,11 @@ class Gate:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
+        if not self._keys.is_on:
+            check_host(headers, self._hosts)
+        # A page can send the cookie of this site, and no bearer key of its own.
+        if not self._keys.is_on or key_of(headers)[1] or scope["path"].startswith(_OPEN):
+            check_origin(headers)
         address = (scope.get("client") or ("",))[0]
         caller = self._caller(headers, address, is_needed=not scope["path"].startswith(_OPEN))
         if caller is None:
@@ -63,8 +77,6 @@ class Gate:
                 f"the key '{caller.name}' may {', '.join(caller.scopes)}; {scope['method']} here "
                 f"needs '{wanted}'"
             )
-        if caller.is_by_cookie and scope["method"] not in ("GET", "HEAD"):
-            _check_origin(headers)
         rate = caller.rate_per_s or self._rate_per_s
         if rate > 0:
             self._buckets.take(caller.name or address, rate, self._burst)
@@ -131,12 +143,3 @@ def key_of(headers: Mapping[str, str]) -> tuple[str, bool]:
     except CookieError:
         return "", False
     return (cookie.value, True) if cookie else ("", False)
-
-
-def _check_origin(headers: Mapping[str, str]) -> None:
-    """A page of another site must not act with the cookie of this one."""
-    origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != headers.get("host", ""):
-        raise ForbiddenError(
-            f"a page of {origin[:100]} may not act here; use the router's own page"
-        )

@@ -1,6 +1,8 @@
 """Defined answers to what should not be asked: the list of bad input, one test each."""
 
 import asyncio
+import itertools
+import json
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,7 +40,7 @@ async def fail(world: RestWorld, job_id: str = "demo-1") -> None:
     ("body", "media_type", "words"),
     [
         (b"name: demo\n", "application/json", "the body is not JSON: Expecting value"),
-        (b"<html>", "text/html", "the body is not JSON"),
+        (b"<html>", "application/json; charset=utf-8", "the body is not JSON"),
         (b"", "application/json", "the body is not JSON"),
         (b"\xff\xfe", "application/json", "the body is not JSON"),
         (b'{"name": "demo"', "application/json", "the body is not JSON: Expecting"),
@@ -53,6 +55,39 @@ async def test_body_that_is_no_json_gets_an_error_that_says_so(
     answer = await world.http.post("/v1/jobs", content=body, headers={"Content-Type": media_type})
     assert (answer.status_code, answer.json()["reason"]) == (422, "SPEC_INVALID")
     assert words in answer.json()["errors"][0]["message"]
+
+
+async def test_body_of_a_kind_that_any_page_may_send_is_not_read(
+    world: RestWorld, job: str, tmp_path: Path
+) -> None:
+    spec = json.dumps(spec_document(tmp_path))
+    kinds = "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""
+    paths = "/v1/jobs", "/v1/jobs?dry_run=true", f"{job}/resume", "/v1/session"
+    for media_type, path in itertools.product(kinds, paths):
+        headers = {"Content-Type": media_type}
+        answer = await world.http.post(path, content=spec, headers=headers)
+        assert (answer.status_code, answer.json()["reason"]) == (415, "MEDIA_TYPE_UNKNOWN"), path
+    # Without a body there is nothing to read.
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert (await world.http.post(f"{job}/pause", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["this:c", "json:JSONDecoder"])
+async def test_code_that_is_no_task_gets_an_error_that_says_so(
+    world: RestWorld, tmp_path: Path, name: str
+) -> None:
+    order = ["tool", "planner"]
+    for pointer, more in {
+        "/task/name": {"task": {"name": name}},
+        "/workflow/kind": {"workflow": {"kind": name, "order": order}},
+        "/algorithm/kind": {"algorithm": {"kind": name, "group_size": 2}},
+        "/trackers/0/kind": {"trackers": [{"kind": name}]},
+    }.items():
+        document = spec_document(tmp_path, **more)
+        answer = await world.http.post("/v1/jobs", json=document, params={"dry_run": "true"})
+        assert answer.status_code == 422, answer.text
+        [fault] = answer.json()["errors"]
+        assert (fault["pointer"], "is no " in fault["message"]) == (pointer, True), fault
 
 
 async def test_body_in_yaml_is_taken_when_it_says_that_it_is(

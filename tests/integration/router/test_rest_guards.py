@@ -102,6 +102,77 @@ async def test_cookie_signs_in_and_other_sites_cannot_use_it(
     assert (await world.http.get("/v1/jobs")).status_code == 401
 
 
+async def test_page_of_another_site_may_neither_sign_in_nor_read_by_a_cookie(
+    world: RestWorld, keys: dict[str, str]
+) -> None:
+    evil = {"Origin": "https://evil.example"}
+    crossed = await world.http.post("/v1/session", json={"key": keys["read"]}, headers=evil)
+    assert crossed.status_code == 403
+    assert (await world.http.post("/v1/session", json={"key": keys["read"]})).status_code == 200
+    assert (await world.http.get("/v1/jobs", headers=evil)).status_code == 403
+    # A program with a key of its own may say what it likes.
+    both = {**evil, **bearer(keys["read"])}
+    assert (await world.http.get("/v1/jobs", headers=both)).status_code == 200
+
+
+async def test_page_of_another_site_may_not_act_on_a_router_without_keys(
+    redis: Redis, tmp_path: Path
+) -> None:
+    strange = (
+        "https://evil.example",
+        "http://router.evil.example",
+        "http://router:81",
+        "null",
+        "http://[",
+    )
+    async with rest_world(redis, tmp_path) as world:
+        for origin, status in ((None, 404), ("http://router", 404), *((o, 403) for o in strange)):
+            headers = {} if origin is None else {"Origin": origin}
+            answer = await world.http.post("/v1/jobs/x/cancel", headers=headers)
+            assert answer.status_code == status, answer.text
+            forged = await world.http.post(
+                "/v1/jobs/x/cancel", headers={**headers, **bearer("any")}
+            )
+            assert forged.status_code == status, origin
+
+
+async def test_name_that_a_stranger_may_own_does_not_lead_to_a_router_without_keys(
+    redis: Redis, tmp_path: Path
+) -> None:
+    own = (
+        "127.0.0.1:8480",
+        "[::1]:8480",
+        "localhost:9999",
+        "10.1.2.3",
+        "router:8480",
+        "troupe-router.lab.svc:8480",
+        "troupe-router.lab.svc.cluster.local.",
+        "Door.Lab.Example",
+        "",
+    )
+    strange = (
+        "evil.example:8480",
+        "127.0.0.1.evil.example",
+        "svc.evil.example",
+        "lab.example",
+        "[evil.example",
+    )
+    async with rest_world(redis, tmp_path, hosts="*.lab.example, other.example") as world:
+        for host, status in (*((o, 200) for o in own), *((s, 403) for s in strange)):
+            for path in ("/v1/jobs", "/metrics"):
+                answer = await world.http.get(path, headers={"Host": host})
+                assert answer.status_code == status, (host, answer.text)
+            # Probes ask by the pod's address, and balancers by any name: nothing is told there.
+            assert (await world.http.get("/readyz", headers={"Host": host})).status_code == 200
+
+
+async def test_name_of_any_kind_leads_to_a_router_with_keys(
+    world: RestWorld, keys: dict[str, str]
+) -> None:
+    headers = {**bearer(keys["read"]), "Host": "troupe.example"}
+    assert (await world.http.get("/v1/jobs", headers=headers)).status_code == 200
+
+
 def test_keyring_follows_its_file_and_keeps_old_keys_when_it_breaks(
     file: Path, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,7 +107,7 @@ def test_code_when_a_module_is_allowed_then_its_own_alone_loads() -> None:
             with pytest.raises(InvalidArgumentError, match="may not load from a spec"):
                 plugins.load(plugins.TASKS, name)
         assert plugins.load(plugins.TASKS, "plan_path")
-    assert plugins.load(plugins.TASKS, "os:getcwd") is os.getcwd
+    assert plugins.load(plugins.ENGINES, "os:getcwd") is os.getcwd
 
 
 def test_model_when_outside_of_the_folders_then_refused_without_a_look(tmp_path: Path) -> None:

@@ -6,7 +6,13 @@ import grpc
 
 from troupe.errors import ForbiddenError, InvalidArgumentError, OverloadedError
 
-__all__ = ["ForbiddenError", "TooLargeError", "TooManyError", "UnauthenticatedError"]
+__all__ = [
+    "ForbiddenError",
+    "MediaTypeError",
+    "TooLargeError",
+    "TooManyError",
+    "UnauthenticatedError",
+]
 
 
 class UnauthenticatedError(InvalidArgumentError):
@@ -22,6 +28,13 @@ class TooLargeError(InvalidArgumentError):
 
     http_status = 413
     reason = "BODY_TOO_LARGE"
+
+
+class MediaTypeError(InvalidArgumentError):
+    """The request's body is of a kind that the router does not read."""
+
+    http_status = 415
+    reason = "MEDIA_TYPE_UNKNOWN"
 
 
 class TooManyError(OverloadedError):
