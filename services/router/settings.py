@@ -82,6 +82,9 @@ class RouterSettings(ServingSettings):
     model_folders: str | None = None
     """Folders that models of specs may lie in, comma-separated, beside runs_dir; "*": any. Not set:
     any where REST listens on loopback alone, else `models`."""
+    data_folders: str | None = None
+    """Folders that data files of specs' tasks may lie in, comma-separated; "*": any. Not set: any
+    where REST listens on loopback alone, else `data`."""
     model_ids: str = "*"
     """Hub ids that specs may name, comma-separated, with * for any part: "Qwen/*"; empty: none."""
     tracker_hosts: str | None = None

@@ -14,6 +14,7 @@ from troupe.tasks.contract import SPLITS, Split
 RowT = TypeVar("RowT", bound=BaseModel)
 
 MAX_ROW_BYTES = 64 * 1024 * 1024
+_FAULTS_TOLD = 5
 
 
 class PreparedRows(Generic[RowT]):
@@ -52,11 +53,16 @@ class PreparedRows(Generic[RowT]):
             line = file.readline(MAX_ROW_BYTES)
         try:
             return self._schema.model_validate(json.loads(line))
-        except (ValueError, ValidationError) as error:
-            raise InvalidArgumentError(
-                f"{self._path}, row {index}: not a {self._schema.__name__} ({error}); prepare the "
-                "file with `troupe data prepare`"
-            ) from error
+        except ValidationError as error:
+            raise self._no_row(index, _told(error)) from None
+        except (ValueError, RecursionError) as error:
+            raise self._no_row(index, type(error).__name__) from None
+
+    def _no_row(self, index: int, why: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{self._path}, row {index}: not a {self._schema.__name__} ({why}); prepare the file "
+            "with `troupe data prepare`"
+        )
 
     def __iter__(self) -> Iterator[RowT]:
         return (self[index] for index in range(len(self)))
@@ -88,6 +94,19 @@ class SplitRows(Generic[RowT]):
     def rows(self, split: Split) -> Iterator[RowT]:
         """All rows of ``split``, in order."""
         return iter(self._rows[split]) if split in self._rows else iter(())
+
+
+def _told(error: ValidationError) -> str:
+    """Which fields are wrong, and nothing of what they hold: the file may be any file."""
+    found = error.errors(include_input=False, include_url=False, include_context=False)
+    # The name of a field too many is the file's own; all other names are the schema's.
+    told = [
+        each["type"]
+        if each["type"] == "extra_forbidden" or not each["loc"]
+        else f"{each['loc'][0]}: {each['type']}"
+        for each in found
+    ]
+    return "; ".join(told[:_FAULTS_TOLD])
 
 
 def _line_starts(path: Path) -> "array[int]":

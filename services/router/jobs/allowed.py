@@ -1,4 +1,4 @@
-"""What a spec may name of this machine: modules, folders, hub ids of models, trackers' hosts.
+"""What a spec may name of this machine: modules, folders of models and data, hub ids, hosts.
 
 Where REST listens on loopback alone, whoever submits could run the same code himself, so all is
 allowed. On any other address only what the operator names is.
@@ -24,6 +24,7 @@ class Allowed:
     folders: tuple[Path, ...] | None = None
     hub_ids: tuple[str, ...] = ("*",)
     tracker_hosts: tuple[str, ...] | None = None
+    data: tuple[Path, ...] | None = None
 
     @classmethod
     def by(cls, settings: RouterSettings) -> Self:
@@ -31,6 +32,7 @@ class Allowed:
         is_private = is_loopback(settings.rest_address.rpartition(":")[0])
         modules = _parts(settings.plugin_modules, None if is_private else "")
         folders = _parts(settings.model_folders, None if is_private else "models")
+        data = _parts(settings.data_folders, None if is_private else "data")
         return cls(
             modules=None if modules is None or "*" in modules else modules,
             folders=(
@@ -40,6 +42,11 @@ class Allowed:
                 else (*(Path(each).resolve() for each in folders), settings.runs_dir.resolve())
             ),
             hub_ids=_parts(settings.model_ids, "") or (),
+            data=(
+                None
+                if data is None or "*" in data
+                else tuple(Path(each).resolve() for each in data)
+            ),
             tracker_hosts=_parts(settings.tracker_hosts, None if is_private else ""),
         )
 
@@ -52,6 +59,16 @@ class Allowed:
             f"the folder '{folder}' lies outside of those that this router takes models from "
             f"({', '.join(map(str, self.folders))}); put the model there, or have the operator "
             "set TROUPE_ROUTER_MODEL_FOLDERS"
+        )
+
+    def data_fault(self, path: Path) -> str | None:
+        """Why a task of a spec may not read ``path``, or None. Links are followed first."""
+        if self.data is None or any(path.resolve().is_relative_to(root) for root in self.data):
+            return None
+        return (
+            f"'{path}' lies outside of the folders that tasks of this router read data from "
+            f"({', '.join(map(str, self.data)) or 'none'}); put the data there, or have the "
+            "operator set TROUPE_ROUTER_DATA_FOLDERS"
         )
 
     def hub_fault(self, model: str) -> str | None:

@@ -2,7 +2,11 @@
 
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
 
 from services.router.jobs.allowed import Allowed
 from services.router.jobs.secrets import secret_issues
@@ -11,6 +15,7 @@ from troupe.episodes.build import JobParts, load_parts
 from troupe.errors import InvalidArgumentError
 from troupe.spec import Issue, JobSpec, SpecInvalidError
 from troupe.spec.job import PolicySpec
+from troupe.tasks.contract import TaskFamily
 
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$")
 _OWN_FOLDERS = frozenset({"models", "runs", "checkpoints"})
@@ -48,11 +53,15 @@ def _resolved(spec: JobSpec, allowed: Allowed) -> tuple[JobSpec, JobParts]:
         for option, value in tracker.options.items():
             if isinstance(value, str) and "://" in value and (why := allowed.tracker_fault(value)):
                 issues.append(Issue(f"/trackers/{index}/options/{option}", why))
+    issues += (strange := _data_issues(spec, allowed))
     parts: JobParts | None = None
     try:
+        if strange:
+            # Making the task would read them.
+            raise SpecInvalidError(issues)
         parts = load_parts(resolved)
     except SpecInvalidError as error:
-        issues += error.issues
+        issues += [] if strange else error.issues
     except InvalidArgumentError as error:
         issues.append(Issue(error.pointer or "", error.message))
     if parts is None or issues:
@@ -74,6 +83,32 @@ def check_runs_dir(runs_dir: Path) -> None:
             f"the run folder {runs_dir} is not writable; "
             "give the router write access or set TROUPE_ROUTER_RUNS_DIR to another folder"
         )
+
+
+def _data_issues(spec: JobSpec, allowed: Allowed) -> list[Issue]:
+    """Paths among the task's parameters that it may not read; other faults are found later."""
+    try:
+        family: type[TaskFamily] = plugins.load(plugins.TASKS, spec.task.name)
+        params = family.Params.model_validate(spec.task.params).model_dump()
+    except (InvalidArgumentError, ValidationError):
+        return []
+    return [
+        Issue(pointer, fault)
+        for pointer, path in _paths("/task/params", params)
+        if (fault := allowed.data_fault(path))
+    ]
+
+
+def _paths(pointer: str, value: Any) -> Iterator[tuple[str, Path]]:
+    """The paths in a parameter's value, with their pointers."""
+    if isinstance(value, Path):
+        yield pointer, value
+    elif isinstance(value, Mapping):
+        for name, inner in cast("Mapping[Any, Any]", value).items():
+            yield from _paths(f"{pointer}/{name}", inner)
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(cast("Sequence[Any]", value)):
+            yield from _paths(f"{pointer}/{index}", inner)
 
 
 def _model_fault(model: str, allowed: Allowed) -> str | None:

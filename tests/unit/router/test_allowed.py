@@ -132,6 +132,38 @@ def test_model_when_outside_of_the_folders_then_refused_without_a_look(tmp_path:
         assert "lies outside of those that this router takes models from" in said
 
 
+def test_data_when_outside_of_the_folders_then_refused_without_a_look(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "data" / "math", tmp_path / "private"
+    row = '{"question": "1+1?", "answer": "2"}\n'
+    for folder in (inside, outside):
+        folder.mkdir(parents=True)
+        (folder / "test.jsonl").write_text(row)
+    (inside / "link.jsonl").symlink_to(outside / "test.jsonl")
+
+    def asking(data: Any) -> JobSpec:
+        return spec(
+            task={"name": "math", "params": {"data": data}},
+            workflow={"order": ["reasoner", "tool"]},
+            agents={"reasoner": {"policy": "p"}, "tool": {"policy": "p"}},
+        )
+
+    allowed = Allowed(data=(tmp_path / "data",))
+    for data, at in (
+        (str(outside), ""),
+        (str(tmp_path / "absent.jsonl"), ""),
+        (str(inside / ".." / ".." / "private"), ""),
+        (str(inside / "link.jsonl"), ""),
+        ({"test": "/etc/passwd"}, "/test"),
+    ):
+        found = issues_of(asking(data), allowed)
+        assert "lies outside of the folders" in found[f"/task/params/data{at}"], found
+        assert len(found) == 1
+    assert resolve(asking(str(inside)), allowed)[1].family.name == "math"
+    public = RouterSettings(rest_address="0.0.0.0:1", data_folders=str(tmp_path / "data"))
+    assert Allowed.by(public).data == (tmp_path / "data",)
+    assert Allowed.by(RouterSettings(rest_address="127.0.0.1:1")).data is None
+
+
 def test_model_when_of_the_hub_then_by_pattern(tmp_path: Path) -> None:
     assert resolve(with_model("Qwen/Qwen3-0.6B"), Allowed(hub_ids=("Qwen/*",)))
     [said] = issues_of(with_model("evil/model"), Allowed(hub_ids=("Qwen/*",))).values()

@@ -183,12 +183,14 @@ def _parse(line: str, path: Path, number: int) -> Problem:
     try:
         return Problem.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = "/".join(str(part) for part in first["loc"])
+        first = error.errors(include_input=False, include_url=False)[0]
+        # The name of a field too many is the file's own, and the file may be any file.
+        is_extra = first["type"] == "extra_forbidden"
+        where = "" if is_extra else "/".join(str(part) for part in first["loc"])
         raise InvalidArgumentError(
             f"{path}, line {number}, is not a problem of schema version {SCHEMA_VERSION}: "
             f"{where or 'line'}: {first['msg']} ({error.error_count()} fault(s) in the line)."
-        ) from error
+        ) from None
 
 
 def _refuse_overlap(problems: list[Problem], path: Path) -> None:
