@@ -1,14 +1,18 @@
 """Takes heartbeats: keeps members alive, assigns work, tells of joins, and when to exit."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
 from services.router.assignment import Work, assign
+from services.router.jobs.processes import kind_of
+from services.router.jobs.record import JobRecord
 from services.router.jobs.store import JobStore
 from services.router.membership import Member, MemberStore
 from troupe.api.router.v1.router_pb2 import Assignment, Replica, ReplicaKind
+from troupe.errors import ForbiddenError
 from troupe.streams.events import EventLog
 from troupe.streams.fencing import newest_epoch
 
@@ -35,13 +39,19 @@ class Registry:
         return self._members.ttl_s
 
     async def heartbeat(self, replica: Replica) -> Seen:
-        """The replica is there, in this state. Idempotent."""
+        """The replica is there, in this state. Idempotent.
+
+        Raises:
+            ForbiddenError: its name is that of a replica of another kind.
+        """
         replica.seen_at = time.time()
         if kept := await self._kept(replica):
             return kept
         living = await self._members.all()
-        jobs = [record for record in await self._store.unfinished() if record.is_active]
+        unfinished = await self._store.unfinished()
         held = next((m for m in living if m.replica.replica_id == replica.replica_id), None)
+        _check_name(replica, held, unfinished)
+        jobs = [record for record in unfinished if record.is_active]
         work = assign(replica, jobs, living)
         if work is None:
             is_same = held is not None and held.replica.incarnation == replica.incarnation
@@ -68,6 +78,8 @@ class Registry:
         """
         held = await self._members.find(replica.replica_id)
         if held is None or not held.job_id or held.replica.incarnation != replica.incarnation:
+            return None
+        if held.replica.kind != replica.kind:
             return None
         job = await self._store.find(held.job_id)
         if job is None or not job.is_active or replica.job_id not in ("", held.job_id):
@@ -105,3 +117,20 @@ class Registry:
         }
         event_id = f"joined:{replica.replica_id}:{replica.incarnation}"
         await log.emit("replica.joined", data, event_id=event_id)
+
+
+def _check_name(replica: Replica, held: Member | None, jobs: Sequence[JobRecord]) -> None:
+    """A replica's place is its kind's: an env, beside untrusted programs, takes no trainer's.
+
+    The name of a launched replica says its kind, whoever came first; any other belongs to the kind
+    that holds it until its lease ends.
+    """
+    said = {kind for job in jobs if (kind := kind_of(replica.replica_id, job.job_id, job.spec))}
+    owners = said or ({held.replica.kind} if held is not None else set[ReplicaKind]())
+    if owners and replica.kind not in owners:
+        names = " or ".join(sorted(ReplicaKind.Name(kind) for kind in owners))
+        raise ForbiddenError(
+            f"'{replica.replica_id}' is the name of a replica of kind {names}, and this one is of "
+            f"kind {ReplicaKind.Name(replica.kind)}; give it a name of its own "
+            "(TROUPE_<SERVICE>_REPLICA_ID)"
+        )

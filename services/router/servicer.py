@@ -1,5 +1,6 @@
 """RouterService: proto in, registry calls, proto out."""
 
+import re
 from typing import Any
 
 import grpc.aio
@@ -12,6 +13,7 @@ from troupe.tls.roles import Role, peer_roles
 
 MAX_NAME = 500
 """Characters of what becomes a name in Redis."""
+_ADMIN = re.compile(r"([A-Za-z0-9_.-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -58,6 +60,11 @@ def _checked(replica: pb.Replica, context: Context) -> pb.Replica:
     if max(len(replica.replica_id), len(replica.address), len(replica.job_id)) > MAX_NAME:
         raise InvalidArgumentError(
             f"a replica_id, address or job_id has at most {MAX_NAME} characters"
+        )
+    if replica.admin_address and not _ADMIN.fullmatch(replica.admin_address):
+        raise InvalidArgumentError(
+            f"replica '{replica.replica_id}' gives an admin_address that is not host:port; "
+            "Prometheus is sent there"
         )
     if replica.kind not in pb.ReplicaKind.values() or not replica.kind:
         raise InvalidArgumentError(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from services.router.settings import RouterSettings
+from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.launch.contract import Component
 from troupe.spec import JobSpec
 
@@ -80,3 +81,17 @@ def policy_of(replica: str, job_id: str, *, service: str = "rollout") -> str | N
     if not replica.startswith(prefix):
         return None
     return replica.removeprefix(prefix).rpartition("-")[0] or None
+
+
+def kind_of(replica: str, job_id: str, spec: JobSpec) -> ReplicaKind | None:
+    """The kind that a launched replica's name says; None for a name of another form."""
+    name, _, number = replica.removeprefix(replica_id(job_id, "")).rpartition("-")
+    if not replica.startswith(replica_id(job_id, "")) or not number.isdecimal():
+        return None
+    service, _, policy = name.partition("-")
+    if name == "env":
+        return ReplicaKind.REPLICA_KIND_ENV
+    if service == "trainer" and policy in spec.trainers():
+        return ReplicaKind.REPLICA_KIND_TRAINER
+    is_rollout = service == "rollout" and policy in spec.policies
+    return ReplicaKind.REPLICA_KIND_ROLLOUT if is_rollout else None

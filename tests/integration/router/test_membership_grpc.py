@@ -16,7 +16,7 @@ from services.router.servicer import RouterServicer
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.api.router.v1 import router_pb2_grpc
 from troupe.clients import RouterClient
-from troupe.errors import ConflictError, InvalidArgumentError, TroupeError
+from troupe.errors import ConflictError, ForbiddenError, InvalidArgumentError, TroupeError
 from troupe.serving.interceptor import ErrorInterceptor
 from troupe.spec import parse_spec
 from troupe.streams.events import EventLog
@@ -134,6 +134,49 @@ async def test_silent_member_is_evicted(redis: Redis, router: Router) -> None:
 async def test_replica_without_a_name_is_refused(router: Router) -> None:
     with pytest.raises(InvalidArgumentError):
         await router.client.register(pb.Replica(address="x:1", kind=pb.REPLICA_KIND_ENV))
+
+
+async def test_env_that_takes_the_name_of_another_kind_is_refused_and_takes_nothing(
+    router: Router,
+) -> None:
+    await add_job(router.store, "demo-1")
+    own = replica(pb.REPLICA_KIND_ROLLOUT, "mine"), replica(pb.REPLICA_KIND_TRAINER, "t0")
+    for each in own:
+        await router.client.register(each)
+    launched = ("demo-1-trainer-0", "demo-1-rollout-p-0")
+    for name in ("mine", "t0", *launched):
+        for life in ("1", "other"):
+            with pytest.raises(ForbiddenError, match="a replica of kind REPLICA_KIND_"):
+                await router.client.heartbeat(replica(pb.REPLICA_KIND_ENV, name, life))
+    held = {m.replica.replica_id: m.replica.kind for m in await router.members.all()}
+    assert held == {"mine": pb.REPLICA_KIND_ROLLOUT, "t0": pb.REPLICA_KIND_TRAINER}
+    for each in own:
+        assert not (await router.client.heartbeat(each)).should_exit
+    await router.client.register(replica(pb.REPLICA_KIND_ENV, "demo-1-env-0"))
+
+
+async def test_launched_replica_whose_name_was_taken_before_its_job_gets_it_back(
+    router: Router,
+) -> None:
+    await router.client.register(replica(pb.REPLICA_KIND_ENV, "demo-1-trainer-0"))
+    await add_job(router.store, "demo-1")
+    mine = replica(pb.REPLICA_KIND_TRAINER, "demo-1-trainer-0", "2")
+    assert (await router.client.register(mine)).job_id == "demo-1"
+    with pytest.raises(ForbiddenError):
+        await router.client.heartbeat(replica(pb.REPLICA_KIND_ENV, "demo-1-trainer-0"))
+
+
+@pytest.mark.parametrize(
+    "address", ["no-port", "http://a:1", "a:1/latest", "a b:1", ":1", "a:123456", "a" * 300 + ":1"]
+)
+async def test_replica_whose_admin_address_is_none_is_refused(router: Router, address: str) -> None:
+    me = replica(pb.REPLICA_KIND_ENV)
+    me.admin_address = address
+    with pytest.raises(InvalidArgumentError, match="not host:port"):
+        await router.client.register(me)
+    for good in ("", "10.0.0.1:9090", "[fe80::1]:9090", "env-0.env.lab.svc:9090"):
+        me.admin_address = good
+        await router.client.register(me)
 
 
 async def test_store_refuses_what_the_state_table_forbids(router: Router) -> None:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from services.router.jobs.processes import components, policy_of, replica_id
+from services.router.jobs.processes import components, kind_of, policy_of, replica_id
 from services.router.settings import RouterSettings
+from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.launch.contract import Component
 from troupe.launch.records import said
 from troupe.spec import JobSpec, parse_spec
@@ -52,3 +53,36 @@ def test_components_when_each_policy_has_a_trainer_then_their_names_say_which() 
     ids = [each.env["TROUPE_TRAINER_REPLICA_ID"] for each in found]
     named = [policy_of(each, "demo-1", service="trainer") for each in ids]
     assert named == ["large_one", "small"]
+
+
+def test_kind_of_reads_the_name_that_the_launcher_gave() -> None:
+    document = {
+        "name": "demo",
+        "steps": 1,
+        "task": {"name": "plan_path"},
+        "workflow": {"order": ["tool"]},
+        "agents": {"tool": {"policy": "p-1"}},
+        "policies": {"p-1": {"model": "m"}},
+    }
+    one = parse_spec(document)
+    for name, kind in {
+        "demo-1-trainer-0": ReplicaKind.REPLICA_KIND_TRAINER,
+        "demo-1-env-12": ReplicaKind.REPLICA_KIND_ENV,
+        "demo-1-rollout-p-1-0": ReplicaKind.REPLICA_KIND_ROLLOUT,
+        "demo-1-rollout-other-0": None,
+        "demo-1-p-1-0": None,
+        # A replica of the job demo-1-env-1.
+        "demo-1-env-1-trainer-0": None,
+        "demo-1-trainer-x": None,
+        "demo-10-trainer-0": None,
+        "troupe-trainer-0": None,
+    }.items():
+        assert kind_of(name, "demo-1", one) == kind, name
+
+
+def test_kind_of_when_each_policy_has_a_trainer_then_names_say_which() -> None:
+    both = spec(trainer={"per_policy": True})
+    assert kind_of("demo-1-trainer-small-0", "demo-1", both) == ReplicaKind.REPLICA_KIND_TRAINER
+    assert kind_of("demo-1-trainer-0", "demo-1", both) is None
+    assert kind_of("demo-1-trainer-other-0", "demo-1", both) is None
+    assert kind_of("demo-1-trainer-small-0", "demo-1", spec()) is None
