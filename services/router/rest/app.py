@@ -19,7 +19,7 @@ from services.router.rest.downloads import download_routes
 from services.router.rest.episodes import episode_routes
 from services.router.rest.events import event_routes
 from services.router.rest.fleet import fleet_routes
-from services.router.rest.gate import Gate
+from services.router.rest.gate import Gate, Guesses
 from services.router.rest.hub import EventHub
 from services.router.rest.jobs import job_routes
 from services.router.rest.keyring import Keyring
@@ -61,6 +61,7 @@ def create_app(parts: RestParts) -> FastAPI:
     )
     problems.install(app)
     settings = parts.settings
+    guesses = Guesses()
     lookout = Lookout(parts.redis, parts.members, settings)
     for routes in (
         job_routes(parts.store, parts.desk, settings.max_body_bytes),
@@ -71,7 +72,7 @@ def create_app(parts: RestParts) -> FastAPI:
         episode_routes(parts.store),
         catalogue_routes(),
         fleet_routes(parts.redis, parts.store, parts.desk, parts.members),
-        session_routes(parts.keys, settings.max_body_bytes),
+        session_routes(parts.keys, settings.max_body_bytes, guesses),
         web_routes(),
     ):
         app.include_router(routes)
@@ -82,6 +83,7 @@ def create_app(parts: RestParts) -> FastAPI:
         rate_per_s=settings.rate_per_s,
         burst=settings.rate_burst,
         hosts=settings.host_names,
+        guesses=guesses,
     )
     _complete_openapi(app)
     return app

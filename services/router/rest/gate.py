@@ -24,6 +24,7 @@ _GUARDED = ("/v1/", "/metrics")
 _OPEN = "/v1/session"
 _FAILED_PER_S = 5.0
 """Wrong keys that one address may try, a second."""
+_FAILED_BURST = 20
 _MAX_BUCKETS = 10_000
 
 
@@ -38,6 +39,7 @@ class Gate:
         rate_per_s: float,
         burst: int,
         hosts: Sequence[str] = (),
+        guesses: "Guesses | None" = None,
     ) -> None:
         self._app = app
         self._keys = keys
@@ -45,6 +47,7 @@ class Gate:
         self._burst = burst
         self._hosts = hosts
         self._buckets = Buckets()
+        self._guesses = guesses or Guesses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or answer with a problem."""
@@ -97,9 +100,10 @@ class Gate:
         try:
             return self._keys.caller(key, is_by_cookie=is_by_cookie)
         except UnauthenticatedError:
+            # Where no key is needed the answer still tells whether this one is known.
+            self._guesses.failed(address)
             if not is_needed:
                 return None
-            self._buckets.take(f"failed:{address}", _FAILED_PER_S, 20)
             raise
 
 
@@ -124,6 +128,17 @@ class Buckets:
                 f"more than {rate_per_s:g} requests a second; ask again in {wait_s:.2f} s",
                 retry_after_s=wait_s,
             )
+
+
+class Guesses:
+    """Wrong keys of each address, wherever they are tried: a header, a cookie or the sign-in."""
+
+    def __init__(self) -> None:
+        self._buckets = Buckets()
+
+    def failed(self, address: str) -> None:
+        """Count one; raises TooManyError beyond ``_FAILED_PER_S``."""
+        self._buckets.take(address, _FAILED_PER_S, _FAILED_BURST)
 
 
 def scope_of(method: str) -> KeyScope:

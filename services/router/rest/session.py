@@ -5,9 +5,10 @@ from starlette.responses import JSONResponse, Response
 
 from services.router.rest.bodies import answer, read_model
 from services.router.rest.docs import shows, takes
-from services.router.rest.gate import CALLER, COOKIE
+from services.router.rest.gate import CALLER, COOKIE, Guesses
 from services.router.rest.keyring import ANYBODY, Caller, Keyring
 from services.router.rest.route import Route, routed
+from troupe.clients.rest.errors import UnauthenticatedError
 from troupe.clients.rest.models import Session, SessionRequest
 
 _EXAMPLE = {"authentication": "keys", "name": "ci", "scopes": ["read", "submit"]}
@@ -16,8 +17,9 @@ _EXAMPLE = {"authentication": "keys", "name": "ci", "scopes": ["read", "submit"]
 class SessionRoutes:
     """The caller's session."""
 
-    def __init__(self, keys: Keyring, max_body_bytes: int) -> None:
+    def __init__(self, keys: Keyring, max_body_bytes: int, guesses: Guesses) -> None:
         self._keys = keys
+        self._guesses = guesses
         self._max_body_bytes = max_body_bytes
 
     async def show(self, request: Request) -> Response:
@@ -25,7 +27,7 @@ class SessionRoutes:
 
     async def sign_in(self, request: Request) -> Response:
         wanted = await read_model(request, SessionRequest, self._max_body_bytes)
-        caller = self._keys.caller(wanted.key) if self._keys.is_on else ANYBODY
+        caller = self._known(wanted.key, request) if self._keys.is_on else ANYBODY
         response = JSONResponse(_document(self._keys, caller))
         if self._keys.is_on:
             response.set_cookie(
@@ -38,15 +40,22 @@ class SessionRoutes:
             )
         return response
 
+    def _known(self, key: str, request: Request) -> Caller:
+        try:
+            return self._keys.caller(key)
+        except UnauthenticatedError:
+            self._guesses.failed(request.client.host if request.client else "")
+            raise
+
     async def sign_out(self) -> Response:
         response = Response(status_code=204)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
         return response
 
 
-def session_routes(keys: Keyring, max_body_bytes: int) -> APIRouter:
+def session_routes(keys: Keyring, max_body_bytes: int, guesses: Guesses) -> APIRouter:
     """Routes of /v1/session."""
-    own = SessionRoutes(keys, max_body_bytes)
+    own = SessionRoutes(keys, max_body_bytes, guesses)
     caller = shows(Session, _EXAMPLE)
     return routed(
         "/v1/session",

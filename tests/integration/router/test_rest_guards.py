@@ -1,6 +1,7 @@
 """Who may do what: keys, scopes, cookies, rates, the refusal of an open door."""
 
 import os
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -218,6 +219,31 @@ async def test_rate_of_a_key_is_429_with_a_time_to_come_back(
         assert 1 <= int(late.headers["retry-after"]) <= 100
         assert late.json()["reason"] == "RATE_LIMITED"
         assert (await world.http.get("/v1/quota", headers=bearer(other))).status_code == 200
+
+
+@pytest.mark.parametrize("way", ["sign in", "who am I", "cookie", "read"])
+async def test_guesses_of_keys_are_429_wherever_they_are_tried(world: RestWorld, way: str) -> None:
+    codes: list[int] = []
+    # 20 at once, and 5 more each second.
+    began = time.monotonic()
+    for i in range(60):
+        guess = f"troupe_guess{i}"
+        match way:
+            case "sign in":
+                answer = await world.http.post("/v1/session", json={"key": guess})
+            case "who am I":
+                answer = await world.http.get("/v1/session", headers=bearer(guess))
+            case "cookie":
+                headers = {"Cookie": f"troupe_key={guess}"}
+                answer = await world.http.get("/v1/session", headers=headers)
+            case _:
+                answer = await world.http.get("/v1/jobs", headers=bearer(guess))
+        codes.append(answer.status_code)
+    tried = 60 - codes.count(429)
+    assert 20 <= tried <= 21 + 5 * (time.monotonic() - began)
+    assert set(codes[:20]) == {200 if way in ("who am I", "cookie") else 401}
+    # Whoever has a key is not held up by those who guess.
+    assert (await world.http.get("/v1/session")).status_code == 200
 
 
 async def test_owner_has_idempotency_keys_of_its_own(
