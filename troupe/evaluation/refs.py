@@ -13,7 +13,7 @@ from typing import Any, Literal
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.spec.issues import suggest
 
-_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _FORMS = (
     "'scripted', 'random', a model folder or hub id, an adapter folder, a run folder, "
     "'http://host:port/v1#MODEL' or 'openai:MODEL'"
@@ -135,7 +135,7 @@ def _hub(text: str, folder: Path) -> WeightsRef:
             f"policy '{text}' is neither a model (config.json), an adapter (adapter_config.json) "
             "nor a run folder (spec.json); give one of these"
         )
-    if _is_missing_path(text) or not _HUB_ID.match(text):
+    if _is_missing_path(text) or not _HUB_ID.fullmatch(text):
         raise NotFoundError(f"there is no policy '{text}' here; give {_FORMS}")
     hint = suggest(text, ("scripted", "random"))
     if hint.startswith("did you mean"):

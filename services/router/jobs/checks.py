@@ -17,7 +17,9 @@ from troupe.spec import Issue, JobSpec, SpecInvalidError
 from troupe.spec.job import PolicySpec
 from troupe.tasks.contract import TaskFamily
 
-_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+_LONGEST_PATH, _LONGEST_NAME = 4000, 255
+"""Of Linux, in bytes: asking for a longer one is an error of its own."""
 _OWN_FOLDERS = frozenset({"models", "runs", "checkpoints"})
 
 
@@ -32,7 +34,7 @@ def resolve(spec: JobSpec, allowed: Allowed) -> tuple[JobSpec, JobParts]:
 
 def _resolved(spec: JobSpec, allowed: Allowed) -> tuple[JobSpec, JobParts]:
     issues: list[Issue] = secret_issues(spec)
-    policies: dict[str, PolicySpec] = {}
+    policies: dict[str, PolicySpec] = dict(spec.policies)
     critic = spec.algorithm.critic
     if critic is not None and critic.model is not None:
         fault = _model_fault(critic.model, allowed)
@@ -42,8 +44,10 @@ def _resolved(spec: JobSpec, allowed: Allowed) -> tuple[JobSpec, JobParts]:
         fault = _model_fault(policy.model, allowed)
         if fault:
             issues.append(Issue(f"/policies/{name}/model", fault))
-        model = str(Path(policy.model).resolve()) if Path(policy.model).is_dir() else policy.model
-        policies[name] = policy.model_copy(update={"model": model})
+        else:
+            is_folder = Path(policy.model).is_dir()
+            model = str(Path(policy.model).resolve()) if is_folder else policy.model
+            policies[name] = policy.model_copy(update={"model": model})
     resolved = spec.model_copy(update={"policies": policies})
     for index, tracker in enumerate(spec.trackers):
         try:
@@ -64,6 +68,9 @@ def _resolved(spec: JobSpec, allowed: Allowed) -> tuple[JobSpec, JobParts]:
         issues += [] if strange else error.issues
     except InvalidArgumentError as error:
         issues.append(Issue(error.pointer or "", error.message))
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        issues.append(Issue("/task/params", f"a file of the task can't be opened ({why})"))
     if parts is None or issues:
         raise SpecInvalidError(issues)
     return resolved, parts
@@ -116,6 +123,11 @@ def _model_fault(model: str, allowed: Allowed) -> str | None:
 
     A folder that is not allowed is not looked into: the answer would tell what is there.
     """
+    if "\0" in model or not _may_be_path(model):
+        return (
+            f"'{model[:80]}...' is too long for a folder or a hub id, or holds a zero byte; check "
+            "the model's name"
+        )
     folder = Path(model)
     is_path = model.startswith((".", "/", "~")) or (len(folder.parts) > 1 and _is_local(folder))
     if (is_path or folder.exists()) and (fault := allowed.folder_fault(folder)):
@@ -128,9 +140,15 @@ def _model_fault(model: str, allowed: Allowed) -> str | None:
         return f"'{model}' is a file; give the model's folder"
     if is_path:
         return f"no folder '{model}' (looked from {Path.cwd()}); check the path"
-    if not _HUB_ID.match(model):
+    if not _HUB_ID.fullmatch(model):
         return f"'{model}' is neither an existing folder nor a hub id such as 'Qwen/Qwen3-0.6B'"
     return allowed.hub_fault(model)
+
+
+def _may_be_path(model: str) -> bool:
+    text = os.fsencode(model)
+    longest = max(len(part) for part in text.split(b"/"))
+    return len(text) <= _LONGEST_PATH and longest <= _LONGEST_NAME
 
 
 def _is_local(folder: Path) -> bool:

@@ -101,9 +101,14 @@ async def _chunks(hub: EventHub, job_id: str, place: str) -> AsyncIterator[bytes
 def _known(place: str, pointer: str = "/query/after") -> str:
     """``place``, when Redis can have such an id; raises InvalidArgumentError."""
     parts = place.split("-")
-    if len(parts) > 2 or not all(p.isascii() and p.isdigit() and int(p) < _LARGEST for p in parts):
+    # Python reads no number of more than 4300 digits.
+    if len(place) > 2 * 20 + 1 or len(parts) > 2 or not all(map(_is_number, parts)):
         raise InvalidArgumentError(
             f"{place[:80]!r} is not the id of an event; give 0 or an id that was read before",
             pointer=pointer,
         )
     return place
+
+
+def _is_number(part: str) -> bool:
+    return part.isascii() and part.isdigit() and int(part) < _LARGEST

@@ -90,6 +90,36 @@ async def test_code_that_is_no_task_gets_an_error_that_says_so(
         assert (fault["pointer"], "is no " in fault["message"]) == (pointer, True), fault
 
 
+async def test_place_of_too_many_digits_gets_an_error_that_says_so(
+    world: RestWorld, job: str
+) -> None:
+    for digits in (21, 5000):
+        paged = await world.http.get(f"{job}/events?after={'9' * digits}")
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": "9" * digits}
+        streamed = await world.http.get(f"{job}/events", headers=headers)
+        for answer in (paged, streamed):
+            assert answer.status_code == 422, answer.text
+            assert "is not the id of an event" in answer.json()["detail"]
+
+
+async def test_model_of_a_name_that_no_file_can_have_gets_an_error_that_says_so(
+    world: RestWorld, tmp_path: Path
+) -> None:
+    for model in (
+        "a" * 4500,
+        "./" + "a" * 300,
+        "x/" + "\u20ac" * 100,
+        "a\0b",
+        "Qwen/x\n",
+        "Qwen/\u00e9",
+    ):
+        document = spec_document(tmp_path, policies={"p": {"model": model}})
+        answer = await world.http.post("/v1/jobs", json=document, params={"dry_run": "true"})
+        assert answer.status_code == 422, (model, answer.text)
+        [fault] = answer.json()["errors"]
+        assert fault["pointer"] == "/policies/p/model"
+
+
 async def test_body_in_yaml_is_taken_when_it_says_that_it_is(
     world: RestWorld, tmp_path: Path
 ) -> None:
