@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.router.rest.peft_export import adapter_files
+from services.router.rest.peft_export import Spliced, adapter_files, exactly
+from services.router.rest.within import is_within
 from troupe.errors import ConflictError, NotFoundError
 from troupe.run_folder import checkpoints_folder
 from troupe.spec import JobSpec
@@ -26,7 +27,7 @@ class Archive:
     """Files of one download: name in the archive -> content or path."""
 
     name: str
-    files: Sequence[tuple[str, bytes | Path]]
+    files: Sequence[tuple[str, bytes | Path | Spliced]]
 
     @property
     def size_bytes(self) -> int:
@@ -40,15 +41,18 @@ class Archive:
             yield _header(name, size)
             if isinstance(content, bytes):
                 yield content
+            elif isinstance(content, Spliced):
+                yield from content.chunks()
             else:
-                yield from _pieces(content, size)
+                with content.open("rb") as file:
+                    yield from exactly(file, size)
             yield bytes(_padded(size) - size)
         yield bytes(1024)
 
 
 def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any]:
     """Everything that can be downloaded, newest first, the exported policies before all."""
-    found = [_final(run_dir, spec, step)] if (run_dir / "policies").is_dir() else []
+    found = [_final(run_dir, spec, step)] if is_within(run_dir, run_dir / "policies") else []
     for name in sorted(_names(run_dir, spec), reverse=True):
         found.append(_checkpoint(run_dir, name, spec))
     return {"checkpoints": [c for c in found if c and c["policies"]]}
@@ -75,7 +79,7 @@ def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: 
     stem = f"{run_dir.name}-{checkpoint}-{policy}-{format}"
     if checkpoint == FINAL:
         folder = run_dir / "policies" / policy / {"peft": "adapter", "merged": "merged"}[format]
-        files = [(f"{stem}/{path.name}", path) for path in _files(folder)]
+        files = [(f"{stem}/{path.name}", path) for path in _files(run_dir, folder)]
         return Archive(stem, files)
     path = _state_of(run_dir, checkpoint, policy, spec)
     if format == "state":
@@ -90,12 +94,13 @@ def _final(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any] | None:
     for policy in spec.policies:
         folder = run_dir / "policies" / policy
         formats = {"peft": folder / "adapter", "merged": folder / "merged"}
-        there = {name: _files(path) for name, path in formats.items() if path.is_dir()}
+        there = {name: _files(run_dir, path) for name, path in formats.items() if path.is_dir()}
         files = [path for found in there.values() for path in found]
         if files:
             newest = max(newest, *(path.stat().st_mtime for path in files))
             size = sum(path.stat().st_size for path in files)
-            policies.append(_policy(spec, policy, step, list(there), size))
+            named = [name for name, found in there.items() if found]
+            policies.append(_policy(spec, policy, step, named, size))
     return _document(FINAL, step, newest, policies) if policies else None
 
 
@@ -104,8 +109,11 @@ def _checkpoint(run_dir: Path, name: str, spec: JobSpec) -> dict[str, Any] | Non
     step, newest = int(name[5:]), 0.0
     for policy, kind in ((n, p.train.kind) for n, p in spec.policies.items()):
         path = _state_of(run_dir, name, policy, spec)
+        said = path.parent / "state.json"
+        if not (is_within(run_dir, said) and is_within(run_dir, path)):
+            continue
         try:
-            body = json.loads((path.parent / "state.json").read_text("utf-8"))
+            body = json.loads(said.read_text("utf-8"))
             newest = max(newest, path.parent.stat().st_mtime)
             step = int(body["step"])
         except (OSError, ValueError, KeyError):
@@ -154,28 +162,19 @@ def _names(run_dir: Path, spec: JobSpec) -> set[str]:
     }
 
 
-def _files(folder: Path) -> list[Path]:
-    """Plain files of a flat folder; links are left out, so nothing else is given away."""
-    return sorted(p for p in folder.iterdir() if p.is_file() and not p.is_symlink())
+def _files(run_dir: Path, folder: Path) -> list[Path]:
+    """Plain files of a flat folder; what lies elsewhere behind a link is left out."""
+    return sorted(p for p in folder.iterdir() if p.is_file() and is_within(run_dir, p))
 
 
-def _length(content: bytes | Path) -> int:
+def _length(content: bytes | Path | Spliced) -> int:
+    if isinstance(content, Spliced):
+        return content.size_bytes
     return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
 def _padded(size: int) -> int:
     return -(-size // 512) * 512
-
-
-def _pieces(path: Path, size: int) -> Iterator[bytes]:
-    """Exactly ``size`` bytes of a file: the header has promised them."""
-    left = size
-    with path.open("rb") as file:
-        while left and (piece := file.read(min(left, 1 << 20))):
-            left -= len(piece)
-            yield piece
-    if left:
-        raise OSError(f"{path} shrank while it was sent")
 
 
 def _header(name: str, size: int) -> bytes:

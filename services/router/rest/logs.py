@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from services.router.rest.within import is_within
 from troupe.errors import NotFoundError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,120}")
@@ -18,7 +19,7 @@ def log_list(run_dir: Path) -> dict[str, Any]:
     """Every log of the run folder; none where another launcher runs the processes."""
     found: list[dict[str, Any]] = []
     for path in sorted((run_dir / "logs").glob("*.log")):
-        if _NAME.fullmatch(path.stem) and path.is_file():
+        if _NAME.fullmatch(path.stem) and path.is_file() and is_within(run_dir, path):
             status = path.stat()
             found.append(
                 {
@@ -70,7 +71,7 @@ def _page(component: str, pieces: list[bytes], start: int, size: int) -> dict[st
 
 def _path(run_dir: Path, component: str) -> Path:
     path = run_dir / "logs" / f"{component}.log"
-    if not _NAME.fullmatch(component) or not path.is_file():
+    if not (_NAME.fullmatch(component) and path.is_file() and is_within(run_dir, path)):
         known = [found["component"] for found in log_list(run_dir)["components"]]
         raise NotFoundError(
             f"no log of a component '{component[:120]}'; there "

@@ -6,8 +6,10 @@ torch. Owns the way from a parameter's name in the trainer to its name in an ada
 
 import json
 import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from troupe.errors import ConflictError
 from troupe.spec.job import LoraSpec, PolicySpec
@@ -18,7 +20,39 @@ _MAX_HEADER = 100 << 20
 _MAX_ADAPTER = 4 << 30
 
 
-def adapter_files(path: Path, policy: PolicySpec) -> list[tuple[str, bytes]]:
+@dataclass(frozen=True, slots=True)
+class Spliced:
+    """A file that is made while it is sent: ``head``, then pieces (offset, length) of ``path``."""
+
+    head: bytes
+    path: Path
+    pieces: Sequence[tuple[int, int]]
+
+    @property
+    def size_bytes(self) -> int:
+        """Its length."""
+        return len(self.head) + sum(length for _, length in self.pieces)
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes, a megabyte at most in memory."""
+        yield self.head
+        with self.path.open("rb") as file:
+            for offset, length in self.pieces:
+                file.seek(offset)
+                yield from exactly(file, length)
+
+
+def exactly(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """The next ``size`` bytes of a file: a header has promised them."""
+    left = size
+    while left and (piece := file.read(min(left, 1 << 20))):
+        left -= len(piece)
+        yield piece
+    if left:
+        raise OSError(f"{file.name} shrank while it was sent")
+
+
+def adapter_files(path: Path, policy: PolicySpec) -> list[tuple[str, bytes | Spliced]]:
     """adapter_config.json and adapter_model.safetensors of the checkpoint file at ``path``.
 
     Raises:
@@ -40,24 +74,22 @@ def adapter_files(path: Path, policy: PolicySpec) -> list[tuple[str, bytes]]:
     ]
 
 
-def _adapter(path: Path, header: dict[str, Any], begin: int, names: list[str]) -> bytes:
+def _adapter(path: Path, header: dict[str, Any], begin: int, names: list[str]) -> Spliced:
     """A safetensors file with only these tensors, under their names in an adapter."""
     wanted: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    blocks: list[bytes] = []
+    pieces: list[tuple[int, int]] = []
     place = 0
-    with path.open("rb") as file:
-        for name in names:
-            start, end = header[name]["data_offsets"]
-            file.seek(begin + start)
-            blocks.append(file.read(end - start))
-            wanted[name.removeprefix("param/").replace(_ADAPTER, ".")] = {
-                **header[name],
-                "data_offsets": [place, place + end - start],
-            }
-            place += end - start
+    for name in names:
+        start, end = header[name]["data_offsets"]
+        pieces.append((begin + start, end - start))
+        wanted[name.removeprefix("param/").replace(_ADAPTER, ".")] = {
+            **header[name],
+            "data_offsets": [place, place + end - start],
+        }
+        place += end - start
     text = json.dumps(wanted, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(blocks)
+    return Spliced(struct.pack("<Q", len(text)) + text, path, pieces)
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], int]:
