@@ -6,13 +6,80 @@ Trackers and stores take keys from the environment of the process that needs the
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from troupe.spec import Issue, JobSpec
 
-_SECRET_NAME = re.compile(
-    r"(^|[_-])(api_?key|access_?key|private_?key|secret|password|passwd|passphrase|credentials?"
-    r"|(access|auth|bearer|api|refresh|id|personal)_?token)s?$|^token$|^authorization$",
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_LAST = frozenset(
+    [
+        "apikey",
+        "accesskey",
+        "privatekey",
+        "secretkey",
+        "secret",
+        "password",
+        "passwd",
+        "pwd",
+        "passphrase",
+        "credential",
+        "authorization",
+    ]
+)
+"""A name that ends so is a secret's: ``client_secret``, and not ``secret_santa``."""
+_OF_KEY = frozenset(
+    [
+        "api",
+        "access",
+        "private",
+        "secret",
+        "signing",
+        "encryption",
+        "ssh",
+        "auth",
+        "master",
+        "shared",
+    ]
+)
+_OF_TOKEN = frozenset(
+    [
+        "access",
+        "api",
+        "auth",
+        "bearer",
+        "bot",
+        "ci",
+        "deploy",
+        "gh",
+        "github",
+        "gitlab",
+        "hf",
+        "hub",
+        "huggingface",
+        "id",
+        "jwt",
+        "mlflow",
+        "npm",
+        "oauth",
+        "openai",
+        "personal",
+        "pypi",
+        "refresh",
+        "registry",
+        "secret",
+        "service",
+        "session",
+        "slack",
+        "tracking",
+        "user",
+        "wandb",
+    ]
+)
+"""What stands before ``token`` in a secret's name; models have tokens of other names."""
+_SHAPES = re.compile(
+    r"\b(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}"
+    r"|github_pat_\w{20,}|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(AKIA|ASIA)[0-9A-Z]{16}\b)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY|^\s*(authorization\s*:\s*\S|bearer\s+\S+\s*$)",
     re.IGNORECASE,
 )
 
@@ -36,23 +103,51 @@ def _found(pointer: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, inner in cast("Mapping[str, Any]", value).items():
             at = f"{pointer}/{name}"
-            if _SECRET_NAME.search(name) and isinstance(inner, str) and inner:
+            if _is_secret_name(name) and _holds_something(inner):
                 yield at
             else:
                 yield from _found(at, inner)
     elif isinstance(value, str):
-        if _has_password(value):
+        if _SHAPES.search(value) or _is_url_with_secret(value):
             yield pointer
     elif isinstance(value, Sequence):
         for index, inner in enumerate(cast("Sequence[Any]", value)):
             yield from _found(f"{pointer}/{index}", inner)
 
 
-def _has_password(text: str) -> bool:
-    """Whether ``text`` is a URL with a password in it."""
-    if "://" not in text or "@" not in text:
+def _is_secret_name(name: str) -> bool:
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if not words:
+        return False
+    last = words[-1] if words[-1] in _LAST else words[-1].removesuffix("s")
+    before = words[-2] if len(words) > 1 else ""
+    if last == "token":
+        # ``token`` alone is one; ``tokens`` alone are a model's.
+        return before in _OF_TOKEN or words == ["token"]
+    return last in _LAST or (last == "key" and before in _OF_KEY)
+
+
+def _holds_something(value: Any) -> bool:
+    """Whether there is a text or a number at ``value`` or below it."""
+    if isinstance(value, Mapping):
+        return any(map(_holds_something, cast("Mapping[str, Any]", value).values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_something, cast("Sequence[Any]", value)))
+    if isinstance(value, str):
+        return bool(value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_url_with_secret(text: str) -> bool:
+    """Whether ``text`` is a URL with a password, a token in a user's place, or one as parameter."""
+    if "://" not in text:
         return False
     try:
-        return bool(urlsplit(text).password)
+        parts = urlsplit(text)
+        given = parse_qsl(parts.query, max_num_fields=100)
     except ValueError:
         return False
+    # The user of another scheme is a name: ssh://git@host.
+    is_user_secret = bool(parts.username) and parts.scheme in ("http", "https")
+    named = any(_is_secret_name(name) and value for name, value in given)
+    return bool(parts.password) or is_user_secret or named
