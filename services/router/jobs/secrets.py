@@ -11,69 +11,16 @@ from urllib.parse import parse_qsl, urlsplit
 from troupe.spec import Issue, JobSpec
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_LAST = frozenset(
-    [
-        "apikey",
-        "accesskey",
-        "privatekey",
-        "secretkey",
-        "secret",
-        "password",
-        "passwd",
-        "pwd",
-        "passphrase",
-        "credential",
-        "authorization",
-    ]
+_LAST = re.compile(
+    r"apikey|accesskey|privatekey|secretkey|secret|password|passwd|pwd|passphrase|credential|"
+    r"authorization"
 )
 """A name that ends so is a secret's: ``client_secret``, and not ``secret_santa``."""
-_OF_KEY = frozenset(
-    [
-        "api",
-        "access",
-        "private",
-        "secret",
-        "signing",
-        "encryption",
-        "ssh",
-        "auth",
-        "master",
-        "shared",
-    ]
-)
-_OF_TOKEN = frozenset(
-    [
-        "access",
-        "api",
-        "auth",
-        "bearer",
-        "bot",
-        "ci",
-        "deploy",
-        "gh",
-        "github",
-        "gitlab",
-        "hf",
-        "hub",
-        "huggingface",
-        "id",
-        "jwt",
-        "mlflow",
-        "npm",
-        "oauth",
-        "openai",
-        "personal",
-        "pypi",
-        "refresh",
-        "registry",
-        "secret",
-        "service",
-        "session",
-        "slack",
-        "tracking",
-        "user",
-        "wandb",
-    ]
+_OF_KEY = re.compile(r"api|access|private|secret|signing|encryption|ssh|auth|master|shared")
+_OF_TOKEN = re.compile(
+    r"access|api|auth|bearer|bot|ci|deploy|gh|github|gitlab|hf|hub|huggingface|id|jwt|mlflow|"
+    r"npm|oauth|openai|personal|pypi|refresh|registry|secret|service|session|slack|tracking|"
+    r"user|wandb"
 )
 """What stands before ``token`` in a secret's name; models have tokens of other names."""
 _SHAPES = re.compile(
@@ -119,12 +66,12 @@ def _is_secret_name(name: str) -> bool:
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words:
         return False
-    last = words[-1] if words[-1] in _LAST else words[-1].removesuffix("s")
+    last = words[-1] if _LAST.fullmatch(words[-1]) else words[-1].removesuffix("s")
     before = words[-2] if len(words) > 1 else ""
     if last == "token":
         # ``token`` alone is one; ``tokens`` alone are a model's.
-        return before in _OF_TOKEN or words == ["token"]
-    return last in _LAST or (last == "key" and before in _OF_KEY)
+        return bool(_OF_TOKEN.fullmatch(before)) or words == ["token"]
+    return bool(_LAST.fullmatch(last)) or (last == "key" and bool(_OF_KEY.fullmatch(before)))
 
 
 def _holds_something(value: Any) -> bool:
