@@ -5,9 +5,11 @@ a broken, slow or oversized one leaves nothing behind.
 """
 
 import asyncio
+import contextlib
+import fcntl
+import os
 import shutil
 import tempfile
-import time
 import uuid
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -32,7 +34,7 @@ from troupe.weights.store import WeightStore, wait_for
 
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
 _PREFIX = "troupe-rollout-"
-_STALE_S = 24 * 3600.0
+_TRIES = 10
 
 Requests = AsyncIterator[UpdateWeightsRequest]
 
@@ -69,15 +71,15 @@ class StagingArea:
         self._store = store
         self._num_uploads = 0
         self._folder: Path | None = None
+        self._lock: int | None = None
 
     def open(self) -> None:
         """Make the folder, and remove what lives of this service that were killed left in it."""
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
             for left in self._parent.glob(f"{_PREFIX}*"):
-                if time.time() - left.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(left, ignore_errors=True)
-            self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent))
+                _remove_unless_held(left)
+            self._folder, self._lock = _held_folder(self._parent)
         except OSError as error:
             raise InvalidArgumentError(
                 f"The staging folder {self._parent} can't be written ({error}). Set "
@@ -89,6 +91,9 @@ class StagingArea:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @asynccontextmanager
     async def receive(self, requests: Requests, admit: Admit) -> AsyncGenerator[Upload]:
@@ -204,6 +209,42 @@ class StagingArea:
                 f"Nothing arrived for {self._chunk_timeout_s:g} s while waiting for {what} of the "
                 "weights. Send them again."
             ) from error
+
+
+def _held_folder(parent: Path) -> tuple[Path, int]:
+    """A new folder and its lock, which is held until this process ends, however it ends."""
+    for _ in range(_TRIES):
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        # Another process may have taken it for one that was left, before it was locked.
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if _is_locked_by(lock) and folder.is_dir():
+                return folder, lock
+            os.close(lock)
+    raise OSError(f"{_TRIES} new folders were taken away at once")
+
+
+def _remove_unless_held(folder: Path) -> None:
+    """Remove another life's folder, unless its process lives: then its lock is taken."""
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        # It went, or is another user's in a folder for all such as /tmp.
+        return
+    try:
+        if _is_locked_by(lock):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _is_locked_by(lock: int) -> bool:
+    """Take the lock of an open folder; False when another process holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _check(request: UpdateWeightsRequest, manifest: WeightsManifest, written: int) -> None:
