@@ -5,13 +5,15 @@ Owns the exit statuses. Results go to stdout, everything else to stderr.
 
 import json
 import logging
+import re
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
 import structlog
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError, TroupeError
 
@@ -20,20 +22,36 @@ EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 _PIPED_WIDTH = 10_000  # no column of a table is cut where there is no screen to fit
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""C0 and C1 control characters, without tab and newline."""
 
 _BAD_INPUT = (InvalidArgumentError, NotFoundError, ConflictError)
+
+
+class _PlainConsole(Console):
+    """Shows texts of models, logs and routers; what in them would steer a terminal is left out."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Everything that is printed passes here; rich's own control codes are marked as such."""
+        for segment in super().render(renderable, options):
+            if segment.control or not _CONTROL.search(segment.text):
+                yield segment
+            else:
+                yield Segment(_CONTROL.sub("", segment.text), segment.style)
 
 
 def out() -> Console:
     """Console of results."""
     is_terminal = sys.stdout.isatty()
     width = None if is_terminal else _PIPED_WIDTH
-    return Console(file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=width)
+    return _PlainConsole(file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=width)
 
 
 def err() -> Console:
     """Console of notes and errors."""
-    return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    return _PlainConsole(file=sys.stderr, highlight=False, soft_wrap=True)
 
 
 @contextmanager

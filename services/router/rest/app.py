@@ -15,6 +15,7 @@ from services.router.membership import MemberStore
 from services.router.rest import problems
 from services.router.rest.catalogue import catalogue_routes
 from services.router.rest.docs import complete, faults, shows
+from services.router.rest.door import is_loopback
 from services.router.rest.downloads import download_routes
 from services.router.rest.episodes import episode_routes
 from services.router.rest.events import event_routes
@@ -51,11 +52,13 @@ class RestParts:
 
 def create_app(parts: RestParts) -> FastAPI:
     """The application over ``parts``."""
+    host = parts.settings.rest_address.rpartition(":")[0]
     app = FastAPI(
         title="Troupe",
         version=__version__,
         summary="Train teams of LLM agents with on-policy reinforcement learning.",
-        docs_url="/docs",
+        # That page runs a script of another host, in the browser that holds the key.
+        docs_url="/docs" if is_loopback(host) else None,
         redoc_url=None,
         redirect_slashes=False,
     )

@@ -37,7 +37,7 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         path, status = request.url.path[:200], error.status_code
         reason, detail = {
-            404: ("NOT_FOUND", f"there is no path {path}; /docs lists all"),
+            404: ("NOT_FOUND", f"there is no path {path}; /openapi.json lists all"),
             405: ("METHOD_NOT_ALLOWED", f"{path} has no {request.method}; see Allow"),
         }.get(status, ("HTTP", str(error.detail)))
         answer = problem(status, reason, detail)

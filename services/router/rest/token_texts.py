@@ -9,6 +9,9 @@ from typing import Any
 
 from troupe.spec import JobSpec
 
+_MOST_PARTS = 4
+"""Tokens of one character: UTF-8 has 4 bytes at most. More are no character, and not waited for."""
+
 
 def with_texts(turns: list[dict[str, Any]], spec: JobSpec) -> list[dict[str, Any]]:
     """``turns`` with texts in the place of token ids; null where they cannot be known."""
@@ -34,14 +37,17 @@ def pieces(tokenizer: Any, ids: list[int]) -> list[str]:
     A token that is part of a character gives its text with the last of them.
     """
     texts: list[str] = []
-    shown = ""
+    begin = shown = 0
     for end in range(1, len(ids) + 1):
-        text = tokenizer.decode(ids[:end], skip_special_tokens=False)
-        if text.endswith("\\ufffd") and end < len(ids):
+        # From the piece before on: what a decoder does at the start of a text, it does to both.
+        before = tokenizer.decode(ids[begin:shown], skip_special_tokens=False)
+        text = tokenizer.decode(ids[begin:end], skip_special_tokens=False)
+        is_part = text.endswith("\ufffd") and end < len(ids) and end - shown < _MOST_PARTS
+        if is_part:
             texts.append("")
             continue
-        texts.append(text[len(shown) :])
-        shown = text
+        texts.append(text[len(before) :])
+        begin, shown = shown, end
     return texts
 
 

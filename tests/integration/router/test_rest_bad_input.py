@@ -242,7 +242,7 @@ async def test_path_or_method_that_is_not_there_says_where_to_look(
 ) -> None:
     lost = await world.http.get("/v1/jobz")
     assert (lost.status_code, lost.json()["reason"]) == (404, "NOT_FOUND")
-    assert lost.json()["detail"] == "there is no path /v1/jobz; /docs lists all"
+    assert lost.json()["detail"] == "there is no path /v1/jobz; /openapi.json lists all"
     wrong = await world.http.put(job)
     assert (wrong.status_code, wrong.json()["reason"]) == (405, "METHOD_NOT_ALLOWED")
     assert wrong.headers["allow"]

@@ -281,6 +281,17 @@ def test_public_address_without_keys_is_refused_unless_told(file: Path) -> None:
     check_door(RouterSettings(rest_address="127.0.0.1:8480"))
 
 
+async def test_page_that_loads_another_hosts_script_is_on_loopback_alone(
+    redis: Redis, tmp_path: Path
+) -> None:
+    async with rest_world(redis, tmp_path) as world:
+        assert (await world.http.get("/docs")).status_code == 200
+    public = {"rest_address": "0.0.0.0:8480", "allow_anonymous": True}
+    async with rest_world(redis, tmp_path, **public) as world:
+        assert (await world.http.get("/docs")).status_code == 404
+        assert (await world.http.get("/openapi.json")).status_code == 200
+
+
 def test_half_of_a_certificate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="belong together"):
         check_door(RouterSettings(tls_certificate=tmp_path / "a.pem"))

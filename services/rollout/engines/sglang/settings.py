@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -83,7 +84,7 @@ class SglangSettings(BaseSettings):
     def _choices_must_agree(self) -> "SglangSettings":
         if self.deterministic and self.device == "cpu":
             raise ValueError("deterministic needs a GPU: SGLang's CPU backends ignore seeds")
-        if self.url and not self.url.startswith(("http://127.0.0.1:", "http://localhost:")):
+        if self.url and not _is_on_loopback(self.url):
             raise ValueError("url must be on loopback: a server is never exposed")
         return self
 
@@ -91,6 +92,17 @@ class SglangSettings(BaseSettings):
         """The Python that has SGLang."""
         own = Path(__file__).parents[4] / ".venv-sglang" / "bin" / "python"
         return self.python or (str(own) if own.exists() else sys.executable)
+
+
+def _is_on_loopback(url: str) -> bool:
+    """Whether ``url`` leads to this machine: by its host, and not by how it begins."""
+    try:
+        parts = urlsplit(url)
+        has_port = parts.port is not None
+    except ValueError:
+        return False
+    is_plain = parts.scheme == "http" and parts.username is None and parts.password is None
+    return is_plain and has_port and parts.hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def load_settings() -> SglangSettings:
