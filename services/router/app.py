@@ -90,7 +90,12 @@ class RouterApp:
         parts = ControllerParts(
             settings, redis, self._store, self._members, launcher, address, limits
         )
-        self._hub = EventHub(redis, self._store, max_streams=settings.max_streams)
+        self._hub = EventHub(
+            redis,
+            self._store,
+            max_streams=settings.max_streams,
+            max_of_caller=settings.max_streams_per_caller,
+        )
         self._supervisor = JobSupervisor(parts, holder=self._holder)
         app = create_app(
             RestParts(

@@ -61,6 +61,8 @@ class RouterSettings(ServingSettings):
     """Largest body of a REST request."""
     max_streams: int = Field(default=2000, ge=1)
     """Clients that may follow events (SSE) at once."""
+    max_streams_per_caller: int = Field(default=1000, ge=1)
+    """Of these, those of one key, or of one address without keys."""
     max_replicas: int = Field(default=0, ge=0)
     """Rollout replicas of all jobs at work; jobs beyond wait in the queue; 0: no limit."""
     max_jobs: int = Field(default=0, ge=0)
@@ -72,8 +74,9 @@ class RouterSettings(ServingSettings):
     hosts: str = ""
     """Names by which a router without keys may be asked, comma-separated, with * for any part;
     addresses, names without a dot and those of a cluster's Services (*.svc) always."""
-    rate_per_s: float = Field(default=0.0, ge=0.0)
-    """Requests a second of one key, or of one address without keys; 0: no limit."""
+    rate_per_s: float | None = Field(default=None, ge=0.0)
+    """Requests a second of one key, or of one address without keys; 0: no limit. Not set: no limit
+    where REST listens on loopback alone, else 50."""
     rate_burst: int = Field(default=100, ge=1)
     """Requests that may come at once within that rate."""
     plugin_modules: str | None = None

@@ -35,6 +35,9 @@ from services.router.web.routes import web_routes
 from troupe import __version__
 from troupe.clients.rest.models import Health
 
+_PUBLIC_PER_S = 50.0
+"""Requests a second of a caller on a public address, where the operator says nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class RestParts:
@@ -68,7 +71,7 @@ def create_app(parts: RestParts) -> FastAPI:
     lookout = Lookout(parts.redis, parts.members, settings)
     for routes in (
         job_routes(parts.store, parts.desk, settings.max_body_bytes),
-        event_routes(parts.redis, parts.store, parts.hub),
+        event_routes(parts.redis, parts.store, parts.hub, parts.keys),
         run_routes(parts.redis, parts.store, lookout, MetricLines()),
         download_routes(parts.store),
         log_routes(parts.store),
@@ -83,13 +86,19 @@ def create_app(parts: RestParts) -> FastAPI:
     app.add_middleware(
         Gate,
         keys=parts.keys,
-        rate_per_s=settings.rate_per_s,
+        rate_per_s=_rate(settings),
         burst=settings.rate_burst,
         hosts=settings.host_names,
         guesses=guesses,
     )
     _complete_openapi(app)
     return app
+
+
+def _rate(settings: RouterSettings) -> float:
+    if settings.rate_per_s is not None:
+        return settings.rate_per_s
+    return 0.0 if is_loopback(settings.rest_address.rpartition(":")[0]) else _PUBLIC_PER_S
 
 
 def _add_health(app: FastAPI, parts: RestParts) -> None:

@@ -1,6 +1,7 @@
 """Routes of events: JSON pages, and a stream (SSE) that ends with the job."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Annotated
 
@@ -13,7 +14,9 @@ from starlette.types import Receive, Scope, Send
 from services.router.jobs.store import JobStore
 from services.router.rest.bodies import answer
 from services.router.rest.docs import EVENTS, JobId, shows
+from services.router.rest.gate import CALLER
 from services.router.rest.hub import EventHub, document_of
+from services.router.rest.keyring import Caller, Keyring
 from services.router.rest.route import Route, routed
 from troupe.clients.rest.models import EventPage
 from troupe.errors import InvalidArgumentError
@@ -45,8 +48,9 @@ class Stream(EventSourceResponse):
 class EventRoutes:
     """Events of one job."""
 
-    def __init__(self, redis: Redis, store: JobStore, hub: EventHub) -> None:
+    def __init__(self, redis: Redis, store: JobStore, hub: EventHub, keys: Keyring) -> None:
         self._redis = redis
+        self._keys = keys
         self._store = store
         self._hub = hub
 
@@ -61,29 +65,34 @@ class EventRoutes:
     ) -> Response:
         if "text/event-stream" in request.headers.get("accept", ""):
             if last_event_id:
-                return await self._stream(job_id, _known(last_event_id, "/header/last-event-id"))
-            return await self._stream(job_id, _known(after))
+                after = _known(last_event_id, "/header/last-event-id")
+            return await self._stream(request, job_id, _known(after))
         await self._store.get(job_id)
         log = EventLog(self._redis, job_id, source="router")
         found = await log.read(_known(after), count=limit, block_s=wait_s)
         page = [{"id": stored.id, **document_of(stored)} for stored in found]
         return answer(request, {"events": page, "next": found[-1].id if found else after})
 
-    async def _stream(self, job_id: str, place: str) -> Response:
-        self._hub.check_room()
+    async def _stream(self, request: Request, job_id: str, place: str) -> Response:
+        caller: Caller = request.scope[CALLER]
+        name = caller.name or (request.client.host if request.client else "")
+        self._hub.check_room(name)
         async with self._hub.joining:
             await self._store.get(job_id)
-        return Stream(_chunks(self._hub, job_id, place), ping=_PING_S, send_timeout=_SEND_S)
+        chunks = _while_known(
+            self._hub.follow(job_id, place, name), lambda: self._keys.still_knows(caller)
+        )
+        return Stream(chunks, ping=_PING_S, send_timeout=_SEND_S)
 
 
-def event_routes(redis: Redis, store: JobStore, hub: EventHub) -> APIRouter:
+def event_routes(redis: Redis, store: JobStore, hub: EventHub, keys: Keyring) -> APIRouter:
     """Routes of a job's events."""
     return routed(
         "/v1/jobs/{job_id}/events",
         "events",
         Route(
             "",
-            EventRoutes(redis, store, hub).events,
+            EventRoutes(redis, store, hub, keys).events,
             "What happened: a page, or a stream",
             shows(EventPage, EVENTS, stream=True),
             (404, 422, 429),
@@ -92,10 +101,26 @@ def event_routes(redis: Redis, store: JobStore, hub: EventHub) -> APIRouter:
     )
 
 
-async def _chunks(hub: EventHub, job_id: str, place: str) -> AsyncIterator[bytes]:
-    async with aclosing(hub.follow(job_id, place)) as chunks:
-        async for chunk in chunks:
-            yield chunk
+async def _while_known(
+    events: AsyncGenerator[bytes], is_known: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """``events`` until the caller's key is taken away; that is looked at with each ping too."""
+    async with aclosing(events) as chunks:
+        coming: asyncio.Future[bytes | None] | None = None
+        try:
+            while is_known():
+                coming = coming or asyncio.ensure_future(anext(chunks, None))
+                await asyncio.wait({coming}, timeout=_PING_S)
+                if not coming.done() or not is_known():
+                    continue
+                chunk, coming = coming.result(), None
+                if chunk is None:
+                    return
+                yield chunk
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
 
 
 def _known(place: str, pointer: str = "/query/after") -> str:

@@ -7,7 +7,7 @@ older from Redis. So a client that never reads costs a connection, and memory st
 import asyncio
 import contextlib
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,12 +60,20 @@ class _Feed:
 
 
 class EventHub:
-    """Feeds by job. ``max_streams`` bounds the followers of all jobs together."""
+    """Feeds by job.
 
-    def __init__(self, redis: Redis, store: JobStore, *, max_streams: int) -> None:
+    ``max_streams`` bounds the followers of all jobs together, ``max_of_caller`` those of one key or
+    address.
+    """
+
+    def __init__(
+        self, redis: Redis, store: JobStore, *, max_streams: int, max_of_caller: int | None = None
+    ) -> None:
         self._redis = redis
         self._store = store
         self._max_streams = max_streams
+        self._max_of_caller = max_of_caller or max_streams
+        self._of_caller: Counter[str] = Counter()
         self._feeds: dict[str, _Feed] = {}
         self._is_closed = False
         self.joining = asyncio.Semaphore(_JOINING)
@@ -80,8 +88,8 @@ class EventHub:
             feed.wake()
         await end(*(feed.reader for feed in feeds if feed.reader))
 
-    def check_room(self) -> None:
-        """Raise OverloadedError when one follower more is too many."""
+    def check_room(self, caller: str = "") -> None:
+        """Raise OverloadedError when one follower more, of this caller, is too many."""
         if self._is_closed:
             raise UnavailableError("this router is going down; ask again")
         if self.num_followers >= self._max_streams:
@@ -89,15 +97,20 @@ class EventHub:
                 f"{self._max_streams} clients follow events already; read pages instead, or raise "
                 "TROUPE_ROUTER_MAX_STREAMS"
             )
+        if self._of_caller[caller] >= self._max_of_caller:
+            raise OverloadedError(
+                f"{self._max_of_caller} streams of this caller are open already; close some, read "
+                "pages instead, or raise TROUPE_ROUTER_MAX_STREAMS_PER_CALLER"
+            )
 
-    async def follow(self, job_id: str, after: str) -> AsyncGenerator[bytes]:
+    async def follow(self, job_id: str, after: str, caller: str = "") -> AsyncGenerator[bytes]:
         """Encoded events after the place ``after``, until the job is over and all was sent."""
         log = EventLog(self._redis, job_id, source="router")
         place = _place(after)
         newest = (0, 0)
         if job_id not in self._feeds:
             newest = await self._newest(job_id)
-        with self._following(job_id, newest) as feed:
+        with self._following(job_id, newest, caller) as feed:
             while True:
                 if place < feed.base and not self._is_closed:
                     async with self.joining:
@@ -117,7 +130,7 @@ class EventHub:
                     await changed.wait()
 
     @contextlib.contextmanager
-    def _following(self, job_id: str, newest: Place) -> Generator[_Feed]:
+    def _following(self, job_id: str, newest: Place, caller: str) -> Generator[_Feed]:
         """The job's feed, with a reader while anybody follows."""
         feed = self._feeds.get(job_id)
         if feed is None or feed.is_over:
@@ -125,11 +138,15 @@ class EventHub:
             feed.reader = asyncio.create_task(self._read(job_id, feed))
         feed.followers += 1
         self.num_followers += 1
+        self._of_caller[caller] += 1
         try:
             yield feed
         finally:
             feed.followers -= 1
             self.num_followers -= 1
+            self._of_caller[caller] -= 1
+            if not self._of_caller[caller]:
+                del self._of_caller[caller]
             if feed.followers == 0:
                 assert feed.reader is not None
                 feed.reader.cancel()

@@ -25,6 +25,7 @@ class Caller:
     scopes: tuple[Scope, ...]
     rate_per_s: float | None = None
     is_by_cookie: bool = False
+    digest: str = ""
 
 
 ANYBODY = Caller("", ("read", "submit", "admin"))
@@ -50,11 +51,20 @@ class Keyring:
     def caller(self, key: str, *, is_by_cookie: bool = False) -> Caller:
         """Who holds ``key``; raises UnauthenticatedError."""
         self._look()
-        found = self._keys.get(digest_of(key))
+        digest = digest_of(key)
+        found = self._keys.get(digest)
         if found is None or not found.is_valid():
             why = "has ended" if found else "is not known"
             raise UnauthenticatedError(f"the API key {why}")
-        return Caller(found.name, found.all_scopes, found.rate_per_s, is_by_cookie)
+        return Caller(found.name, found.all_scopes, found.rate_per_s, is_by_cookie, digest)
+
+    def still_knows(self, caller: Caller) -> bool:
+        """Whether the caller's key is in force; what it opened earlier ends with it."""
+        if not self.is_on:
+            return True
+        self._look()
+        found = self._keys.get(caller.digest)
+        return found is not None and found.is_valid()
 
     def replica_limits(self) -> dict[str, int]:
         """Most rollout replicas of each owner that has such a limit."""

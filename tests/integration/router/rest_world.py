@@ -40,7 +40,12 @@ async def rest_world(
     found = RouterSettings(runs_dir=tmp_path / "runs", **settings)
     store, members = JobStore(redis), MemberStore(redis, ttl_s=5)
     keys = Keyring(found.api_keys)
-    hub = EventHub(redis, store, max_streams=found.max_streams)
+    hub = EventHub(
+        redis,
+        store,
+        max_streams=found.max_streams,
+        max_of_caller=found.max_streams_per_caller,
+    )
     desk = Desk(found, redis, store, keys.replica_limits)
 
     async def is_ready() -> bool:

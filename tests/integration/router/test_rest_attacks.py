@@ -22,7 +22,7 @@ JOB = "/v1/jobs/demo-1"
 @pytest.fixture
 async def world(redis: Redis, tmp_path: Path) -> AsyncIterator[RestWorld]:
     """A router on a public address, with a job, and files beside its run folder."""
-    public = {"rest_address": "0.0.0.0:8480", "allow_anonymous": True}
+    public = {"rest_address": "0.0.0.0:8480", "allow_anonymous": True, "rate_per_s": 0.0}
     (tmp_path / "runs").mkdir()
     folders = str(tmp_path / "model")
     async with rest_world(redis, tmp_path, model_folders=folders, **public) as found:

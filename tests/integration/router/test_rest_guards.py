@@ -1,11 +1,13 @@
 """Who may do what: keys, scopes, cookies, rates, the refusal of an open door."""
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from redis.asyncio import Redis
 from rest_world import RestWorld, rest_world, spec_document
@@ -244,6 +246,58 @@ async def test_guesses_of_keys_are_429_wherever_they_are_tried(world: RestWorld,
     assert set(codes[:20]) == {200 if way in ("who am I", "cookie") else 401}
     # Whoever has a key is not held up by those who guess.
     assert (await world.http.get("/v1/session")).status_code == 200
+
+
+async def test_rate_of_a_public_router_is_bounded_where_nothing_is_said(
+    redis: Redis, tmp_path: Path
+) -> None:
+    public = {"rest_address": "0.0.0.0:8480", "allow_anonymous": True}
+    async with rest_world(redis, tmp_path, rate_burst=1, **public) as world:
+        codes = [(await world.http.get("/v1/nowhere")).status_code for _ in range(200)]
+    assert 429 in codes
+    async with rest_world(redis, tmp_path, rate_burst=1) as world:
+        codes = [(await world.http.get("/v1/nowhere")).status_code for _ in range(200)]
+    assert set(codes) == {404}
+
+
+async def test_streams_end_with_their_key_and_are_bounded_by_caller(
+    redis: Redis,
+    tmp_path: Path,
+    file: Path,
+    keys: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.router.rest.keyring._LOOK_S", 0.0)
+    monkeypatch.setattr("services.router.rest.events._PING_S", 0.05)
+    async with rest_world(redis, tmp_path, api_keys=file, max_streams_per_caller=1) as world:
+        spec = spec_document(tmp_path)
+        await world.http.post("/v1/jobs", json=spec, headers=bearer(keys["submit"]))
+
+        async def follow(scope: str) -> httpx.Response:
+            headers = {**bearer(keys[scope]), "Accept": "text/event-stream"}
+            return await world.http.get("/v1/jobs/demo-1/events", headers=headers)
+
+        async def until_followed_by(number: int) -> None:
+            async with asyncio.timeout(30):
+                while True:
+                    if world.hub.num_followers == number:
+                        return
+                    await asyncio.sleep(0.01)
+
+        first = asyncio.create_task(follow("read"))
+        await until_followed_by(1)
+        again = await follow("read")
+        assert (again.status_code, "of this caller" in again.text) == (429, True)
+        other = asyncio.create_task(follow("admin"))
+        await until_followed_by(2)
+        remove_key(file, "read")
+        async with asyncio.timeout(30):
+            assert (await first).status_code == 200
+        await until_followed_by(1)
+        assert not other.done()
+        remove_key(file, "admin")
+        async with asyncio.timeout(30):
+            await other
 
 
 async def test_owner_has_idempotency_keys_of_its_own(
