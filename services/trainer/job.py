@@ -27,7 +27,7 @@ from troupe.clients.rollout import RolloutClient
 from troupe.clients.router import RouterClient
 from troupe.errors import InvalidArgumentError
 from troupe.faults import reached
-from troupe.serving.heap import settle_heap
+from troupe.serving.heap import keep_freed_memory, settle_heap
 from troupe.serving.life import replica_name
 from troupe.spec.job import JobSpec
 from troupe.streams.events import EventLog
@@ -112,6 +112,8 @@ class TrainingJob:
     async def _with(self, ranks: Ranks, device: str) -> None:
         """The job on ``ranks``."""
         settings = self._settings
+        if device == "cpu":
+            keep_freed_memory()
         team = await Team.load(
             self._spec,
             self._run_dir,

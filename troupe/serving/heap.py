@@ -1,10 +1,17 @@
-"""What a process keeps for its life, kept away from the garbage collector.
+"""What a process keeps of its memory: loaded objects from the collector, freed pages for reuse.
 
-torch, transformers and a model are hundreds of thousands of objects that never die; going through
-them again and again was a fourteenth of a trainer's time on a small model.
+torch, transformers and a model are hundreds of thousands of objects that never die, and every step
+takes and frees the same tensors. Going through the former and fetching pages for the latter were a
+fifth of a trainer's time on a small model. Owns the two settings; never measures memory.
 """
 
+import ctypes
 import gc
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGEST_OF_HEAP = 32 << 20
+"""The most that glibc takes: a larger block is still given back when it is freed."""
+_KEPT_BYTES = 2**31 - 1
 
 
 def settle_heap() -> None:
@@ -14,3 +21,14 @@ def settle_heap() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def keep_freed_memory() -> None:
+    """Freed blocks of up to 32 MiB stay with the process for the next step (glibc's mallopt).
+
+    The process keeps what it needed at most. Without glibc nothing happens.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_OF_HEAP)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)

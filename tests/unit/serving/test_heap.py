@@ -1,4 +1,8 @@
 import gc
+import subprocess
+import sys
+
+import pytest
 
 from troupe.serving.heap import settle_heap
 
@@ -12,3 +16,25 @@ def test_heap_when_settled_then_what_was_loaded_is_not_collected_again():
         assert not any(loaded is each for each in gc.get_objects())
     finally:
         gc.unfreeze()
+
+
+_FAULTS = """
+import resource
+from troupe.serving.heap import keep_freed_memory
+{keep}
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    blocks = [bytearray(20 << 20) for _ in range(4)]
+    del blocks
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
+def test_freed_memory_when_kept_then_its_pages_are_fetched_once():
+    def faults(keep: str) -> int:
+        command = [sys.executable, "-c", _FAULTS.format(keep=keep)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        return int(done.stdout)
+
+    assert faults("keep_freed_memory()") * 3 < faults("")

@@ -33,6 +33,7 @@ from troupe.engines.contract import (
     StagedWeights,
 )
 from troupe.errors import InvalidArgumentError, OverloadedError
+from troupe.serving.heap import keep_freed_memory
 from troupe.spec.job import PolicySpec
 from troupe.tasks.contract import Message
 
@@ -58,6 +59,8 @@ class CpuEngine:
         self._is_stopping = False
 
     async def start(self, policies: dict[str, PolicySpec]) -> None:
+        if self._settings.device == "cpu":
+            keep_freed_memory()
         loaded: dict[tuple[str, str], BaseModel] = {}
         loop = asyncio.get_running_loop()
         for policy, spec in policies.items():
