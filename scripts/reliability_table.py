@@ -43,7 +43,8 @@ def _totals(runs: Sequence[Run]) -> str:
     ended = [run for run in runs if run.get("ended")]
     same = sum(run["same_weights"] for run in runs)
     words = (
-        f"{len(runs)} runs of {len({run['case'] for run in runs})} cases, {len(failed)} failed; "
+        f"{len(runs)} runs of {len({run['case'] for run in runs})} of the {len(_cases())} cases, "
+        f"{len(failed)} failed; "
         f"groups lost {lost}, groups trained twice {doubled}; final weights equal to the last bit "
         f"in {same} of {len(runs) - len(ended)}."
     )
@@ -94,12 +95,17 @@ def _by_case(runs: Sequence[Run]) -> str:
 
 def _missing(runs: Sequence[Run]) -> str:
     """Cases of the matrix that the recording lacks."""
+    done = {run["case"] for run in runs}
+    left = [name for name in _cases() if name not in done]
+    return f"Not run in this recording: {', '.join(f'`{name}`' for name in left)}." if left else ""
+
+
+def _cases() -> list[str]:
+    """The names of all cases."""
     sys.path.insert(0, str(ROOT / "tests" / "chaos"))
     from chaos_cases import ALL
 
-    done = {run["case"] for run in runs}
-    left = [case.id for case in ALL if case.id not in done]
-    return f"Not run in this recording: {', '.join(f'`{name}`' for name in left)}." if left else ""
+    return [case.id for case in ALL]
 
 
 def _group(runs: Iterable[Run], *names: str) -> dict[tuple[str, ...], list[Run]]:

@@ -49,6 +49,7 @@ class Outcome:
             "metrics.jsonl has other steps": _steps(found) == _steps(expected),
             "episodes.jsonl has other episodes": _episodes(found) == _episodes(expected),
             "versions went back": versions == sorted(versions),
+            "the last version was not told": versions[-1:] == [_num_steps(expected)],
         }
         self.faults += [words for words, holds in checks.items() if not holds]
 
@@ -69,6 +70,10 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _steps(run_dir: Path) -> list[tuple[str, int]]:
     return [(line["kind"], line["step"]) for line in _lines(run_dir / "metrics.jsonl")]
+
+
+def _num_steps(run_dir: Path) -> int:
+    return sum(kind == "train" for kind, _ in _steps(run_dir))
 
 
 def _episodes(run_dir: Path) -> Counter[str]:

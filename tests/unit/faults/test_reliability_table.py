@@ -30,7 +30,8 @@ def run(serving_s: float | None, **more: Any) -> dict[str, Any]:
 
 def test_tables_when_a_case_ran_twice_then_hold_median_and_95th_percentile():
     text = tables([run(2.0), run(4.0)])
-    assert "2 runs of 1 cases, 0 failed; groups lost 0, groups trained twice 0" in text
+    assert text.startswith("2 runs of 1 of the ")
+    assert " cases, 0 failed; groups lost 0, groups trained twice 0" in text
     assert "| trainer | kill | 2 | 3.0 / 3.9 | 1.0 / 1.0 | 30 |" in text
     assert "| mid-learn | trainer | kill | 2 | 3.0 / 3.9 | 1.0 / 1.0 | 0 | 0 | equal | ok |" in text
 
@@ -59,6 +60,6 @@ def test_main_when_run_twice_then_replaces_only_what_is_generated(tmp_path: Path
     once = page.read_text()
     main(recorded, page)
     assert page.read_text() == once
-    assert once.startswith(f"Before.\n{BEGIN}\n1 runs of 1 cases")
+    assert once.startswith(f"Before.\n{BEGIN}\n1 runs of 1 of the ")
     assert once.endswith(f"{END}\nAfter.\n")
     assert "old" not in once
