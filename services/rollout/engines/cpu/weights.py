@@ -111,8 +111,7 @@ def _merge_lora(module: Any, tensors: dict[str, Tensor], config_json: str, where
                 f"{where}: tensor '{target}.lora_B' {list(b.shape)} times 'lora_A' {list(a.shape)} "
                 f"does not give the layer's {list(weight.shape)}."
             )
-        merged = (weight.float() + scale * (b @ a)).to(weight.dtype)
-        layer.weight = nn.Parameter(merged, requires_grad=False)
+        layer.weight = _laid_out_as(weight, weight.float() + scale * (b @ a))
 
 
 def _linear(module: Any, target: str, where: str) -> nn.Linear:
@@ -152,9 +151,14 @@ def _replace_all(module: Any, tensors: dict[str, Tensor], where: str) -> None:
                 raise WeightsRejectedError(
                     f"{where}: tensor '{other}' differs from '{given[0]}', and the model ties them."
                 )
-        new = nn.Parameter(tensor.to(old.device, old.dtype), requires_grad=False)
+        new = _laid_out_as(old, tensor)
         for name in names:
             replace_parameter(module, name, new)
+
+
+def _laid_out_as(old: Tensor, values: Tensor) -> nn.Parameter:
+    """``values`` with the device, dtype and memory layout of ``old``."""
+    return nn.Parameter(torch.empty_like(old).copy_(values), requires_grad=False)
 
 
 def _bytes(tensor: Tensor) -> memoryview:
