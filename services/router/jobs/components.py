@@ -73,7 +73,7 @@ class JobComponents:
             if not replica.is_serving and replica.kind != ReplicaKind.REPLICA_KIND_TRAINER:
                 continue
             if replica.kind == ReplicaKind.REPLICA_KIND_TRAINER:
-                trainers.update(member.policies or ("",))
+                trainers.update(("", *member.policies))
             elif replica.kind == ReplicaKind.REPLICA_KIND_ENV:
                 envs += 1
             else:
