@@ -74,12 +74,19 @@ def make_tiny_base(folder: Path, **shape: int) -> Path:
 def start_platform(
     folder: Path, free_port: Callable[[], int], more: Mapping[str, str]
 ) -> Iterator[Platform]:
-    """A platform of its own in ``folder``, with ``more`` in its environment."""
-    ports = {name: free_port() for name in ("REST", "GRPC", "ADMIN", "REDIS")}
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
-    environment |= {f"TROUPE_{name}_PORT": str(port) for name, port in ports.items()}
-    found = Platform(folder, ports["REST"], environment | dict(more))
-    started = found.troupe("up")
+    """A platform of its own in ``folder``, with ``more`` in its environment.
+
+    A port that was free may be taken by another process before it is bound; then others are tried.
+    """
+    for attempt in range(3):
+        ports = {name: free_port() for name in ("REST", "GRPC", "ADMIN", "REDIS")}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
+        environment |= {f"TROUPE_{name}_PORT": str(port) for name, port in ports.items()}
+        found = Platform(folder, ports["REST"], environment | dict(more))
+        started = found.troupe("up")
+        if started.returncode == 0 or "already in use" not in started.stderr or attempt == 2:
+            break
+        found.troupe("down")
     assert started.returncode == 0, started.stderr
     try:
         yield found

@@ -30,6 +30,12 @@ class DeadTracker:
     def __init__(self, run: TrackedRun) -> None:
         raise UnavailableError("nobody listens there")
 
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        raise UnavailableError("nobody listens there")
+
+    def close(self, state: str) -> None:
+        raise UnavailableError("nobody listens there")
+
 
 class HungTracker:
     """Never comes back from its first line."""

@@ -102,7 +102,7 @@ def test_check_when_one_check_is_asked_for_then_runs_it_alone(
     [
         (["no_such_task"], "no task is called"),
         (["no_such_module:Task"], "cannot be imported"),
-        (["json:dumps"], "is no task family"),
+        (["json:dumps"], "is no task: it is a function"),
         (["plan_path", "--params", "{"], "not JSON"),
         (["plan_path", "--params", "[1]"], "object"),
         (["plan_path", "--params", '{"sise": 6}'], "size"),
