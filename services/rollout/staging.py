@@ -33,7 +33,8 @@ from troupe.weights import check_declared, verify_file, verify_layout
 from troupe.weights.store import WeightStore, wait_for
 
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
-_PREFIX = "troupe-rollout-"
+_PREFIX = "troupe-staging-"
+"""Another one than that of versions which hold no lock: theirs may be at work beside this one."""
 _TRIES = 10
 
 Requests = AsyncIterator[UpdateWeightsRequest]
@@ -131,7 +132,8 @@ class StagingArea:
             return Upload(manifest, None, first.broadcast, epoch)
         path = folder / "weights.safetensors"
         try:
-            await asyncio.to_thread(folder.mkdir)
+            # What cleans temporary folders may have taken the parent of a long job.
+            await asyncio.to_thread(folder.mkdir, parents=True)
             self._check_room(manifest)
             if first is not None and first.WhichOneof("part") == "stored":
                 await self._fetch(first.stored.key, manifest, path)

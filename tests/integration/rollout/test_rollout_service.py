@@ -158,6 +158,15 @@ async def test_generate_while_draining_is_unavailable(rollout: Rollout, rollout_
     await asyncio.wait_for(drained, 5)
 
 
+async def test_update_when_the_staging_folder_was_cleaned_away_then_makes_it_again(
+    rollout: Rollout, rollout_weights: Path
+):
+    for folder in rollout.staging_dir.iterdir():
+        folder.rmdir()
+    await publish(rollout, rollout_weights, 1)
+    assert rollout.files_left() == []
+
+
 Parts = Sequence[pb.UpdateWeightsRequest]
 
 

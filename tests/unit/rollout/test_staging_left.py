@@ -51,7 +51,7 @@ def test_folder_when_its_process_was_killed_then_goes_and_a_living_ones_stays(
 def test_link_of_that_name_when_left_by_another_then_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").touch()
-    (tmp_path / "troupe-rollout-x").symlink_to(tmp_path / "kept")
+    (tmp_path / "troupe-staging-x").symlink_to(tmp_path / "kept")
     staging = area(tmp_path)
     staging.open()
     staging.close()
