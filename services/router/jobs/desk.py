@@ -27,6 +27,7 @@ from services.router.jobs.store import JobStore
 from services.router.settings import RouterSettings
 from services.router.tracking import NOTE as TRACKED
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
+from troupe.run_folder import checkpoints_folder
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import StepLedger
@@ -156,6 +157,7 @@ class Desk:
         if wanted is not None:
             asked, _ = await asyncio.to_thread(self._check, wanted)
             _check_same_job(job_id, stored, asked)
+            await asyncio.to_thread(_check_steps, run_dir, asked)
         if record is not None and record.state == "succeeded":
             raise ConflictError(f"job '{job_id}' succeeded; submit a new job instead")
         spec, _ = await asyncio.to_thread(self._check, wanted or stored)
@@ -278,6 +280,21 @@ def _check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
             f"job '{job_id}' cannot be resumed with another {', '.join(changed)}; "
             f"only {', '.join(sorted(MAY_CHANGE))} may change"
         )
+
+
+def _check_steps(run_dir: Path, asked: JobSpec) -> None:
+    """What was learnt is not taken back by asking for fewer steps."""
+    folders = (checkpoints_folder(run_dir, policy) for policy in asked.trainers())
+    learnt = [
+        max((int(found.name[5:]) for found in folder.glob("step-*")), default=0)
+        for folder in folders
+    ]
+    if asked.steps < min(learnt):
+        fault = (
+            f"the job has learnt {min(learnt)} steps, and {asked.steps} are fewer; ask for at "
+            f"least {min(learnt)}, or export the checkpoint of an earlier step"
+        )
+        raise SpecInvalidError([Issue("/steps", fault)])
 
 
 def _empty(run_dir: Path) -> None:

@@ -20,7 +20,7 @@ from services.router.waiting import Lookout
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.clients.rest import models as m
 from troupe.clients.rest import runs as r
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.ids import eval_round, train_round
 from troupe.streams.ledger import RoundState, StepLedger
 
@@ -93,6 +93,8 @@ class RunRoutes:
     ) -> Response:
         job = await self._store.get(job_id)
         by_kind = {x["kind"]: x for x in await self._read(job) if x["step"] == number}
+        if number > job.spec.steps and not by_kind:
+            raise NotFoundError(f"job '{job_id}' has {job.spec.steps} steps, and no step {number}")
         state = await _round(StepLedger(self._redis, job_id), number)
         counts, groups = await asyncio.gather(
             asyncio.to_thread(step_counts, job.run_dir, number),

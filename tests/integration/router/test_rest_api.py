@@ -150,6 +150,22 @@ async def test_resume_goes_on_under_the_same_id(
     assert "seed" in changed.json()["detail"]
 
 
+async def test_resume_with_fewer_steps_than_were_learnt_is_refused(
+    http: httpx.AsyncClient, store: JobStore, spec: dict[str, Any]
+) -> None:
+    made = (await http.post("/v1/jobs", json=spec)).json()
+    job = made["job_id"]
+    (Path(made["run_dir"]) / "checkpoints" / "step-00004").mkdir(parents=True)
+    await store.transition(job, "launching")
+    await store.transition(job, "failed")
+    fewer = await http.post(f"/v1/jobs?resume={job}", json={**spec, "steps": 3})
+    assert fewer.status_code == 422
+    assert pointers(fewer) == {"/steps"}
+    assert "has learnt 4 steps" in fewer.text
+    as_many = await http.post(f"/v1/jobs?resume={job}", json={**spec, "steps": 4})
+    assert (as_many.status_code, as_many.json()["steps"]) == (200, 4)
+
+
 async def test_events_as_pages_and_as_a_stream_that_ends_with_the_job(
     http: httpx.AsyncClient, store: JobStore, redis: Redis, spec: dict[str, Any]
 ) -> None:

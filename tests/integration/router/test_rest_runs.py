@@ -103,7 +103,8 @@ async def test_steps_page_back_and_one_step_says_what_is_known(
     step = await get(world, "/steps/1")
     assert (step["state"], step["trained_groups"]) == ("recorded", {"p": 2})
     assert step["episodes"] == {"num": 2, "num_success": 1, "num_dropped": 0}
-    assert (await get(world, "/steps/9"))["state"] == "to_come"
+    assert (await get(world, "/steps/2"))["state"] == "recorded"
+    assert (await world.http.get(f"{JOB}/steps/9")).status_code == 404
 
 
 async def test_episodes_filter_order_and_page_without_a_gap(
