@@ -10,6 +10,7 @@ from troupe.cli import platform
 from troupe.cli.output import EXIT_FAILED, note, out, print_json
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.clients.rest import RestClient
+from troupe.clients.rest.errors import UnauthenticatedError
 from troupe.errors import TroupeError
 from troupe.launch.records import ProcRecord
 
@@ -33,8 +34,7 @@ def up(
         redis_port=redis_port,
     )
     config, is_new = platform.up(settings)
-    with RestClient(config.rest_url, api_key=settings.api_key) as client:
-        active = [job.job_id for job in client.jobs() if not job.is_over] if is_new else []
+    active = _active(config.rest_url, settings.api_key) if is_new else []
     if as_json:
         logs = str(config.state_dir / platform.OWNER / "logs")
         document = {"rest_url": config.rest_url, "is_new": is_new, "logs": logs, "jobs": active}
@@ -44,6 +44,16 @@ def up(
     note(f"logs: {config.state_dir / platform.OWNER / 'logs'}; end it with `troupe down`")
     if active:
         note(f"jobs that go on: {', '.join(active)}")
+
+
+def _active(rest_url: str, api_key: str) -> list[str]:
+    """The jobs that go on; none are known where a key is asked for and there is none."""
+    try:
+        with RestClient(rest_url, api_key=api_key) as client:
+            return [job.job_id for job in client.jobs() if not job.is_over]
+    except UnauthenticatedError:
+        note("the router asks for an API key: set TROUPE_API_KEY to one for the other commands")
+        return []
 
 
 def down(runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:

@@ -32,11 +32,11 @@ def troupe(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Troupe]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
     ports["TROUPE_GRACE_S"] = "4"
 
-    def run(*args: str) -> "subprocess.CompletedProcess[str]":
+    def run(*args: str, **more: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", "troupe.cli", *args],
             cwd=tmp_path,
-            env={**inherited, **ports},
+            env={**inherited, **ports, **more},
             capture_output=True,
             text=True,
             timeout=90,
@@ -85,6 +85,17 @@ def test_platform_when_up_then_answers_and_down_leaves_no_process(
     assert _alive(living) == []
     assert troupe("status").returncode == 1
     assert (tmp_path / "runs" / ".troupe" / "platform" / "logs" / "router.log").is_file()
+
+
+def test_up_when_the_router_asks_for_a_key_and_there_is_none_then_starts_and_says_so(
+    troupe: Troupe, tmp_path: Path
+) -> None:
+    keys = str(tmp_path / "keys.json")
+    added = troupe("keys", "add", "me", "--file", keys)
+    assert added.returncode == 0, added.stderr
+    up = troupe("up", TROUPE_ROUTER_API_KEYS=keys)
+    assert up.returncode == 0, up.stderr
+    assert "TROUPE_API_KEY" in up.stderr
 
 
 def test_platform_when_its_processes_are_killed_then_they_come_back(troupe: Troupe) -> None:
