@@ -1,9 +1,12 @@
 """Names of what trainers write into a run folder, for whoever reads it there.
 
-Owns the paths alone. Never opens a file.
+Owns the paths and the names of checkpoints. Lists folders, and never opens a file.
 """
 
+import re
 from pathlib import Path
+
+_STEP = re.compile(r"step-([0-9]{5}|[1-9][0-9]{5,})")
 
 
 def checkpoints_folder(run_dir: Path, policy: str = "") -> Path:
@@ -18,3 +21,22 @@ def checkpoints_folder(run_dir: Path, policy: str = "") -> Path:
 def groups_file(run_dir: Path, policy: str = "") -> Path:
     """The groups that were trained: by the one trainer, or by the trainer that ``policy`` has."""
     return run_dir / (f"groups-{policy}.jsonl" if policy else "groups.jsonl")
+
+
+def step_name(step: int) -> str:
+    """Folder of the checkpoint after ``step`` steps. Example: ``step_name(12) == "step-00012"``."""
+    return f"step-{step:05d}"
+
+
+def step_of(folder: Path) -> int:
+    """The step of a checkpoint's folder; raises ValueError for another name."""
+    if not (named := _STEP.fullmatch(folder.name)):
+        raise ValueError(f"{folder.name!r} is no checkpoint's name, such as {step_name(12)}")
+    return int(named[1])
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """The complete checkpoints in ``folder``, whatever else lies there; links are none."""
+    found = (path for path in folder.glob("step-*") if _STEP.fullmatch(path.name))
+    real = (path for path in found if path.is_dir() and not path.is_symlink())
+    return sorted(real, key=step_of, reverse=True)

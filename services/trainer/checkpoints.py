@@ -24,7 +24,7 @@ from services.trainer.fingerprint import check_spec, spec_parts
 from services.trainer.state import LearnerState
 from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
 from troupe.faults import reached
-from troupe.run_folder import checkpoints_folder, groups_file
+from troupe.run_folder import checkpoints_folder, groups_file, newest_first, step_name, step_of
 from troupe.spec.job import JobSpec
 from troupe.telemetry.logging import get_logger
 
@@ -273,21 +273,6 @@ class Checkpoints:
         draft.write_text("".join(kept))
         sync(draft)
         draft.replace(self._groups)
-
-
-def step_name(step: int) -> str:
-    """Folder of the checkpoint after ``step`` steps."""
-    return f"step-{step:05d}"
-
-
-def step_of(folder: Path) -> int:
-    """The step of a checkpoint's folder."""
-    return int(folder.name[5:])
-
-
-def newest_first(folder: Path) -> list[Path]:
-    """The complete checkpoints in ``folder``."""
-    return sorted(folder.glob("step-*"), key=step_of, reverse=True)
 
 
 def steps_of_all(run_dir: Path, spec: JobSpec) -> list[int]:

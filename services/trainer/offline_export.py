@@ -13,19 +13,12 @@ from pathlib import Path
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from services.trainer.checkpoints import (
-    Checkpoints,
-    Snapshot,
-    best_first,
-    step_name,
-    step_of,
-    steps_of_all,
-)
+from services.trainer.checkpoints import Checkpoints, Snapshot, best_first, steps_of_all
 from services.trainer.export import export_artifacts
 from services.trainer.learner import Learner
 from troupe import plugins
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
-from troupe.run_folder import checkpoints_folder
+from troupe.run_folder import checkpoints_folder, step_name, step_of
 from troupe.spec.job import JobSpec
 from troupe.spec.load import load_spec
 

@@ -27,7 +27,7 @@ from services.router.jobs.store import JobStore
 from services.router.settings import RouterSettings
 from services.router.tracking import NOTE as TRACKED
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
-from troupe.run_folder import checkpoints_folder
+from troupe.run_folder import checkpoints_folder, newest_first, step_of
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import StepLedger
@@ -285,10 +285,7 @@ def _check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
 def _check_steps(run_dir: Path, asked: JobSpec) -> None:
     """What was learnt is not taken back by asking for fewer steps."""
     folders = (checkpoints_folder(run_dir, policy) for policy in asked.trainers())
-    learnt = [
-        max((int(found.name[5:]) for found in folder.glob("step-*")), default=0)
-        for folder in folders
-    ]
+    learnt = [max(map(step_of, newest_first(folder)), default=0) for folder in folders]
     if asked.steps < min(learnt):
         fault = (
             f"the job has learnt {min(learnt)} steps, and {asked.steps} are fewer; ask for at "

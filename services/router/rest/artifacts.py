@@ -6,7 +6,6 @@ path of a request reaches the file system. Never needs torch.
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,10 @@ from typing import Any
 from services.router.rest.peft_export import Spliced, adapter_files, exactly
 from services.router.rest.within import is_within
 from troupe.errors import ConflictError, NotFoundError
-from troupe.run_folder import checkpoints_folder
+from troupe.run_folder import checkpoints_folder, newest_first, step_name, step_of
 from troupe.spec import JobSpec
 
 FINAL = "final"
-_STEP = re.compile(r"step-(\d{5,})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,8 @@ class Archive:
 def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any]:
     """Everything that can be downloaded, newest first, the exported policies before all."""
     found = [_final(run_dir, spec, step)] if is_within(run_dir, run_dir / "policies") else []
-    for name in sorted(_names(run_dir, spec), reverse=True):
-        found.append(_checkpoint(run_dir, name, spec))
+    for step_there in sorted(_steps(run_dir, spec), reverse=True):
+        found.append(_checkpoint(run_dir, step_there, spec))
     return {"checkpoints": [c for c in found if c and c["policies"]]}
 
 
@@ -104,9 +102,9 @@ def _final(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any] | None:
     return _document(FINAL, step, newest, policies) if policies else None
 
 
-def _checkpoint(run_dir: Path, name: str, spec: JobSpec) -> dict[str, Any] | None:
+def _checkpoint(run_dir: Path, step: int, spec: JobSpec) -> dict[str, Any] | None:
     policies: list[dict[str, Any]] = []
-    step, newest = int(name[5:]), 0.0
+    name, newest = step_name(step), 0.0
     for policy, kind in ((n, p.train.kind) for n, p in spec.policies.items()):
         path = _state_of(run_dir, name, policy, spec)
         said = path.parent / "state.json"
@@ -153,13 +151,10 @@ def _state_of(run_dir: Path, name: str, policy: str, spec: JobSpec) -> Path:
     return checkpoints_folder(run_dir, trainer) / name / f"{policy}.safetensors"
 
 
-def _names(run_dir: Path, spec: JobSpec) -> set[str]:
-    """The checkpoints that some trainer has."""
+def _steps(run_dir: Path, spec: JobSpec) -> set[int]:
+    """The steps that some trainer has a checkpoint of."""
     roots = [checkpoints_folder(run_dir, policy) for policy in spec.trainers()]
-    folders = [folder for root in roots for folder in root.glob("step-*")]
-    return {
-        f.name for f in folders if _STEP.fullmatch(f.name) and f.is_dir() and not f.is_symlink()
-    }
+    return {step_of(folder) for root in roots for folder in newest_first(root)}
 
 
 def _files(run_dir: Path, folder: Path) -> list[Path]:

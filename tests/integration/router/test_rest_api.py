@@ -155,7 +155,9 @@ async def test_resume_with_fewer_steps_than_were_learnt_is_refused(
 ) -> None:
     made = (await http.post("/v1/jobs", json=spec)).json()
     job = made["job_id"]
-    (Path(made["run_dir"]) / "checkpoints" / "step-00004").mkdir(parents=True)
+    checkpoints = Path(made["run_dir"]) / "checkpoints"
+    (checkpoints / "step-00004").mkdir(parents=True)
+    (checkpoints / "step-foo").mkdir()
     await store.transition(job, "launching")
     await store.transition(job, "failed")
     fewer = await http.post(f"/v1/jobs?resume={job}", json={**spec, "steps": 3})
