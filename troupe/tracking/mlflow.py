@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import httpx
 
-from troupe.adapters.hosts import check_addresses
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.hosts import check_addresses
 from troupe.tracking.contract import TrackedRun, own_options
 from troupe.tracking.settings import MlflowSettings
 

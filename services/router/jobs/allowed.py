@@ -11,8 +11,8 @@ from typing import Self
 
 from services.router.rest.door import is_loopback
 from services.router.settings import RouterSettings
-from troupe.adapters.hosts import host_of
 from troupe.errors import InvalidArgumentError
+from troupe.hosts import host_of
 from troupe.tracking.settings import MlflowSettings
 
 

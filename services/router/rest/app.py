@@ -55,18 +55,18 @@ class RestParts:
 
 def create_app(parts: RestParts) -> FastAPI:
     """The application over ``parts``."""
-    host = parts.settings.rest_address.rpartition(":")[0]
+    settings = parts.settings
+    is_private = is_loopback(settings.rest_address.rpartition(":")[0])
     app = FastAPI(
         title="Troupe",
         version=__version__,
         summary="Train teams of LLM agents with on-policy reinforcement learning.",
         # That page runs a script of another host, in the browser that holds the key.
-        docs_url="/docs" if is_loopback(host) else None,
+        docs_url="/docs" if is_private else None,
         redoc_url=None,
         redirect_slashes=False,
     )
     problems.install(app)
-    settings = parts.settings
     guesses = Guesses()
     lookout = Lookout(parts.redis, parts.members, settings)
     for routes in (
@@ -86,7 +86,7 @@ def create_app(parts: RestParts) -> FastAPI:
     app.add_middleware(
         Gate,
         keys=parts.keys,
-        rate_per_s=_rate(settings),
+        rate_per_s=_rate(settings, is_private=is_private),
         burst=settings.rate_burst,
         hosts=settings.host_names,
         guesses=guesses,
@@ -95,10 +95,10 @@ def create_app(parts: RestParts) -> FastAPI:
     return app
 
 
-def _rate(settings: RouterSettings) -> float:
+def _rate(settings: RouterSettings, *, is_private: bool) -> float:
     if settings.rate_per_s is not None:
         return settings.rate_per_s
-    return 0.0 if is_loopback(settings.rest_address.rpartition(":")[0]) else _PUBLIC_PER_S
+    return 0.0 if is_private else _PUBLIC_PER_S
 
 
 def _add_health(app: FastAPI, parts: RestParts) -> None:

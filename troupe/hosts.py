@@ -1,0 +1,78 @@
+"""Which servers nothing of a spec may talk to: those that lend a machine its credentials.
+
+Owns the reading of hosts and addresses, for tasks and trackers alike. Who may be named beyond that
+is each one's own setting.
+"""
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+from troupe.errors import InvalidArgumentError, UnavailableError
+
+_METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-data"})
+_METADATA_ADDRESSES = frozenset({"100.100.100.200", "192.0.0.192", "fd00:ec2::254"})
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def check_addresses(url: str) -> None:
+    """Raise InvalidArgumentError when an address behind ``url`` is forbidden. Asks the name server.
+
+    Raises:
+        UnavailableError: the name can't be resolved now.
+    """
+    host = host_of(url)
+    check_literal(host)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise UnavailableError(f"the name {host} of a server is not known: {error}") from error
+    for each in found:
+        if _is_forbidden(ipaddress.ip_address(str(each[4][0]).partition("%")[0])):
+            raise _forbidden(host)
+
+
+def host_of(url: str) -> str:
+    """The host in ``url``, in lower case; raises InvalidArgumentError where there is no URL."""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError as error:
+        raise InvalidArgumentError(f"{url!r} is not a URL ({error})", pointer="/url") from error
+
+
+def check_literal(host: str) -> None:
+    """Raise InvalidArgumentError for what is forbidden by its spelling; asks no name server."""
+    literal = _literal(host)
+    if host in _METADATA_NAMES or (literal is not None and _is_forbidden(literal)):
+        raise _forbidden(host)
+
+
+def _literal(host: str) -> _Address | None:
+    """The address that ``host`` spells, as the system reads it: 0x7f.1 and 2130706433 are some."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except (OSError, UnicodeError):
+        return None
+
+
+def _is_forbidden(address: _Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    seen = mapped or address
+    return (
+        seen.is_link_local
+        or seen.is_multicast
+        or seen.is_unspecified
+        or str(seen) in _METADATA_ADDRESSES
+    )
+
+
+def _forbidden(host: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"nothing of a spec talks to {host}: link-local and metadata addresses lend out a "
+        "machine's credentials; name the server itself",
+        pointer="/url",
+    )
