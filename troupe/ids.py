@@ -1,6 +1,10 @@
-"""Deterministic names: equal inputs give equal ids on every machine and after every restart."""
+"""Deterministic names: equal inputs give equal ids on every machine and after every restart.
+
+And how the names of the models' hub are spelt, which specs and command lines may give.
+"""
 
 import hashlib
+import re
 import struct
 from collections.abc import Sequence
 from typing import NewType
@@ -11,6 +15,8 @@ TicketId = NewType("TicketId", str)
 GroupId = NewType("GroupId", str)
 AgentName = NewType("AgentName", str)
 PolicyName = NewType("PolicyName", str)
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 
 
 def train_round(step: int) -> RoundId:
@@ -43,3 +49,8 @@ def prompt_digest(token_ids: Sequence[int]) -> str:
     """Hex digest of a prompt's token ids (BLAKE2b-128 over little-endian uint32)."""
     data = struct.pack(f"<{len(token_ids)}I", *token_ids)
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def is_hub_id(text: str) -> bool:
+    """Whether ``text`` is spelt like a model of the hub, such as "Qwen/Qwen3-0.6B" or "gpt2"."""
+    return _HUB_ID.fullmatch(text) is not None

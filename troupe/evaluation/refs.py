@@ -5,15 +5,14 @@ opens a connection.
 """
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.ids import is_hub_id
 from troupe.spec.issues import suggest
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _FORMS = (
     "'scripted', 'random', a model folder or hub id, an adapter folder, a run folder, "
     "'http://host:port/v1#MODEL' or 'openai:MODEL'"
@@ -135,7 +134,7 @@ def _hub(text: str, folder: Path) -> WeightsRef:
             f"policy '{text}' is neither a model (config.json), an adapter (adapter_config.json) "
             "nor a run folder (spec.json); give one of these"
         )
-    if _is_missing_path(text) or not _HUB_ID.fullmatch(text):
+    if _is_missing_path(text) or not is_hub_id(text):
         raise NotFoundError(f"there is no policy '{text}' here; give {_FORMS}")
     hint = suggest(text, ("scripted", "random"))
     if hint.startswith("did you mean"):

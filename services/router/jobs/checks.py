@@ -1,7 +1,6 @@
 """What can be known to be wrong with a job before anything starts: names, models, folders."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -13,11 +12,11 @@ from services.router.jobs.secrets import secret_issues
 from troupe import plugins
 from troupe.episodes.build import JobParts, load_parts
 from troupe.errors import InvalidArgumentError
+from troupe.ids import is_hub_id
 from troupe.spec import Issue, JobSpec, SpecInvalidError
 from troupe.spec.job import PolicySpec
 from troupe.tasks.contract import TaskFamily
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _LONGEST_PATH, _LONGEST_NAME = 4000, 255
 """Of Linux, in bytes: asking for a longer one is an error of its own."""
 _OWN_FOLDERS = frozenset({"models", "runs", "checkpoints"})
@@ -140,7 +139,7 @@ def _model_fault(model: str, allowed: Allowed) -> str | None:
         return f"'{model}' is a file; give the model's folder"
     if is_path:
         return f"no folder '{model}' (looked from {Path.cwd()}); check the path"
-    if not _HUB_ID.fullmatch(model):
+    if not is_hub_id(model):
         return f"'{model}' is neither an existing folder nor a hub id such as 'Qwen/Qwen3-0.6B'"
     return allowed.hub_fault(model)
 
