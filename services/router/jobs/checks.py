@@ -48,23 +48,15 @@ def _resolved(spec: JobSpec, allowed: Allowed) -> tuple[JobSpec, JobParts]:
             model = str(Path(policy.model).resolve()) if is_folder else policy.model
             policies[name] = policy.model_copy(update={"model": model})
     resolved = spec.model_copy(update={"policies": policies})
-    for index, tracker in enumerate(spec.trackers):
-        try:
-            plugins.load(plugins.TRACKERS, tracker.kind, pointer=f"/trackers/{index}/kind")
-        except InvalidArgumentError as error:
-            issues.append(Issue(error.pointer or "", error.message))
-        for option, value in tracker.options.items():
-            if isinstance(value, str) and "://" in value and (why := allowed.tracker_fault(value)):
-                issues.append(Issue(f"/trackers/{index}/options/{option}", why))
-    issues += (strange := _data_issues(spec, allowed))
+    issues += _tracker_issues(spec, allowed)
+    if strange := _data_issues(spec, allowed):
+        # Making the task would read them.
+        raise SpecInvalidError([*issues, *strange])
     parts: JobParts | None = None
     try:
-        if strange:
-            # Making the task would read them.
-            raise SpecInvalidError(issues)
         parts = load_parts(resolved)
     except SpecInvalidError as error:
-        issues += [] if strange else error.issues
+        issues += error.issues
     except InvalidArgumentError as error:
         issues.append(Issue(error.pointer or "", error.message))
     except OSError as error:
@@ -89,6 +81,20 @@ def check_runs_dir(runs_dir: Path) -> None:
             f"the run folder {runs_dir} is not writable; "
             "give the router write access or set TROUPE_ROUTER_RUNS_DIR to another folder"
         )
+
+
+def _tracker_issues(spec: JobSpec, allowed: Allowed) -> list[Issue]:
+    """Trackers that are unknown, and addresses that they may not talk to."""
+    issues: list[Issue] = []
+    for index, tracker in enumerate(spec.trackers):
+        try:
+            plugins.load(plugins.TRACKERS, tracker.kind, pointer=f"/trackers/{index}/kind")
+        except InvalidArgumentError as error:
+            issues.append(Issue(error.pointer or "", error.message))
+        for option, value in tracker.options.items():
+            if isinstance(value, str) and "://" in value and (why := allowed.tracker_fault(value)):
+                issues.append(Issue(f"/trackers/{index}/options/{option}", why))
+    return issues
 
 
 def _data_issues(spec: JobSpec, allowed: Allowed) -> list[Issue]:
