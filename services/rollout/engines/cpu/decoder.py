@@ -1,9 +1,9 @@
 """One token for every row of a Llama-like model, at the cost of its arithmetic.
 
 transformers' forward pass serves every model and every use; for one token a row its own work is
-half of the time on a small model. Owns the plain form of that pass for the architectures that it
-knows, on the module's own parameters. Never samples, and never computes prompts: those stay with
-the module, and so does every model that is not known here.
+about a fifth of the time on a small model. Owns the plain form of that pass for the architectures
+that it knows, on the module's own parameters. Never samples, and never computes prompts: those stay
+with the module, and so does every model that is not known here.
 """
 
 from typing import Any
