@@ -22,6 +22,7 @@ from troupe.algorithms.outcomes import group_outcome
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
+from troupe.spec import JobSpec
 from troupe.streams.events import EventLog
 from troupe.streams.ledger import StepLedger
 
@@ -60,6 +61,10 @@ async def _start(
     )
 
 
+def _assigned(spec: JobSpec, run_dir: Path) -> router.Assignment:
+    return router.Assignment(job_id=JOB, spec_json=spec.model_dump_json(), run_dir=str(run_dir))
+
+
 async def test_process_when_killed_in_mid_job_then_its_successor_ends_the_job(
     redis: Redis,
     redis_url: str,
@@ -69,9 +74,7 @@ async def test_process_when_killed_in_mid_job_then_its_successor_ends_the_job(
 ) -> None:
     address, server = surroundings
     spec = job_spec(tiny_model, steps=3)
-    server.assignment = router.Assignment(
-        job_id=JOB, spec_json=spec.model_dump_json(), run_dir=str(tmp_path)
-    )
+    server.assignment = _assigned(spec, tmp_path)
     conductor = asyncio.ensure_future(conduct(redis, spec))
     ledger = StepLedger(redis, JOB)
     first = await _start(redis_url, address)
@@ -93,9 +96,7 @@ async def test_process_when_the_model_is_missing_then_fails_the_job_and_exits_wi
 ) -> None:
     address, server = surroundings
     spec = job_spec(tmp_path / "nowhere", steps=3)
-    server.assignment = router.Assignment(
-        job_id=JOB, spec_json=spec.model_dump_json(), run_dir=str(tmp_path)
-    )
+    server.assignment = _assigned(spec, tmp_path)
     process = await _start(redis_url, address)
     assert await asyncio.wait_for(process.wait(), 60) == 3
     failure = await StepLedger(redis, JOB).failure()
@@ -112,9 +113,7 @@ async def test_process_when_asked_to_end_then_exits_with_0(
     tiny_model: Path,
 ) -> None:
     address, server = surroundings
-    server.assignment = router.Assignment(
-        job_id=JOB, spec_json=job_spec(tiny_model).model_dump_json(), run_dir=str(tmp_path)
-    )
+    server.assignment = _assigned(job_spec(tiny_model), tmp_path)
     process = await _start(redis_url, address)
     await eventually(lambda: server.replicas[0].active == 0, 60)
     process.send_signal(signal.SIGTERM)
@@ -131,9 +130,7 @@ async def test_process_when_torchrun_starts_two_ranks_then_learns_as_one_process
 ) -> None:
     address, server = surroundings
     spec = job_spec(tiny_model, steps=2)
-    server.assignment = router.Assignment(
-        job_id=JOB, spec_json=spec.model_dump_json(), run_dir=str(tmp_path)
-    )
+    server.assignment = _assigned(spec, tmp_path)
     conductor = asyncio.ensure_future(conduct(redis, spec))
     process = await _start(redis_url, address, TORCHRUN)
     try:

@@ -1,4 +1,4 @@
-"""The job whose replicas the tests of the fleet are about."""
+"""The job that the tests of the router are about: one agent, one policy."""
 
 from troupe.spec import parse_spec
 

@@ -7,28 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fleet_parts import SPEC
 
 from services.router.rest.artifacts import archive, checkpoint_list
 from services.router.rest.logs import log_after, log_list, log_tail
 from services.router.rest.peft_export import exactly
 from troupe.errors import NotFoundError
-from troupe.spec import JobSpec, parse_spec
 
 _TENSOR = "param/base_model.model.{}.lora_A.default.weight"
-
-
-@pytest.fixture
-def spec() -> JobSpec:
-    return parse_spec(
-        {
-            "name": "demo",
-            "steps": 1,
-            "task": {"name": "plan_path"},
-            "workflow": {"order": ["tool"]},
-            "agents": {"tool": {"policy": "p"}},
-            "policies": {"p": {"model": "m"}},
-        }
-    )
 
 
 def checkpoint(run_dir: Path) -> Path:
@@ -60,13 +46,13 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-def test_adapter_when_it_is_large_then_is_sent_in_pieces(tmp_path: Path, spec: JobSpec) -> None:
+def test_adapter_when_it_is_large_then_is_sent_in_pieces(tmp_path: Path) -> None:
     run_dir = tmp_path / "demo-1"
     size = 64 << 20
     write_adapter(checkpoint(run_dir) / "p.safetensors", {"a": size, "b": 4, "c": size})
     tracemalloc.start()
     try:
-        found = archive(run_dir, spec, "step-00001", "p", "peft")
+        found = archive(run_dir, SPEC, "step-00001", "p", "peft")
         sent = sum(len(chunk) for chunk in found.chunks())
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -81,27 +67,25 @@ def test_file_when_it_shrinks_while_it_is_sent_then_is_an_error(tmp_path: Path) 
         list(exactly(file, 4))
 
 
-def test_state_when_it_is_a_link_then_is_not_given_away(tmp_path: Path, spec: JobSpec) -> None:
+def test_state_when_it_is_a_link_then_is_not_given_away(tmp_path: Path) -> None:
     run_dir = tmp_path / "demo-1"
     folder = checkpoint(run_dir)
     (folder / "p.safetensors").symlink_to(outside(tmp_path) / "p.safetensors")
     for kind in ("state", "peft"):
         with pytest.raises(NotFoundError):
-            archive(run_dir, spec, "step-00001", "p", kind)
+            archive(run_dir, SPEC, "step-00001", "p", kind)
 
 
 @pytest.mark.parametrize("linked", ["policies", "policies/p", "policies/p/adapter"])
-def test_policy_when_a_folder_is_a_link_then_is_not_given_away(
-    tmp_path: Path, spec: JobSpec, linked: str
-) -> None:
+def test_policy_when_a_folder_is_a_link_then_is_not_given_away(tmp_path: Path, linked: str) -> None:
     run_dir, elsewhere = tmp_path / "demo-1", outside(tmp_path)
     (elsewhere / "p").symlink_to(elsewhere)
     target = {"policies": elsewhere, "policies/p": elsewhere}.get(linked, elsewhere / "adapter")
     (run_dir / linked).parent.mkdir(parents=True)
     (run_dir / linked).symlink_to(target)
-    assert checkpoint_list(run_dir, spec, 1) == {"checkpoints": []}
+    assert checkpoint_list(run_dir, SPEC, 1) == {"checkpoints": []}
     with pytest.raises(NotFoundError):
-        archive(run_dir, spec, "final", "p", "peft")
+        archive(run_dir, SPEC, "final", "p", "peft")
 
 
 @pytest.mark.parametrize("linked", ["logs", "logs/x.log"])

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from troupe import plugins
 from troupe.algorithms.grpo import Grpo
 from troupe.episodes.build import load_parts
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
@@ -68,14 +69,21 @@ def test_spec_when_a_trainer_would_need_another_then_refused_by_name(
         spec(**changes)
     assert [issue.pointer for issue in refused.value.issues] == [pointer]
     assert "/trainer/per_policy" in refused.value.issues[0].message
-    spec(**changes, trainer={"per_policy": False})
+    assert spec(**changes, trainer={"per_policy": False}).trainers() == ("",)
 
 
 def test_spec_when_a_policy_stands_still_or_takes_turns_then_it_may_have_a_trainer() -> None:
-    spec(policies={"small": {"model": "m", "frozen": True}, "large": {"model": "n"}})
+    still = spec(policies={"small": {"model": "m", "frozen": True}, "large": {"model": "n"}})
     past = {"model": "m", "past": {"of": "large"}}
-    spec(policies={"small": past, "large": {"model": "n"}})
-    spec(algorithm={"alternate": {"order": ["small", "large"]}})
+    rival = spec(policies={"small": past, "large": {"model": "n"}})
+    turns = spec(algorithm={"alternate": {"order": ["small", "large"]}})
+    assert {job.trainers() for job in (still, rival, turns)} == {("large", "small")}
+    assert [job.trains("small") for job in (still, rival, turns)] == [False, False, True]
+    assert [[job.learns(p, 0) for p in job.trainers()] for job in (still, rival, turns)] == [
+        [True, False],
+        [True, False],
+        [False, True],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,9 +100,12 @@ def test_parts_when_the_algorithm_looks_across_policies_then_refused(
     with pytest.raises(SpecInvalidError, match=why) as refused:
         load_parts(spec(**changes))
     assert [issue.pointer for issue in refused.value.issues] == ["/trainer/per_policy"]
-    load_parts(spec(**changes, trainer={"per_policy": False}))
+    alone = load_parts(spec(**changes, trainer={"per_policy": False}))
+    assert alone.spec.trainers() == ("",)
 
 
 def test_parts_when_there_is_one_policy_then_nothing_is_across_policies() -> None:
     shared = {"tool": {"policy": "small"}, "planner": {"policy": "small"}}
-    load_parts(spec(agents=shared, policies={"small": {"model": "m"}}, algorithm=CRITIC))
+    parts = load_parts(spec(agents=shared, policies={"small": {"model": "m"}}, algorithm=CRITIC))
+    assert parts.spec.trainers() == ("small",)
+    assert type(parts.algorithm) is plugins.load(plugins.ALGORITHMS, "mappo")
