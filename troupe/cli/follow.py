@@ -14,7 +14,7 @@ from rich.live import Live
 
 from troupe.cli.output import EXIT_FAILED, EXIT_OK, err, out
 from troupe.cli.progress import Progress, clock, panel
-from troupe.clients.rest import Job, RestClient
+from troupe.clients.rest import Job, JobEvent, RestClient
 from troupe.errors import TroupeError
 
 _ASK_EVERY_S = 2.0
@@ -23,7 +23,8 @@ _ASK_EVERY_S = 2.0
 def watch(client: RestClient, job: Job, *, quiet: bool = False) -> Job:
     """Show the job's progress until it is over; the job as it ended.
 
-    A live panel on a terminal, one line for each event elsewhere, nothing when ``quiet``.
+    A live panel on a terminal, one line for each event elsewhere, nothing when ``quiet`` but that
+    the job stands still until somebody resumes it.
     """
     progress = Progress.of(job)
     console = err()
@@ -41,7 +42,18 @@ def watch(client: RestClient, job: Job, *, quiet: bool = False) -> Job:
             line = progress.apply(event)
             if line and not quiet and (not is_live or not line.startswith("step ")):
                 console.print(line, markup=False)
+            if _has_paused(event) and client.job(job.job_id).state == "paused":
+                console.print(
+                    f"{job.job_id} is paused: nothing happens until `troupe resume {job.job_id}`; "
+                    "watching until then",
+                    markup=False,
+                )
     return client.job(job.job_id)
+
+
+def _has_paused(event: JobEvent) -> bool:
+    """Whether it is a pause; events of long ago come first, so the job may be at work again."""
+    return event.type == "job.state" and event.data.get("state") == "paused"
 
 
 class Waits:

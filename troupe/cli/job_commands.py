@@ -61,8 +61,8 @@ def watch_job(
             ended = watch(client, found, quiet=as_json)
         except KeyboardInterrupt:
             note(
-                f"no longer watching; the job goes on. `troupe watch {found.job_id}` shows it "
-                f"again, `troupe cancel {found.job_id}` ends it."
+                f"no longer watching; the job is left as it is. `troupe watch {found.job_id}` "
+                f"shows it again, `troupe cancel {found.job_id}` ends it."
             )
             raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:

@@ -1,0 +1,74 @@
+"""Watching a job, against a router that is a function."""
+
+import json
+
+import httpx
+import pytest
+
+from troupe.cli.follow import watch
+from troupe.clients.rest import RestClient
+
+QUEUED, PAUSED, SUCCEEDED = "queued", "paused", "succeeded"
+
+
+class Router:
+    """Sends one run of states for each time that it is followed; then nobody watches any more."""
+
+    def __init__(self, *runs: tuple[str, ...]) -> None:
+        self.runs = list(runs)
+        self.state = runs[0][-1]
+        self.place = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/events"):
+            return httpx.Response(200, json={"job_id": "demo-1", "state": self.state})
+        if not self.runs:
+            raise KeyboardInterrupt
+        states = self.runs.pop(0)
+        self.state = states[-1]
+        return httpx.Response(
+            200,
+            text="".join(map(self._event, states)),
+            headers={"content-type": "text/event-stream"},
+        )
+
+    def _event(self, state: str) -> str:
+        self.place += 1
+        body = {"type": "job.state", "occurred_at": 1.0, "data": {"state": state}}
+        return f"id: {self.place}-0\nevent: job.state\ndata: {json.dumps(body)}\n\n"
+
+
+Said = pytest.CaptureFixture[str]
+
+
+def follow(router: Router, *, quiet: bool = False) -> str:
+    with RestClient("http://router", transport=httpx.MockTransport(router)) as client:
+        return watch(client, client.job("demo-1"), quiet=quiet).state
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_watch_when_the_job_is_paused_then_says_how_to_resume_it(capsys: Said, quiet: bool) -> None:
+    router = Router((QUEUED, PAUSED), (QUEUED, SUCCEEDED))
+    assert follow(router, quiet=quiet) == SUCCEEDED
+    said = capsys.readouterr().err.splitlines()
+    told = [line for line in said if "`troupe resume demo-1`" in line]
+    assert len(told) == 1
+    assert told[0].startswith("demo-1 is paused: nothing happens until")
+    assert ("demo-1: queued" in said) is not quiet
+
+
+def test_watch_when_the_job_was_paused_once_then_says_nothing_of_it(
+    capsys: Said,
+) -> None:
+    assert follow(Router((QUEUED, PAUSED, QUEUED, SUCCEEDED))) == SUCCEEDED
+    assert capsys.readouterr().err.splitlines() == [
+        f"demo-1: {state}" for state in (QUEUED, PAUSED, QUEUED, SUCCEEDED)
+    ]
+
+
+def test_watch_when_interrupted_while_the_job_is_paused_then_ends(
+    capsys: Said,
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        follow(Router((PAUSED,)))
+    assert "`troupe resume demo-1`" in capsys.readouterr().err.splitlines()[-1]
