@@ -75,6 +75,7 @@ METRICS: dict[str, Any] = {
     "train": {"steps": [0, 1], "series": {"reward_mean": [0.31, 0.35]}},
     "eval": {"steps": [0], "series": {"success": [0.14]}},
     "names": ["reward_mean", "success"],
+    "unknown": [],
 }
 EPISODE_ROW: dict[str, Any] = {
     "id": "train-00004-00017",

@@ -88,7 +88,10 @@ def _extend(path: Path, known: _File) -> None:
 def metrics_document(
     job_id: str, points: Sequence[Point], *, names: Sequence[str], from_step: int, max_points: int
 ) -> dict[str, Any]:
-    """The answer of ``/metrics``: curves of training and of evaluation."""
+    """The answer of ``/metrics``: curves of training and of evaluation.
+
+    A name that no line has is no error: a job that has just begun has none yet. It is said.
+    """
     known: dict[str, None] = {}
     document: dict[str, Any] = {"job_id": job_id}
     for kind in ("train", "eval"):
@@ -97,7 +100,8 @@ def metrics_document(
             known.update(dict.fromkeys(values))
         shown = [point for point in own if point[0] >= from_step]
         document[kind] = _series(shown, names, max_points)
-    return {**document, "names": sorted(known)}
+    unknown = [name for name in names if not any(_is_wanted(one, (name,)) for one in known)]
+    return {**document, "names": sorted(known), "unknown": sorted(set(unknown))}
 
 
 def flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, float | None]:

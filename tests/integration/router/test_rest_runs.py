@@ -59,6 +59,22 @@ async def test_metrics_are_series_with_dotted_names_and_bucket_means(
     assert (await get(world, "/metrics", from_step=3))["train"]["steps"] == [3]
 
 
+async def test_metrics_of_names_that_no_line_has_are_told_apart(
+    world: RestWorld, run_dir: Path
+) -> None:
+    asked = {"names": ["success", "nope", "phase", "phases", "nope"]}
+    before = await get(world, "/metrics", **asked)
+    assert before["names"] == []
+    assert before["unknown"] == ["nope", "phase", "phases", "success"]
+    train = {"kind": "train", "step": 0, "phases": {"learn": 1.0}}
+    write_lines(run_dir / "metrics.jsonl", [{"kind": "eval", "step": 0, "success": 0.5}, train])
+    found = await get(world, "/metrics", **asked)
+    assert found["unknown"] == ["nope", "phase"]
+    assert found["names"] == ["phases.learn", "success"]
+    assert found["train"]["series"] == {"phases.learn": [1.0]}
+    assert (await get(world, "/metrics"))["unknown"] == []
+
+
 async def test_metrics_follow_a_file_that_grows_and_one_that_was_cut(
     world: RestWorld, run_dir: Path
 ) -> None:

@@ -5,6 +5,8 @@ Owns field names and types. Never talks to a router.
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from troupe.clients.rest.models import Answer, Round
 
 
@@ -28,6 +30,8 @@ class Metrics(Answer):
     """One point an evaluation."""
     names: list[str]
     """Every name that there is, whatever was asked for."""
+    unknown: list[str] = Field(default_factory=list[str])
+    """Names that were asked for and that no line has, or none yet."""
 
 
 class StepPage(Answer):
