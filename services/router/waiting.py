@@ -71,7 +71,8 @@ class Facts:
 
     ``wanted`` is how many serving replicas the job wants of each room: "trainer", "env", and the
     policies by name. ``trainer`` is the one that all wait for: of several, ``slowest`` names the
-    policy of the one that is furthest behind, or that does not answer.
+    policy of the one that is furthest behind, or that does not answer, which it does since
+    ``silent_since``. ``is_exported``: every trainer has told its result, and may have ended.
     """
 
     job: JobRecord
@@ -82,6 +83,8 @@ class Facts:
     trainer: Progress | None = None
     now: float = 0.0
     slowest: str = ""
+    silent_since: float = 0.0
+    is_exported: bool = False
 
 
 def explain(facts: Facts) -> Waiting:
@@ -116,11 +119,14 @@ def _running(facts: Facts) -> Waiting:
         state = None if state.is_complete else state
     if state is None or not state.is_complete:
         return _playing(facts, state)
+    if facts.is_exported:
+        text = "All policies are exported; the router closes the job."
+        return Waiting("export", job.step, 0.0, ("router",), text)
     trainer = facts.trainer
     name = _trainer_names(facts)
     if trainer is None:
         text = f"Step {job.step} waits for {_the_trainer(facts)}, which does not answer."
-        return Waiting("learn", job.step, state.opened_at, name, text)
+        return Waiting("learn", job.step, facts.silent_since or facts.now, name, text)
     if trainer.is_paused:
         text = f"Step {job.step} is held: the job was paused."
         return Waiting("none", job.step, facts.now - trainer.phase_s, name, text)
@@ -217,6 +223,14 @@ def _place(trainer: Progress | None) -> tuple[int, int]:
     return trainer.step, phases.index(trainer.phase) if trainer.phase in phases else 0
 
 
+async def _at_work(job: JobRecord, ledger: StepLedger) -> list[str]:
+    """The trainers, by policy, that are waited for: one that has told its result may end."""
+    names = job.spec.trainers()
+    if job.step < job.spec.steps:
+        return list(names)
+    return [policy for policy in names if await ledger.result((policy,)) is None]
+
+
 class Lookout:
     """Looks at one job after another."""
 
@@ -224,6 +238,8 @@ class Lookout:
         self._redis = redis
         self._members = members
         self._settings = settings
+        self._silent: dict[str, dict[str, float]] = {}
+        """By job: the trainers, by policy, that do not answer, and since when."""
 
     async def look(self, job: JobRecord) -> Waiting:
         """What ``job`` waits for; takes about a second at most.
@@ -232,6 +248,7 @@ class Lookout:
             UnavailableError: Redis does not answer.
         """
         if not job.is_active:
+            self._silent.pop(job.job_id, None)
             return explain(Facts(job))
         ledger = StepLedger(self._redis, job.job_id)
         wanted = needs(job.spec, self._settings)
@@ -244,8 +261,9 @@ class Lookout:
             now=time.time(),
         )
         if facts.round is not None and facts.round.is_complete:
-            trainer, slowest = await self._ask_trainers(job, facts.members)
-            facts = replace(facts, trainer=trainer, slowest=slowest, now=time.time())
+            facts = await self._with_trainers(facts, ledger)
+        else:
+            self._silent.pop(job.job_id, None)
         waiting = explain(facts)
         limit_s = job.spec.limits.phase_deadline_s
         overdue = bool(waiting.since) and facts.now - waiting.since > limit_s
@@ -256,18 +274,29 @@ class Lookout:
         train = await ledger.round(train_round(step))
         return train or await ledger.round(eval_round(step))
 
-    async def _ask_trainers(
-        self, job: JobRecord, members: Sequence[Member]
-    ) -> tuple[Progress | None, str]:
-        """The trainer that is furthest behind, None for one that is silent; and its policy."""
-        names = job.spec.trainers()
+    async def _with_trainers(self, facts: Facts, ledger: StepLedger) -> Facts:
+        """With the trainer that is furthest behind, of those that have not told their result."""
+        job, members = facts.job, facts.members
+        names = await _at_work(job, ledger)
         asked = [
             self._ask_trainer([m for m in members if not policy or policy in m.policies])
             for policy in names
         ]
         answers = dict(zip(names, await asyncio.gather(*asked), strict=True))
+        now, known = time.time(), self._silent.pop(job.job_id, {})
+        silent = {p: known.get(p, now) for p, answer in answers.items() if answer is None}
+        if silent:
+            self._silent[job.job_id] = silent
+        if not names:
+            return replace(facts, is_exported=True, now=now)
         slowest = min(names, key=lambda policy: _place(answers[policy]))
-        return answers[slowest], slowest
+        return replace(
+            facts,
+            trainer=answers[slowest],
+            slowest=slowest,
+            silent_since=silent.get(slowest, 0.0),
+            now=now,
+        )
 
     async def _ask_trainer(self, members: Sequence[Member]) -> Progress | None:
         for member in members:

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from services.router.settings import RouterSettings
 from services.router.tracking import Trackers
+from services.router.waiting import Lookout
 from services.router.watchdog import Watchdog
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
@@ -100,6 +101,46 @@ async def test_watchdog_when_a_phase_is_late_then_says_once_who_is_waited_for_an
     events = await said(world, "phase.overdue", "phase.resolved")
     assert [e["type"] for e in events] == ["phase.overdue", "phase.resolved"]
     assert REGISTRY.get_sample_value("troupe_job_phase_is_overdue", labels) == 0
+
+
+async def test_watchdog_when_a_trainer_misses_one_look_then_it_is_not_overdue(
+    world: World,
+) -> None:
+    record = await world.add_job(job_spec(steps=2, limits={"phase_deadline_s": 0.05}), "running")
+    await world.add_members(pb.ReplicaKind.REPLICA_KIND_TRAINER)
+    await world.ledger.open_round("train-00000", records.ROUND_KIND_TRAIN, 0, [])
+    await asyncio.sleep(0.1)  # the round is older than the deadline, the silence is not
+    dog = watchdog(world, record)
+    await dog.look()
+    assert await said(world, "phase.overdue") == []
+    await asyncio.sleep(0.1)
+    await dog.look()
+    (late,) = await said(world, "phase.overdue")
+    assert "the trainer, which does not answer" in late["sentence"]
+    assert late["for_s"] >= 0.1
+
+
+async def test_lookout_when_trainers_have_told_their_results_then_waits_for_the_others_alone(
+    world: World,
+) -> None:
+    spec = job_spec(
+        steps=2,
+        agents={"tool": {"policy": "p"}, "planner": {"policy": "q"}},
+        policies={"p": {"model": "m"}, "q": {"model": "m"}},
+        trainer={"per_policy": True},
+    )
+    await world.add_job(spec, "running")
+    await world.store.set_step(JOB, 2)
+    await world.ledger.open_round("eval-00002", records.ROUND_KIND_EVAL, 2, [])
+    # Both have ended: nobody is there to be asked.
+    record = await world.store.get(JOB)
+    lookout = Lookout(world.redis, world.members, RouterSettings(runs_dir=world.runs_dir))
+    await world.ledger.set_result({"step": 2, "policies": {"p": {}}}, policy="p")
+    waiting = await lookout.look(record)
+    assert "the trainer of policy 'q', which does not answer" in waiting.sentence
+    await world.ledger.set_result({"step": 2, "policies": {"q": {}}}, policy="q")
+    waiting = await lookout.look(record)
+    assert (waiting.phase, waiting.who, waiting.is_overdue) == ("export", ("router",), False)
 
 
 async def feed(world: World, record: Any, *, life: int = 1) -> Trackers:

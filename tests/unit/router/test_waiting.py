@@ -101,8 +101,19 @@ def test_explain_when_weights_are_pushed_then_names_the_replica_that_lags() -> N
 
 
 def test_explain_when_the_trainer_does_not_answer_then_says_so() -> None:
-    found = explain(Facts(job(), everybody(), WANTED, a_round(8), {"p": 3}, None, NOW))
+    facts = Facts(job(), everybody(), WANTED, a_round(8), {"p": 3}, None, NOW, silent_since=990.0)
+    found = explain(facts)
     assert "does not answer" in found.sentence and found.who == ("t0",)
+    # Its silence counts, not the time that the round was played for.
+    assert found.since == 990.0
+
+
+def test_explain_when_every_trainer_has_told_its_result_then_none_is_waited_for() -> None:
+    last = a_round(8, round_id="eval-00005", step=5)
+    facts = Facts(job(step=5), everybody()[:3], WANTED, last, {"p": 5}, None, NOW, is_exported=True)
+    found = explain(facts)
+    assert (found.phase, found.who, found.since) == ("export", ("router",), 0.0)
+    assert found.sentence == "All policies are exported; the router closes the job."
 
 
 def test_explain_when_the_trainer_is_held_then_nothing_is_overdue() -> None:
