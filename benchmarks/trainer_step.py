@@ -2,9 +2,10 @@
 
 Run: ``python -m benchmarks.trainer_step [--quick]``. The step is the real learner's: layout, masks,
 log probabilities, loss, clipping and AdamW. The bare loop runs transformers' own forward, a cross
-entropy and a backward over the packed rows that the step computes, already made and on the device,
-with causal attention. Both are interleaved. Beside it: the same completions one a row, padded, as
-trainers without packing lay them out. The last line is one JSON object; exits 0 whatever it shows.
+entropy and a backward over the tokens that the step computes, in rows of ``tokens_per_row``,
+already made and on the device, with causal attention. Both are interleaved. Beside it: the same
+completions one a row, padded, as trainers without packing lay them out. The last line is one JSON
+object; exits 0 whatever it shows.
 """
 
 import argparse
@@ -88,9 +89,11 @@ def measure(name: str, shape: Shape, folder: Path, n: int) -> dict[str, Any]:
     groups = _groups(shape, learner.model.vocabulary_size)
     prompts = [prompt for group in groups for prompt in group.prompts]
     batches = list(pack(prompts, spec.batch))
-    packed_tokens = sum(batch.num_tokens for batch in batches)
+    packed_tokens = sum(len(batch.tokens_M) for batch in batches)
     own = AutoModelForCausalLM.from_pretrained(model)
-    bare = _bare(_as_trained(own, spec), [_on_device(batch) for batch in batches])
+    bare = _bare(
+        _as_trained(own, spec), [_on_device(batch, shape.tokens_per_row) for batch in batches]
+    )
     padded = _bare(own, _padded(groups))
     runs: dict[str, Callable[[], Any]] = {
         "step": lambda: learner.step(groups),
@@ -178,8 +181,12 @@ def _as_trained(model: Any, spec: JobSpec) -> Any:
     return get_peft_model(AutoModelForCausalLM.from_pretrained(spec.policies["p"].model), config)
 
 
-def _on_device(batch: Microbatch) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.from_numpy(batch.tokens_R_T), torch.ones_like(torch.from_numpy(batch.tokens_R_T))
+def _on_device(batch: Microbatch, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The micro-batch's tokens in equal rows of about ``width``; a few are left over."""
+    num_rows = max(1, round(len(batch.tokens_M) / width))
+    usable = len(batch.tokens_M) // num_rows * num_rows
+    rows = torch.from_numpy(batch.tokens_M[:usable]).view(num_rows, -1)
+    return rows, torch.ones_like(rows)
 
 
 def _padded(groups: Sequence[CreditedGroup]) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -94,8 +94,6 @@ def spec_of(model: Path, plan: Plan) -> dict[str, Any]:
         },
         "algorithm": {"kind": "at_grpo", "group_size": plan.k},
         "sampling": {"max_new_tokens": plan.tokens},
-        # A group of these is about 150 tokens: two to a row would attend to nothing but padding.
-        "batch": {"tokens_per_row": 256},
         "eval": {"num_tasks": 0},
         # The peers write none either; the last one falls behind the measured steps.
         "checkpoint": {"every": plan.steps},

@@ -2,7 +2,8 @@
 
 Owns what depends on transformers and peft. Never sees groups, rewards or other policies.
 
-Shape suffixes: R rows, T tokens of a row, N trained tokens, C a chunk of N, D hidden, V vocabulary.
+Shape suffixes: M tokens, N trained ones, C a chunk of N, R rows, T tokens of a row, D hidden, V
+vocabulary.
 """
 
 import copy
@@ -26,6 +27,7 @@ from services.trainer.kernels import PLAIN, Kernels
 from services.trainer.packing import Microbatch
 from services.trainer.ranks.group import SOLO, Ranks, together, whole
 from services.trainer.ranks.shard import Sharded, fill
+from services.trainer.tree_attention import Tree, arguments, bias_of, use_tree
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.seeds import derive_seed
 from troupe.spec.job import LoraSpec, PolicySpec
@@ -34,13 +36,6 @@ _T = TypeVar("_T")
 
 LOGITS_PER_CHUNK = 1 << 24
 """Largest number of logits that exist at once (64 MiB in float32)."""
-
-
-def visible(ends_R_T: Tensor) -> Tensor:
-    """Which token sees which, of shape R, T, T; see ``Microbatch.ends_R_T``."""
-    places_T = torch.arange(ends_R_T.shape[1], device=ends_R_T.device)
-    is_before_T_T = places_T[None, :] <= places_T[:, None]
-    return is_before_T_T & (places_T[None, :, None] < ends_R_T[:, None, :])
 
 
 class PolicyModel:
@@ -68,6 +63,7 @@ class PolicyModel:
         self._kernels = kernels
         kin = next((other for other in shares if other.has_base_of(spec)), None)
         base = _load(policy, spec, self.device, kernels) if kin is None else kin.base_again()
+        self._has_tree = not kernels.is_packed and use_tree(base)
         self.base_digest = base_digest(base, spec.model) if kin is None else kin.base_digest
         """Of the model as it was found; see ``LearnerState.base``."""
         self._bare: Any = _same_weights(base) if isinstance(spec.train, LoraSpec) else None
@@ -226,23 +222,26 @@ class PolicyModel:
 
     def _hidden(self, batch: Microbatch) -> Tensor:
         """The decoder's output at each predictor, N x D."""
-        tokens_R_T = torch.from_numpy(batch.tokens_R_T).to(self.device)
-        positions_R_T = torch.from_numpy(batch.positions_R_T).to(self.device)
-        bias = None
-        if self._kernels.is_packed:  # one row; a sequence begins where the position is 0
-            tokens_R_T, positions_R_T = tokens_R_T.view(1, -1), positions_R_T.view(1, -1)
-        else:
-            sees = visible(torch.from_numpy(batch.ends_R_T).to(self.device))[:, None]
-            bias = torch.zeros(sees.shape, dtype=self._compute_dtype(), device=self.device)
-            bias.masked_fill_(~sees, float("-inf"))
-        hidden_R_T_D = self._causal.model(
-            input_ids=tokens_R_T,
-            position_ids=positions_R_T,
-            attention_mask=bias,
+        tokens_M = torch.from_numpy(batch.tokens_M).to(self.device)
+        positions_M = torch.from_numpy(batch.positions_M).to(self.device)
+        hidden_1_M_D = self._causal.model(
+            input_ids=tokens_M[None],
+            position_ids=positions_M[None],
             use_cache=False,
+            **self._attention(batch),
         ).last_hidden_state
         predictors_N = torch.from_numpy(batch.predictors_N).to(self.device)
-        return hidden_R_T_D.flatten(0, 1).index_select(0, predictors_N)
+        return hidden_1_M_D[0].index_select(0, predictors_N)
+
+    def _attention(self, batch: Microbatch) -> dict[str, Any]:
+        """What tells the layers who sees whom."""
+        if self._kernels.is_packed:  # a sequence begins where the position is 0
+            return {}
+        if self._has_tree:
+            tree = Tree(batch.lengths, batch.ends_M, self.device, self._compute_dtype())
+            return arguments(tree)
+        ends_1_M = torch.from_numpy(batch.ends_M)[None].to(self.device)
+        return {"attention_mask": bias_of(ends_1_M, self._compute_dtype())}
 
     def _compute_dtype(self) -> torch.dtype:
         return getattr(torch, self._spec.dtype)

@@ -5,7 +5,7 @@ token attends to its own beginning only, and its position continues from it, so 
 probability is the one that the sequence would have alone. A completion's last token predicts
 nothing and is left out of the input. Owns layout in numpy; never sees a model.
 
-Shape suffixes: R rows, T tokens of a row, N trained tokens of a micro-batch, B tokens of a block.
+Shape suffixes: M tokens of a micro-batch, N trained ones of them, B tokens of a block.
 """
 # ruff: noqa: N815 (array names carry shape suffixes)
 
@@ -40,16 +40,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Microbatch:
-    """Rows for one forward pass and, flat over rows, what to learn from which output.
+    """Blocks one after another for one forward pass and what to learn from which output.
 
-    Token i of row r sees token j when ``j <= i < ends_R_T[r, j]``, so padding sees only itself;
-    ``predictors_N`` indexes the R * T outputs; ``sequence_N`` indexes ``samples``.
-    ``num_tokens`` counts the tokens without padding.
+    Token i sees token j when ``j <= i < ends_M[j]``. ``lengths`` are the blocks', longest first;
+    ``predictors_N`` indexes the M outputs and ``sequence_N`` indexes ``samples``.
     """
 
-    tokens_R_T: Ints
-    positions_R_T: Ints
-    ends_R_T: Ints
+    tokens_M: Ints
+    positions_M: Ints
+    ends_M: Ints
+    lengths: Sequence[int]
     predictors_N: Ints
     targets_N: Ints
     rollout_logprobs_N: Floats
@@ -57,7 +57,6 @@ class Microbatch:
     temperatures_N: Floats
     sequence_N: Ints
     samples: Sequence[Sample]
-    num_tokens: int
 
 
 def pack(
@@ -65,20 +64,15 @@ def pack(
 ) -> Iterator[Microbatch]:
     """Micro-batches that hold every sample once, each within a budget of tokens.
 
-    The budget, padding included, is ``tokens_per_row * rows_per_microbatch``. The layout depends
-    on the arguments alone. A block longer than ``tokens_per_row`` gets a row of its own, and one
-    longer than the budget a micro-batch of its own. Without ``shares_prompts`` each completion
-    is laid out with its own copy of the prompt: plain sequences, for kernels that know no trees.
+    The budget is ``tokens_per_row * rows_per_microbatch``; a block longer than that gets a
+    micro-batch of its own. The layout depends on the arguments alone. Without ``shares_prompts``
+    each completion is laid out with its own copy of the prompt: plain sequences, for kernels that
+    know no trees.
     """
     if not shares_prompts:
         prompts = [PromptSamples(p.prompt, [s]) for p in prompts for s in p.samples]
-    rows = fill_rows([build_block(p) for p in prompts], batch.tokens_per_row)
     budget = batch.tokens_per_row * batch.rows_per_microbatch
-    while rows:
-        width = _width(rows[0])  # the first row is the widest of those that are left
-        count = max(1, min(batch.rows_per_microbatch, budget // width))
-        yield _microbatch(rows[:count])
-        rows = rows[count:]
+    return map(_microbatch, fill([build_block(p) for p in prompts], budget))
 
 
 def build_block(samples: PromptSamples) -> Block:
@@ -115,27 +109,20 @@ def build_block(samples: PromptSamples) -> Block:
     )
 
 
-def fill_rows(blocks: Sequence[Block], tokens_per_row: int) -> list[list[Block]]:
-    """First fit, longest block first: rows of at most ``tokens_per_row`` tokens where possible.
-
-    No row holds more tokens than the wider of ``tokens_per_row`` and the first row.
-    """
-    rows: list[list[Block]] = []
+def fill(blocks: Sequence[Block], budget: int) -> list[list[Block]]:
+    """First fit, longest block first: at most ``budget`` tokens together, or one longer block."""
+    found: list[list[Block]] = []
     free: list[int] = []
     for block in sorted(blocks, key=lambda b: -len(b.tokens_B)):
         size = len(block.tokens_B)
-        row = next((r for r, space in enumerate(free) if space >= size), None)
-        if row is None:
-            row = len(rows)
-            rows.append([])
-            free.append(max(tokens_per_row, size))
-        rows[row].append(block)
-        free[row] -= size
-    return sorted(rows, key=lambda row: -_width(row))
-
-
-def _width(row: Sequence[Block]) -> int:
-    return sum(len(block.tokens_B) for block in row)
+        place = next((i for i, space in enumerate(free) if space >= size), None)
+        if place is None:
+            place = len(found)
+            found.append([])
+            free.append(max(budget, size))
+        found[place].append(block)
+        free[place] -= size
+    return found
 
 
 def _common(one: Ints, other: Ints) -> int:
@@ -145,33 +132,22 @@ def _common(one: Ints, other: Ints) -> int:
     return int(differs[0]) if len(differs) else size
 
 
-def _microbatch(rows: Sequence[Sequence[Block]]) -> Microbatch:
-    width = max(map(_width, rows))
-    tokens_R_T = np.zeros((len(rows), width), dtype=np.int64)
-    positions_R_T = np.zeros((len(rows), width), dtype=np.int64)
-    ends_R_T = np.tile(np.arange(1, width + 1), (len(rows), 1))
-    predictors: list[Ints] = []
-    for r, row in enumerate(rows):
-        start = 0
-        for block in row:
-            end = start + len(block.tokens_B)
-            tokens_R_T[r, start:end] = block.tokens_B
-            positions_R_T[r, start:end] = block.positions_B
-            ends_R_T[r, start:end] = block.ends_B + start
-            predictors.append(block.predictors_N + (r * width + start))
-            start = end
-    samples = [s for row in rows for block in row for s in block.samples.samples]
-    lengths = [len(s.token_ids) for s in samples]
+def _microbatch(blocks: Sequence[Block]) -> Microbatch:
+    lengths = [len(block.tokens_B) for block in blocks]
+    starts = np.cumsum([0, *lengths[:-1]])
+    samples = [s for block in blocks for s in block.samples.samples]
+    sizes = [len(s.token_ids) for s in samples]
+    placed = list(zip(starts, blocks, strict=True))
     return Microbatch(
-        tokens_R_T=tokens_R_T,
-        positions_R_T=positions_R_T,
-        ends_R_T=ends_R_T,
-        predictors_N=np.concatenate(predictors),
+        tokens_M=np.concatenate([b.tokens_B for b in blocks]),
+        positions_M=np.concatenate([b.positions_B for b in blocks]),
+        ends_M=np.concatenate([b.ends_B + start for start, b in placed]),
+        lengths=lengths,
+        predictors_N=np.concatenate([b.predictors_N + start for start, b in placed]),
         targets_N=np.concatenate([np.asarray(s.token_ids, dtype=np.int64) for s in samples]),
         rollout_logprobs_N=np.concatenate([s.rollout_logprobs for s in samples]),
-        advantages_N=np.repeat([np.float32(s.advantage) for s in samples], lengths),
-        temperatures_N=np.repeat([np.float32(s.temperature) for s in samples], lengths),
-        sequence_N=np.repeat(np.arange(len(samples)), lengths),
+        advantages_N=np.repeat([np.float32(s.advantage) for s in samples], sizes),
+        temperatures_N=np.repeat([np.float32(s.temperature) for s in samples], sizes),
+        sequence_N=np.repeat(np.arange(len(samples)), sizes),
         samples=samples,
-        num_tokens=sum(map(_width, rows)),
     )

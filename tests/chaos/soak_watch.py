@@ -20,8 +20,8 @@ from platform_world import Platform
 
 GROWTH = 1.15
 """What is larger by more than this has grown."""
-WARM_S = 20.0
-"""A process is compared with what it was at this age: everything is loaded then."""
+WARM_S = 60.0
+"""A process is compared with what it was at this age: all is loaded, its pools are filled."""
 SHARED = ("stream_entries", "redis_keys", "redis_bytes", "weight_files", "checkpoints", "scratch")
 """Looked at over the whole soak."""
 

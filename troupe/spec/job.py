@@ -278,10 +278,10 @@ class BatchSpec(SpecModel):
     """How sequences are laid out for the trainer. Never changes what is learnt."""
 
     tokens_per_row: int = Field(default=512, ge=16, le=1_048_576)
-    """Groups are packed into rows of about this many tokens."""
+    """A forward and backward pass holds at most `tokens_per_row * rows_per_microbatch` tokens; a
+    longer group gets a pass of its own."""
     rows_per_microbatch: int = Field(default=8, ge=1)
-    """Rows in one forward and backward pass; fewer where a long group makes them wide, so that
-    a pass holds at most `tokens_per_row * rows_per_microbatch` tokens."""
+    """See `tokens_per_row`."""
     checkpoint_activations: bool = False
     """Compute activations again in the backward pass: about a third slower, far less memory."""
 

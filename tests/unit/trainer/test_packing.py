@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from trainer_data import VOCABULARY, job_spec, make_group
 from transformers import AutoModelForCausalLM
 
-from services.trainer.model import PolicyModel, visible
-from services.trainer.packing import Microbatch, build_block, fill_rows, pack
+from services.trainer.model import PolicyModel
+from services.trainer.packing import Microbatch, build_block, fill, pack
 from services.trainer.samples import PromptSamples, Sample, credit
+from services.trainer.tree_attention import visible
 from troupe.spec.job import BatchSpec
 
 
@@ -43,10 +44,10 @@ def test_block_when_completions_share_a_beginning_then_it_is_laid_out_once() -> 
 
 def test_mask_when_completions_differ_then_siblings_do_not_see_each_other() -> None:
     (batch,) = pack([_samples([7, 8], [1, 2, 3], [4, 5, 6])], BatchSpec())
-    assert batch.tokens_R_T.tolist() == [[7, 8, 1, 2, 4, 5]]
-    assert batch.positions_R_T.tolist() == [[0, 1, 2, 3, 2, 3]]
-    assert batch.ends_R_T.tolist() == [[6, 6, 4, 4, 6, 6]]
-    assert visible(torch.from_numpy(batch.ends_R_T))[0].int().tolist() == [
+    assert batch.tokens_M.tolist() == [7, 8, 1, 2, 4, 5]
+    assert batch.positions_M.tolist() == [0, 1, 2, 3, 2, 3]
+    assert batch.ends_M.tolist() == [6, 6, 4, 4, 6, 6]
+    assert visible(torch.from_numpy(batch.ends_M)[None])[0].int().tolist() == [
         [1, 0, 0, 0, 0, 0],
         [1, 1, 0, 0, 0, 0],
         [1, 1, 1, 0, 0, 0],
@@ -56,11 +57,11 @@ def test_mask_when_completions_differ_then_siblings_do_not_see_each_other() -> N
     ]
 
 
-def test_rows_when_blocks_are_long_then_none_is_split_and_all_are_there() -> None:
+def test_microbatches_when_blocks_are_long_then_none_is_split_and_all_are_there() -> None:
     blocks = [build_block(p) for p in _random(1, 20)]
-    rows = fill_rows(blocks, 40)
-    assert sorted(id(b) for row in rows for b in row) == sorted(map(id, blocks))
-    assert all(sum(len(b.tokens_B) for b in row) <= 40 or len(row) == 1 for row in rows)
+    found = fill(blocks, 40)
+    assert sorted(id(b) for part in found for b in part) == sorted(map(id, blocks))
+    assert all(sum(len(b.tokens_B) for b in part) <= 40 or len(part) == 1 for part in found)
 
 
 @settings(max_examples=60, deadline=None)
@@ -85,19 +86,19 @@ def test_block_when_made_of_any_completions_then_each_token_sees_its_own_beginni
 
 
 def test_pack_when_one_block_is_long_then_no_microbatch_exceeds_the_budget_of_tokens() -> None:
-    long = _samples(list(range(100)), [1, 2], [3, 4])
+    long = _samples(list(range(200)), [1, 2], [3, 4])
     layout = BatchSpec(tokens_per_row=32, rows_per_microbatch=4)
     batches = list(pack([*_random(6, 40), long], layout))
-    assert batches[0].tokens_R_T.shape == (1, 102)
-    assert all(b.tokens_R_T.size <= 4 * 32 for b in batches)
+    assert batches[0].lengths == [202]
+    assert all(len(b.tokens_M) <= 4 * 32 for b in batches[1:])
     assert sum(len(b.samples) for b in batches) == 40 * 5 + 2
-    assert sum(b.num_tokens for b in batches) / sum(b.tokens_R_T.size for b in batches) > 0.8
+    assert sum(len(b.tokens_M) for b in batches[1:]) / (4 * 32 * len(batches[1:])) > 0.8
 
 
 def test_pack_when_repeated_then_gives_the_same_arrays() -> None:
     batch = BatchSpec(tokens_per_row=48, rows_per_microbatch=2)
     for first, second in zip(pack(_random(2), batch), pack(_random(2), batch), strict=True):
-        for name in set(Microbatch.__slots__) - {"samples", "num_tokens"}:  # type: ignore[attr-defined]
+        for name in set(Microbatch.__slots__) - {"samples"}:  # type: ignore[attr-defined]
             assert np.array_equal(getattr(first, name), getattr(second, name))
 
 
