@@ -21,7 +21,7 @@ from troupe.launch.contract import EXIT_CONFIGURATION, ComponentStatus
 from troupe.launch.local import LocalLauncher, RestartPolicy
 
 _PERIOD_S = 0.5
-_RESTARTS = RestartPolicy(counts_steady=False)
+_RESTARTS = RestartPolicy(steady_s=5.0, counts_steady=False)
 """Jobs depend on Redis and the router: killed ever so often, they are started again."""
 _LOCK_S = 10.0
 """Longest wait for somebody who cleans up after an earlier supervisor."""
