@@ -28,9 +28,9 @@ from benchmarks.learning_arms import (
     ARMS,
     QUICK_MODEL,
     SMALL,
-    SMALL_MODEL,
     TASKS,
     Task,
+    small_model,
     spec_of,
 )
 from benchmarks.learning_report import write_report
@@ -168,7 +168,7 @@ def run(plan: argparse.Namespace) -> dict[Cell, list[list[float]]]:
         model = folder / "base"
         is_wanted = not plan.report and (not plan.cells or str(cell) in plan.cells)
         if is_wanted:
-            flags = QUICK_MODEL if plan.quick else SMALL_MODEL if plan.small else {}
+            flags = QUICK_MODEL if plan.quick else small_model(cell.task) if plan.small else {}
             model = make_model(task, folder, flags)
         document = spec_of(cell.arm, task, model, cell.seed, plan)
         own = folder / f"{cell.arm}-{cell.seed}"
