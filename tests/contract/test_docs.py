@@ -1,10 +1,13 @@
 """Words that point somewhere point at something: links, commands, make targets, settings."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
+from services.trainer.tiny_model.recipe import ModelShape, WarmStart
 from troupe.cli.main import build_app
 from troupe.cli.settings import CliSettings
 from troupe.episodes.build import load_parts
@@ -52,6 +55,13 @@ def test_cli_page_when_read_then_lists_every_setting_and_command() -> None:
         str(c.name) for c in build_app().registered_commands if f"`troupe {c.name}" not in text
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("part", [ModelShape, WarmStart])
+def test_cli_page_when_read_then_lists_every_key_of_a_tiny_model(part: type[BaseModel]) -> None:
+    text = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    rows = [f"| `{n}` | {json.dumps(f.default)} |" for n, f in part.model_fields.items()]
+    assert [row for row in rows if row not in text] == []
 
 
 def test_readme_when_it_shows_a_spec_then_the_spec_is_valid(tmp_path: Path) -> None:
