@@ -29,7 +29,10 @@ def summarize(
     reason: str,
     commit: str | None,
 ) -> dict[str, Any]:
-    """The summary. ``lines`` are those of metrics.jsonl; success is a fraction or None."""
+    """The summary. ``lines`` are those of metrics.jsonl; success is a fraction or None.
+
+    ``adapter`` and ``merged`` are those of the one policy; of several, ``policies`` has each.
+    """
     spec = job.spec
     train = [line for line in lines if line["kind"] == "train"]
     evals = {line["step"]: line for line in lines if line["kind"] == "eval"}
@@ -38,7 +41,7 @@ def summarize(
     for line in train:
         dropped.update(line.get("groups_dropped") or {})
     policies = _artifacts(job, result or {})
-    first = next(iter(policies.values()), {})
+    only = next(iter(policies.values())) if len(policies) == 1 else {}
     return {
         "job_id": job.job_id,
         "state": state,
@@ -61,8 +64,8 @@ def summarize(
         "groups_dropped": dict(sorted(dropped.items())),
         "episodes_dropped": sum(int(line.get("num_dropped") or 0) for line in lines),
         "tokens": sum(int(line.get("num_tokens") or 0) for line in train),
-        "adapter": first.get("adapter"),
-        "merged": first.get("merged"),
+        "adapter": only.get("adapter"),
+        "merged": only.get("merged"),
         "policies": policies,
         "lives": job.life,
         "versions": _versions(),

@@ -8,8 +8,8 @@ from services.router.summary import summarize
 from troupe.spec import parse_spec
 
 
-def job() -> JobRecord:
-    document = {
+def job(**more: Any) -> JobRecord:
+    document: dict[str, Any] = {
         "name": "t",
         "steps": 3,
         "task": {"name": "plan_path"},
@@ -17,7 +17,8 @@ def job() -> JobRecord:
         "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
         "policies": {"p": {"model": "m"}},
     }
-    return JobRecord("t-1", parse_spec(document), Path("/nowhere"), "running", created_at=1.0)
+    spec = parse_spec({**document, **more})
+    return JobRecord("t-1", spec, Path("/nowhere"), "running", created_at=1.0)
 
 
 def line(step: int, wall_s: float, busy_s: float, *, interrupted: bool) -> dict[str, Any]:
@@ -52,3 +53,21 @@ def test_busy_ratio_when_every_step_was_interrupted_then_it_is_unknown() -> None
     found = summary([line(0, 10.0, 5.0, interrupted=True)])
     assert found["busy_ratio"] is None
     assert found["busy_ratio_with_interruptions"] == 0.5
+
+
+def test_artifacts_when_there_is_one_policy_then_are_the_summarys_own() -> None:
+    result = {"policies": {"p": {"adapter": "a", "merged": "m"}}}
+    found = summarize(job(), [], result, state="succeeded", reason="", commit=None)
+    assert (found["adapter"], found["merged"]) == ("a", "m")
+    assert found["policies"] == result["policies"]
+
+
+def test_artifacts_when_there_are_several_policies_then_each_has_its_own_alone() -> None:
+    two = job(
+        agents={"tool": {"policy": "p"}, "planner": {"policy": "q"}},
+        policies={"p": {"model": "m"}, "q": {"model": "n"}},
+    )
+    result = {"policies": {p: {"adapter": None, "merged": f"{p}/merged"} for p in ("p", "q")}}
+    found = summarize(two, [], result, state="succeeded", reason="", commit=None)
+    assert (found["adapter"], found["merged"]) == (None, None)
+    assert found["policies"] == result["policies"]
