@@ -44,6 +44,12 @@ class ForbiddenError(InvalidArgumentError):
     reason = "FORBIDDEN"
 
 
+class StateChangedError(InvalidArgumentError):
+    """An episode's state is not as the env service gave it out; it was not judged."""
+
+    reason = "STATE_CHANGED"
+
+
 class NotFoundError(TroupeError):
     """What was named does not exist."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from services.env.seals import Seals
 from troupe import plugins
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.sandbox.contract import Sandbox
@@ -26,6 +27,7 @@ class Loaded:
     family: TaskFamily
     taskset: Taskset
     environment: Environment
+    seals: Seals
 
 
 class Families:
@@ -51,7 +53,7 @@ class Families:
             return loaded
         params = _params(params_json)
         key = _key(name, params)
-        loaded = _load(name, params, self._sandbox)
+        loaded = _load(key, params, self._sandbox)
         with self._lock:
             loaded = self._loaded.setdefault(key, loaded)
             self._loaded.move_to_end(key)
@@ -86,7 +88,10 @@ def _params(params_json: str) -> dict[str, Any]:
     return params
 
 
-def _load(name: str, params: dict[str, Any], sandbox: Callable[[], Sandbox] | None) -> Loaded:
+def _load(
+    key: tuple[str, str], params: dict[str, Any], sandbox: Callable[[], Sandbox] | None
+) -> Loaded:
+    name, _ = key
     try:
         plugins.load(plugins.TASKS, name)
     except InvalidArgumentError as error:
@@ -96,4 +101,5 @@ def _load(name: str, params: dict[str, Any], sandbox: Callable[[], Sandbox] | No
     except SpecInvalidError as error:
         raise InvalidArgumentError(error.message, pointer=error.pointer) from error
     opened = sandbox() if sandbox and isinstance(family, SandboxedTaskFamily) else None
-    return Loaded(family, family.taskset(), make_environment(family, opened))
+    environment = make_environment(family, opened)
+    return Loaded(family, family.taskset(), environment, Seals(*key))

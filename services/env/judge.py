@@ -6,8 +6,9 @@ Owns concurrency. Never interprets a state and never scores: the task's environm
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -23,9 +24,11 @@ from troupe.errors import (
 )
 from troupe.faults import reached
 from troupe.shortage import is_shortage
-from troupe.tasks.contract import Observation, SandboxedTaskFamily, Transition
+from troupe.tasks.contract import Observation, SandboxedTaskFamily, Task, Transition
 from troupe.telemetry import metrics
+from troupe.telemetry.logging import get_logger
 
+_log = get_logger(__name__)
 _T = TypeVar("_T")
 _WATCH_S = 1.0
 
@@ -60,17 +63,26 @@ class Judge:
         loaded: Loaded,
         *,
         state: bytes,
+        seal: bytes,
         agent: str,
         actions: Sequence[str],
         observe: Sequence[str],
         timeout_s: float,
     ) -> list[Outcome]:
-        """Each action's outcome on its own copy of ``state``, in order."""
+        """Each action's outcome on its own copy of ``state``, in order.
+
+        Raises:
+            StateChangedError: ``seal`` is not that of ``state``; nothing was judged.
+            InvalidArgumentError: the task fails on ``state``, and no seal vouches for it.
+            TroupeError: the task fails on a state that an env gave out: a bug of the task.
+        """
         # One action may run programs for seconds: in a row they would pass the call's deadline.
         runs_programs = isinstance(loaded.family, SandboxedTaskFamily)
         size = 1 if runs_programs else self._settings.actions_per_thread
         parts = [actions[i : i + size] for i in range(0, len(actions), size)]
-        works = [lambda part=part: _judged(loaded, state, agent, part, observe) for part in parts]
+        works = [
+            lambda part=part: judged(loaded, state, seal, agent, part, observe) for part in parts
+        ]
         with metrics.ENV_STEP_SECONDS.time():
             found = await self._run_all("Step", works, timeout_s)
         outcomes = [outcome for part in found for outcome in part]
@@ -157,42 +169,65 @@ class Judge:
             self._idle.set()
 
 
-def observed(loaded: Loaded, state: bytes, agents: Sequence[str]) -> dict[str, Observation]:
-    """What each of ``agents`` sees in ``state``."""
-    return {agent: loaded.environment.observe(state, agent) for agent in agents}
+def begun(
+    loaded: Loaded, task: Task, agents: Sequence[str]
+) -> tuple[bytes, dict[str, Observation]]:
+    """The first state of ``task``, sealed, and what each of ``agents`` sees in it."""
+    with _blamed(loaded, b"", is_ours=True):
+        state = loaded.environment.reset(task)
+        return loaded.seals.sealed(state), _observed(loaded, state, agents)
 
 
-def _judged(
-    loaded: Loaded, state: bytes, agent: str, actions: Sequence[str], observe: Sequence[str]
+def judged(
+    loaded: Loaded,
+    state: bytes,
+    seal: bytes,
+    agent: str,
+    actions: Sequence[str],
+    observe: Sequence[str],
 ) -> list[Outcome]:
+    """Each action's outcome on its own copy of ``state``, in this thread."""
     reached("env.stepping", agent)
-    return [_outcome(loaded, _step(loaded, state, agent, a), observe) for a in actions]
-
-
-def _step(loaded: Loaded, state: bytes, agent: str, action: str) -> Transition:
-    try:
-        return loaded.environment.step(state, agent, action)
-    except TroupeError:
-        raise
-    except Exception as error:
-        if not is_shortage(error):
-            _refuse_unreadable(loaded, state, agent)
-        raise
-
-
-def _refuse_unreadable(loaded: Loaded, state: bytes, agent: str) -> None:
-    """An environment that can't even show ``state`` was given bytes that are not a state."""
-    try:
-        loaded.environment.observe(state, agent)
-    except TroupeError:
-        raise
-    except Exception as error:
-        raise InvalidArgumentError(
-            f"The {len(state)} state bytes are not a state of task {loaded.family.name!r} with "
-            f"these parameters ({type(error).__name__}: {error}); send the bytes that Reset or "
-            "Step returned."
-        ) from error
+    with _blamed(loaded, state, is_ours=loaded.seals.vouches(state, seal)):
+        return [
+            _outcome(loaded, loaded.environment.step(state, agent, action), observe)
+            for action in actions
+        ]
 
 
 def _outcome(loaded: Loaded, done: Transition, observe: Sequence[str]) -> Outcome:
-    return outcome_of(done, observed(loaded, done.state, observe))
+    seen = _observed(loaded, done.state, observe)
+    return outcome_of(done, seen, sealed=loaded.seals.sealed(done.state))
+
+
+def _observed(loaded: Loaded, state: bytes, agents: Sequence[str]) -> dict[str, Observation]:
+    return {agent: loaded.environment.observe(state, agent) for agent in agents}
+
+
+@contextmanager
+def _blamed(loaded: Loaded, state: bytes, *, is_ours: bool) -> Generator[None]:
+    """Tells whose fault an exception of the task's code is: the task's if the state ``is_ours``.
+
+    Otherwise it is the caller's: nothing says that those bytes ever were a state.
+    """
+    try:
+        yield
+    except (TroupeError, TimeoutError):
+        raise
+    except Exception as error:
+        if is_shortage(error):
+            raise
+        name, what = loaded.family.name, f"{type(error).__name__}: {error}"
+        if is_ours:
+            _log.error("env.task_failed", task=name, exc_info=error)
+            raise TroupeError(
+                f"Task {name!r} failed on a state of its own ({what}). This is a bug of the task; "
+                "the env service's log has the traceback. Correct the task."
+            ) from error
+        metrics.ENV_REFUSED_STATES.labels("unreadable").inc()
+        raise InvalidArgumentError(
+            f"The {len(state)} state bytes are not a state of task {name!r} with these parameters, "
+            f"or the task has a bug ({what}); no seal came with them, so the env service can't "
+            "tell. Send the state and the seal that Reset or Step returned.",
+            pointer="/state",
+        ) from error

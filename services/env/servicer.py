@@ -6,11 +6,12 @@ from typing import Any, cast
 import grpc.aio
 
 from services.env.families import Families, Loaded
-from services.env.judge import Judge, observed
+from services.env.judge import Judge, begun
 from services.env.settings import EnvSettings
 from troupe.api.env.v1 import env_pb2 as pb
 from troupe.api.env.v1.env_pb2_grpc import EnvServiceServicer
 from troupe.clients import codec
+from troupe.episodes.sealed import seal_with
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.contract import Observation, Task
 
@@ -63,12 +64,15 @@ class EnvServicer(EnvServiceServicer):
             loaded = self._load(request.environment)
             _check_agents(loaded, request.observe_agents)
             task = loaded.taskset.task(split, request.task.index)
-            state = loaded.environment.reset(task)
-            return task.id, state, observed(loaded, state, request.observe_agents)
+            state, seen = begun(loaded, task, request.observe_agents)
+            return task.id, state, seen
 
         task_id, state, observations = await self._judge.run("Reset", work, _seconds_left(context))
         return pb.ResetResponse(
-            task_id=task_id, state=state, observations=codec.observations_to_proto(observations)
+            task_id=task_id,
+            state=state,
+            observations=codec.observations_to_proto(observations),
+            seal=seal_with(state),
         )
 
     async def Step(  # noqa: N802
@@ -88,6 +92,7 @@ class EnvServicer(EnvServiceServicer):
         outcomes = await self._judge.step(
             loaded,
             state=request.state,
+            seal=request.seal,
             agent=request.agent,
             actions=list(request.actions),
             observe=list(request.observe_agents),

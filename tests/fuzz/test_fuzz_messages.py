@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.env.families import Families
-from services.env.judge import _judged
+from services.env.judge import judged
 from services.router.membership import Member, _decode, _encode, _last_words
 from services.router.servicer import _checked
 from services.trainer.samples import credit
@@ -25,7 +25,13 @@ from troupe.api.rollout.v1 import rollout_pb2
 from troupe.api.router.v1 import router_pb2
 from troupe.api.trainer.v1 import trainer_pb2
 from troupe.clients import codec
-from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError, WeightsRejectedError
+from troupe.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    StateChangedError,
+    TroupeError,
+    WeightsRejectedError,
+)
 from troupe.evaluation.lines import episode_line
 from troupe.ids import prompt_digest
 from troupe.weights import check_declared
@@ -221,21 +227,33 @@ STATEFUL = (
 
 @pytest.mark.parametrize("name", STATEFUL)
 def test_state_when_any_bytes_then_judged_or_refused(name: str) -> None:
-    """A state comes back from the router; one that is broken is the caller's fault, not a bug."""
+    """A state comes back from the router; one that is broken is the caller's fault, not a bug.
+
+    With the seal of a state that an env gave out, it is refused unless it is that very state.
+    """
     loaded = Families(1).get(name, "{}")
     first = [loaded.environment.reset(loaded.taskset.task("train", index)) for index in range(3)]
 
     @fuzzed(20)
-    @given(state=mutated_bytes(st.sampled_from(first)), seed=st.integers(0, 99))
-    def holds(state: bytes, seed: int) -> None:
+    @given(
+        state=mutated_bytes(st.sampled_from(first)),
+        seed=st.integers(0, 99),
+        is_sealed=st.booleans(),
+    )
+    def holds(state: bytes, seed: int, is_sealed: bool) -> None:
         agent = loaded.family.agents[seed % len(loaded.family.agents)]
         action = loaded.family.random_action(first[0], loaded.family.agents[0], Random(seed))
         with bounded():
             try:
-                outcomes = _judged(loaded, state, agent, [action], [agent])
-            except InvalidArgumentError as error:
-                assert error.message
+                seal = loaded.seals.sealed(first[seed % 3]).seal if is_sealed else b""
+                outcomes = judged(loaded, state, seal, agent, [action], [agent])
+            except StateChangedError:
+                assert is_sealed and state != first[seed % 3]
                 return
+            except InvalidArgumentError as error:
+                assert not is_sealed and error.message
+                return
+        assert not is_sealed or state == first[seed % 3]
         assert all(math.isfinite(outcome.team_reward) for outcome in outcomes)
 
     holds()

@@ -15,6 +15,7 @@ from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.rollout.v1 import rollout_pb2 as rollout
 from troupe.engines.contract import PolicyState
 from troupe.episodes.ports import Generation, Outcome, Sampled
+from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import InvalidArgumentError
 from troupe.ids import prompt_digest
 from troupe.spec.job import SamplingSpec
@@ -159,6 +160,7 @@ def outcome_to_proto(outcome: Outcome) -> env.StepOutcome:
     """A judged action and what the agents see after it."""
     return env.StepOutcome(
         state=outcome.state,
+        seal=seal_with(outcome.state),
         team_reward=outcome.team_reward,
         local_rewards=dict(outcome.local_rewards),
         is_done=outcome.is_done,
@@ -171,7 +173,7 @@ def outcome_to_proto(outcome: Outcome) -> env.StepOutcome:
 def outcome_from_proto(outcome: env.StepOutcome) -> Outcome:
     """A judged action and what the agents see after it."""
     return Outcome(
-        state=outcome.state,
+        state=with_seal(outcome.state, outcome.seal),
         team_reward=outcome.team_reward,
         local_rewards=dict(outcome.local_rewards),
         is_done=outcome.is_done,

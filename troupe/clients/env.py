@@ -9,6 +9,7 @@ from troupe.api.env.v1.env_pb2_grpc import EnvServiceStub
 from troupe.clients import codec
 from troupe.clients.channel import Client
 from troupe.episodes.ports import Outcome, Start
+from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import TroupeError
 from troupe.tasks.contract import Split, Task
 
@@ -46,7 +47,7 @@ class EnvClient(Client):
             timeout_s=timeout_s,
         )
         observations = codec.observations_from_proto(answer.observations)
-        return Start(answer.task_id, answer.state, observations)
+        return Start(answer.task_id, with_seal(answer.state, answer.seal), observations)
 
     async def step(
         self,
@@ -64,6 +65,7 @@ class EnvClient(Client):
             agent=agent,
             actions=actions,
             observe_agents=observe,
+            seal=seal_with(state),
         )
         answer = await self._call(
             "Step",

@@ -56,13 +56,16 @@ class Outcome:
     observations: Mapping[str, Observation]
 
 
-def outcome_of(done: Transition, observations: Mapping[str, Observation]) -> Outcome:
+def outcome_of(
+    done: Transition, observations: Mapping[str, Observation], *, sealed: bytes | None = None
+) -> Outcome:
     """A judged action as it travels, with what the agents see after it.
 
-    What of ``info`` JSON does not know is written as text.
+    What of ``info`` JSON does not know is written as text. ``sealed`` is the state with its seal,
+    where an env service gives it out.
     """
     return Outcome(
-        state=done.state,
+        state=done.state if sealed is None else sealed,
         team_reward=done.team_reward,
         local_rewards=done.local_rewards,
         is_done=done.done,

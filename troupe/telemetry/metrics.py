@@ -21,6 +21,11 @@ ENV_ACTIONS = Counter(
 ENV_STEP_SECONDS = Histogram(
     "troupe_env_step_seconds", "Time to judge the K actions of one request.", buckets=_FAST_S
 )
+ENV_REFUSED_STATES = Counter(
+    "troupe_env_refused_states_total",
+    "States that were not judged: changed (the seal does not fit) or unreadable (no seal).",
+    ["reason"],
+)
 ENV_QUEUED = Gauge("troupe_env_in_flight_requests", "Requests queued or being judged.")
 ENV_FAMILIES = Gauge("troupe_env_cached_environments", "Constructed environments in the cache.")
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY
 from pydantic import BaseModel
 
 from services.env.app import EnvApp
@@ -23,11 +24,14 @@ from troupe.api.router.v1.router_pb2_grpc import (
     add_RouterServiceServicer_to_server,
 )
 from troupe.clients import EnvClient
+from troupe.episodes.sealed import SealedState
 from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
     NotFoundError,
     OverloadedError,
+    StateChangedError,
+    TroupeError,
     UnavailableError,
 )
 from troupe.tasks.contract import Message, Task, Transition
@@ -197,11 +201,55 @@ async def test_step_when_too_many_wait_then_overloaded_at_once(serve):
         assert len(await asyncio.gather(*waiting)) == 2
 
 
-async def test_step_when_the_task_has_a_bug_then_an_error_and_never_a_reward(serve):
+async def test_step_when_the_task_fails_on_a_state_that_it_made_then_its_bug_and_no_reward(serve):
     async with stuck_client(await serve()) as client:
-        with pytest.raises(Exception, match="a bug in the task") as caught:
-            await step(client, "fine", "boom")
-        assert not getattr(caught.value, "retryable", True)
+        start = await client.reset(split="train", index=0, observe=[], timeout_s=30)
+        with pytest.raises(TroupeError, match=r"'stuck'.*a bug in the task") as caught:
+            await step(client, "fine", "boom", state=start.state, timeout_s=30)
+    assert type(caught.value) is TroupeError
+
+
+async def test_step_when_the_task_fails_on_a_state_without_a_seal_then_the_callers_fault(serve):
+    async with stuck_client(await serve()) as client:
+        with pytest.raises(InvalidArgumentError, match=r"'stuck'.*no seal"):
+            await step(client, "fine", "boom", timeout_s=30)
+
+
+async def test_step_when_a_state_changed_on_its_way_then_refused_by_name_and_counted(serve):
+    counted = ("troupe_env_refused_states_total", {"reason": "changed"})
+    before = REGISTRY.get_sample_value(*counted) or 0
+    async with EnvClient(await serve(), "plan_path", {"size": 6}, retry_for_s=0) as client:
+        start = await client.reset(split="test", index=0, observe=[], timeout_s=30)
+        assert isinstance(start.state, SealedState)
+        moved = start.state.replace(b'"best":', b'"best":1')
+        with pytest.raises(StateChangedError, match="plan_path") as caught:
+            await step(
+                client,
+                "go",
+                state=SealedState(moved, start.state.seal),
+                agent="tool",
+                observe=[],
+                timeout_s=30,
+            )
+    assert caught.value.pointer == "/state"
+    assert REGISTRY.get_sample_value(*counted) == before + 1
+
+
+async def test_step_when_another_replica_gave_the_state_out_then_it_is_taken(serve):
+    async with EnvClient(await serve(), "plan_path", {"size": 6}) as client:
+        start = await client.reset(split="test", index=0, observe=[], timeout_s=30)
+    async with EnvClient(await serve(), "plan_path", {"size": 6}) as client:
+        arguments = {"agent": "tool", "observe": [], "timeout_s": 30}
+        [first] = await step(client, "simulate R", state=start.state, **arguments)
+        [second] = await step(client, "simulate D", state=first.state, **arguments)
+    assert isinstance(second.state, SealedState) and second.state.seal != first.state.seal
+
+
+@pytest.mark.parametrize("seal", [b"", b"\x02of a newer version"])
+async def test_step_when_another_version_gave_the_state_out_then_it_is_taken(serve, seal):
+    async with stuck_client(await serve()) as client:
+        [outcome] = await step(client, "go", state=SealedState(b"s", seal), timeout_s=30)
+    assert outcome.state == b"sgo"
 
 
 @pytest.mark.parametrize("lack", [MemoryError(), OSError(errno.EMFILE, "Too many open files")])

@@ -12,11 +12,13 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from malformed_calls import Outcome, Target, attack
-from processes_up import Assigner, Running, start
+from processes_up import START_S, Assigner, Running, start
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from benchmarks.random_model import save_random_model
+from services.env.families import Families
+from services.env.judge import begun
 from troupe.api.env.v1 import env_pb2
 from troupe.api.records.v1 import records_pb2
 from troupe.api.rollout.v1 import rollout_pb2
@@ -25,6 +27,7 @@ from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_se
 from troupe.api.trainer.v1 import trainer_pb2
 from troupe.clients import EnvClient, RolloutClient, RouterClient
 from troupe.clients.trainer import TrainerClient
+from troupe.episodes.sealed import seal_with
 from troupe.errors import OverloadedError
 from troupe.spec.job import JobSpec
 
@@ -96,9 +99,27 @@ async def services(
             up[name] = await start(name, tmp_path, own)
         for running in up.values():
             await running.until("service.serving")
+        await waits_for_groups(up["trainer"])
         yield up
     finally:
         await asyncio.gather(*(running.stop() for running in up.values()))
+
+
+async def waits_for_groups(trainer: Running) -> None:
+    """A trainer serves before it has its job, which it may wait long for on a busy machine."""
+    async with asyncio.timeout(START_S), TrainerClient(trainer.address, retry_for_s=60.0) as client:
+        while (await client.progress(timeout_s=60)).phase != "collect":
+            assert trainer.process.returncode is None, trainer.log[-3000:]
+            await asyncio.sleep(0.1)
+
+
+def step_request(env: env_pb2.EnvironmentRef) -> env_pb2.StepRequest:
+    """A sound one, so that what is mutated is a state that was judged until then."""
+    loaded = Families(1).get(env.name, env.params_json)
+    state, _ = begun(loaded, loaded.taskset.task("test", 1), [])
+    return env_pb2.StepRequest(
+        environment=env, state=state, seal=seal_with(state), agent="tool", actions=["simulate R"]
+    )
 
 
 def targets(services: Services) -> list[Target]:
@@ -124,9 +145,7 @@ def targets(services: Services) -> list[Target]:
             "Reset": env_pb2.ResetRequest(
                 environment=env, task=env_pb2.TaskRef(split="test", index=1)
             ),
-            "Step": env_pb2.StepRequest(
-                environment=env, state=b"{}", agent="tool", actions=["simulate R"]
-            ),
+            "Step": step_request(env),
         },
         "rollout": {
             "Generate": rollout_pb2.GenerateRequest(
@@ -173,17 +192,18 @@ async def health(address: str) -> Any:
 
 
 async def sound_calls(services: Services) -> None:
-    """One good call to each, answered."""
-    async with EnvClient(services["env"].address, "plan_path", {"size": 4}) as env:
-        begun = await env.reset(split="test", index=1, observe=["tool"], timeout_s=30)
-        assert begun.task_id == "plan_path/test/1"
-    async with RolloutClient(services["rollout"].address) as rollout:
-        [policy] = (await rollout.status(timeout_s=30)).policies
+    """One good call to each, answered, however long a busy machine takes to connect."""
+    patience = {"retry_for_s": 60.0}
+    async with EnvClient(services["env"].address, "plan_path", {"size": 4}, **patience) as env:
+        first = await env.reset(split="test", index=1, observe=["tool"], timeout_s=60)
+        assert first.task_id == "plan_path/test/1"
+    async with RolloutClient(services["rollout"].address, **patience) as rollout:
+        [policy] = (await rollout.status(timeout_s=60)).policies
         assert policy.policy == "shared"
-    async with TrainerClient(services["trainer"].address) as trainer:
-        assert (await trainer.progress(timeout_s=30)).num_steps == 3
-    async with RouterClient(services["router"].address) as router:
-        assert await router.list_replicas("x", timeout_s=30) == []
+    async with TrainerClient(services["trainer"].address, **patience) as trainer:
+        assert (await trainer.progress(timeout_s=60)).num_steps == 3
+    async with RouterClient(services["router"].address, **patience) as router:
+        assert await router.list_replicas("x", timeout_s=60) == []
 
 
 @pytest.mark.timeout(7200 if ASKED.messages > 10_000 else 1500)

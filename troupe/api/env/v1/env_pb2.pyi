@@ -77,7 +77,7 @@ class ResetRequest(_message.Message):
     def __init__(self, environment: _Optional[_Union[EnvironmentRef, _Mapping]] = ..., task: _Optional[_Union[TaskRef, _Mapping]] = ..., observe_agents: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResetResponse(_message.Message):
-    __slots__ = ("state", "observations", "task_id")
+    __slots__ = ("state", "observations", "task_id", "seal")
     class ObservationsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -88,27 +88,31 @@ class ResetResponse(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
     state: bytes
     observations: _containers.MessageMap[str, Observation]
     task_id: str
-    def __init__(self, state: _Optional[bytes] = ..., observations: _Optional[_Mapping[str, Observation]] = ..., task_id: _Optional[str] = ...) -> None: ...
+    seal: bytes
+    def __init__(self, state: _Optional[bytes] = ..., observations: _Optional[_Mapping[str, Observation]] = ..., task_id: _Optional[str] = ..., seal: _Optional[bytes] = ...) -> None: ...
 
 class StepRequest(_message.Message):
-    __slots__ = ("environment", "state", "agent", "actions", "observe_agents")
+    __slots__ = ("environment", "state", "agent", "actions", "observe_agents", "seal")
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
     OBSERVE_AGENTS_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
     environment: EnvironmentRef
     state: bytes
     agent: str
     actions: _containers.RepeatedScalarFieldContainer[str]
     observe_agents: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, environment: _Optional[_Union[EnvironmentRef, _Mapping]] = ..., state: _Optional[bytes] = ..., agent: _Optional[str] = ..., actions: _Optional[_Iterable[str]] = ..., observe_agents: _Optional[_Iterable[str]] = ...) -> None: ...
+    seal: bytes
+    def __init__(self, environment: _Optional[_Union[EnvironmentRef, _Mapping]] = ..., state: _Optional[bytes] = ..., agent: _Optional[str] = ..., actions: _Optional[_Iterable[str]] = ..., observe_agents: _Optional[_Iterable[str]] = ..., seal: _Optional[bytes] = ...) -> None: ...
 
 class StepOutcome(_message.Message):
-    __slots__ = ("state", "team_reward", "local_rewards", "is_done", "is_success", "info_json", "observations")
+    __slots__ = ("state", "team_reward", "local_rewards", "is_done", "is_success", "info_json", "observations", "seal")
     class LocalRewardsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +134,7 @@ class StepOutcome(_message.Message):
     IS_SUCCESS_FIELD_NUMBER: _ClassVar[int]
     INFO_JSON_FIELD_NUMBER: _ClassVar[int]
     OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
     state: bytes
     team_reward: float
     local_rewards: _containers.ScalarMap[str, float]
@@ -137,7 +142,8 @@ class StepOutcome(_message.Message):
     is_success: bool
     info_json: str
     observations: _containers.MessageMap[str, Observation]
-    def __init__(self, state: _Optional[bytes] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., observations: _Optional[_Mapping[str, Observation]] = ...) -> None: ...
+    seal: bytes
+    def __init__(self, state: _Optional[bytes] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., observations: _Optional[_Mapping[str, Observation]] = ..., seal: _Optional[bytes] = ...) -> None: ...
 
 class StepResponse(_message.Message):
     __slots__ = ("outcomes",)
