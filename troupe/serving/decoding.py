@@ -1,7 +1,9 @@
 """Requests that are no messages: refused with INVALID_ARGUMENT.
 
 Owns what happens when the bytes of a request can't be decoded. gRPC itself would take that for a
-bug of the servicer: a traceback in the log, and UNKNOWN for the caller. Never changes a message.
+bug of the servicer: a traceback in the log, and UNKNOWN for the caller. Methods of Troupe raise
+the refusal, and the error interceptor around them tells it; those of gRPC's own services have none
+around them. Never changes a message.
 """
 
 import inspect
@@ -67,12 +69,16 @@ def _like(behaviour: Any, check: Callable[[Any, Any], Any]) -> Any:
 def _checked(method: str) -> Callable[[Any, Any], Any]:
     async def check(request: Any, context: Any) -> Any:
         if isinstance(request, _Malformed):
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
+            refusal = InvalidArgumentError(
                 f"The bytes of a request to {method} are not its message ({request.error}). Send "
-                "what this release's proto files describe.",
-                ((REASON_KEY, InvalidArgumentError.reason),),
+                "what this release's proto files describe."
             )
+            # A servicer that reads a stream under a deadline would cancel an abort that takes
+            # long, and raise its own error: a second abort, which gRPC calls a bug.
+            if not method.startswith("/grpc."):
+                raise refusal
+            pairs = ((REASON_KEY, refusal.reason),)
+            await context.abort(refusal.code, refusal.message, pairs)
         return request
 
     return check

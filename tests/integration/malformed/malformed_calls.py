@@ -193,10 +193,10 @@ class _Attacker:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(HANG_S):
                 reader, writer = await asyncio.open_connection(self._host, self._port)
-                writer.write(said)
-                await writer.drain()
-                await reader.read(64)
-                writer.close()
+                with contextlib.closing(writer):
+                    writer.write(said)
+                    await writer.drain()
+                    await reader.read(64)
         self._outcome.statuses["raw"] += 1
 
     async def _oversized(self) -> None:
