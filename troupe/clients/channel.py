@@ -79,9 +79,11 @@ class Client:
         self.address = address
         self._retry_for_s = retry_for_s
         self._channel = dial(address, self.peer)
+        self._is_closed = False
 
     async def close(self) -> None:
-        """Close the connection; calls in flight are cancelled."""
+        """Close the connection; calls in flight end with UnavailableError."""
+        self._is_closed = True
         await self._channel.close(None)
 
     async def __aenter__(self) -> Self:
@@ -111,12 +113,15 @@ class Client:
                 raise DeadlineError(f"{what} at {self.address} did not answer in {timeout_s:g} s.")
             try:
                 return await attempt(left_s)
-            except grpc.aio.AioRpcError as rpc_error:
-                error = from_rpc_error(rpc_error, what=what, address=self.address)
+            except (grpc.aio.AioRpcError, asyncio.CancelledError) as failure:
+                if _is_callers_own(failure):
+                    raise
+                error = _error_of(failure, what, self.address)
                 wait_s = pause_s * random.uniform(0.5, 1.5)
                 is_over = not _is_worth_retrying(error) or now() + wait_s >= give_up_at
-                if is_over and not (_is_answer_lost(rpc_error) and num_repeats < MAX_LOST):
-                    raise error from rpc_error
+                may_repeat = _is_answer_lost(failure) and num_repeats < MAX_LOST
+                if self._is_closed or (is_over and not may_repeat):
+                    raise error from failure
                 num_repeats += 1
             await asyncio.sleep(wait_s)
             pause_s = min(pause_s * 2, 1.0)
@@ -153,8 +158,31 @@ def from_rpc_error(error: grpc.aio.AioRpcError, *, what: str, address: str) -> T
     return error_for_code(error.code())(f"{what} at {address}: {details}")
 
 
-def _is_answer_lost(error: grpc.aio.AioRpcError) -> bool:
-    return error.code() is grpc.StatusCode.INTERNAL and error.details() == CORE_FAILED
+def _error_of(
+    failure: grpc.aio.AioRpcError | asyncio.CancelledError, what: str, address: str
+) -> TroupeError:
+    if isinstance(failure, grpc.aio.AioRpcError):
+        return from_rpc_error(failure, what=what, address=address)
+    return UnavailableError(
+        f"{what} at {address}: the connection ended the call, which nobody cancelled, and its "
+        "answer got lost. Send it again."
+    )
+
+
+def _is_answer_lost(failure: grpc.aio.AioRpcError | asyncio.CancelledError) -> bool:
+    if isinstance(failure, grpc.aio.AioRpcError):
+        return failure.code() is grpc.StatusCode.INTERNAL and failure.details() == CORE_FAILED
+    return True
+
+
+def _is_callers_own(failure: BaseException) -> bool:
+    """Whether the task that calls was cancelled: gRPC cancels calls by itself, too.
+
+    It does so to those of a channel that is closed, and once in some 100,000 streams.
+    """
+    task = asyncio.current_task()
+    is_stray = task is not None and not task.cancelling()
+    return isinstance(failure, asyncio.CancelledError) and not is_stray
 
 
 def _construct(cls: type[TroupeError], message: str, pointer: str | None) -> TroupeError:

@@ -1,5 +1,7 @@
 """What a bare gRPC status means to a caller."""
 
+import asyncio
+
 import grpc
 import grpc.aio
 import pytest
@@ -29,13 +31,19 @@ def test_status_when_unknown_then_is_not_retried() -> None:
     assert not TroupeError.retryable
 
 
-@pytest.mark.parametrize(("num_lost", "arrives"), [(MAX_LOST, True), (MAX_LOST + 1, False)])
-async def test_call_when_its_answer_got_lost_in_the_core_then_is_made_again(
-    num_lost: int, arrives: bool
-) -> None:
-    lost = grpc.aio.AioRpcError(
+LOST = {
+    "by the core": grpc.aio.AioRpcError(
         grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), details=CORE_FAILED
-    )
+    ),
+    "by a stray cancellation": asyncio.CancelledError(),
+}
+
+
+@pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
+@pytest.mark.parametrize(("num_lost", "arrives"), [(MAX_LOST, True), (MAX_LOST + 1, False)])
+async def test_call_when_its_answer_got_lost_then_is_made_again(
+    num_lost: int, arrives: bool, lost: BaseException
+) -> None:
     calls: list[float] = []
 
     async def attempt(left_s: float) -> str:
@@ -52,3 +60,48 @@ async def test_call_when_its_answer_got_lost_in_the_core_then_is_made_again(
             with pytest.raises(UnavailableError, match="Send it again"):
                 await call
     assert len(calls) == MAX_LOST + 1
+
+
+async def test_call_when_its_task_is_cancelled_then_ends_so_and_is_not_made_again() -> None:
+    begun, num_calls = asyncio.Event(), 0
+
+    async def attempt(left_s: float) -> str:
+        nonlocal num_calls
+        num_calls += 1
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with RolloutClient("127.0.0.1:1") as client:
+        task = asyncio.create_task(client._call("Generate", attempt, timeout_s=60))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert task.cancelled() and num_calls == 1
+
+
+async def test_call_when_the_caller_gives_up_then_a_timeout_and_no_lost_answer() -> None:
+    async def attempt(left_s: float) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    async with RolloutClient("127.0.0.1:1") as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await client._call("Generate", attempt, timeout_s=60)
+
+
+async def test_call_when_its_client_is_closed_meanwhile_then_unavailable_at_once() -> None:
+    num_calls = 0
+    client = RolloutClient("127.0.0.1:1")
+
+    async def attempt(left_s: float) -> str:
+        nonlocal num_calls
+        num_calls += 1
+        await client.close()
+        raise asyncio.CancelledError
+
+    with pytest.raises(UnavailableError, match="nobody cancelled"):
+        await client._call("Generate", attempt, timeout_s=60)
+    assert num_calls == 1

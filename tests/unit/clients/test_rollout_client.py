@@ -122,6 +122,18 @@ async def test_error_when_a_bug_then_not_retryable_and_named(rollout):
     assert not caught.value.retryable
 
 
+async def test_call_when_its_client_is_closed_meanwhile_then_unavailable(rollout):
+    servicer, client = rollout
+    asked = asyncio.create_task(generate(client, "slow", timeout_s=60))
+    async with asyncio.timeout(30):
+        while servicer.num_calls == 0:
+            assert not asked.done()
+            await asyncio.sleep(0.01)
+    await client.close()
+    with pytest.raises(UnavailableError, match="Generate"):
+        await asked
+
+
 async def test_status_when_it_fails_for_a_moment_then_retried(rollout):
     servicer, client = rollout
     servicer.errors = [UnavailableError("a"), OverloadedError("b")]
