@@ -24,6 +24,7 @@ from troupe.launch.contract import EXIT_CONFIGURATION
 from troupe.serving.address import bind_grpc, reachable_host, split_address
 from troupe.serving.admin import AdminServer
 from troupe.serving.callers import CallerInterceptor
+from troupe.serving.gone_callers import quiet_gone_callers
 from troupe.serving.heap import settle_heap
 from troupe.serving.interceptor import ErrorInterceptor
 from troupe.serving.membership import ShouldExit
@@ -55,6 +56,7 @@ def main(name: str, settings_type: type[_S], build: Callable[[_S], Service]) -> 
         message = f"The settings are wrong: {wrong}. Correct the environment."
         return _refuse(name, InvalidArgumentError(message))
     configure_logging(name, level=settings.log_level)
+    quiet_gone_callers()
     try:
         configure_tracing(name)
         service = build(settings)
