@@ -54,6 +54,7 @@ class RolloutApp:
         )
         self._servicer: RolloutServicer | None = None
         self._router: RouterClient | None = None
+        self._membership: Membership | None = None
         self._replica_id = replica_name(settings, self.name)
         self._incarnation = uuid.uuid4().hex
         self._address = ""
@@ -65,7 +66,9 @@ class RolloutApp:
         self._staging.open()
 
     def register(self, server: grpc.aio.Server) -> None:
-        self._servicer = RolloutServicer(self._settings, self._engine, self._staging)
+        self._servicer = RolloutServicer(
+            self._settings, self._engine, self._staging, tell=self._changed
+        )
         add_RolloutServiceServicer_to_server(self._servicer, server)
 
     async def warm(self, address: str) -> None:
@@ -77,6 +80,7 @@ class RolloutApp:
         assert self._router is not None
         assert self._servicer is not None
         membership = Membership(self._router, self._describe, hear=self._servicer.hear)
+        self._membership = membership
         assignment = await membership.join()
         beats = asyncio.ensure_future(membership.run())
         loading = asyncio.ensure_future(self._load(assignment))
@@ -101,6 +105,11 @@ class RolloutApp:
         self._staging.close()
         if self._router is not None:
             await self._router.close()
+
+    def _changed(self) -> None:
+        """Others are told at once which version answers here, not with the next heartbeat."""
+        if self._membership is not None:
+            self._membership.tell()
 
     def _store(self) -> WeightStore:
         return open_store(self._settings.weights_url, self._settings.weights_options)

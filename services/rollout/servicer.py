@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from typing import Any, cast
 
 import grpc.aio
@@ -30,9 +30,20 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RolloutServicer(RolloutServiceServicer):
-    """Answers for one engine. Refuses work with UNAVAILABLE until `open` and after `wait_idle`."""
+    """Answers for one engine. Refuses work with UNAVAILABLE until `open` and after `wait_idle`.
 
-    def __init__(self, settings: RolloutSettings, engine: Engine, staging: StagingArea) -> None:
+    ``tell`` is called when another version answers than before.
+    """
+
+    def __init__(
+        self,
+        settings: RolloutSettings,
+        engine: Engine,
+        staging: StagingArea,
+        *,
+        tell: Callable[[], None] | None = None,
+    ) -> None:
+        self._tell = tell
         self._settings = settings
         self._engine = engine
         self._intake = WeightsIntake(engine, staging, lease_s=settings.push_lease_s)
@@ -116,6 +127,8 @@ class RolloutServicer(RolloutServiceServicer):
                     epoch=request.epoch,
                     tensor_digest=request.tensor_digest,
                 )
+        if self._tell is not None:
+            self._tell()
         return pb.ActivateWeightsResponse(policy_version=request.policy_version)
 
     async def DiscardWeights(  # noqa: N802

@@ -5,6 +5,7 @@ Tolerates a router that is away: a restart of the router is normal. Never does t
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from troupe.api.router.v1.router_pb2 import Assignment, Replica
 from troupe.clients.router import RouterClient
@@ -43,6 +44,7 @@ class Membership:
         self._is_registered = False
         self._is_reachable = True
         self._job_id = ""
+        self._changed = asyncio.Event()
 
     async def join(self) -> Assignment:
         """Register and wait until there is something to work on.
@@ -68,11 +70,18 @@ class Membership:
             ShouldExit: the job is over; Reassigned: there is another one.
         """
         while True:
+            self._changed.clear()
             assignment = await self._beat()
             job_id = assignment.job_id if assignment is not None else ""
             if job_id and self._job_id and job_id != self._job_id:
                 raise Reassigned(f"the router assigned job {job_id} after {self._job_id}")
-            await asyncio.sleep(self._interval_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_s):
+                    await self._changed.wait()
+
+    def tell(self) -> None:
+        """Something of what ``describe`` says has changed: the next heartbeat is now."""
+        self._changed.set()
 
     async def _beat(self) -> Assignment | None:
         """One exchange with the router; None when it is away."""

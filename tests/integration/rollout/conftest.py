@@ -43,6 +43,7 @@ class Rollout:
     channel: grpc.aio.Channel
     servicer: RolloutServicer
     staging_dir: Path
+    told: list[str]
 
     def files_left(self) -> list[Path]:
         return [path for path in self.staging_dir.rglob("*") if path.is_file()]
@@ -54,7 +55,10 @@ async def rollout(rollout_model: Path, tmp_path: Path) -> AsyncIterator[Rollout]
     await engine.start({"shared": PolicySpec(model=str(rollout_model))})
     staging = StagingArea(str(tmp_path), max_bytes=2**22, max_uploads=2, chunk_timeout_s=0.5)
     staging.open()
-    servicer = RolloutServicer(RolloutSettings(), engine, staging)
+    told: list[str] = []
+    servicer = RolloutServicer(
+        RolloutSettings(), engine, staging, tell=lambda: told.append("changed")
+    )
     servicer.open(str(rollout_model))
     server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
     add_RolloutServiceServicer_to_server(servicer, server)
@@ -62,7 +66,7 @@ async def rollout(rollout_model: Path, tmp_path: Path) -> AsyncIterator[Rollout]
     await server.start()
     client = RolloutClient(address, retry_for_s=0.0)
     channel = grpc.aio.insecure_channel(address)
-    yield Rollout(client, channel, servicer, tmp_path)
+    yield Rollout(client, channel, servicer, tmp_path, told)
     await client.close()
     await channel.close()
     await server.stop(None)

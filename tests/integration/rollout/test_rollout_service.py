@@ -316,6 +316,13 @@ async def test_update_with_a_missing_file_is_not_found(rollout: Rollout, rollout
         )
 
 
+async def test_activate_tells_that_another_version_answers(rollout: Rollout, rollout_weights: Path):
+    await rollout.client.update_weights(manifest_for(rollout_weights), rollout_weights, 20.0)
+    assert rollout.told == []
+    await rollout.client.activate("shared", 0)
+    assert rollout.told == ["changed"]
+
+
 async def test_activate_of_a_version_that_is_not_there_says_so(rollout: Rollout):
     with pytest.raises(VersionNotLoadedError):
         await rollout.client.activate("shared", 4, timeout_s=2.0)
