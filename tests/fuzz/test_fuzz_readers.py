@@ -79,6 +79,15 @@ def test_rows_when_any_bytes_then_read_or_refused(name: str, tmp_path: Path) -> 
     holds()
 
 
+def test_arrow_when_one_byte_is_damaged_then_read_or_refused(tmp_path: Path) -> None:
+    """Among these bytes are lengths: a damaged one asked for more memory than there is."""
+    path, kept = tmp_path / "rows.arrow", FILES["rows.arrow"]
+    for at in range(len(kept)):
+        path.write_bytes(kept[:at] + bytes([kept[at] ^ 0x7F]) + kept[at + 1 :])
+        with contextlib.suppress(InvalidArgumentError):
+            list(read_rows(path))
+
+
 @pytest.mark.parametrize(
     "document",
     [b"1", b"null", b'"x"', b"[1]", b"{}", b'{"data": 1}', nested_json(5000, "list").encode()],

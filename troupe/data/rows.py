@@ -156,7 +156,7 @@ def _parquet(path: Path) -> Rows:
 
 def _arrow(path: Path) -> Rows:
     """An Arrow IPC stream, which is what ``datasets`` writes."""
-    ipc = _pyarrow("pyarrow.ipc", path)
+    ipc, refusal = _pyarrow("pyarrow.ipc", path), _pyarrow("pyarrow.lib", path).ArrowException
     try:
         with path.open("rb") as data, ipc.open_stream(data) as stream:
             for batch in stream:
@@ -164,9 +164,10 @@ def _arrow(path: Path) -> Rows:
                 batch.validate(full=True)
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield from batch.slice(start, BATCH_ROWS).to_pylist()
-    except (OSError, ValueError) as error:
+    # Also: a damaged length asks for more memory than there is, a damaged type is not known.
+    except (OSError, ValueError, MemoryError, refusal) as error:
         raise InvalidArgumentError(
-            f"{path} is not an Arrow stream ({error}); get it again"
+            f"{path} is not an Arrow stream ({type(error).__name__}: {error}); get it again"
         ) from error
 
 
