@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -25,6 +25,8 @@ from troupe.weights import TensorSum, build_manifest, data_digest, header_bytes_
 from troupe.weights.group import TORCH_DTYPES
 
 CANARY_LENGTH = 16
+_DISK = ThreadPoolExecutor(1, "export")
+"""Kept: where memory has run out, CPython waits for ever for a thread that could not start."""
 _NAMES = {getattr(torch, name): short for short, name in TORCH_DTYPES.items()}
 
 
@@ -74,13 +76,16 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> list[TensorSum]:
     items = [(name, tensors[name].detach().contiguous()) for name in names]
     header = [(name, _NAMES[t.dtype], tuple(t.shape)) for name, t in items]
     draft = path.with_suffix(".draft")
-    with draft.open("wb", buffering=0) as file, ThreadPoolExecutor(1, "export") as disk:
+    with draft.open("wb", buffering=0) as file:
         file.write(header_bytes_of(header))
-        writing = [disk.submit(_write_all, file, _bytes(tensor)) for _, tensor in items]
-        sums = [
-            TensorSum(name, dtype, shape, data_digest(_bytes(tensor)))
-            for (name, dtype, shape), (_, tensor) in zip(header, items, strict=True)
-        ]
+        writing = [_DISK.submit(_write_all, file, _bytes(tensor)) for _, tensor in items]
+        try:
+            sums = [
+                TensorSum(name, dtype, shape, data_digest(_bytes(tensor)))
+                for (name, dtype, shape), (_, tensor) in zip(header, items, strict=True)
+            ]
+        finally:
+            wait(writing)  # the file is not closed under them
         for each in writing:
             each.result()
     draft.replace(path)
