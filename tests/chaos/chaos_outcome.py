@@ -69,7 +69,9 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _steps(run_dir: Path) -> list[tuple[str, int]]:
-    return [(line["kind"], line["step"]) for line in _lines(run_dir / "metrics.jsonl")]
+    """Kind and step of each line, each kind in its own order: an evaluation may overtake a step."""
+    lines = _lines(run_dir / "metrics.jsonl")
+    return sorted(((x["kind"], x["step"]) for x in lines), key=lambda known: known[0])
 
 
 def _num_steps(run_dir: Path) -> int:

@@ -180,16 +180,16 @@ class Wire:
         self._writers.add(far)
         connection = _Connection(link, writer, far)
         self._connections.add(connection)
+        ways = (
+            asyncio.ensure_future(self._carry(connection, reader, far, "to")),
+            asyncio.ensure_future(self._carry(connection, back, writer, "from")),
+        )
         try:
-            ways = (
-                asyncio.ensure_future(self._carry(connection, reader, far, "to")),
-                asyncio.ensure_future(self._carry(connection, back, writer, "from")),
-            )
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-        finally:
             if not connection.is_forgotten:
                 self._connections.discard(connection)
                 connection.drop()
