@@ -43,6 +43,7 @@ _SIZES: list[tuple[str, int]] = [
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),  # else 60 s, and the longer one counts
 ]
 SERVER_OPTIONS: list[tuple[str, int]] = [
     *_SIZES,
