@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc.aio
+import hypothesis
 import pytest
 from redis.asyncio import Redis
 
@@ -17,6 +18,12 @@ from troupe.serving.address import bind_grpc
 from troupe.serving.interceptor import ErrorInterceptor
 from troupe.streams import embedded
 from troupe.streams.redis import connect
+
+# Machines are shared: how long an example takes says nothing.
+hypothesis.settings.register_profile(
+    "shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("shared")
 
 
 def _free_port() -> int:

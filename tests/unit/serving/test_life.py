@@ -117,7 +117,7 @@ class Signalled(Recorder):
 def test_serve_when_terminated_then_not_serving_drains_within_grace_and_0(is_drain_slow):
     service = Signalled()
     service.is_drain_slow = is_drain_slow
-    assert serve(service, ServingSettings(grace_s=0.3)) == 0
+    assert serve(service, settings()) == 0
     assert service.calls == ALL
     assert service.health[-1] == NOT_SERVING
 
