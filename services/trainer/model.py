@@ -63,7 +63,7 @@ class PolicyModel:
         self._kernels = kernels
         kin = next((other for other in shares if other.has_base_of(spec)), None)
         base = _load(policy, spec, self.device, kernels) if kin is None else kin.base_again()
-        self._has_tree = not kernels.is_packed and use_tree(base)
+        self._has_tree = not kernels.is_packed and use_tree(base, policy)
         self.base_digest = base_digest(base, spec.model) if kin is None else kin.base_digest
         """Of the model as it was found; see ``LearnerState.base``."""
         self._bare: Any = _same_weights(base) if isinstance(spec.train, LoraSpec) else None

@@ -22,6 +22,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
 from services.trainer.packing import Ints
+from troupe.errors import InvalidArgumentError
 
 NAME = "troupe_tree"
 """Of this attention among those of transformers."""
@@ -95,12 +96,13 @@ class Tree:
         self, lengths: Sequence[int], ends_M: Ints, device: torch.device, dtype: torch.dtype
     ) -> None:
         """``lengths``: of the blocks, longest first; ``ends_M``: see ``Microbatch``."""
-        self.was_used = False
+        self.num_uses = 0
+        """By how many layers so far."""
         self._parts = [_part(start, part, ends_M, device, dtype) for start, part in _parts(lengths)]
 
     def attend(self, module: Any, heads: Sequence[Tensor], **kwargs: Any) -> Tensor:
         """1 x M x H x S of queries, keys and values, each 1 x H x M x S."""
-        self.was_used = True
+        self.num_uses += 1
         found: list[Tensor] = []
         for part in self._parts:
             query, key, value = (part.blocks(each) for each in heads)
@@ -130,10 +132,13 @@ AttentionInterface.register(NAME, attend)
 AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
-def use_tree(causal: Any) -> bool:
+def use_tree(causal: Any, policy: str) -> bool:
     """Let the model's layers attend here; False, and nothing is changed, where they can't.
 
     Some architectures hand nothing on to their attention: a pass of two tokens shows it.
+
+    Raises:
+        InvalidArgumentError: some layers attend and others do something else.
     """
     before = causal.config._attn_implementation
     tree = Tree([2], np.array([2, 2]), causal.device, causal.dtype)
@@ -143,10 +148,18 @@ def use_tree(causal: Any) -> bool:
         with torch.no_grad():
             causal.model(input_ids=tokens_1_2, use_cache=False, **arguments(tree))
     except (TypeError, ValueError):  # an unknown argument, or attention of its own
-        tree.was_used = False
-    if not tree.was_used:
+        tree.num_uses = 0
+    num_layers = int(causal.config.get_text_config().num_hidden_layers)
+    if 0 < tree.num_uses < num_layers:
+        raise InvalidArgumentError(
+            f"{tree.num_uses} of the {num_layers} layers of policy '{policy}' "
+            f"({type(causal).__name__}) are attention; the others would carry one completion into "
+            "the next. Use a model whose layers all attend.",
+            pointer=f"/policies/{policy}/model",
+        )
+    if not tree.num_uses:
         causal.set_attn_implementation(before)
-    return tree.was_used
+    return bool(tree.num_uses)
 
 
 def arguments(tree: Tree) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from services.trainer.model import PolicyModel
 from services.trainer.packing import Microbatch, pack
 from services.trainer.samples import PromptSamples, Sample, credit
 from services.trainer.tree_attention import Tree, bias_of
+from troupe.errors import InvalidArgumentError
 from troupe.spec.job import BatchSpec
 
 
@@ -106,3 +107,15 @@ def test_a_model_that_hands_nothing_to_its_attention_is_given_the_whole_mask(
     assert whole.module.config._attn_implementation == "sdpa"
     for one, other in zip(found, _gradients(whole, _microbatch()), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_a_model_with_layers_that_do_not_attend_is_refused(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first_layer_alone(module: Any, *heads: Any, tree: Any = None, **kwargs: Any) -> Any:
+        own = None if module.layer_idx else tree
+        return tree_attention.attend(module, *heads, tree=own, **kwargs)
+
+    monkeypatch.setitem(AttentionInterface._global_mapping, tree_attention.NAME, first_layer_alone)
+    with pytest.raises(InvalidArgumentError, match=r"1 of the 2 layers of policy 'shared'"):
+        PolicyModel("shared", job_spec(tiny_model).policies["shared"], seed=0, device="cpu")
