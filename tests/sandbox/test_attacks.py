@@ -36,7 +36,8 @@ def test_attack_when_carried_out_then_contained(
     if attack.limits_hit:
         assert done.limit in attack.limits_hit, done
     assert len(done.stdout) <= attack.limits.output_bytes
-    assert done.wall_time_s < attack.limits.wall_time_s + 5
+    # Ending it may take long: out of memory, Linux may need two seconds for each process it kills.
+    assert done.wall_time_s < attack.limits.wall_time_s + 30
     honest = sandbox.run(Program("print(sum(map(int, input().split())))", stdin="40 2"), Limits())
     assert (honest.stdout, honest.stderr, honest.exit_code, honest.limit) == ("42\n", "", 0, None)
 
