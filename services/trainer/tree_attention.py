@@ -147,7 +147,8 @@ def use_tree(causal: Any, policy: str) -> bool:
         causal.set_attn_implementation(NAME)
         with torch.no_grad():
             causal.model(input_ids=tokens_1_2, use_cache=False, **arguments(tree))
-    except (TypeError, ValueError):  # an unknown argument, or attention of its own
+    except (TypeError, ValueError, LookupError, AttributeError, RuntimeError):
+        # An unknown argument, a mask that it reads, or attention of its own.
         tree.num_uses = 0
     num_layers = int(causal.config.get_text_config().num_hidden_layers)
     if 0 < tree.num_uses < num_layers:
