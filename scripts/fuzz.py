@@ -25,20 +25,20 @@ REST = "tests/integration/router/test_rest_contract.py"
 def main() -> int:
     """Fuzz; 0 when nothing failed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--minutes", type=float, default=60.0, help="of rounds, after the messages")
     parser.add_argument("--messages", type=int, default=1_000_000, help="malformed gRPC messages")
     parser.add_argument("--examples", type=int, default=300, help="of a property, each round")
     parser.add_argument("--seed", type=int, default=None, help="of the first round")
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    until = began + options.minutes * 60
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     failed: list[str] = []
     if options.messages:
         variables = {"TROUPE_FUZZ_MESSAGES": str(options.messages), "TROUPE_FUZZ_SEED": str(seed)}
         if not passes("messages", ["tests/integration/malformed", "-s"], variables):
             failed.append("messages")
+    until = time.monotonic() + options.minutes * 60
     rounds = 0
     while rounds == 0 or time.monotonic() < until:
         name = f"round-{seed + rounds}"
@@ -69,7 +69,7 @@ def main() -> int:
 
 def passes(name: str, arguments: list[str], variables: dict[str, str]) -> bool:
     """Run pytest once; its whole output is in build/fuzz/<name>.log."""
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=7200"]
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=14400"]
     log = FOLDER / f"{name}.log"
     began = time.monotonic()
     with log.open("wb") as out:

@@ -225,6 +225,20 @@ FAILOVERS = (
 )
 """To a replica that has all that was answered, or (lossy) lacks the writes of some moments."""
 
+LOSS = "packets lost"
+LOSSES = tuple(
+    Case(role, BY_NAME[name], LOSS)
+    for role, name in (
+        ("redis", "before a stream append"),
+        ("redis", "mid-learn"),
+        ("router", "mid-generate"),
+        ("rollout", "mid-generate"),
+        ("rollout", "mid-push, staging"),
+        ("env", "mid-env-step"),
+    )
+)
+"""One packet in ten, to and from a server, until the job ends."""
+
 ALL = (
     *MATRIX,
     *SANDBOX,
@@ -234,6 +248,7 @@ ALL = (
     *SHORTAGES,
     *CLOCKS,
     *FAILOVERS,
+    *LOSSES,
 )
 """What `make chaos` records."""
 

@@ -17,6 +17,7 @@ class Outcome:
     ``serving_s``: from the injection (for a zombie: from its awakening) until the victim serves
     again; ``progress_s``: until the job went on. None: the job had ended before. ``load``: the
     machine's load average. ``ended``: the reason of a job that was allowed to fail and did.
+    ``num_packets_lost``: by the network's fault.
     """
 
     case: str
@@ -32,6 +33,7 @@ class Outcome:
     num_duplicated: int = 0
     same_weights: bool = False
     ended: str = ""
+    num_packets_lost: int = 0
     faults: list[str] = field(default_factory=list[str])
 
     def compare(self, found: Path, expected: Path, versions: list[int]) -> None:

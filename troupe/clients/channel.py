@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import grpc
 import grpc.aio
 
+from troupe.clients.status import REASON_KEY, pointer_in
 from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
@@ -147,10 +148,9 @@ def from_rpc_error(error: grpc.aio.AioRpcError, *, what: str, address: str) -> T
     pairs: Any = error.trailing_metadata() or ()
     trailing: dict[str, Any] = dict(pairs)
     details = error.details() or error.code().name
-    pointer = trailing.get("troupe-pointer")
-    cls = error_for_reason(str(trailing.get("troupe-reason", "")))
+    cls = error_for_reason(str(trailing.get(REASON_KEY, "")))
     if cls is not None:
-        return _construct(cls, details, pointer)
+        return _construct(cls, details, pointer_in(trailing))
     if _is_answer_lost(error):
         return UnavailableError(
             f"{what} at {address}: the call ended before all of it was sent, and its answer got "

@@ -13,10 +13,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
+from troupe.clients.status import trailing_of
 from troupe.errors import InvalidArgumentError
-
-REASON_KEY = "troupe-reason"
-"""Trailing metadata: the error's stable reason."""
 
 _SHAPES: dict[str, Callable[..., Any]] = {
     "unary_unary": grpc.unary_unary_rpc_method_handler,
@@ -77,8 +75,7 @@ def _checked(method: str) -> Callable[[Any, Any], Any]:
             # long, and raise its own error: a second abort, which gRPC calls a bug.
             if not method.startswith("/grpc."):
                 raise refusal
-            pairs = ((REASON_KEY, refusal.reason),)
-            await context.abort(refusal.code, refusal.message, pairs)
+            await context.abort(refusal.code, refusal.message, trailing_of(refusal))
         return request
 
     return check

@@ -6,15 +6,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from troupe.clients.status import sendable, trailing_of
 from troupe.errors import DeadlineError, TroupeError, UnavailableError
-from troupe.serving.decoding import REASON_KEY, refusing_malformed
+from troupe.serving.decoding import refusing_malformed
 from troupe.serving.wrapping import Behaviour, WrappingInterceptor
 from troupe.shortage import is_shortage
 from troupe.telemetry import metrics
 from troupe.telemetry.logging import get_logger
-
-POINTER_KEY = "troupe-pointer"
-"""Trailing metadata: JSON pointer into the offending document."""
 
 _log = get_logger(__name__)
 
@@ -41,7 +39,7 @@ class ErrorInterceptor(WrappingInterceptor):
             except Exception as error:
                 failure = _as_troupe(error, method)
                 code = failure.code
-                await _abort(context, failure)
+                await context.abort(failure.code, sendable(failure.message), trailing_of(failure))
             finally:
                 metrics.GRPC_REQUESTS.labels(method, code.name).inc()
                 metrics.GRPC_SECONDS.labels(method).observe(time.perf_counter() - started)
@@ -64,10 +62,3 @@ def _as_troupe(error: Exception, method: str) -> TroupeError:
         f"{method} failed with {type(error).__name__}: {error}. This is a bug or a broken "
         "installation; the service's log has the traceback."
     )
-
-
-async def _abort(context: grpc.aio.ServicerContext[Any, Any], error: TroupeError) -> None:
-    trailing = [(REASON_KEY, error.reason)]
-    if error.pointer is not None and error.pointer.isascii():
-        trailing.append((POINTER_KEY, error.pointer))
-    await context.abort(error.code, error.message, tuple(trailing))

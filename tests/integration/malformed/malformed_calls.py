@@ -16,6 +16,7 @@ import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from troupe.clients.channel import CORE_FAILED
+from troupe.clients.status import REASON_KEY
 
 CALL_S = 8.0
 """Deadline of one call; machine time for a sound answer is milliseconds."""
@@ -42,7 +43,7 @@ class Outcome:
         if error is None or name not in BUGS or error.details() == CORE_FAILED:
             return
         reasons = dict(error.trailing_metadata() or ())
-        of_weights = name == "DATA_LOSS" and reasons.get("troupe-reason") == "WEIGHTS_REJECTED"
+        of_weights = name == "DATA_LOSS" and reasons.get(REASON_KEY) == "WEIGHTS_REJECTED"
         if not of_weights and len(self.bugs) < 20:
             self.bugs.append(f"{what}: {name} {error.details()}")
 

@@ -1,0 +1,52 @@
+"""How an error travels as a gRPC status: its words, its reason, and where in the request it is.
+
+Owns what fits into a status. gRPC refuses to send what does not fit and then says so instead of the
+answer (INTERNAL, RESOURCE_EXHAUSTED) or, of half a surrogate pair, nothing at all.
+"""
+
+from collections.abc import Mapping
+from itertools import accumulate
+from urllib.parse import quote, unquote
+
+from troupe.errors import TroupeError
+
+REASON_KEY = "troupe-reason"
+"""Trailing metadata: the error's stable reason."""
+POINTER_KEY = "troupe-pointer"
+"""Trailing metadata: JSON pointer into the offending document, percent-encoded."""
+MAX_WORDS_BYTES = 6000
+MAX_POINTER_BYTES = 1000
+"""As encoded here. A peer takes 8 KiB of words and metadata together, unless it is set otherwise."""
+
+_AS_THEY_ARE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
+
+
+def sendable(message: str) -> str:
+    """``message`` as a status can carry it: cut where it is too long, without half characters."""
+    whole = message.encode("utf-8", "replace").decode("utf-8")
+    if len(_encoded(whole)) <= MAX_WORDS_BYTES:
+        return whole
+    ending = f" ... ({len(whole)} characters)"
+    room = MAX_WORDS_BYTES - len(ending)
+    sizes = accumulate(len(_encoded(character)) for character in whole)
+    return whole[: next(i for i, size in enumerate(sizes) if size > room)] + ending
+
+
+def trailing_of(error: TroupeError) -> tuple[tuple[str, str], ...]:
+    """Trailing metadata of the error's status; a pointer that is too long is left out."""
+    pointer = _encoded(error.pointer or "")
+    pairs = [(REASON_KEY, error.reason)]
+    if pointer and len(pointer) <= MAX_POINTER_BYTES:
+        pairs.append((POINTER_KEY, pointer))
+    return tuple(pairs)
+
+
+def pointer_in(trailing: Mapping[str, str]) -> str | None:
+    """The pointer that ``trailing_of`` put there."""
+    pointer = trailing.get(POINTER_KEY)
+    return None if pointer is None else unquote(pointer)
+
+
+def _encoded(text: str) -> str:
+    """As gRPC sends words (but for spaces): printable ASCII, the rest percent-encoded UTF-8."""
+    return quote(text, safe=_AS_THEY_ARE, errors="replace")
