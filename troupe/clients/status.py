@@ -16,7 +16,7 @@ POINTER_KEY = "troupe-pointer"
 """Trailing metadata: JSON pointer into the offending document, percent-encoded."""
 MAX_WORDS_BYTES = 6000
 MAX_POINTER_BYTES = 1000
-"""As encoded here. A peer takes 8 KiB of words and metadata together, unless it is set otherwise."""
+"""As encoded here. A peer takes 8 KiB of words and metadata together by default."""
 
 _AS_THEY_ARE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 
