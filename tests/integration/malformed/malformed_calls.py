@@ -7,13 +7,15 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from troupe.clients.channel import CORE_FAILED
 from troupe.clients.status import REASON_KEY
@@ -27,6 +29,20 @@ BUGS = ("INTERNAL", "UNKNOWN", "DATA_LOSS")
 """Statuses that a malformed call must not get from a servicer. (DATA_LOSS: see ``of_weights``.)"""
 NEVER_MESSAGE = b"\x07"
 """Bytes that make all that follows undecodable: field 0, of a wire type that does not exist."""
+ODD_TEXTS = (
+    "",
+    "\x00\x01\x7f",
+    "\u2028\U0001f98a\n",
+    "ö" * 3000,
+    "x" * 100_000,
+    "../" * 30,
+    "[" * 5000,
+    '{"\\ud800": "\\udfff"}',
+    '{"size\\u0001": 4}',
+    '{"size": 1e999}',
+    '{"' + "k" * 50_000 + '": 1}',
+)
+"""Put in the place of a sound text."""
 
 
 @dataclass
@@ -94,6 +110,7 @@ class _Attacker:
         kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (40, self._random_bytes),
             (30, self._mutated),
+            (10, self._odd_text),
             (5, self._unknown_method),
             (8, self._wrong_shape),
             (6, self._broken_stream),
@@ -123,6 +140,16 @@ class _Attacker:
                 case _:
                     del data[at : at + self._rng.randint(1, 5)]
         await self._call(method, self._bytes_for(method, bytes(data)))
+
+    async def _odd_text(self) -> None:
+        """A sound request, but for one of its texts."""
+        method = self._rng.choice(self._methods)
+        message = GetMessageClass(method.input_type)()
+        message.ParseFromString(self._target.samples.get(method.name, b""))
+        if places := list(_texts(message)):
+            inner, name = self._rng.choice(places)
+            setattr(inner, name, self._rng.choice(ODD_TEXTS))
+        await self._call(method, self._bytes_for(method, message.SerializeToString()))
 
     async def _unknown_method(self) -> None:
         name = self._target.service.full_name
@@ -250,6 +277,17 @@ class _Attacker:
 async def _drained(call: Any) -> None:
     async for _ in call:
         pass
+
+
+def _texts(message: Message) -> Iterator[tuple[Message, str]]:
+    """Each text field in ``message`` and in what it holds, as (its message, its name)."""
+    for known in message.DESCRIPTOR.fields:
+        if known.type == FieldDescriptor.TYPE_STRING and not known.is_repeated:
+            yield message, known.name
+    for known, value in message.ListFields():
+        if known.type == FieldDescriptor.TYPE_MESSAGE:
+            for inner in value if known.is_repeated else [value]:
+                yield from _texts(inner)
 
 
 def _path(method: MethodDescriptor) -> str:
