@@ -1,7 +1,7 @@
 """Train for long while something is killed each minute; what it costs, and whether anything grows.
 
-``PYTHONPATH=tests:. python tests/chaos/soak.py --minutes 120``. One platform, one job of Plan-Path
-on the ``cpu`` engine. First the job trains undisturbed for ``--quiet`` seconds, then each
+``PYTHONPATH=tests:. python tests/chaos/soak.py``: about two hours. One platform, one job of
+Plan-Path on the ``cpu`` engine. First the job trains undisturbed for ``--quiet`` seconds, then each
 ``--every`` seconds the next of trainer, rollout, env, router and Valkey is killed.
 Prints one JSON line last; exits 1 when a goal is missed.
 """
@@ -157,8 +157,8 @@ def free_port() -> int:
 def main() -> None:
     """Soak as the arguments say."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=120.0, help="at most")
-    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--minutes", type=float, default=170.0, help="at most")
+    parser.add_argument("--steps", type=int, default=720)
     parser.add_argument("--tasks", type=int, default=1000, help="episodes a step: how long one is")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between kills")
     parser.add_argument("--quiet", type=float, default=60.0, help="seconds before the first kill")
