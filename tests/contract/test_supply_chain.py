@@ -95,7 +95,7 @@ def test_workflow_when_read_then_its_actions_are_pinned_and_its_rights_are_few(p
     document = yaml.safe_load(path.read_text("utf-8"))
     assert document["permissions"] == {"contents": "read"}
     for job in document["jobs"].values():
-        assert job["timeout-minutes"] <= 150
+        assert job["timeout-minutes"] <= 200
         rights = set(job.get("permissions", {}).items())
         assert rights <= {("contents", "read"), ("packages", "write"), ("id-token", "write")}
         for step in job["steps"]:
