@@ -4,6 +4,7 @@ In CI the examples are few and always the same. `make fuzz` sets TROUPE_FUZZ_* f
 drawn anew in each round, and keeps those that failed.
 """
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,9 +50,22 @@ def fuzzed(ci_examples: int) -> Callable[[Any], Any]:
 
 @contextmanager
 def bounded(limit_s: float = MAX_PARSE_S) -> Iterator[None]:
-    """Fails when the body takes more CPU time of this thread than ``limit_s``."""
+    """Fails when the body takes more CPU time than ``limit_s``; ends it if it takes ten times that.
+
+    Only for the main thread.
+    """
+
+    def end(*_: object) -> None:
+        raise AssertionError(f"has no end within {10 * limit_s:.0f} s of CPU time")
+
     began = time.thread_time()
-    yield
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, 10 * limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
     taken_s = time.thread_time() - began
     assert taken_s < limit_s, f"took {taken_s:.1f} s of CPU time"
 

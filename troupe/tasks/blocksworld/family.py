@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from troupe.tasks.blocksworld.generator import draw
 from troupe.tasks.blocksworld.puzzle import BlocksworldPuzzle, words
-from troupe.tasks.blocksworld.stacks import TABLE, shortest_plan, supports
+from troupe.tasks.blocksworld.stacks import MAX_BLOCKS, TABLE, shortest_plan, supports
 from troupe.tasks.contract import Split
 from troupe.tasks.puzzles import LOCAL_TERMS, RETURN_BOUND, PuzzleEnvironment, PuzzleParams
 from troupe.tasks.puzzles.answers import write_answer
@@ -24,7 +24,7 @@ PUZZLE = BlocksworldPuzzle()
 class BlocksworldParams(PuzzleParams):
     """How many blocks, how far the goal is, and how much one answer may do."""
 
-    size: int = Field(default=5, ge=3, le=12, description="Blocks.")
+    size: int = Field(default=5, ge=3, le=MAX_BLOCKS, description="Blocks.")
     min_moves: int = Field(default=2, ge=1, le=20, description="Least moves of a task.")
     max_actions: int = Field(default=4, ge=1, le=36, description="Moves in one answer, at most.")
 

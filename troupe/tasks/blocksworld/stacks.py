@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 TABLE = "table"
+MAX_BLOCKS = 12
+"""The search for a shortest plan grows with the ways to stack the blocks."""
 
 Move = tuple[str, str]
 """A block and what it goes onto: another block, or the table."""
@@ -77,7 +79,13 @@ def shortest_plan(world: str, goal: str) -> tuple[Move, ...]:
     the table; so the search only branches on which block that is.
 
     Source: Gupta and Nau, On the complexity of blocks-world planning, 1992.
+
+    Raises:
+        ValueError: the two are no worlds of the same blocks, or of more than ``MAX_BLOCKS``.
     """
+    blocks, wanted = ("".join(sorted(one.replace("/", ""))) for one in (world, goal))
+    if blocks != wanted or len(set(blocks)) != len(blocks) or len(blocks) > MAX_BLOCKS:
+        raise ValueError(f"no worlds of the same 1 to {MAX_BLOCKS} blocks: {blocks}, {wanted}")
     start, moves = _settled(world, goal)
     queue: list[tuple[int, int, str, tuple[Move, ...]]] = []
     heapq.heappush(queue, (len(moves) + _least(start, goal), 0, start, moves))

@@ -10,6 +10,7 @@ from troupe.tasks.contract import Split
 from troupe.tasks.eight_queens.generator import MIN_BOARDS, draw, has_enough_boards, most_closed
 from troupe.tasks.eight_queens.puzzle import EightQueensPuzzle, words
 from troupe.tasks.eight_queens.squares import (
+    MAX_SIZE,
     NONE,
     name,
     nearest,
@@ -30,7 +31,7 @@ PUZZLE = EightQueensPuzzle()
 class EightQueensParams(PuzzleParams):
     """What kind of boards, and how much one answer may do."""
 
-    size: int = Field(default=8, ge=4, le=12, description="Files, rows and queens.")
+    size: int = Field(default=8, ge=4, le=MAX_SIZE, description="Files, rows and queens.")
     given: int = Field(
         default=2, ge=0, le=11, description="Queens that stand from the start; fewer than size."
     )

@@ -11,6 +11,8 @@ from functools import lru_cache
 from itertools import combinations
 
 NONE = "."
+MAX_SIZE = 12
+"""Larger boards have too many solutions to hold: 73,712 on 13 files, 365,596 on 14."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,14 @@ class Instance:
 
 @lru_cache(maxsize=4096)
 def read_instance(text: str) -> Instance:
-    """The instance that ``write_instance`` wrote."""
+    """The instance that ``write_instance`` wrote.
+
+    Raises:
+        ValueError: it is none, or larger than ``MAX_SIZE``.
+    """
     given, _, closed = text.partition("/")
+    if len(given) > MAX_SIZE:
+        raise ValueError(f"a board of {len(given)} files; {MAX_SIZE} at most")
     return Instance(given, frozenset(square(name) for name in closed.split(",") if name))
 
 

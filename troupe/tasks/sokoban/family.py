@@ -20,7 +20,7 @@ from troupe.tasks.puzzles.prompts import WORDS
 from troupe.tasks.puzzles.state import decode_state
 from troupe.tasks.sokoban.generator import draw
 from troupe.tasks.sokoban.puzzle import SokobanPuzzle, words
-from troupe.tasks.sokoban.room import MOVES
+from troupe.tasks.sokoban.room import MAX_BOXES, MAX_SIZE, MOVES
 from troupe.tasks.sokoban.solver import solution
 from troupe.tasks.splits import DrawnTaskset
 
@@ -31,9 +31,12 @@ class SokobanParams(PuzzleParams):
     """What kind of rooms, and how much one answer may do."""
 
     size: int = Field(
-        default=6, ge=6, le=12, description="Cells per side of the square map, with its border."
+        default=6,
+        ge=6,
+        le=MAX_SIZE,
+        description="Cells per side of the square map, with its border.",
     )
-    boxes: int = Field(default=1, ge=1, le=6, description="Boxes, and as many goals.")
+    boxes: int = Field(default=1, ge=1, le=MAX_BOXES, description="Boxes, and as many goals.")
     min_pushes: int = Field(default=2, ge=1, le=40, description="Least pushes of a task.")
     wall_share: float = Field(
         default=0.15, ge=0.1, le=0.5, description="Least share of walls inside the border."

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 MOVES = ("U", "D", "L", "R")
+MAX_SIZE = 12
+MAX_BOXES = 6
+"""What is left to push is a matching of boxes and goals, whose cost doubles with each goal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,12 @@ def cells(board: int) -> Iterator[int]:
 
 @lru_cache(maxsize=8192)
 def read_map(text: str) -> tuple[Room, Position]:
-    """The room and position of a map."""
+    """The room and position of a map.
+
+    Raises:
+        ValueError: it has more than ``MAX_SIZE`` rows, or more than ``MAX_BOXES`` boxes or goals.
+        KeyError: it has letters that mean nothing.
+    """
     rows = text.split("/")
     letters = "".join(rows)
     boards = dict.fromkeys("#-.$@*+", 0)
@@ -64,8 +72,11 @@ def read_map(text: str) -> tuple[Room, Position]:
         boards[letter] |= 1 << cell
     floor = ((1 << len(letters)) - 1) & ~boards["#"]
     goals = boards["."] | boards["*"] | boards["+"]
+    boxes = boards["$"] | boards["*"]
+    if len(rows) > MAX_SIZE or max(goals.bit_count(), boxes.bit_count()) > MAX_BOXES:
+        raise ValueError(f"a map of more than {MAX_SIZE} rows or {MAX_BOXES} boxes or goals")
     player = (boards["@"] | boards["+"]).bit_length() - 1
-    return Room(len(rows), floor, goals), Position(boards["$"] | boards["*"], player)
+    return Room(len(rows), floor, goals), Position(boxes, player)
 
 
 def write_map(room: Room, position: Position) -> str:
