@@ -107,7 +107,8 @@ async def _run_module(name: str, module: str, run_dir: Path) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
-        _log.warning(f"{name}.timed_out", run_dir=str(run_dir))
+        by_hand = f"python -m {module} {run_dir}"
+        _log.warning(f"{name}.timed_out", after_s=_AFTERWARDS_TIMEOUT_S, by_hand=by_hand)
         return
     if process.returncode:
         _log.warning(f"{name}.failed", run_dir=str(run_dir), error=errors.decode()[-2000:])

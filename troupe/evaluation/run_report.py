@@ -117,7 +117,7 @@ def _write_transcripts(run_dir: Path, episodes: Path, rounds: Mapping[str, Round
         folder.mkdir(exist_ok=True)
         parts = [
             transcript(line)
-            for line in _lines(episodes)
+            for line in _lines(episodes, round_id.encode())
             if line["round_id"] == round_id and line["episode_id"] in shown
         ]
         head = f"# {round_id}\n\n{len(parts)} episodes, failed ones first chosen.\n\n"
@@ -183,13 +183,16 @@ def _candidates(line: Line) -> Iterator[tuple[Mapping[str, Any], Mapping[str, An
             yield group, candidate
 
 
-def _lines(path: Path) -> Iterator[Line]:
-    """Every whole line of a JSON-lines file; a torn last one belongs to a job that still writes."""
+def _lines(path: Path, part: bytes = b"") -> Iterator[Line]:
+    """Every whole line of a JSON-lines file that has ``part`` in it.
+
+    A torn last one belongs to a job that still writes.
+    """
     if not path.is_file():
         return
     with path.open("rb") as file:
         for text in file:
-            if text.endswith(b"\n"):
+            if part in text and text.endswith(b"\n"):
                 yield json.loads(text)
 
 
