@@ -153,7 +153,7 @@ def _told(group: records_pb2.Group) -> None:
 
 
 def _trained(group: records_pb2.Group) -> None:
-    """Whatever passes the checks can be trained."""
+    """Whatever passes the checks can be trained; a greedy baseline is compared with, not learnt."""
     for prompt in group.prompts:
         prompt.digest = prompt_digest(prompt.token_ids)
     for candidate in group.candidates:
@@ -164,7 +164,8 @@ def _trained(group: records_pb2.Group) -> None:
     expected = Expected(group.job_id, group.policy, group.step, 2**64 - 1, 2**32, 2**64)
     if fault(group, expected) is None:
         credited = credit(group, [0.5] * len(group.candidates), 1.0)
-        assert sum(len(prompt.samples) for prompt in credited.prompts) == len(group.candidates)
+        num_trained = sum(not candidate.is_baseline for candidate in group.candidates)
+        assert sum(len(prompt.samples) for prompt in credited.prompts) == num_trained
         group_outcome(group)
 
 
