@@ -79,11 +79,15 @@ def test_rows_when_any_bytes_then_read_or_refused(name: str, tmp_path: Path) -> 
     holds()
 
 
-def test_arrow_when_one_byte_is_damaged_then_read_or_refused(tmp_path: Path) -> None:
-    """Among these bytes are lengths: a damaged one asked for more memory than there is."""
-    path, kept = tmp_path / "rows.arrow", FILES["rows.arrow"]
+@pytest.mark.parametrize("name", ["rows.arrow", "rows.parquet"])
+@pytest.mark.parametrize("damage", [0x01, 0x7F])
+def test_columns_when_one_byte_is_damaged_then_read_or_refused(
+    name: str, damage: int, tmp_path: Path
+) -> None:
+    """Among these bytes are lengths, which ask for more memory than there is, and types."""
+    path, kept = tmp_path / name, FILES[name]
     for at in range(len(kept)):
-        path.write_bytes(kept[:at] + bytes([kept[at] ^ 0x7F]) + kept[at + 1 :])
+        path.write_bytes(kept[:at] + bytes([kept[at] ^ damage]) + kept[at + 1 :])
         with contextlib.suppress(InvalidArgumentError):
             list(read_rows(path))
 

@@ -150,13 +150,23 @@ def _parquet(path: Path) -> Rows:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=BATCH_ROWS):
                 yield from batch.to_pylist()
-    except (OSError, ValueError) as error:
-        raise InvalidArgumentError(f"{path} is not Parquet ({error}); get it again") from error
+    except _damage(path) as error:
+        raise InvalidArgumentError(
+            f"{path} is not Parquet ({type(error).__name__}: {error}); get it again"
+        ) from error
+
+
+def _damage(path: Path) -> tuple[type[Exception], ...]:
+    """What pyarrow makes of a damaged file.
+
+    A damaged length asks for more memory than there is, a damaged type is not known.
+    """
+    return OSError, ValueError, MemoryError, _pyarrow("pyarrow.lib", path).ArrowException
 
 
 def _arrow(path: Path) -> Rows:
     """An Arrow IPC stream, which is what ``datasets`` writes."""
-    ipc, refusal = _pyarrow("pyarrow.ipc", path), _pyarrow("pyarrow.lib", path).ArrowException
+    ipc = _pyarrow("pyarrow.ipc", path)
     try:
         with path.open("rb") as data, ipc.open_stream(data) as stream:
             for batch in stream:
@@ -164,8 +174,7 @@ def _arrow(path: Path) -> Rows:
                 batch.validate(full=True)
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield from batch.slice(start, BATCH_ROWS).to_pylist()
-    # Also: a damaged length asks for more memory than there is, a damaged type is not known.
-    except (OSError, ValueError, MemoryError, refusal) as error:
+    except _damage(path) as error:
         raise InvalidArgumentError(
             f"{path} is not an Arrow stream ({type(error).__name__}: {error}); get it again"
         ) from error
