@@ -54,13 +54,18 @@ class LossyWorld(ChaosWorld):
     """Runs cases whose victim is a server that packets to and from are lost of."""
 
     ports: Mapping[Role, int]
+    _rules: tuple[tuple[str, ...], ...] = ()
 
     def _inject(self, case: Case, job_id: str, stander: int) -> tuple[float, int]:
         """Lose packets until the job has ended."""
-        for end in ("--sport", "--dport"):
-            chance = ("-m", "statistic", "--mode", "random", "--probability", str(LOST))
-            match = ("-i", "lo", "-p", "tcp", end, str(self.ports[case.victim]))
-            _iptables("-A", "INPUT", *match, *chance, "-j", "DROP")
+        chance = ("-m", "statistic", "--mode", "random", "--probability", str(LOST))
+        port = str(self.ports[case.victim])
+        self._rules = tuple(
+            ("INPUT", "-i", "lo", "-p", "tcp", end, port, *chance, "-j", "DROP")
+            for end in ("--sport", "--dport")
+        )
+        for rule in self._rules:
+            _iptables("-A", *rule)
         hit_at = time.time()
         os.kill(stander, signal.SIGCONT)
         return hit_at, stander
@@ -76,7 +81,9 @@ class LossyWorld(ChaosWorld):
             outcome.faults.append("no packet was lost")
 
     def _clean_up(self, job_id: str) -> None:
-        _iptables("-F", "INPUT")
+        for rule in self._rules:
+            _iptables("-D", *rule)
+        self._rules = ()
         super()._clean_up(job_id)
 
 

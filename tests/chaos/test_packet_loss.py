@@ -10,10 +10,11 @@ from chaos_cases import LOSSES, Case
 from lossy_world import LossyWorld, run_with_known_ports, why_not_here
 from process_tree import descendants
 
+MISSING = why_not_here()
 pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(1200),
-    pytest.mark.skipif(bool(why_not_here()), reason=why_not_here()),
+    pytest.mark.skipif(bool(MISSING), reason=MISSING),
 ]
 
 
