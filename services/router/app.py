@@ -21,6 +21,7 @@ from services.router.launching import Launching
 from services.router.membership import MemberStore
 from services.router.registry import Registry
 from services.router.rest.app import RestParts, create_app
+from services.router.rest.certificate import RestCertificate
 from services.router.rest.door import bind, check_door
 from services.router.rest.hub import EventHub
 from services.router.rest.keyring import Keyring
@@ -60,6 +61,7 @@ class RouterApp:
         self._settings = settings
         self._redis: Redis | None = None
         self._socket: socket.socket | None = None
+        self._certificate: RestCertificate | None = None
         self._rest: RestServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._supervisor: JobSupervisor | None = None
@@ -71,6 +73,10 @@ class RouterApp:
         """Reach Redis, and know that folder and port can be had."""
         await asyncio.to_thread(check_runs_dir, self._settings.runs_dir)
         check_door(self._settings)
+        if self._settings.tls_certificate and self._settings.tls_key:
+            self._certificate = RestCertificate(
+                self._settings.tls_certificate, self._settings.tls_key
+            )
         self._keys = Keyring(self._settings.api_keys)
         self._socket = bind(self._settings.rest_address)
         self._redis = await connect(self._settings.redis_url)
@@ -130,14 +136,22 @@ class RouterApp:
         assert self._supervisor is not None and self._serving is not None
         conducting = asyncio.create_task(self._supervisor.run())
         every_s = self._settings.watch_s
-        counting = asyncio.create_task(keep_counting(self._store, self._members, every_s=every_s))
+        beside = [
+            asyncio.create_task(keep_counting(self._store, self._members, every_s=every_s)),
+            asyncio.create_task(self._follow_certificate()),
+        ]
         try:
             await asyncio.wait({conducting, self._serving}, return_when=asyncio.FIRST_COMPLETED)
             for task in (conducting, self._serving):
                 if task.done():
                     task.result()
         finally:
-            await end(conducting, counting)
+            await end(conducting, *beside)
+
+    async def _follow_certificate(self) -> None:
+        assert self._rest is not None
+        if self._certificate is not None and (context := self._rest.config.ssl) is not None:
+            await self._certificate.follow(context)
 
     async def drain(self) -> None:
         """Stop conducting; end the processes that this router launched."""

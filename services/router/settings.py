@@ -1,19 +1,26 @@
 """Where the router runs: addresses, limits and paths (TROUPE_ROUTER_*)."""
 
+import difflib
+import os
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from troupe.serving import ServingSettings
+
+_PREFIX = "TROUPE_ROUTER_"
+_SERVICE_LINK = re.compile(r"(SERVICE_(HOST|PORT)|PORT)(_|$)")
+"""What Kubernetes sets for a Service that is called troupe-router."""
 
 
 class RouterSettings(ServingSettings):
     """Settings of one router process."""
 
     model_config = SettingsConfigDict(
-        env_prefix="TROUPE_ROUTER_", extra="forbid", use_attribute_docstrings=True
+        env_prefix=_PREFIX, extra="forbid", use_attribute_docstrings=True
     )
 
     grpc_address: str = "127.0.0.1:8481"
@@ -100,6 +107,19 @@ class RouterSettings(ServingSettings):
     """PEM private key of tls_certificate."""
     commit: str = ""
     """Version-control commit for summary.json; asked of git when empty."""
+
+    @model_validator(mode="after")
+    def _knows_every_variable(self) -> Self:
+        """A misspelt limit is no limit: it is refused."""
+        known = [name.upper() for name in type(self).model_fields]
+        for variable in sorted(os.environ):
+            name = variable.upper().removeprefix(_PREFIX)
+            if name in known or name == variable.upper() or _SERVICE_LINK.match(name):
+                continue
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f" (did you mean {_PREFIX}{close[0]}?)" if close else ""
+            raise ValueError(f"the router has no setting {variable}{meant}")
+        return self
 
     @property
     def host_names(self) -> tuple[str, ...]:

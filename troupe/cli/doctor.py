@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from troupe.cli import platform
 from troupe.cli.checks import check_folder, check_redis
+from troupe.cli.options import client_for
 from troupe.cli.settings import HOST, CliSettings
-from troupe.clients.rest import RestClient
 from troupe.errors import TroupeError
 from troupe.streams import embedded
 
@@ -197,7 +197,7 @@ def _router(settings: CliSettings) -> Finding:
     url = settings.rest_url or (found.rest_url if found else "")
     if not url:
         return Finding("router", "ok", "not up; `troupe up` or `troupe train` starts it")
-    with RestClient(url, timeout_s=5.0, api_key=settings.api_key) as client:
+    with client_for(settings, timeout_s=5.0) as client:
         if not client.is_up():
             advice = "look at runs/.troupe/platform/logs, or `troupe down` and `troupe up`"
             return Finding("router", "error", f"{url} does not answer", advice)

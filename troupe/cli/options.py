@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from troupe.cli import platform
-from troupe.cli.settings import HOST, CliSettings, settings_from
+from troupe.cli.platform_record import PlatformConfig
+from troupe.cli.settings import CliSettings, settings_from
 from troupe.clients.rest import RestClient
 
 SpecPath = Annotated[Path, typer.Argument(help="Job spec, YAML or JSON.", metavar="SPEC")]
@@ -62,15 +63,19 @@ def connect(url: str | None, runs_dir: Path | None, *, retry_for_s: float = 0.0)
     return client_for(settings, retry_for_s=retry_for_s)
 
 
-def client_for(settings: CliSettings, *, retry_for_s: float = 0.0) -> RestClient:
+def client_for(
+    settings: CliSettings, *, timeout_s: float = 20.0, retry_for_s: float = 0.0
+) -> RestClient:
     """A client of the named router, else of the platform in the runs folder, else the default."""
-    found = platform.running(settings.runs_dir)
-    local = found.rest_url if found else f"http://{HOST}:{settings.rest_port}"
+    found = platform.running(settings.runs_dir) or PlatformConfig.of(settings)
+    if not settings.rest_url:
+        return found.client(api_key=settings.api_key, timeout_s=timeout_s, retry_for_s=retry_for_s)
     return RestClient(
-        settings.rest_url or local,
+        settings.rest_url,
         api_key=settings.api_key,
+        timeout_s=timeout_s,
         retry_for_s=retry_for_s,
-        tls_ca=settings.tls_ca,
+        tls_ca=settings.router_ca,
     )
 
 

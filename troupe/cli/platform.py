@@ -22,7 +22,6 @@ from troupe.cli.platform_record import (
     supervisor_of,
 )
 from troupe.cli.settings import CliSettings
-from troupe.clients.rest import RestClient
 from troupe.errors import UnavailableError
 from troupe.launch.local import LocalLauncher
 from troupe.launch.processes import ProcessId, look, signal_group
@@ -182,7 +181,7 @@ def _wait_until_up(
         UnavailableError: a process of the platform can't run, or ``timeout_s`` is over.
     """
     deadline = time.monotonic() + timeout_s
-    with RestClient(config.rest_url) as client:
+    with config.client() as client:
         while True:
             if failed := _failures(config, "failed"):
                 raise UnavailableError(f"The platform did not start: {failed}")

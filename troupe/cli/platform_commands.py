@@ -8,8 +8,8 @@ from rich.table import Table
 from troupe.cli import options as opt
 from troupe.cli import platform
 from troupe.cli.output import EXIT_FAILED, note, out, print_json
+from troupe.cli.platform_record import PlatformConfig
 from troupe.cli.settings import CliSettings, settings_from
-from troupe.clients.rest import RestClient
 from troupe.clients.rest.errors import UnauthenticatedError
 from troupe.errors import TroupeError
 from troupe.launch.records import ProcRecord
@@ -34,7 +34,7 @@ def up(
         redis_port=redis_port,
     )
     config, is_new = platform.up(settings)
-    active = _active(config.rest_url, settings.api_key) if is_new else []
+    active = _active(config, settings.api_key) if is_new else []
     if as_json:
         logs = str(config.state_dir / platform.OWNER / "logs")
         document = {"rest_url": config.rest_url, "is_new": is_new, "logs": logs, "jobs": active}
@@ -46,10 +46,10 @@ def up(
         note(f"jobs that go on: {', '.join(active)}")
 
 
-def _active(rest_url: str, api_key: str) -> list[str]:
+def _active(config: PlatformConfig, api_key: str) -> list[str]:
     """The jobs that go on; none are known where a key is asked for and there is none."""
     try:
-        with RestClient(rest_url, api_key=api_key) as client:
+        with config.client(api_key=api_key) as client:
             return [job.job_id for job in client.jobs() if not job.is_over]
     except UnauthenticatedError:
         note("the router asks for an API key: set TROUPE_API_KEY to one for the other commands")
@@ -96,7 +96,7 @@ def _status(settings: CliSettings) -> dict[str, Any]:
     }
     if config is None:
         return document
-    with RestClient(config.rest_url, timeout_s=5.0, api_key=settings.api_key) as client:
+    with config.client(timeout_s=5.0, api_key=settings.api_key) as client:
         document["is_ready"] = client.is_up()
         try:
             jobs = client.jobs(limit=20)

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from troupe.cli.settings import HOST, CliSettings
+from troupe.clients.rest import RestClient
 from troupe.launch.contract import Component
 from troupe.launch.processes import ProcessId, identify, look
 from troupe.streams import embedded
@@ -36,6 +37,8 @@ class PlatformConfig(BaseModel):
     admin_port: int
     redis_port: int
     grace_s: float
+    is_https: bool = False
+    router_ca: Path | None = None
     pid: int = 0
     ticks: int = 0
     is_stopping: bool = False
@@ -52,6 +55,8 @@ class PlatformConfig(BaseModel):
             admin_port=settings.admin_port,
             redis_port=settings.redis_port,
             grace_s=settings.grace_s,
+            is_https=settings.router_tls_certificate is not None,
+            router_ca=settings.router_ca.absolute() if settings.router_ca else None,
         )
 
     @property
@@ -62,7 +67,19 @@ class PlatformConfig(BaseModel):
     @property
     def rest_url(self) -> str:
         """URL of the router."""
-        return f"http://{HOST}:{self.rest_port}"
+        return f"{'https' if self.is_https else 'http'}://{HOST}:{self.rest_port}"
+
+    def client(
+        self, *, api_key: str = "", timeout_s: float = 20.0, retry_for_s: float = 0.0
+    ) -> RestClient:
+        """A client of the router."""
+        return RestClient(
+            self.rest_url,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            retry_for_s=retry_for_s,
+            tls_ca=self.router_ca,
+        )
 
     def components(self) -> list[Component]:
         """The processes to keep alive, in starting order."""

@@ -28,8 +28,12 @@ class CliSettings(BaseSettings):
     """Router to talk to; empty means the one of ``troupe up``, else http://127.0.0.1:8480."""
     api_key: str = Field(default="", repr=False)
     """Key for a router that asks for one (`troupe keys add`)."""
+    rest_ca: Path | None = None
+    """Certificate authority (PEM) of a router whose certificate is not public; not set: tls_ca."""
     tls_ca: Path | None = None
-    """Certificate authority (PEM) of a router whose certificate is not public."""
+    """Certificate authority of the services among each other (docs/operations/tls.md)."""
+    router_tls_certificate: Path | None = None
+    """Certificate of the router that ``troupe up`` starts; with it, that router speaks https."""
     runs_dir: Path = Path("runs")
     """Folder of the run folders and of the platform's state (``.troupe``)."""
     redis_url: str = ""
@@ -46,6 +50,11 @@ class CliSettings(BaseSettings):
     """From ``troupe up`` until the router answers, seconds."""
     grace_s: float = Field(default=15.0, gt=0)
     """A process that was told to end is killed after this time, seconds."""
+
+    @property
+    def router_ca(self) -> Path | None:
+        """Whose certificate a router may show; None: a public authority's."""
+        return self.rest_ca or self.tls_ca
 
     @property
     def state_dir(self) -> Path:

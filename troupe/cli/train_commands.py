@@ -17,6 +17,7 @@ from troupe.cli import platform
 from troupe.cli.checks import check_folder, check_ports
 from troupe.cli.follow import exit_status, print_outcome, read_summary, watch
 from troupe.cli.output import EXIT_INTERRUPTED, err, note, print_json
+from troupe.cli.platform_record import PlatformConfig
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.cli.signals import terminate_as_interrupt
 from troupe.cli.spec_commands import make_tiny
@@ -101,14 +102,12 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
             note("interrupted before the job was submitted; what was started is stopped")
             return EXIT_INTERRUPTED
         try:
-            with RestClient(
-                config.rest_url, api_key=settings.api_key, retry_for_s=opt.RETRY_FOR_S
-            ) as client:
+            with config.client(api_key=settings.api_key, retry_for_s=opt.RETRY_FOR_S) as client:
                 job = begin(client)
                 note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
                 job = watch(client, job, quiet=as_json)
         except KeyboardInterrupt:
-            _on_interrupt(config.rest_url, job, is_ours=is_ours, api_key=settings.api_key)
+            _on_interrupt(config, job, is_ours=is_ours, api_key=settings.api_key)
             return EXIT_INTERRUPTED
         finally:
             if is_ours:
@@ -120,7 +119,7 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
     return exit_status(job)
 
 
-def _on_interrupt(rest_url: str, job: Job | None, *, is_ours: bool, api_key: str) -> None:
+def _on_interrupt(config: PlatformConfig, job: Job | None, *, is_ours: bool, api_key: str) -> None:
     """End the job when its platform ends with this command; else let it go on."""
     if job is None:
         note("interrupted before the job was submitted")
@@ -133,7 +132,7 @@ def _on_interrupt(rest_url: str, job: Job | None, *, is_ours: bool, api_key: str
         return
     note("\ninterrupted: ending the job and its processes ...")
     try:
-        with RestClient(rest_url, timeout_s=10.0, api_key=api_key) as client:
+        with config.client(timeout_s=10.0, api_key=api_key) as client:
             ended = client.cancel(job.job_id)
             if not ended.is_over:
                 _await_end(client, job.job_id)

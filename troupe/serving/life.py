@@ -51,7 +51,9 @@ def main(name: str, settings_type: type[_S], build: Callable[[_S], Service]) -> 
     except ValidationError as error:
         prefix = str(settings_type.model_config.get("env_prefix", "TROUPE_"))
         wrong = "; ".join(
-            f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()
+            (f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: " if e["loc"] else "")
+            + e["msg"].removeprefix("Value error, ")
+            for e in error.errors()
         )
         message = f"The settings are wrong: {wrong}. Correct the environment."
         return _refuse(name, InvalidArgumentError(message))

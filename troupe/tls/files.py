@@ -7,6 +7,7 @@ is half done) is never used: the last good one stays.
 import ssl
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from troupe.errors import InvalidArgumentError
 from troupe.telemetry.logging import get_logger
 
 _log = get_logger(__name__)
-_Stamp = tuple[tuple[int, int, int], ...]
+Stamp = tuple[tuple[int, int, int], ...]
+"""What changes with the contents of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class TlsFiles:
         self._reload_s = reload_s
         self._lock = threading.Lock()
         self._looked_at = time.monotonic()
-        self._refused: _Stamp | None = None
+        self._refused: Stamp | None = None
         self._stamp, self._identity, self._context = self._read(1)
 
     def identity(self) -> Identity:
@@ -61,7 +63,7 @@ class TlsFiles:
                 return
             self._looked_at = now
             try:
-                stamp = _stamp(self._paths)
+                stamp = stamp_of(self._paths)
                 if stamp in (self._stamp, self._refused):
                     return
                 read = self._read(self._identity.generation + 1)
@@ -72,16 +74,16 @@ class TlsFiles:
             self._stamp, self._identity, self._context = read
             _log.info("tls.reloaded", generation=self._identity.generation)
 
-    def _read(self, generation: int) -> tuple[_Stamp, Identity, ssl.SSLContext]:
+    def _read(self, generation: int) -> tuple[Stamp, Identity, ssl.SSLContext]:
         ca, cert, key = self._paths
         try:
-            before = _stamp(self._paths)
+            before = stamp_of(self._paths)
             identity = Identity(generation, *(path.read_bytes() for path in self._paths))
             context = ssl.create_default_context()
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             context.load_verify_locations(cafile=ca)
             context.load_cert_chain(cert, key)
-            changed = _stamp(self._paths) != before
+            changed = stamp_of(self._paths) != before
         except FileNotFoundError as error:
             raise InvalidArgumentError(
                 f"There is no file {error.filename or ca}, which TROUPE_TLS_CA, TROUPE_TLS_CERT or "
@@ -97,7 +99,7 @@ class TlsFiles:
         return before, identity, context
 
 
-def _stamp(paths: tuple[Path, ...]) -> _Stamp:
-    """What changes with a file's contents; symbolic links, as Kubernetes mounts them, followed."""
+def stamp_of(paths: Iterable[Path]) -> Stamp:
+    """What tells of a change; symbolic links, as Kubernetes mounts them, are followed."""
     found = [path.stat() for path in paths]
     return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)

@@ -14,9 +14,6 @@ def check_door(settings: RouterSettings) -> None:
             "TROUPE_ROUTER_TLS_CERTIFICATE and TROUPE_ROUTER_TLS_KEY belong together; set both or "
             "neither"
         )
-    for path in (settings.tls_certificate, settings.tls_key):
-        if path is not None and not path.is_file():
-            raise InvalidArgumentError(f"the TLS file {path} is not there; check the path")
     host = settings.rest_address.rpartition(":")[0]
     if settings.api_keys is None and not settings.allow_anonymous and not is_loopback(host):
         raise InvalidArgumentError(

@@ -20,6 +20,7 @@ from troupe.errors import UnavailableError
 from troupe.launch.contract import Component
 from troupe.launch.local import LocalLauncher
 from troupe.launch.processes import ProcessId, identify, look
+from troupe.tls.certificates import Authority
 
 Troupe = Callable[..., "subprocess.CompletedProcess[str]"]
 pytestmark = pytest.mark.timeout(180)
@@ -98,6 +99,24 @@ def test_up_when_the_router_asks_for_a_key_and_there_is_none_then_starts_and_say
     assert "TROUPE_API_KEY" in up.stderr
 
 
+def test_platform_when_the_router_has_a_certificate_then_speaks_https(
+    troupe: Troupe, tmp_path: Path
+) -> None:
+    pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates")
+    Authority.create().issue(["router"], tmp_path, hosts=["127.0.0.1"])
+    names = {"CERTIFICATE": "tls.crt", "KEY": "tls.key"}
+    tls = {f"TROUPE_ROUTER_TLS_{k}": str(tmp_path / v) for k, v in names.items()}
+    distrusted = troupe("up", **tls)
+    assert distrusted.returncode != 0
+    assert "TROUPE_REST_CA" in distrusted.stderr
+    assert troupe("status").returncode == 1
+
+    started = troupe("up", **tls, TROUPE_REST_CA="ca.crt")
+    assert (started.returncode, "https://127.0.0.1" in started.stdout) == (0, True), started.stderr
+    assert _status(troupe)["is_ready"]
+    assert troupe("jobs", "--json").stdout.strip() == "[]"
+
+
 def test_platform_when_its_processes_are_killed_then_they_come_back(troupe: Troupe) -> None:
     assert troupe("up").returncode == 0
     before = _status(troupe)
@@ -113,7 +132,7 @@ def test_platform_when_its_processes_are_killed_then_they_come_back(troupe: Trou
     _until(is_back)
 
 
-def test_platform_when_the_supervisor_is_killed_then_down_still_ends_everything(
+def test_platform_when_the_supervisor_is_killed_then_up_mends_and_down_ends_everything(
     troupe: Troupe,
 ) -> None:
     assert troupe("up").returncode == 0
@@ -122,7 +141,13 @@ def test_platform_when_the_supervisor_is_killed_then_down_still_ends_everything(
     assert len(_alive(living)) == 2
     os.kill(status["supervisor_pid"], signal.SIGKILL)
     _until(lambda: not _status(troupe)["is_up"])
+    os.kill(_pid(status, "router") or 0, signal.SIGKILL)
 
+    assert troupe("up").returncode == 0
+    again = _status(troupe)
+    assert again["is_ready"]
+    assert _pid(again, "router") != _pid(status, "router")
+    living += [i for name in ("redis", "router") if (i := identify(_pid(again, name) or 0))]
     assert troupe("down").returncode == 0
     assert _alive(living) == []
 

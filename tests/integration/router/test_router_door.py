@@ -2,15 +2,19 @@
 
 import os
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from services.router.rest.certificate import RestCertificate
 from troupe.clients.rest import RestClient
 from troupe.clients.rest.keys import add_key, remove_key
 from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
@@ -21,7 +25,12 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs o
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """A certificate of its own for localhost, and its key."""
-    files = tmp_path / "tls.pem", tmp_path / "tls.key"
+    return pair(tmp_path)
+
+
+def pair(folder: Path) -> tuple[Path, Path]:
+    files = folder / "tls.pem", folder / "tls.key"
+    folder.mkdir(exist_ok=True)
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
@@ -40,6 +49,14 @@ def environment(tmp_path: Path, **settings: object) -> dict[str, str]:
     own = {"GRPC_ADDRESS": "127.0.0.1:0", "RUNS_DIR": tmp_path / "runs", "LAUNCHER": "none"}
     named = {f"TROUPE_ROUTER_{k}": str(v) for k, v in {**own, **settings}.items()}
     return {**inherited, **named}
+
+
+def run_router(variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """A router that ends by itself."""
+    argv = [sys.executable, "-m", "services.router"]
+    return subprocess.run(
+        argv, env=variables, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @pytest.fixture
@@ -102,19 +119,99 @@ def test_router_speaks_https_and_knows_a_new_key_without_a_restart(
             assert other.session().name == "late"
         remove_key(file, "fresh")
         assert within(lambda: not client.session().scopes, 10)
-    with RestClient(url, api_key=key) as stranger, pytest.raises(UnavailableError):
-        stranger.jobs()
+    with RestClient(url, api_key=key, retry_for_s=600) as stranger:
+        with pytest.raises(UnavailableError, match="TROUPE_REST_CA"):
+            stranger.jobs()
+        with pytest.raises(UnavailableError, match="TROUPE_REST_CA"):
+            stranger.is_up()
+    with (
+        RestClient(url.replace("https", "http")) as plain,
+        pytest.raises(UnavailableError, match="give https://"),
+    ):
+        plain.jobs()
+
+
+@pytest.mark.timeout(180)
+def test_router_when_its_certificate_is_replaced_then_new_connections_get_the_new_one(
+    guarded: tuple[str, Path], certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    port = int(guarded[0].rpartition(":")[2])
+
+    def shown() -> str:
+        return ssl.get_server_certificate(("127.0.0.1", port), timeout=10)
+
+    with RestClient(guarded[0], tls_ca=certificate[0]) as client:
+        assert within(client.is_up, 90)
+    assert shown() == certificate[0].read_text()
+    for old, new in zip(certificate, pair(tmp_path / "next"), strict=True):
+        new.replace(old)
+    assert within(lambda: shown() == certificate[0].read_text(), 30)
+    with RestClient(guarded[0], tls_ca=certificate[0]) as client:
+        assert client.is_up()
+
+
+def test_certificate_when_half_replaced_then_the_old_pair_stays(
+    certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    given: list[str] = []
+
+    class Context(ssl.SSLContext):
+        def load_cert_chain(self, *args: Any, **kwargs: Any) -> None:
+            super().load_cert_chain(*args, **kwargs)
+            given.append(certificate[0].read_text())
+
+    context = Context(ssl.PROTOCOL_TLS_SERVER)
+    followed = RestCertificate(*certificate)
+    new = pair(tmp_path / "next")
+    followed.look(context)
+    new[0].replace(certificate[0])
+    followed.look(context)
+    certificate[1].rename(tmp_path / "away")
+    followed.look(context)
+    assert given == []
+    new[1].replace(certificate[1])
+    followed.look(context)
+    followed.look(context)
+    assert given == [certificate[0].read_text()]
+
+
+def test_certificate_when_missing_or_no_pair_then_refused(
+    certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    other = pair(tmp_path / "other")
+    for files in ((certificate[0], tmp_path / "none"), (certificate[0], other[1])):
+        with pytest.raises(InvalidArgumentError, match="TROUPE_ROUTER_TLS_KEY"):
+            RestCertificate(*files)
+
+
+def test_client_when_https_is_spoken_to_a_plain_port_then_says_so() -> None:
+    def refuse(connection: socket.socket) -> None:
+        with connection:
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        ThreadPoolExecutor(1) as pool,
+        RestClient(f"https://127.0.0.1:{server.getsockname()[1]}") as client,
+    ):
+        answered = pool.submit(lambda: refuse(server.accept()[0]))
+        with pytest.raises(UnavailableError, match="may not speak https"):
+            client.jobs()
+        answered.result(30)
+
+
+def test_router_when_a_variable_is_misspelt_then_names_the_right_one(
+    tmp_path: Path, redis_url: str
+) -> None:
+    done = run_router(environment(tmp_path, REDIS_URL=redis_url, API_KEY="keys.yaml"))
+    assert (done.returncode, "TROUPE_ROUTER_API_KEYS?" in done.stderr) == (3, True), done.stderr
+    links = {"TROUPE_ROUTER_SERVICE_HOST": "10.0.0.1", "TROUPE_ROUTER_PORT_8480_TCP": "tcp://x"}
+    done = run_router(environment(tmp_path, REDIS_URL=redis_url, GRPC_ADDRESS="nowhere") | links)
+    assert "grpc_address" in done.stderr
 
 
 def test_router_will_not_open_a_public_address_without_keys(tmp_path: Path, redis_url: str) -> None:
-    settings = environment(tmp_path, REST_ADDRESS="0.0.0.0:0", REDIS_URL=redis_url)
-    done = subprocess.run(
-        [sys.executable, "-m", "services.router"],
-        env=settings,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_router(environment(tmp_path, REST_ADDRESS="0.0.0.0:0", REDIS_URL=redis_url))
     assert (done.returncode, "TROUPE_ROUTER_API_KEYS" in done.stderr) == (3, True), done.stderr
     assert "Traceback" not in done.stderr

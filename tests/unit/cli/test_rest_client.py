@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -147,3 +148,14 @@ def test_parse_sse_when_an_event_has_two_data_lines_then_they_are_joined() -> No
 
 def test_parse_sse_when_the_last_event_is_cut_then_it_is_not_given() -> None:
     assert list(parse_sse(iter(["id: 7-0", 'data: {"type"']))) == []
+
+
+def test_download_when_the_target_cannot_be_written_then_says_so_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for target in (tmp_path / "folder", tmp_path / "missing" / "a.tar"):
+        rest = client(lambda _: httpx.Response(200, content=b"tar"))
+        with pytest.raises(InvalidArgumentError, match=target.name):
+            rest.download("a", "final", "shared", target)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

@@ -84,10 +84,30 @@ def unreachable(base_url: str, error: Exception) -> UnavailableError:
     """What to say of a router that does not answer."""
     if isinstance(error, UnavailableError):
         return error
+    if is_distrusted(error):
+        advice = "Name the authority of its certificate with TROUPE_REST_CA."
+    elif _is_beneath(error, ssl.SSLError) and not _is_beneath(error, ssl.SSLEOFError):
+        advice = "It may not speak https: give http://host:port with --url or TROUPE_REST_URL."
+    elif isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+        advice = "If it speaks https, give https://host:port with --url or TROUPE_REST_URL."
+    else:
+        advice = "Start one with `troupe up`, or name another with --url or TROUPE_REST_URL."
     return UnavailableError(
-        f"No router answers at {base_url} ({type(error).__name__}: {error}). Start one "
-        "with `troupe up`, or name another with --url or TROUPE_REST_URL."
+        f"No router answers at {base_url} ({type(error).__name__}: {error}). {advice}"
     )
+
+
+def is_distrusted(error: Exception) -> bool:
+    """True where the router's certificate is not believed, which waiting does not mend."""
+    return _is_beneath(error, ssl.SSLCertVerificationError)
+
+
+def _is_beneath(error: Exception, kind: type[Exception]) -> bool:
+    """Whether ``error``, or what it came from, is of ``kind``."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, kind):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def not_a_url(base_url: str, error: Exception) -> InvalidArgumentError:
@@ -106,7 +126,8 @@ def trusted(tls_ca: Path | None) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=tls_ca)
     except (OSError, ssl.SSLError) as error:
         raise InvalidArgumentError(
-            f"{tls_ca} is not a file of certificates ({error}); check TROUPE_TLS_CA"
+            f"{tls_ca} is not a file of certificates ({error}); "
+            "check TROUPE_REST_CA (or TROUPE_TLS_CA)"
         ) from error
 
 

@@ -16,7 +16,7 @@ from troupe.clients.rest import models as m
 from troupe.clients.rest import runs as r
 from troupe.clients.rest.patience import LOST, PAUSE_S, Patience
 from troupe.clients.rest.sse import parse_sse
-from troupe.errors import UnavailableError
+from troupe.errors import InvalidArgumentError, UnavailableError
 
 T = TypeVar("T")
 
@@ -60,10 +60,16 @@ class RestClient:
         self._http.close()
 
     def is_up(self) -> bool:
-        """True when the router answers and can take jobs."""
+        """True when the router answers and can take jobs.
+
+        Raises:
+            UnavailableError: its certificate is not believed, which waiting does not mend.
+        """
         try:
             return self._http.get("/readyz", timeout=2.0).status_code == 200
-        except httpx.HTTPError:
+        except httpx.HTTPError as error:
+            if answers.is_distrusted(error):
+                raise answers.unreachable(self._base_url, error) from error
             return False
 
     def submit(
@@ -172,7 +178,10 @@ class RestClient:
 
         Raises:
             ConflictError: the checkpoint has no such format.
+            InvalidArgumentError: ``target`` can't be written.
         """
+        if target.is_dir():
+            raise InvalidArgumentError(f"{target} is a folder; give the path of a file in it.")
         draft = target.with_name(f".{target.name}.part")
         path = calls.download_path(job_id, checkpoint, policy)
         try:
@@ -186,6 +195,11 @@ class RestClient:
         except httpx.TransportError as error:
             draft.unlink(missing_ok=True)
             raise answers.unreachable(self._base_url, error) from error
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise InvalidArgumentError(
+                f"{target} can't be written ({error.strerror}); give another path with room."
+            ) from error
         return draft.replace(target)
 
     def events(self, job_id: str, *, after: str = "0") -> Iterator[m.JobEvent]:

@@ -40,6 +40,7 @@ class Patience:
         if not isinstance(error, LOST):
             raise TroupeError(f"{self._base_url}: {error}") from error
         self._lost_at = self._lost_at or time.monotonic()
-        if time.monotonic() - self._lost_at >= self._retry_for_s:
+        is_over = time.monotonic() - self._lost_at >= self._retry_for_s
+        if is_over or answers.is_distrusted(error):
             raise answers.unreachable(self._base_url, error) from error
         return PAUSE_S
