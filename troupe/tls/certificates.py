@@ -3,6 +3,8 @@
     python -m troupe.tls.certificates --into secrets/tls
 
 Run it again to renew: the authority is kept, and services take the new files without a restart.
+Keep the authority elsewhere and name it with ``--authority DIR``: where certificates were issued,
+a missing or another authority is refused, for nothing that runs would trust what it signs.
 Needs the ``cryptography`` package. The chart makes its own (values: tls.source), and a company's
 authority does as well: what counts are the DNS names (troupe/tls/roles.py).
 """
@@ -131,17 +133,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="store_true",
         help="keys that containers of another user can read; the folder itself is closed",
     )
+    parser.add_argument(
+        "--authority",
+        type=Path,
+        help="folder of what signs, made the first time (default: authority, beside the others)",
+    )
+    parser.add_argument(
+        "--new-authority",
+        action="store_true",
+        help="make another authority; what was issued before is trusted no longer",
+    )
     parser.add_argument("--days", type=int, default=CERTIFICATE_DAYS, help="how long they hold")
     options = parser.parse_args(argv)
     try:
         hosts = options.redis_host or ["redis", "localhost", "127.0.0.1"]
         mode = 0o644 if options.shared_keys else 0o600
-        make(options.into, redis_hosts=hosts, days=options.days, key_mode=mode)
+        make(
+            options.into,
+            redis_hosts=hosts,
+            days=options.days,
+            key_mode=mode,
+            home=options.authority,
+            is_new=options.new_authority,
+        )
     except ImportError as error:
         print(f"{error}: pip install cryptography.", file=sys.stderr)
         return 1
     except (TroupeError, OSError, ValueError) as error:
-        print(f"No certificates in {options.into}: {error}", file=sys.stderr)
+        print(f"{options.into}: no certificates were made: {error}", file=sys.stderr)
         return 1
     print(f"{options.into}: certificates for {', '.join(ROLES)} and all of them (machine)")
     return 0
@@ -153,20 +172,52 @@ def make(
     redis_hosts: Sequence[str],
     days: int = CERTIFICATE_DAYS,
     key_mode: int = 0o600,
+    home: Path | None = None,
+    is_new: bool = False,
 ) -> Authority:
-    """A folder for each role, and ``machine`` for a machine on which all of them run."""
+    """A folder for each role, and ``machine`` for a machine on which all of them run.
+
+    ``home`` is the authority's folder, ``authority`` among the others by default; ``is_new``
+    makes another authority there.
+
+    Raises:
+        InvalidArgumentError: certificates were issued, and not by the authority in ``home``.
+    """
     into.mkdir(parents=True, exist_ok=True)
     into.chmod(0o700)
-    home = into / "authority"
-    if (home / "ca.key").exists():
-        authority = Authority.load(home)
-    else:
+    home = home or into / "authority"
+    trusted = [home / "ca.crt", *(into / name / "ca.crt" for name in (*ROLES, "machine"))]
+    issued = [path for path in trusted if path.exists()]
+    if is_new or not (issued or (home / "ca.key").exists()):
         authority = Authority.create()
         authority.save(home)
+    else:
+        authority = _trusted_authority(home, issued)
     for role in ROLES:
         hosts = redis_hosts if role == "redis" else ()
         authority.issue([role], into / role, hosts=hosts, days=days, key_mode=key_mode)
     authority.issue(ROLES, into / "machine", hosts=redis_hosts, days=days)
+    return authority
+
+
+def _trusted_authority(home: Path, issued: Sequence[Path]) -> Authority:
+    """The one in ``home``, which each ``ca.crt`` of ``issued`` must hold."""
+    from cryptography import x509
+
+    if not (home / "ca.key").exists():
+        raise InvalidArgumentError(
+            f"There is no {home / 'ca.key'}, but {issued[0]} names an authority. Bring its folder "
+            "back or name it with --authority DIR; --new-authority makes another one, and what was "
+            "issued before is trusted no longer."
+        )
+    authority = Authority.load(home)
+    for path in issued:
+        if authority.certificate not in x509.load_pem_x509_certificates(path.read_bytes()):
+            raise InvalidArgumentError(
+                f"{path} does not hold the authority of {home}: what it signs would not be "
+                "trusted. Name the right one with --authority DIR, or first put both authorities "
+                "into every ca.crt (docs/operations/tls.md, Rotation)."
+            )
     return authority
 
 
