@@ -49,11 +49,7 @@ test-sandbox: $(dev_stamp) ## Attack the sandbox, then 1,000 honest runs
 	$(bin)/python -m pytest tests/sandbox --sandbox-full $(PYTEST_ARGS)
 
 chaos: $(dev_stamp) ## Kill every process at every moment; writes the tables of docs/reliability.md
-	rm -f benchmarks/results/chaos.jsonl
-	TROUPE_PROTOCOL_FULL=1 TROUPE_PROTOCOL_EXAMPLES=200 $(bin)/python -m pytest tests/protocol $(PYTEST_ARGS)
-	$(bin)/python -m pytest tests/chaos -m "chaos or e2e" --chaos-results benchmarks/results $(PYTEST_ARGS); status=$$?; \
-	tests/chaos/own_network.sh $(bin)/python -m pytest tests/chaos/test_packet_loss.py -m chaos --chaos-results benchmarks/results $(PYTEST_ARGS) || [ $$? -eq 5 ] || status=1; \
-	$(bin)/python scripts/reliability_table.py benchmarks/results/chaos.jsonl docs/reliability.md && exit $$status
+	tests/chaos/run_matrix.sh $(bin)/python $(PYTEST_ARGS)
 
 chaos-quick: $(dev_stamp) ## The share of the kill matrix that every commit runs
 	$(bin)/python -m pytest tests/chaos/test_kill_quick.py tests/chaos/test_faults_quick.py $(PYTEST_ARGS)
