@@ -4,8 +4,9 @@
     python scripts/fuzz.py --minutes 60 --messages 1000000
 
 Sends the malformed gRPC messages first, then runs the properties of tests/fuzz and the REST
-contract with a new seed, round after round. Logs and the examples that failed are kept in
-build/fuzz; a failed example is tried first in every later round. Exit 1: something failed.
+contract with a new seed, round after round, one at least. Logs of what failed and the examples
+that did are kept in build/fuzz; such an example is tried first in every later round.
+Exit 1: something failed.
 """
 
 import argparse
@@ -19,17 +20,27 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
 FOLDER = REPO / "build" / "fuzz"
+LEAST = {"minutes": 0, "messages": 0, "examples": 1}
+"""The smallest number of each option."""
 REST = "tests/integration/router/test_rest_contract.py"
 
 
 def main() -> int:
     """Fuzz; 0 when nothing failed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--minutes", type=float, default=60.0, help="of rounds, after the messages")
-    parser.add_argument("--messages", type=int, default=1_000_000, help="malformed gRPC messages")
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="of rounds, after the messages; 0: one round"
+    )
+    parser.add_argument(
+        "--messages", type=int, default=1_000_000, help="malformed gRPC messages; 0: none"
+    )
     parser.add_argument("--examples", type=int, default=300, help="of a property, each round")
     parser.add_argument("--seed", type=int, default=None, help="of the first round")
     options = parser.parse_args()
+    for name, least in LEAST.items():
+        value = getattr(options, name)
+        if not value >= least:
+            parser.error(f"--{name} must be at least {least}, not {value}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
@@ -68,7 +79,7 @@ def main() -> int:
 
 
 def passes(name: str, arguments: list[str], variables: dict[str, str]) -> bool:
-    """Run pytest once; its whole output is in build/fuzz/<name>.log."""
+    """Run pytest once; where it fails, its whole output stays in build/fuzz/<name>.log."""
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=14400"]
     log = FOLDER / f"{name}.log"
     began = time.monotonic()
@@ -82,10 +93,12 @@ def passes(name: str, arguments: list[str], variables: dict[str, str]) -> bool:
             check=False,
         )
     lines = log.read_text("utf-8", errors="replace").strip().splitlines() or [""]
-    print(f"{name}: {lines[-1]} ({time.monotonic() - began:.0f} s, {log})", flush=True)
-    if done.returncode == 0:
+    has_passed = done.returncode == 0
+    kept = "" if has_passed else f", {log}"
+    print(f"{name}: {lines[-1]} ({time.monotonic() - began:.0f} s{kept})", flush=True)
+    if has_passed:
         log.unlink()
-    return done.returncode == 0
+    return has_passed
 
 
 if __name__ == "__main__":
