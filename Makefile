@@ -54,7 +54,7 @@ chaos: $(dev_stamp) ## Kill every process at every moment; writes the tables of 
 chaos-quick: $(dev_stamp) ## The share of the kill matrix that every commit runs
 	$(bin)/python -m pytest tests/chaos/test_kill_quick.py tests/chaos/test_faults_quick.py $(PYTEST_ARGS)
 
-soak: $(dev_stamp) ## A long job with a kill each minute (SOAK_ARGS="--minutes 10")
+soak: $(dev_stamp) ## A long job with a kill each minute (SOAK_ARGS="--minutes 10 --steps 150 --tasks 100": short)
 	PYTHONPATH=tests:. $(bin)/python tests/chaos/soak.py $(SOAK_ARGS)
 
 fuzz: $(dev_stamp) ## An hour of fuzzing and a million malformed messages (FUZZ_ARGS="--minutes 5")

@@ -3,7 +3,8 @@
 ``PYTHONPATH=tests:. python tests/chaos/soak.py``: about two hours. One platform, one job of
 Plan-Path on the ``cpu`` engine. First the job trains undisturbed for ``--quiet`` seconds, then each
 ``--every`` seconds the next of trainer, rollout, env, router and Valkey is killed.
-Prints one JSON line last; exits 1 when a goal is missed.
+Tells each kill, and at the end each missed goal, on stderr; prints one JSON line; exits 1 when a
+goal is missed.
 """
 
 import argparse
@@ -45,6 +46,12 @@ class Soak:
     every_s: float
     kills: list[str] = field(default_factory=list[str])
     quiet_steps: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the job was submitted."""
+        return time.monotonic() - self.began
 
     def run(self, until: float) -> str:
         """Kill and look until the job is over or ``until`` (monotonic); the job's last state."""
@@ -65,25 +72,36 @@ class Soak:
         """When the first step was learnt: what came before is the start."""
         while time.monotonic() < until and not self._steps():
             time.sleep(0.2)
+        self._tell(f"{len(self._steps())} steps, the first kill comes in {self.quiet_s:.0f} s")
         return time.monotonic()
 
     def _steps(self) -> list[dict[str, Any]]:
-        with suppress(OSError):
-            return steps_of(self.watch.platform.run_dir(self.watch.job_id))
-        return []
+        return steps_of(self.watch.platform.run_dir(self.watch.job_id))
 
     def _kill(self, role: str) -> None:
         watch = self.watch
-        self.quiet_steps = self.quiet_steps or len(self._steps())
+        num_steps = len(self._steps())
         with suppress(OSError, TypeError, ValueError):
             os.kill(watch.platform.pid_of(watch.job_id, COMPONENTS[role]), signal.SIGKILL)
+            self.quiet_steps = self.quiet_steps or num_steps
             self.kills.append(role)
+            self._tell(f"{num_steps} steps, {role} killed")
+
+    def _tell(self, what: str) -> None:
+        """A line of progress."""
+        print(f"soak: {self.elapsed_s / 60:.1f} min: {what}", file=sys.stderr, flush=True)
 
 
 def steps_of(run_dir: Path) -> list[dict[str, Any]]:
     """Training lines of metrics.jsonl."""
-    lines = [json.loads(x) for x in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["kind"] == "train"]
+    return [line for line in lines_of(run_dir / "metrics.jsonl") if line["kind"] == "train"]
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines of a run's file, which is not there before the first of them."""
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def effective_ratio(walls: list[float], num_quiet: int) -> float:
@@ -94,8 +112,6 @@ def effective_ratio(walls: list[float], num_quiet: int) -> float:
     between kills. A step's time ends when the next round opens, so every recovery is inside one.
     """
     disturbed = range(num_quiet, len(walls))
-    if not num_quiet or not disturbed:
-        return 0.0
     undisturbed = sum(median(walls[max(0, i - 7) : i + 8]) for i in disturbed)
     return round(min(1.0, undisturbed / sum(walls[num_quiet:])), 3)
 
@@ -105,24 +121,29 @@ def report(soak: Soak, state: str, elapsed_s: float, strays: int, wanted: int) -
     watch = soak.watch
     run_dir = watch.platform.run_dir(watch.job_id)
     steps = steps_of(run_dir)
-    lines = [json.loads(x) for x in (run_dir / "groups.jsonl").read_text().splitlines()]
+    lines = lines_of(run_dir / "groups.jsonl")
     groups = [name for line in lines for name in line["group_ids"]]
     walls = [step["wall_s"] for step in steps]
-    ratio = effective_ratio(walls, soak.quiet_steps)
+    num_disturbed = len(steps) - soak.quiet_steps if soak.kills else 0
     duplicated = len(groups) - len(set(groups))
     numbers = list(range(len(steps)))
     is_whole = [x["step"] for x in steps] == [x["step"] for x in lines] == numbers
-    left = watch.keys_left()
     goals = [
-        goal("steps", len(steps), wanted, len(steps) == wanted and state == "succeeded"),
+        goal("succeeded", state == "succeeded", True, state == "succeeded"),
+        goal("steps", len(steps), wanted, len(steps) == wanted),
         goal("every_step_once_in_order", is_whole, True, is_whole),
-        goal("effective_training_ratio", ratio, 0.9, ratio >= 0.9),
+        goal("steps_since_the_first_kill", num_disturbed, 1, num_disturbed >= 1),
         goal("groups_duplicated", duplicated, 0, duplicated == 0),
         goal("stray_processes", strays, 0, strays == 0),
-        goal("redis_keys_left", len(left), 0, not left),
         goal("loaded_versions", held := watch.loaded_versions, MAX_LOADED, held <= MAX_LOADED),
         *(goal(f"{n}_growth", x, GROWTH, x <= GROWTH) for n, x in watch.growths().items()),
     ]
+    if num_disturbed:
+        ratio = effective_ratio(walls, soak.quiet_steps)
+        goals.append(goal("effective_training_ratio", ratio, 0.9, ratio >= 0.9))
+    if state in TERMINAL:  # a job that was cut off keeps its keys
+        left = watch.keys_left()
+        goals.append(goal("redis_keys_left", len(left), 0, not left))
     return {
         "benchmark": "soak",
         "commit": commit(),
@@ -137,6 +158,26 @@ def report(soak: Soak, state: str, elapsed_s: float, strays: int, wanted: int) -
         "groups": len(set(groups)),
         "goals": goals,
     }
+
+
+def verdict(found: dict[str, Any]) -> list[str]:
+    """Each missed goal in words, and what to change where little was tried."""
+    lines = [
+        f"missed: {each['name']} is {each['value']}, the goal {each['goal']}"
+        for each in found["goals"]
+        if not each["holds"]
+    ]
+    if found["state"] not in TERMINAL:
+        lines.append(
+            "The job was cut off while it ran, so its Redis keys are not judged: give it more "
+            "--minutes, or fewer --steps or --tasks."
+        )
+    if not found["kills"]:
+        lines.append(
+            "Nothing was killed, for it was over before the first kill: give it more --steps, "
+            "--tasks or --minutes, or a shorter --quiet."
+        )
+    return lines
 
 
 def num_strays(platform: Platform) -> int:
@@ -154,8 +195,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def main() -> None:
-    """Soak as the arguments say."""
+def arguments() -> argparse.Namespace:
+    """What was asked for, every number more than 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=170.0, help="at most")
     parser.add_argument("--steps", type=int, default=720)
@@ -163,6 +204,15 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=60.0, help="seconds between kills")
     parser.add_argument("--quiet", type=float, default=60.0, help="seconds before the first kill")
     asked = parser.parse_args()
+    for name, value in vars(asked).items():
+        if not value > 0:
+            parser.error(f"--{name} must be more than 0, not {value}")
+    return asked
+
+
+def main() -> None:
+    """Soak as the arguments say."""
+    asked = arguments()
     clean_up_on_sigterm()
     with tempfile.TemporaryDirectory() as folder, adopting():
         spec = tiny_spec(make_tiny_base(Path(folder) / "tiny"))
@@ -174,16 +224,17 @@ def main() -> None:
         with run_platform(home, free_port, {"TMPDIR": str(scratch)}) as platform:
             with platform.client() as client:
                 job_id = client.submit(spec).job_id
-            began = time.monotonic()
             soak = Soak(Watch(platform, job_id, scratch), asked.quiet, asked.every)
-            state = soak.run(began + asked.minutes * 60)
-            elapsed_s = time.monotonic() - began
+            state = soak.run(soak.began + asked.minutes * 60)
+            elapsed_s = soak.elapsed_s
             with platform.client(retry_for_s=120) as client:
                 if client.job(job_id).state not in TERMINAL:
                     client.cancel(job_id)
                     for _ in client.events(job_id):
                         pass
             found = report(soak, state, elapsed_s, num_strays(platform), asked.steps)
+    for line in verdict(found):
+        print(f"soak: {line}", file=sys.stderr)
     print(json.dumps(found))
     sys.exit(not all(each["holds"] for each in found["goals"]))
 

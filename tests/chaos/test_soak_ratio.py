@@ -14,7 +14,3 @@ def test_steps_that_get_faster_by_themselves_do_not_hide_a_loss() -> None:
 
     # Of the median of all quiet steps, 20 s, the 40 steps after them would have taken 800 s.
     assert effective_ratio(walls, 20) < 0.9
-
-
-def test_without_kills_there_is_no_ratio() -> None:
-    assert effective_ratio([5.0] * 9, 0) == 0.0
