@@ -51,7 +51,7 @@ def _totals(runs: Sequence[Run]) -> str:
     if ended:
         words += f" {len(ended)} ended with a reason, as they may after Redis lost writes."
     if loads:
-        words += f" Load average of the machine (2 cores) meanwhile: {_spread(loads, 0)}."
+        words += f" Load of the machine (2 cores) meanwhile, p50 / p95: {_spread(loads, 0)}."
     return words
 
 

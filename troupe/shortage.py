@@ -1,4 +1,4 @@
-"""What a machine says that lacks something for a while: disk, memory, file descriptors.
+"""What a machine says that lacks something for a while: disk, memory, threads, file descriptors.
 
 Owns the list of such errors. Never decides what whoever meets one does: it is a machine's failure,
 so the work is tried again and never counts against the job or an agent.
@@ -18,6 +18,8 @@ _ERRNOS = frozenset(
         errno.ETIMEDOUT,
     }
 )
+_WORDS = ("can't start new thread", "DefaultCPUAllocator: can't allocate memory")
+"""Python and torch (on the CPU) say these with a bare RuntimeError."""
 
 
 def is_shortage(error: BaseException) -> bool:
@@ -25,4 +27,8 @@ def is_shortage(error: BaseException) -> bool:
 
     Example: ``is_shortage(OSError(errno.EMFILE, "Too many open files"))``.
     """
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _ERRNOS)
+    if isinstance(error, OSError):
+        return error.errno in _ERRNOS
+    if isinstance(error, RuntimeError):
+        return any(words in str(error) for words in _WORDS)
+    return isinstance(error, MemoryError)

@@ -55,7 +55,7 @@ def _as_troupe(error: Exception, method: str) -> TroupeError:
     _log.error("grpc.failed", method=method, exc_info=error)
     if is_shortage(error):
         return UnavailableError(
-            f"{method} failed for want of memory, disk or file descriptors "
+            f"{method} failed for want of memory, threads, disk or file descriptors "
             f"({type(error).__name__}: {error}). Try again; give the service more of it."
         )
     return TroupeError(
