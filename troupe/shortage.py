@@ -5,6 +5,9 @@ so the work is tried again and never counts against the job or an agent.
 """
 
 import errno
+from collections.abc import Mapping
+
+from google.protobuf.message import DecodeError, EncodeError
 
 _ERRNOS = frozenset(
     {
@@ -18,8 +21,13 @@ _ERRNOS = frozenset(
         errno.ETIMEDOUT,
     }
 )
-_WORDS = ("can't start new thread", "DefaultCPUAllocator: can't allocate memory")
-"""Python and torch (on the CPU) say these with a bare RuntimeError."""
+_SAYING: Mapping[type[Exception], tuple[str, ...]] = {
+    RuntimeError: ("can't start new thread", "DefaultCPUAllocator: can't allocate memory"),
+    DecodeError: ("Arena alloc failed",),
+    EncodeError: ("Failed to serialize proto",),
+}
+"""Errors that mean many things, and the words in which Python, torch (on the CPU) and protobuf say
+that there is no memory."""
 
 
 def is_shortage(error: BaseException) -> bool:
@@ -29,6 +37,7 @@ def is_shortage(error: BaseException) -> bool:
     """
     if isinstance(error, OSError):
         return error.errno in _ERRNOS
-    if isinstance(error, RuntimeError):
-        return any(words in str(error) for words in _WORDS)
+    for kind, words in _SAYING.items():
+        if isinstance(error, kind):
+            return any(each in str(error) for each in words)
     return isinstance(error, MemoryError)

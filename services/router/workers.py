@@ -125,6 +125,8 @@ class EpisodeWorkers:
         try:
             ticket = pb.Ticket.FromString(entry.payload)
         except DecodeError as error:
+            if is_shortage(error):
+                raise
             await self._consumer.park(entry, f"not a Ticket: {error}")
             await self._ledger.fail(
                 f"entry {entry.id} of the tickets stream is not a Ticket; it was parked"

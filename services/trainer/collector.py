@@ -18,6 +18,7 @@ from services.trainer.validation import Expected, fault
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
 from troupe.ids import step_of, train_round
+from troupe.shortage import is_shortage
 from troupe.streams import keys
 from troupe.streams.consumer import Consumer, Entry
 from troupe.streams.fencing import Fence
@@ -204,6 +205,8 @@ class _Intake:
         try:
             group = pb.Group.FromString(entry.payload)
         except DecodeError as error:
+            if is_shortage(error):
+                raise
             return await self._take_in_unreadable(entry, str(error))
         if group.step < self._first_step:
             return False

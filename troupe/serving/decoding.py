@@ -1,4 +1,4 @@
-"""Requests that are no messages: refused with INVALID_ARGUMENT.
+"""Requests that are no messages: refused with INVALID_ARGUMENT, or UNAVAILABLE without memory.
 
 Owns what happens when the bytes of a request can't be decoded. gRPC itself would take that for a
 bug of the servicer: a traceback in the log, and UNKNOWN for the caller. Methods of Troupe raise
@@ -14,7 +14,8 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from troupe.clients.status import trailing_of
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
+from troupe.shortage import is_shortage
 
 _SHAPES: dict[str, Callable[..., Any]] = {
     "unary_unary": grpc.unary_unary_rpc_method_handler,
@@ -67,10 +68,7 @@ def _like(behaviour: Any, check: Callable[[Any, Any], Any]) -> Any:
 def _checked(method: str) -> Callable[[Any, Any], Any]:
     async def check(request: Any, context: Any) -> Any:
         if isinstance(request, _Malformed):
-            refusal = InvalidArgumentError(
-                f"The bytes of a request to {method} are not its message ({request.error}). Send "
-                "what this release's proto files describe."
-            )
+            refusal = _refusal(method, request.error)
             # A servicer that reads a stream under a deadline would cancel an abort that takes
             # long, and raise its own error: a second abort, which gRPC calls a bug.
             if not method.startswith("/grpc."):
@@ -79,6 +77,18 @@ def _checked(method: str) -> Callable[[Any, Any], Any]:
         return request
 
     return check
+
+
+def _refusal(method: str, error: DecodeError) -> TroupeError:
+    if is_shortage(error):
+        return UnavailableError(
+            f"A request to {method} can't be read for want of memory ({error}). Try again; give "
+            "the service more of it."
+        )
+    return InvalidArgumentError(
+        f"The bytes of a request to {method} are not its message ({error}). Send what this "
+        "release's proto files describe."
+    )
 
 
 def _checked_stream(method: str) -> Callable[[Any, Any], Any]:

@@ -1,12 +1,16 @@
 """What passes when the machine has again what it lacks, by the errors that are really raised."""
 
 import errno
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
 import pytest
 import torch
+from google.protobuf.message import DecodeError
 
+from troupe.api.records.v1.records_pb2 import Group
 from troupe.shortage import is_shortage
 
 
@@ -31,6 +35,36 @@ def test_shortage_when_there_is_no_memory_then_is_one(demand: Callable[[], None]
     with pytest.raises((RuntimeError, MemoryError)) as raised:
         demand()
     assert is_shortage(raised.value)
+
+
+READ_AND_WRITE = """
+import resource
+from troupe.api.records.v1.records_pb2 import Group
+from troupe.shortage import is_shortage
+
+group = Group(group_id="x" * (64 << 20))
+data = group.SerializeToString()
+status = open("/proc/self/status").read().split()
+used = int(status[status.index("VmSize:") + 1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
+for demand in (lambda: Group.FromString(data), group.SerializeToString):
+    try:
+        demand()
+    except Exception as error:
+        print(is_shortage(error), end=" ")
+"""
+
+
+def test_shortage_when_protobuf_has_no_memory_then_is_one() -> None:
+    argv = [sys.executable, "-c", READ_AND_WRITE]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["True", "True"], done.stderr
+
+
+def test_shortage_when_bytes_are_no_message_then_is_none() -> None:
+    with pytest.raises(DecodeError) as raised:
+        Group.FromString(b"\x07")
+    assert not is_shortage(raised.value)
 
 
 @pytest.mark.parametrize(
