@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from google.protobuf.message import DecodeError
 from job_world import JOB, World, job_spec, tickets
 from redis.asyncio import Redis
 
@@ -120,6 +122,30 @@ async def test_ticket_when_the_routers_queue_is_full_then_it_waits_and_is_not_dr
     async with playing(world, player):
         assert await counts(world) == (1, 0)
     assert player.num_plays == MAX_ATTEMPTS + 4
+
+
+class NoMemory:
+    """Stands for a message type where nothing is left to read it into."""
+
+    @staticmethod
+    def FromString(data: bytes) -> pb.Ticket:
+        raise DecodeError("Error parsing message with type 'Ticket': Arena alloc failed")
+
+
+async def test_ticket_when_there_is_no_memory_to_read_it_then_is_played_when_there_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = EpisodeWorkers(
+        world.redis, JOB, cast("EpisodePlayer", Player()), LIMITS, claim_idle_s=0.05
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(workers_module, "pb", SimpleNamespace(Ticket=NoMemory))
+        with pytest.raises(DecodeError):
+            async with asyncio.timeout(30):
+                await workers.run()
+    assert await world.redis.exists(keys.dead(keys.tickets(JOB))) == 0
+    async with playing(world, Player()):
+        assert await counts(world) == (1, 0)
 
 
 async def test_workers_when_their_ledger_breaks_then_the_error_ends_them(

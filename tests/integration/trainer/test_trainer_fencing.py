@@ -4,17 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from google.protobuf.message import DecodeError
 from redis.asyncio import Redis
 from safetensors.torch import load_file, save_file
 from trainer_data import groups_of_step, job_spec
 from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually, play
 
+from services.trainer import collector
 from services.trainer.collector import Collector
 from services.trainer.job import TrainingJob
 from services.trainer.progress import Control, Progress
 from services.trainer.settings import TrainerSettings
+from troupe.api.records.v1 import records_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
 from troupe.clients.router import RouterClient
@@ -198,17 +202,37 @@ async def test_collect_when_killed_after_an_unreadable_group_then_the_next_life_
         broken = {"p": b"\xff" + fields[b"p"], "r": train_round(step)}
         await redis.xadd(keys.groups(JOB, "shared"), broken)
     num_groups = len(groups_of_step(0))
-    for _life in range(2):
-        collector = _collector(redis)
+    for _ in range(2):
+        life = _collector(redis)
         for step in (0, 1):
-            batch = await collector.collect(step)
+            batch = await life.collect(step)
             assert len(batch.groups["shared"]) == num_groups - 1
             assert dict(batch.dropped) == {"unreadable": 1}
         assert await redis.exists(keys.dead(keys.groups(JOB, "shared"))) == 0
-    await collector.ack_below(2)
+    await life.ack_below(2)
     assert await redis.xlen(keys.groups(JOB, "shared")) == 0
     dead = await redis.xrange(keys.dead(keys.groups(JOB, "shared")))
     assert [fields[b"reason"] for _, fields in dead] == [b"not a Group"] * 2
+
+
+class NoMemory:
+    """Stands for a message type where nothing is left to read it into."""
+
+    @staticmethod
+    def FromString(data: bytes) -> pb.Group:
+        raise DecodeError("Error parsing message with type 'Group': Arena alloc failed")
+
+
+async def test_collect_when_there_is_no_memory_to_read_a_group_then_the_next_life_reads_it(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await play(redis, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(collector, "pb", SimpleNamespace(Group=NoMemory))
+        with pytest.raises(DecodeError):
+            await _collector(redis).collect(0)
+    batch = await _collector(redis).collect(0)
+    assert (len(batch.groups["shared"]), dict(batch.dropped)) == (len(groups_of_step(0)), {})
 
 
 async def test_collect_when_an_entry_is_of_no_round_then_parked_and_nobody_waits_less(
