@@ -22,7 +22,7 @@ _ERRNOS = frozenset(
     }
 )
 _SAYING: Mapping[type[Exception], tuple[str, ...]] = {
-    RuntimeError: ("can't start new thread", "DefaultCPUAllocator: can't allocate memory"),
+    RuntimeError: ("can't start new thread", "Cannot allocate memory", "std::bad_alloc"),
     DecodeError: ("Arena alloc failed",),
     EncodeError: ("Failed to serialize proto",),
 }

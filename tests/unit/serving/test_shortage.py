@@ -72,6 +72,7 @@ def test_shortage_when_bytes_are_no_message_then_is_none() -> None:
     [
         (OSError(errno.EMFILE, "Too many open files"), True),
         (OSError(errno.ENOENT, "No such file"), False),
+        (RuntimeError("std::bad_alloc"), True),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
         (ValueError("can't start new thread"), False),
     ],
