@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from google.protobuf.message import DecodeError
 from job_world import JOB, World, job_spec, tickets
+from no_memory import NoMemory
 from redis.asyncio import Redis
 
 from services.router import workers as workers_module
@@ -122,14 +123,6 @@ async def test_ticket_when_the_routers_queue_is_full_then_it_waits_and_is_not_dr
     async with playing(world, player):
         assert await counts(world) == (1, 0)
     assert player.num_plays == MAX_ATTEMPTS + 4
-
-
-class NoMemory:
-    """Stands for a message type where nothing is left to read it into."""
-
-    @staticmethod
-    def FromString(data: bytes) -> pb.Ticket:
-        raise DecodeError("Error parsing message with type 'Ticket': Arena alloc failed")
 
 
 async def test_ticket_when_there_is_no_memory_to_read_it_then_is_played_when_there_is(

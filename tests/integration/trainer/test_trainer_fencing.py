@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from google.protobuf.message import DecodeError
+from no_memory import NoMemory
 from redis.asyncio import Redis
 from safetensors.torch import load_file, save_file
 from trainer_data import groups_of_step, job_spec
@@ -18,7 +19,6 @@ from services.trainer.collector import Collector
 from services.trainer.job import TrainingJob
 from services.trainer.progress import Control, Progress
 from services.trainer.settings import TrainerSettings
-from troupe.api.records.v1 import records_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
 from troupe.clients.router import RouterClient
@@ -213,14 +213,6 @@ async def test_collect_when_killed_after_an_unreadable_group_then_the_next_life_
     assert await redis.xlen(keys.groups(JOB, "shared")) == 0
     dead = await redis.xrange(keys.dead(keys.groups(JOB, "shared")))
     assert [fields[b"reason"] for _, fields in dead] == [b"not a Group"] * 2
-
-
-class NoMemory:
-    """Stands for a message type where nothing is left to read it into."""
-
-    @staticmethod
-    def FromString(data: bytes) -> pb.Group:
-        raise DecodeError("Error parsing message with type 'Group': Arena alloc failed")
 
 
 async def test_collect_when_there_is_no_memory_to_read_a_group_then_the_next_life_reads_it(

@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.message import DecodeError
+from no_memory import NoMemory
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.errors import InvalidArgumentError, UnavailableError
@@ -57,10 +57,7 @@ async def test_call_when_gRPCs_own_service_gets_junk_then_aborted_since_nothing_
 
 
 async def test_call_when_there_is_no_memory_to_read_it_then_may_be_tried_again():
-    def decode(data: bytes) -> Any:
-        raise DecodeError("Error parsing message with type 'A': Arena alloc failed")
-
-    made = grpc.stream_unary_rpc_method_handler(last_of, decode)
+    made = grpc.stream_unary_rpc_method_handler(last_of, NoMemory.FromString)
     handler = refusing_malformed(made, "/troupe.api.rollout.v1.RolloutService/UpdateWeights")
     with pytest.raises(UnavailableError, match="UpdateWeights"):
         await handler.stream_unary(sent(b"", handler.request_deserializer), Context())
