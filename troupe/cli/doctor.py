@@ -198,10 +198,10 @@ def _router(settings: CliSettings) -> Finding:
     if not url:
         return Finding("router", "ok", "not up; `troupe up` or `troupe train` starts it")
     with client_for(settings, timeout_s=5.0) as client:
-        if not client.is_up():
-            advice = "look at runs/.troupe/platform/logs, or `troupe down` and `troupe up`"
-            return Finding("router", "error", f"{url} does not answer", advice)
         try:
+            if not client.is_up():
+                advice = "look at runs/.troupe/platform/logs, or `troupe down` and `troupe up`"
+                return Finding("router", "error", f"{url} does not answer", advice)
             session = client.session()
         except TroupeError as error:
             return Finding("router", "error", f"{url}: {error.message}", "check the URL")

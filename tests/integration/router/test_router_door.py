@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from services.router.rest.certificate import RestCertificate
+from troupe.cli.doctor import examine
+from troupe.cli.settings import CliSettings
 from troupe.clients.rest import RestClient
 from troupe.clients.rest.keys import add_key, remove_key
 from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
@@ -119,6 +121,8 @@ def test_router_speaks_https_and_knows_a_new_key_without_a_restart(
             assert other.session().name == "late"
         remove_key(file, "fresh")
         assert within(lambda: not client.session().scopes, 10)
+    [found] = [each for each in examine(CliSettings(rest_url=url)) if each.name == "router"]
+    assert (found.verdict, "TROUPE_REST_CA" in found.detail) == ("error", True)
     with RestClient(url, api_key=key, retry_for_s=600) as stranger:
         with pytest.raises(UnavailableError, match="TROUPE_REST_CA"):
             stranger.jobs()
