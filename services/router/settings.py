@@ -112,9 +112,9 @@ class RouterSettings(ServingSettings):
     def _knows_every_variable(self) -> Self:
         """A misspelt limit is no limit: it is refused."""
         known = [name.upper() for name in type(self).model_fields]
-        for variable in sorted(os.environ):
+        for variable in sorted(each for each in os.environ if each.upper().startswith(_PREFIX)):
             name = variable.upper().removeprefix(_PREFIX)
-            if name in known or name == variable.upper() or _SERVICE_LINK.match(name):
+            if name in known or _SERVICE_LINK.match(name):
                 continue
             close = difflib.get_close_matches(name, known, n=1)
             meant = f" (did you mean {_PREFIX}{close[0]}?)" if close else ""

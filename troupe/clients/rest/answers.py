@@ -88,7 +88,9 @@ def unreachable(base_url: str, error: Exception) -> UnavailableError:
         advice = "Name the authority of its certificate with TROUPE_REST_CA."
     elif _is_beneath(error, ssl.SSLError) and not _is_beneath(error, ssl.SSLEOFError):
         advice = "It may not speak https: give http://host:port with --url or TROUPE_REST_URL."
-    elif isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+    elif base_url.startswith("http://") and isinstance(
+        error, (httpx.RemoteProtocolError, httpx.ReadError)
+    ):
         advice = "If it speaks https, give https://host:port with --url or TROUPE_REST_URL."
     else:
         advice = "Start one with `troupe up`, or name another with --url or TROUPE_REST_URL."
