@@ -152,6 +152,8 @@ LINKS = {
     "router:env": "mid-env-step",
     "trainer:rollout": "mid-push, staging",
     "rollout:router": "mid-generate",
+    "env:router": "mid-env-step",
+    "trainer:router": "mid-learn",
 }
 """Who dials whom, and the moment at which there is something under way between them."""
 
