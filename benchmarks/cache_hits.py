@@ -30,23 +30,23 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.random_model import save_random_model
 from benchmarks.report import commit, goal
 from benchmarks.rollout_fleet import Sidecar, TinyTrainer, sidecar
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.settings import SglangSettings
-from services.router.membership import Member
-from services.router.routing.choose import (
+from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT
+from troupe.episodes.ports import Generation
+from troupe.spec import parse_spec
+from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
+from troupe.tasks.family import Message
+from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.settings import SglangSettings
+from troupe_router.members.store import Member
+from troupe_router.play.routing.choose import (
     Choice,
     RouteCandidate,
     RouteRequest,
     Strategy,
     choose,
 )
-from services.router.routing.fleet import Fleet
-from services.router.routing.ports import FleetRollout
-from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT
-from troupe.episodes.ports import Generation
-from troupe.spec import parse_spec
-from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
-from troupe.tasks.contract import Message
+from troupe_router.play.routing.fleet import Fleet
+from troupe_router.play.routing.ports import FleetRollout
 
 POINTS = 0.03
 CONTEXT = 1024

@@ -48,7 +48,7 @@ def main() -> int:
 
 def _quick_model(folder: Path) -> Path:
     """A model that has learnt next to nothing: as slow as a good one, and made in seconds."""
-    command = [sys.executable, "-m", "services.trainer.tiny_model", "--out", str(folder)]
+    command = [sys.executable, "-m", "troupe_trainer.tiny_model", "--out", str(folder)]
     recipe = json.dumps({"num_careful_steps": 1, "num_careless_steps": 0})
     subprocess.run([*command, "--warm-start", recipe], stdout=sys.stderr, check=True)
     return folder

@@ -20,10 +20,10 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.random_model import save_random_model
 from benchmarks.report import commit
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.cpu.settings import CpuEngineSettings
-from troupe.engines.contract import EngineRequest, StagedWeights
+from troupe.runtime.engines.engine import EngineRequest, StagedWeights
 from troupe.spec.job import PolicySpec, SamplingSpec
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 
 NUM_CANDIDATES = 8
 MAX_NEW_TOKENS = 16

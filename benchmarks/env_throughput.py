@@ -28,10 +28,10 @@ MAX_REQUESTS = 8
 _SERVER = """
 import asyncio, sys
 import grpc.aio
-from services.env.app import EnvApp
-from services.env.settings import EnvSettings
+from troupe_env.app import EnvApp
+from troupe_env.settings import EnvSettings
 from troupe.clients.channel import SERVER_OPTIONS
-from troupe.serving.interceptor import ErrorInterceptor
+from troupe.runtime.serving.interceptor import ErrorInterceptor
 async def main():
     server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
     EnvApp(EnvSettings(max_requests=int(sys.argv[1]))).register(server)

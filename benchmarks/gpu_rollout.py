@@ -25,12 +25,12 @@ from benchmarks.random_model import save_random_model
 from benchmarks.report import commit, goal, machine
 from benchmarks.rollout_fleet import TinyTrainer
 from benchmarks.weight_push import SHAPES, Case, measure
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.environment import look_at_machine
-from services.rollout.engines.sglang.settings import load_settings
-from troupe.engines.contract import Engine, EngineRequest, EngineResult
 from troupe.errors import TroupeError
+from troupe.runtime.engines.engine import Engine, EngineRequest, EngineResult
 from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
+from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.environment import look_at_machine
+from troupe_rollout.engines.sglang.settings import load_settings
 
 K = 8
 """Candidates of a prompt."""

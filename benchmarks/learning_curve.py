@@ -64,7 +64,7 @@ def make_model(task: Task, folder: Path, flags: Mapping[str, Any]) -> Path:
     """The base model that all arms begin with; made once."""
     path = folder / "base"
     if not (path / "manifest.json").is_file():
-        command = [sys.executable, "-m", "services.trainer.tiny_model", "--task", task.family]
+        command = [sys.executable, "-m", "troupe_trainer.tiny_model", "--task", task.family]
         command += ["--size", str(task.size), "--params", json.dumps(task.params)]
         for flag, value in flags.items():
             command += [flag, json.dumps(value)]

@@ -27,14 +27,14 @@ from benchmarks.router_calls import (
     sampling,
     throughput,
 )
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.settings import SglangSettings
 from troupe.api.records.v1.records_pb2 import Prompt
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.clients import codec
-from troupe.engines.contract import Engine, EngineCandidate, EngineRequest, EngineResult
+from troupe.runtime.engines.engine import Engine, EngineCandidate, EngineRequest, EngineResult
 from troupe.spec.job import FullSpec, PolicySpec
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.settings import SglangSettings
 
 FLOOR_METHOD = "/bench.Floor/Wait"
 FIXED_TOKEN_S = 0.005

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from troupe.tasks.contract import Message, Observation, Split, Task, Transition
+from troupe.tasks.family import Message, Observation, Split, Task, Transition
 from troupe.tasks.splits import DrawnTaskset
 
 WRITER = "writer"

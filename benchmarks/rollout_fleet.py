@@ -14,22 +14,22 @@ from typing import Any, Literal
 import grpc.aio
 import torch
 
-from services.rollout.servicer import RolloutServicer
-from services.rollout.settings import RolloutSettings
-from services.rollout.staging import StagingArea
-from services.trainer.export import Export, write_weights
-from services.trainer.model import PolicyModel
-from services.trainer.publish import Publisher, Transport
-from services.trainer.publish.arrival import Witness
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1.router_pb2 import Replica, ReplicaPolicy
 from troupe.clients.channel import SERVER_OPTIONS
 from troupe.clients.rollout import RolloutClient
-from troupe.engines.contract import Engine, StagedWeights
-from troupe.serving.interceptor import ErrorInterceptor
+from troupe.runtime.engines.engine import Engine, StagedWeights
+from troupe.runtime.serving.interceptor import ErrorInterceptor
+from troupe.runtime.weights import build_manifest
+from troupe.runtime.weights.store import open_store
 from troupe.spec.job import JobSpec, PolicySpec
-from troupe.weights import build_manifest
-from troupe.weights.store import open_store
+from troupe_rollout.servicer import RolloutServicer
+from troupe_rollout.settings import RolloutSettings
+from troupe_rollout.staging import StagingArea
+from troupe_trainer.checkpoint.export import Export, write_weights
+from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.publish import Publisher, Transport
+from troupe_trainer.publish.push_events import Witness
 
 CANARY_LENGTH = 16
 

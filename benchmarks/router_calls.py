@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
 
 IN_FLIGHT = 64
 CANDIDATES = 8

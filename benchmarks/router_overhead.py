@@ -43,13 +43,13 @@ from benchmarks.router_calls import (
     sampling,
     throughput,
 )
-from services.router.membership import Member
-from services.router.routing.fleet import Fleet
-from services.router.routing.ports import FleetRollout
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT, Replica, ReplicaPolicy
 from troupe.clients.channel import CLIENT_OPTIONS
 from troupe.spec import parse_spec
 from troupe.spec.job import JobSpec
+from troupe_router.members.store import Member
+from troupe_router.play.routing.fleet import Fleet
+from troupe_router.play.routing.ports import FleetRollout
 
 P50_GOAL_S = 0.002
 THROUGHPUT_GOAL = 0.05

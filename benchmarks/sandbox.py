@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import commit, goal, machine, percentile
-from services.env.sandbox import open_sandbox
-from services.env.sandbox.pool import LocalSandbox
-from services.env.sandbox.settings import SandboxSettings
-from troupe.sandbox.contract import Limits, Program
+from troupe.sandbox.sandbox import Limits, Program
+from troupe_env.sandbox import open_sandbox
+from troupe_env.sandbox.pool import LocalSandbox
+from troupe_env.sandbox.settings import SandboxSettings
 
 TRIVIAL = "print(int(input()) + 1)"
 PYTHON = str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))

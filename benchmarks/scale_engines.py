@@ -24,7 +24,6 @@ from benchmarks.random_model import save_random_model
 from benchmarks.report import commit, machine, percentile
 from benchmarks.rollout_fleet import TinyTrainer
 from benchmarks.router_calls import observation, sampling
-from services.rollout.engines.cpu import CpuEngine
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import (
@@ -34,12 +33,13 @@ from troupe.api.rollout.v1.rollout_pb2_grpc import (
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.clients.channel import SERVER_OPTIONS
 from troupe.clients.router import RouterClient
-from troupe.engines.contract import EngineRequest
 from troupe.errors import VersionNotLoadedError
 from troupe.ids import prompt_digest
-from troupe.serving.interceptor import ErrorInterceptor
-from troupe.serving.membership import Membership, ShouldExit
+from troupe.runtime.engines.engine import EngineRequest
+from troupe.runtime.serving.interceptor import ErrorInterceptor
+from troupe.runtime.serving.membership import Membership, ShouldExit
 from troupe.spec.job import FullSpec, PolicySpec
+from troupe_rollout.engines.cpu import CpuEngine
 
 LATENCIES = Path(__file__).parent / "results" / "generate_latencies.json"
 POLICY = "p"

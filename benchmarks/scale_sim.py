@@ -29,18 +29,18 @@ from redis.asyncio import Redis
 
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 from benchmarks.scale_engines import LATENCIES, POLICY, VOCABULARY
-from services.trainer.collector import Collector
-from services.trainer.progress import Control
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.clients import RolloutClient
 from troupe.clients.rest import RestClient
 from troupe.clients.router import RouterClient
 from troupe.ids import train_round
-from troupe.serving.membership import Membership
-from troupe.streams import keys
-from troupe.streams.embedded import server_argv, url
-from troupe.streams.ledger import StepLedger
-from troupe.streams.redis import connect
+from troupe.runtime.serving.membership import Membership
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.embedded import server_argv, url
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.streams.redis import connect
+from troupe_trainer.control import Control
+from troupe_trainer.learn.collector import Collector
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 FLAT = 1.5
@@ -171,12 +171,12 @@ async def platform(cell: Cell, folder: Path, profile: Path | None) -> AsyncGener
         prefix = [*python, "cProfile", "-o", str(profile), "-m"] if profile else python
         redis = await connect(url(redis_port), connect_for_s=30.0)
         stack.push_async_callback(redis.aclose)
-        command = [*prefix, "services.router"]
+        command = [*prefix, "troupe_router"]
         names = {f"TROUPE_ROUTER_{key}": value for key, value in settings.items()}
         processes.start("router", command, folder, names)
         env = {"ROUTER": address, "MAX_REQUESTS": "16384", "CALL_TIMEOUT_S": "600"}
         env = {f"TROUPE_ENV_{key}": value for key, value in {**env, "LOG_LEVEL": "warning"}.items()}
-        processes.start("env", [*python, "services.env"], folder, env)
+        processes.start("env", [*python, "troupe_env"], folder, env)
         simulate = ["simulate", "--router", address, "--replicas", str(cell.replicas)]
         command = [*python, "benchmarks.scale_engines", *simulate, "--mean-s", str(cell.latency_s)]
         processes.start("engines", command, folder, {})

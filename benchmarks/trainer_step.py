@@ -25,14 +25,14 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.random_model import save_random_model
 from benchmarks.report import commit, goal, machine
-from services.trainer.learner import Learner
-from services.trainer.memory import peak_bytes, reset_peak
-from services.trainer.packing import Microbatch, pack
-from services.trainer.samples import CreditedGroup, credit
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import prompt_digest
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.samples import CreditedGroup, credit
+from troupe_trainer.model.packing import Microbatch, pack
+from troupe_trainer.model.peak_memory import peak_bytes, reset_peak
 
 GOAL = 0.8
 

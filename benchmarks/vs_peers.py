@@ -30,18 +30,18 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.peer_task import WRITER, PeerTask, prompt_of, reward_of, save_tiny_qwen2
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
-from services.rollout.engines.cpu import CpuEngine
-from services.trainer.export import export_version
-from services.trainer.learner import Learner
-from services.trainer.memory import peak_bytes
-from services.trainer.samples import CreditedGroup, credit
 from troupe.algorithms.grpo import Grpo
 from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.engines.contract import EngineRequest, EngineResult, StagedWeights
 from troupe.ids import prompt_digest
+from troupe.runtime.engines.engine import EngineRequest, EngineResult, StagedWeights
 from troupe.spec.job import JobSpec
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_trainer.checkpoint.export import export_version
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.samples import CreditedGroup, credit
+from troupe_trainer.model.peak_memory import peak_bytes
 
 REPO = Path(__file__).parent.parent
 PEERS = ("comlrl_magrpo", "comlrl_iac", "trl_grpo")

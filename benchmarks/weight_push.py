@@ -24,18 +24,18 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.random_model import save_random_model
 from benchmarks.report import commit
 from benchmarks.rollout_fleet import Members, TinyTrainer, publisher, sidecar
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.settings import SglangSettings
-from services.trainer.export import Export
-from services.trainer.publish import Transport
-from services.trainer.publish.arrival import Arrival, Silent
-from services.trainer.publish.broadcast import BroadcastTransport
-from services.trainer.publish.stored import StoredTransport
-from services.trainer.publish.stream import StreamTransport
-from troupe.engines.contract import Engine
+from troupe.runtime.engines.engine import Engine
+from troupe.runtime.weights.store import open_store
 from troupe.spec.job import FullSpec, LoraSpec, PolicySpec
-from troupe.weights.store import open_store
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.settings import SglangSettings
+from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.publish import Transport
+from troupe_trainer.publish.broadcast import BroadcastTransport
+from troupe_trainer.publish.push_events import Arrival, Silent
+from troupe_trainer.publish.stored import StoredTransport
+from troupe_trainer.publish.stream import StreamTransport
 
 SHAPES: dict[str, dict[str, Any]] = {
     "tiny": {"hidden": 96, "layers": 2, "heads": 4, "kv_heads": 2},

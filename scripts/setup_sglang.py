@@ -19,7 +19,7 @@ from pathlib import Path
 
 VERSION = "0.5.23"
 REPO = Path(__file__).resolve().parent.parent
-REQUIREMENTS = REPO / "services/rollout/engines/sglang/server/requirements.txt"
+REQUIREMENTS = REPO / "services/rollout/troupe_rollout/engines/sglang/server/requirements.txt"
 NEEDED_BYTES = {"cpu": 4 * 2**30, "gpu": 20 * 2**30}
 PIP_TIMEOUT_S = 1800
 CHECK = (

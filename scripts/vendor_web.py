@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the libraries of the router's web page again, from pinned packages.
 
-    python3.11 scripts/vendor_web.py            # writes services/router/web/page/vendor
+    python3.11 scripts/vendor_web.py            # writes the router's web/page/vendor
     python3.11 scripts/vendor_web.py --check    # compares that folder with a fresh bundle
 
 Owns the vendor folder: nothing else writes there. `scripts/vendor_web/` names the packages, with

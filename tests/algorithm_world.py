@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.cpu.settings import CpuEngineSettings
-from services.trainer.collector import Batch
-from services.trainer.export import export_version
-from services.trainer.report import step_report
-from services.trainer.team import Learned, Team
-from services.trainer.tiny_model.build import build
-from services.trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
-from services.trainer.validation import Expected, fault
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.engines.contract import EngineRequest, StagedWeights
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv
 from troupe.episodes.player import Played
 from troupe.episodes.ports import Generation, Sampled
 from troupe.ids import prompt_digest, ticket_id, train_round
+from troupe.runtime.engines.engine import EngineRequest, StagedWeights
 from troupe.spec.job import JobSpec
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.cpu.settings import CpuEngineSettings
+from troupe_trainer.checkpoint.export import export_version
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learners import Learned, Learners
+from troupe_trainer.learn.report import step_report
+from troupe_trainer.learn.validation import Expected, fault
+from troupe_trainer.tiny_model.build import build
+from troupe_trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
 
 SIZE = 4
 SMALL = ModelShape(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64)
@@ -93,7 +93,7 @@ class EngineRollout:
 class InProcess:
     """Make it with ``start``; ``step`` plays, learns and publishes; ``close`` it."""
 
-    def __init__(self, spec: JobSpec, team: Team, engine: CpuEngine, run_dir: Path) -> None:
+    def __init__(self, spec: JobSpec, team: Learners, engine: CpuEngine, run_dir: Path) -> None:
         self.spec, self.team = spec, team
         self._engine, self._run_dir = engine, run_dir
         parts = load_parts(spec)
@@ -103,7 +103,7 @@ class InProcess:
 
     @classmethod
     async def start(cls, spec: JobSpec, run_dir: Path) -> "InProcess":
-        team = await Team.load(spec, run_dir, device="cpu", threads=1)
+        team = await Learners.load(spec, run_dir, device="cpu", threads=1)
         engine = CpuEngine(CpuEngineSettings(max_prefill_tokens=256))
         await engine.start(dict(spec.policies))
         job = cls(spec, team, engine, run_dir)

@@ -14,10 +14,10 @@ import pytest
 from redis.asyncio import Redis
 
 from troupe.clients.channel import SERVER_OPTIONS
-from troupe.serving.address import bind_grpc
-from troupe.serving.interceptor import ErrorInterceptor
-from troupe.streams import embedded
-from troupe.streams.redis import connect
+from troupe.runtime.serving.address import bind_grpc
+from troupe.runtime.serving.interceptor import ErrorInterceptor
+from troupe.runtime.streams import embedded
+from troupe.runtime.streams.redis import connect
 
 # Machines are shared: how long an example takes says nothing.
 hypothesis.settings.register_profile(

@@ -2,8 +2,8 @@
 
 from kube_world import ClusterWorld, replica
 
-from services.router.cluster.launcher import KubernetesLauncher
-from troupe.launch.contract import Component
+from troupe.runtime.launch.launcher import Component
+from troupe_router.cluster.launcher import KubernetesLauncher
 
 
 class SuiteCluster:

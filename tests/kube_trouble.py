@@ -8,9 +8,9 @@ import asyncio
 import pytest
 from kube_world import TEMPLATES, ClusterWorld, replica, until
 
-from services.router.cluster import names
-from services.router.cluster.api import CONFIG_MAP, JOB, POD, STATEFUL_SET, StaleError
-from services.router.cluster.templates import TEMPLATES_KEY
+from troupe_router.cluster import names
+from troupe_router.cluster.api import CONFIG_MAP, JOB, POD, STATEFUL_SET, StaleError
+from troupe_router.cluster.templates import TEMPLATES_KEY
 
 
 def _waits(reason: str, message: str) -> dict:
@@ -137,7 +137,7 @@ async def test_variables_when_the_template_sets_them_then_are_the_templates(
     assert made["spec"]["replicas"] == 2
     rollout = {v["name"]: v.get("value") for v in _container(made)["env"]}
     assert rollout["TROUPE_ROLLOUT_REPLICA_ID"] == "job-rollout-a-$(TROUPE_ORDINAL)"
-    assert _container(made)["args"] == ["services.rollout"]
+    assert _container(made)["args"] == ["troupe_rollout"]
 
 
 async def test_templates_when_the_chart_is_upgraded_then_a_running_job_keeps_its_own(

@@ -12,8 +12,10 @@ from typing import Any
 
 from kubernetes.aio import client
 
-from services.router.cluster import names
-from services.router.cluster.api import (
+from troupe.errors import TroupeError
+from troupe.runtime.launch.launcher import Component
+from troupe_router.cluster import names
+from troupe_router.cluster.api import (
     CONFIG_MAP,
     EVENT,
     JOB,
@@ -23,11 +25,9 @@ from services.router.cluster.api import (
     Kind,
     Object,
 )
-from services.router.cluster.history import RestartHistory
-from services.router.cluster.launcher import KubernetesLauncher
-from services.router.cluster.templates import TEMPLATES_KEY
-from troupe.errors import TroupeError
-from troupe.launch.contract import Component
+from troupe_router.cluster.launcher import KubernetesLauncher
+from troupe_router.cluster.restarts import RestartHistory
+from troupe_router.cluster.templates import TEMPLATES_KEY
 
 RELEASE = "t"
 
@@ -74,7 +74,7 @@ def replica(name: str, *, restarts: bool = True, model: str = "models/a", **env:
     service = name.partition("-")[0]
     prefix = f"TROUPE_{service.upper()}_"
     shown = {f"{prefix}ROUTER": "10.0.0.9:8481", f"{prefix}REPLICA_ID": f"job-{name}", **env}
-    return Component(name, f"services.{service}", shown, restarts=restarts, traits={"model": model})
+    return Component(name, f"troupe_{service}", shown, restarts=restarts, traits={"model": model})
 
 
 class ClusterWorld:

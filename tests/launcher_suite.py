@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from troupe.launch.contract import Component, ComponentStatus, Launcher
+from troupe.runtime.launch.launcher import Component, ComponentStatus, Launcher
 
 Statuses = dict[str, ComponentStatus]
 

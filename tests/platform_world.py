@@ -59,7 +59,7 @@ def make_tiny_base(folder: Path, **shape: int) -> Path:
         return folder
     recipe = {**TINY, "--shape": {**TINY["--shape"], **shape}}
     options = [text for key, value in recipe.items() for text in (key, json.dumps(value))]
-    command = [sys.executable, "-m", "services.trainer.tiny_model", "--task", "plan_path"]
+    command = [sys.executable, "-m", "troupe_trainer.tiny_model", "--task", "plan_path"]
     done = subprocess.run(
         [*command, "--size", "4", "--seed", "1", *options, "--out", str(folder)],
         capture_output=True,

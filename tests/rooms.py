@@ -49,7 +49,7 @@ class Rooms:
         code = self.versions[version]
         with self.log_of(service).open("ab") as log:
             self._processes[service] = subprocess.Popen(
-                [sys.executable, "-m", f"services.{service}"],
+                [sys.executable, "-m", f"troupe_{service}"],
                 cwd=code,
                 env={**self._environments[service], "PYTHONPATH": str(code)},
                 stdin=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ WORKFLOWS = "troupe.workflows"
 ENGINES = "troupe.engines"
 SANDBOXES = "troupe.sandboxes"
 TRACKERS = "troupe.trackers"
+DATASETS = "troupe.datasets"
 
 _PARTS = {
     TASKS: ("Params", "agents", "taskset"),

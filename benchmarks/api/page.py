@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import percentile
-from troupe.streams.events import EventLog
-from troupe.streams.redis import connect
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.redis import connect
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page

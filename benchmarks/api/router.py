@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import psutil
 
-from troupe.streams import embedded
+from troupe.runtime.streams import embedded
 
 JOB = "api-1"
 
@@ -56,7 +56,7 @@ def running(folder: Path, *, launcher: str = "none") -> Iterator[Bench]:
     argv = embedded.server_argv(redis_port, folder, fsync="no")
     valkey = subprocess.Popen(argv, **quiet)
     router = subprocess.Popen(
-        [sys.executable, "-m", "services.router"], env=env, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "troupe_router"], env=env, stdout=subprocess.DEVNULL
     )
     try:
         base = f"http://127.0.0.1:{rest_port}"

@@ -5,8 +5,8 @@ import time
 from typing import Any
 
 from benchmarks.api.router import JOB, Bench, cpu_s
-from troupe.streams.events import EventLog
-from troupe.streams.redis import connect
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.redis import connect
 
 
 async def measure_streams(bench: Bench, num_clients: int, num_events: int) -> dict[str, Any]:

@@ -17,6 +17,6 @@ for client in "$venv"/lib/python*/site-packages/kubernetes/client \
   find "$client/api" "$client/models" -type f ! -name __init__.py -delete
 done
 # What is left must still be what the router imports.
-test ! -d "$client" || (cd / && "$venv/bin/python" -B -c "import services.router.cluster.launcher, services.router.cluster.connect")
+test ! -d "$client" || (cd / && "$venv/bin/python" -B -c "import troupe_router.cluster.launcher, troupe_router.cluster.connect")
 "$venv/bin/python" -m compileall -q -x '/(sympy|kubernetes|fontTools|matplotlib|pygments|mpmath)/' \
   "$venv/lib" || test $? -eq 1

@@ -15,7 +15,7 @@ import httpx
 from platform_world import tiny_spec
 
 from troupe.clients.rest.keys import ApiKey, digest_of
-from troupe.streams import embedded
+from troupe.runtime.streams import embedded
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -70,7 +70,7 @@ def running_router(folder: Path, free_port: Callable[[], int]) -> Iterator[Route
     }
     commands = (
         embedded.server_argv(redis_port, folder, fsync="no"),
-        [sys.executable, "-m", "services.router"],
+        [sys.executable, "-m", "troupe_router"],
     )
     processes: list[subprocess.Popen[bytes]] = []
     with (folder / "processes.log").open("wb") as log:

@@ -20,7 +20,7 @@ from process_tree import wait_for
 from wired_world import FAR, Valkey, WiredWorld
 
 from troupe.clients.rest import TERMINAL
-from troupe.streams import keys
+from troupe.runtime.streams import keys
 
 LOST_CHANGES = 3
 """The ledger changes so often after the replica was cut off, at least."""

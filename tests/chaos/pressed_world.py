@@ -18,8 +18,8 @@ from chaos_world import REACH_S, ChaosWorld
 from follower import Follower
 from process_tree import state_of, wait_for
 
-from troupe.launch.local import LAUNCH_ID
-from troupe.streams import keys
+from troupe.runtime.launch.local import LAUNCH_ID
+from troupe.runtime.streams import keys
 
 
 class PressedWorld(ChaosWorld):

@@ -14,7 +14,7 @@ import redis
 from process_tree import wait_for
 
 from troupe.ids import train_round
-from troupe.streams import keys
+from troupe.runtime.streams import keys
 
 HELD_S = 5.0
 NUM_CONNECTIONS = 2000

@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe.sandbox.contract import Limits, Program, Sandbox
-from troupe.tasks.contract import Environment, Observation, Task, Transition
-from troupe.tasks.plan_path import PlanPath
+from troupe.sandbox.sandbox import Limits, Program, Sandbox
+from troupe.tasks.family import Environment, Observation, Task, Transition
+from troupe_tasks.plan_path import PlanPath
 
 ECHO = Program("print(len(input()))", stdin="four\n")
 LIMITS = Limits(wall_time_s=60.0)

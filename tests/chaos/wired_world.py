@@ -21,7 +21,7 @@ from platform_world import Platform, run_platform
 from process_tree import wait_for
 from wire import Link, Trouble, Wire
 
-from troupe.streams import embedded
+from troupe.runtime.streams import embedded
 
 NEAR, FAR = "127.0.0.2", "127.0.0.1"
 HELD_S: Final[Mapping[str, float]] = {PARTITION: FROZEN_S, RESETS: 4.0, SLOW: 6.0}

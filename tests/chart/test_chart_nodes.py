@@ -4,11 +4,11 @@ import pytest
 import yaml
 from chart_world import ROOT, Manifests, Object, Refuse, Render, edges
 
-from services.router.cluster import templates
-from services.router.cluster.workloads import group
-from services.router.jobs.processes import components
-from services.router.settings import RouterSettings
 from troupe.spec import load_spec
+from troupe_router.cluster import templates
+from troupe_router.cluster.workloads import group
+from troupe_router.jobs.processes import components
+from troupe_router.settings import RouterSettings
 
 SIZE = ("trainer.nodes=2", "trainer.gpus=8")
 
@@ -46,7 +46,7 @@ def test_trainer_when_of_two_nodes_then_pods_meet_at_the_first_by_torchrun(rende
     assert [*trainer["command"], *trainer["args"]] == [
         *("python", "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=8"),
         *("--node-rank=$(JOB_COMPLETION_INDEX)", "--master-addr=$(JOB_NAME)-0.t-troupe-ranks"),
-        *("--master-port=29400", "--max-restarts=0", "-m", "services.trainer"),
+        *("--master-port=29400", "--max-restarts=0", "-m", "troupe_trainer"),
     ]
     assert trainer["resources"]["limits"]["nvidia.com/gpu"] == "8"
 

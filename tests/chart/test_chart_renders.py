@@ -9,11 +9,11 @@ import pytest
 import yaml
 from chart_world import CHART, EVERYTHING, ROOT, VALUES, Render
 
-from services.router.cluster import templates
-from services.router.cluster.workloads import group
-from services.router.jobs.processes import components
-from services.router.settings import RouterSettings
 from troupe.spec import load_spec
+from troupe_router.cluster import templates
+from troupe_router.cluster.workloads import group
+from troupe_router.jobs.processes import components
+from troupe_router.settings import RouterSettings
 
 VERSIONS = ["1.29.0", "1.30.0", "1.31.0", "1.32.0", "1.33.0", "1.34.0"]
 ALL = [*VALUES, EVERYTHING]

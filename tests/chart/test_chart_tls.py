@@ -18,8 +18,8 @@ from redis import AuthenticationError, ConnectionError, Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from troupe.tls import TlsFiles
-from troupe.tls.certificates import Authority
+from troupe.runtime.tls import TlsFiles
+from troupe.runtime.tls.certificates import Authority
 
 ROLES = ("router", "rollout", "env", "trainer", "redis")
 

@@ -8,13 +8,13 @@ import pytest
 import yaml
 from chart_world import CHART, Object, Refuse
 
-from services.env.sandbox.settings import SandboxSettings
-from services.env.settings import EnvSettings
-from services.rollout.engines.sglang.settings import SglangSettings
-from services.rollout.settings import RolloutSettings
-from services.router.settings import RouterSettings
-from services.trainer.settings import TrainerSettings
-from troupe.serving import ServingSettings
+from troupe.runtime.serving import ServingSettings
+from troupe_env.sandbox.settings import SandboxSettings
+from troupe_env.settings import EnvSettings
+from troupe_rollout.engines.sglang.settings import SglangSettings
+from troupe_rollout.settings import RolloutSettings
+from troupe_router.settings import RouterSettings
+from troupe_trainer.settings import TrainerSettings
 
 SCHEMA: Object = json.loads((CHART / "values.schema.json").read_text("utf-8"))
 POOL = (

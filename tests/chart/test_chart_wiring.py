@@ -15,9 +15,9 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 from test_chart_values import _fields
 
+from troupe.runtime.streams import embedded
+from troupe.runtime.tls import TlsSettings
 from troupe.spec import load_spec
-from troupe.streams import embedded
-from troupe.tls import TlsSettings
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
 

@@ -17,8 +17,8 @@ from kube_server import find_program
 from one_node import OneNode
 from platform_world import tiny_spec
 
-from services.router.cluster import names
 from troupe.clients.rest import RestClient
+from troupe_router.cluster import names
 
 READY_GOAL_S = 60
 IDLE_CPU_GOAL, IDLE_MIB_GOAL = 0.25, 600

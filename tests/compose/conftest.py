@@ -44,7 +44,14 @@ def engine_with_tls(
     variables = find_engine()
     assert variables is not None
     keys = tmp_path_factory.mktemp("tls")
-    argv = [sys.executable, "-m", "troupe.tls.certificates", "--into", str(keys), "--shared-keys"]
+    argv = [
+        sys.executable,
+        "-m",
+        "troupe.runtime.tls.certificates",
+        "--into",
+        str(keys),
+        "--shared-keys",
+    ]
     subprocess.run(argv, check=True, capture_output=True, timeout=120)
     # The containers run as another user, who must get as far as the files.
     for folder in (keys, *keys.parents[:2]):

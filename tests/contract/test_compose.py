@@ -121,7 +121,7 @@ def test_compose_when_read_then_every_container_is_confined(services: dict[str, 
 def test_compose_when_a_variable_is_set_then_the_service_has_that_setting(
     name: str, services: dict[str, Any]
 ) -> None:
-    module = importlib.import_module(f"services.{name}.settings")
+    module = importlib.import_module(f"troupe_{name}.settings")
     settings = getattr(module, f"{name.capitalize()}Settings")
     prefix = f"TROUPE_{name.upper()}_"
     for variable in services[name]["environment"]:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from services.trainer.tiny_model.recipe import ModelShape, WarmStart
 from troupe.cli.main import build_app
 from troupe.cli.settings import CliSettings
 from troupe.episodes.build import load_parts
 from troupe.spec import load_spec
+from troupe_trainer.tiny_model.recipe import ModelShape, WarmStart
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -13,8 +13,8 @@ import pytest
 from troupe import plugins
 from troupe.conformance import Limits, Reference, check_family
 from troupe.errors import InvalidArgumentError
-from troupe.sandbox.contract import Sandbox
-from troupe.tasks.contract import SandboxedTaskFamily
+from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks.family import SandboxedTaskFamily
 from troupe.tasks.registry import load_family
 
 QUICK = Limits(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from troupe.launch.processes import find_leader
+from troupe.runtime.launch.processes import find_leader
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

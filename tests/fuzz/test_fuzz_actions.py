@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troupe import plugins
-from troupe.adapters.actions import FreeText, JsonObject, NamedActions, ParsedBy
-from troupe.data.contract import RefusedRowError
+from troupe.data.dataset import RefusedRowError
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.code import answers as code_answers
-from troupe.tasks.code import asserts, checkers, fences, published, values
-from troupe.tasks.code.problem import Problem, TestCase
-from troupe.tasks.contract import SandboxedTaskFamily, TaskFamily
-from troupe.tasks.hanabi import text as hanabi
-from troupe.tasks.math import boxed, form, literal
-from troupe.tasks.plan_path import text as plan_path
-from troupe.tasks.puzzles.answers import read_answer
+from troupe.tasks.family import SandboxedTaskFamily, TaskFamily
 from troupe.tasks.registry import load_family
-from troupe.tasks.tic_tac_toe import text as tic_tac_toe
-from troupe.tasks.writing import words
+from troupe_tasks.adapters.actions import FreeText, JsonObject, NamedActions, ParsedBy
+from troupe_tasks.code import answers as code_answers
+from troupe_tasks.code import asserts, checkers, fences, published, values
+from troupe_tasks.code.problem import Problem, TestCase
+from troupe_tasks.hanabi import text as hanabi
+from troupe_tasks.math import boxed, form, literal
+from troupe_tasks.plan_path import text as plan_path
+from troupe_tasks.puzzles.answers import read_answer
+from troupe_tasks.tic_tac_toe import text as tic_tac_toe
+from troupe_tasks.writing import words
 
 PROGRAM = "```python\nprint(sum(map(int, input().split())))\n```"
 STDIN_TESTS = "Test Input:\n```\n1 2\n```\nTest Output:\n```\n3\n```\n"

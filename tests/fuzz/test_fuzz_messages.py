@@ -12,12 +12,6 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.env.families import Families
-from services.env.judge import judged
-from services.router.membership import Member, _decode, _encode, _last_words
-from services.router.servicer import _checked
-from services.trainer.samples import credit
-from services.trainer.validation import Expected, fault
 from troupe.algorithms.outcomes import group_outcome
 from troupe.api.env.v1 import env_pb2
 from troupe.api.records.v1 import records_pb2
@@ -34,7 +28,13 @@ from troupe.errors import (
 )
 from troupe.evaluation.lines import episode_line
 from troupe.ids import prompt_digest
-from troupe.weights import check_declared
+from troupe.runtime.weights import check_declared
+from troupe_env.families import Families
+from troupe_env.judge import judged
+from troupe_router.members.store import Member, _decode, _encode, _last_words
+from troupe_router.servicer import _checked
+from troupe_trainer.learn.samples import credit
+from troupe_trainer.learn.validation import Expected, fault
 
 PACKAGES = (env_pb2, records_pb2, rollout_pb2, router_pb2, trainer_pb2)
 MESSAGES = {

@@ -15,18 +15,18 @@ from fuzzing import bounded, fuzzed, hostile_texts, json_values, mutated_bytes, 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.router.jobs.episode_pages import EpisodeFilter, _decode
 from troupe.clients.rest.sse import parse_sse
-from troupe.data.contract import RefusedRowError
+from troupe.data.dataset import RefusedRowError
 from troupe.data.prepare import _Writer
 from troupe.data.prepared import PreparedRows
 from troupe.data.registry import find_dataset, known_datasets
 from troupe.data.rows import read_rows
 from troupe.errors import InvalidArgumentError, TroupeError, WeightsRejectedError
-from troupe.launch.records import load_record
-from troupe.tasks.code.problem import Problem
-from troupe.weights.layout import file_tensors, header_bytes_of, read_layout
-from troupe.weights.manifest import adapter_scale
+from troupe.runtime.launch.records import load_record
+from troupe.runtime.weights.layout import file_tensors, header_bytes_of, read_layout
+from troupe.runtime.weights.manifest import adapter_scale
+from troupe_router.run.episode_pages import EpisodeFilter, _decode
+from troupe_tasks.code.problem import Problem
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet and Arrow")
 

@@ -12,11 +12,11 @@ from fuzzing import bounded, fuzzed, json_values, mutated_bytes, nested_json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.router.jobs.desk import parse_body
-from services.router.jobs.record import JobRecord, record_from_fields
 from troupe.spec import load_spec, parse_spec
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import JobSpec
+from troupe_router.jobs.record import JobRecord, record_from_fields
+from troupe_router.jobs.submit import parse_body
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 SOUND = [yaml.safe_load(path.read_text("utf-8")) for path in EXAMPLES]

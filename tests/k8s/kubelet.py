@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.router.cluster import names
-from services.router.cluster.api import POD, ClusterApi, Object
 from troupe.errors import TroupeError
+from troupe_router.cluster import names
+from troupe_router.cluster.api import POD, ClusterApi, Object
 
 
 @dataclass

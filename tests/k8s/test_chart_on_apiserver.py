@@ -12,11 +12,11 @@ from helm_release import CHART, Helm, token_of
 from kube_server import ROOT, KubeServer, find_program
 from kube_world import ClusterWorld, until
 
-from services.router.cluster.api import CONFIG_MAP, JOB, POD, STATEFUL_SET, ClusterApi, RefusedError
-from services.router.cluster.launcher import KubernetesLauncher
-from services.router.jobs.processes import components
-from services.router.settings import RouterSettings
 from troupe.spec import load_spec
+from troupe_router.cluster.api import CONFIG_MAP, JOB, POD, STATEFUL_SET, ClusterApi, RefusedError
+from troupe_router.cluster.launcher import KubernetesLauncher
+from troupe_router.jobs.processes import components
+from troupe_router.settings import RouterSettings
 
 
 @pytest.fixture

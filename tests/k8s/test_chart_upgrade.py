@@ -11,11 +11,11 @@ from kube_server import ROOT, KubeServer, find_program
 from kube_world import ClusterWorld, until
 from previous_version import extract_previous
 
-from services.router.cluster.api import CONFIG_MAP, JOB, POD, STATEFUL_SET, ClusterApi
-from services.router.cluster.launcher import KubernetesLauncher
-from services.router.jobs.processes import components
-from services.router.settings import RouterSettings
 from troupe.spec import load_spec
+from troupe_router.cluster.api import CONFIG_MAP, JOB, POD, STATEFUL_SET, ClusterApi
+from troupe_router.cluster.launcher import KubernetesLauncher
+from troupe_router.jobs.processes import components
+from troupe_router.settings import RouterSettings
 
 KEPT_PLAIN = ("tls.enabled=false", "redis.generatePassword=false")
 """The running job's pods speak without TLS and without a password: so must the new router."""

@@ -19,9 +19,9 @@ from kubelet import ProcessKubelet
 from platform_world import tiny_spec
 from test_chart_on_apiserver import helm  # noqa: F401 (a fixture)
 
-from services.router.cluster import names
-from services.router.cluster.api import CONFIG_MAP, POD, ClusterApi
 from troupe.clients.rest import RestClient
+from troupe_router.cluster import names
+from troupe_router.cluster.api import CONFIG_MAP, POD, ClusterApi
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -34,7 +34,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "tiny"
     shape = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "intermediate_size": 128}
     start = {"num_careful_steps": 40, "num_careless_steps": 10, "batch_size": 16}
-    argv = [sys.executable, "-m", "services.trainer.tiny_model", "--task", "plan_path"]
+    argv = [sys.executable, "-m", "troupe_trainer.tiny_model", "--task", "plan_path"]
     argv += ["--size", "4", "--seed", "1", "--shape", json.dumps(shape)]
     argv += ["--params", '{"max_actions": 3}', "--warm-start", json.dumps(start)]
     subprocess.run([*argv, "--out", str(folder)], check=True, capture_output=True, timeout=400)
@@ -72,7 +72,7 @@ def start_router(
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
         with (tmp_path / "router.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "services.router"],
+                [sys.executable, "-m", "troupe_router"],
                 env={**kept, **{f"TROUPE_ROUTER_{k}": v for k, v in settings.items()}},
                 stdout=log,
                 stderr=log,

@@ -9,8 +9,8 @@ from kube_trouble import *  # noqa: F403 (the tests)
 from kube_world import TEMPLATES, ClusterWorld, replica, until
 from launcher_suite import *  # noqa: F403 (the tests)
 
-from services.router.cluster.api import CONFIG_MAP
-from services.router.cluster.templates import TEMPLATES_KEY
+from troupe_router.cluster.api import CONFIG_MAP
+from troupe_router.cluster.templates import TEMPLATES_KEY
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from troupe.errors import UnavailableError
-from troupe.tracking.contract import TrackedRun
-from troupe.tracking.mlflow import MlflowTracker
+from troupe.runtime.tracking.mlflow import MlflowTracker
+from troupe.runtime.tracking.tracker import TrackedRun
 
 pytestmark = [pytest.mark.observability, pytest.mark.timeout(180)]
 

@@ -15,7 +15,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import REGISTRY
 
-from troupe.telemetry import metrics
+from troupe.runtime.telemetry import metrics
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/helm/troupe/files/rules/troupe.yaml"

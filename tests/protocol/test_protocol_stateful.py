@@ -21,9 +21,6 @@ from protocol_settings import ProtocolSettings
 from redis.asyncio import Redis
 from safetensors.numpy import save_file
 
-from services.rollout.engines.versions import VersionTable
-from services.rollout.intake import WeightsIntake
-from services.rollout.staging import StagingArea
 from troupe.api.records.v1.records_pb2 import (
     ROUND_KIND_TRAIN,
     Episode,
@@ -32,15 +29,18 @@ from troupe.api.records.v1.records_pb2 import (
     WeightsManifest,
 )
 from troupe.clients.rollout import _parts
-from troupe.engines.contract import PolicyState, StagedWeights
 from troupe.errors import ConflictError, FencedError, TroupeError, VersionNotLoadedError
 from troupe.ids import group_id, ticket_id, train_round
-from troupe.streams import keys, scripts
-from troupe.streams.consumer import Consumer
-from troupe.streams.fencing import Fence
-from troupe.streams.ledger import StepLedger
-from troupe.streams.redis import connect
-from troupe.weights import build_manifest, file_tensors, tensor_digest
+from troupe.runtime.engines.engine import PolicyState, StagedWeights
+from troupe.runtime.streams import keys, scripts
+from troupe.runtime.streams.consumer import Consumer
+from troupe.runtime.streams.fencing import Fence
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.streams.redis import connect
+from troupe.runtime.weights import build_manifest, file_tensors, tensor_digest
+from troupe_rollout.engines.versions import VersionTable
+from troupe_rollout.staging import StagingArea
+from troupe_rollout.weight_receiver import WeightReceiver
 
 JOB, POLICY, STEPS, TICKETS = "j", "p", 3, 2
 T = TypeVar("T")
@@ -268,7 +268,7 @@ class IntakeMachine(_Machine):
         self.staging.open()
         self.newest = 0
         self.engine: Any = TableEngine()
-        self.intake = WeightsIntake(self.engine, self.staging, lease_s=1000)
+        self.intake = WeightReceiver(self.engine, self.staging, lease_s=1000)
 
     @rule(epoch=st.integers(1, 3))
     def router_tells(self, epoch: int) -> None:
@@ -376,7 +376,7 @@ def test_ledger_when_a_script_lacks_its_fence_then_a_history_shows_it(
 def test_intake_when_it_forgets_epochs_then_a_history_shows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(WeightsIntake, "_refuse_older", lambda *_: None)
+    monkeypatch.setattr(WeightReceiver, "_refuse_older", lambda *_: None)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(lambda: IntakeMachine(tmp_path), settings=SURE)
 
@@ -384,6 +384,6 @@ def test_intake_when_it_forgets_epochs_then_a_history_shows_it(
 def test_intake_when_it_takes_a_number_for_the_weights_then_a_history_shows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(WeightsIntake, "_check_meant", lambda *_: None)
+    monkeypatch.setattr(WeightReceiver, "_check_meant", lambda *_: None)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(lambda: IntakeMachine(tmp_path), settings=SURE)

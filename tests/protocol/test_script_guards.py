@@ -8,8 +8,8 @@ from redis.asyncio import Redis
 
 from troupe.api.records.v1.records_pb2 import ROUND_KIND_TRAIN, Episode, Group, Ticket
 from troupe.errors import TroupeError
-from troupe.streams import keys, scripts
-from troupe.streams.ledger import StepLedger
+from troupe.runtime.streams import keys, scripts
+from troupe.runtime.streams.ledger import StepLedger
 
 JOB, ROUND = "j", "train-00000"
 TICKET = Ticket(ticket_id="t0", job_id=JOB, round_id=ROUND)

@@ -7,7 +7,7 @@ that is refused, limited or killed has failed. Data only.
 
 from dataclasses import dataclass, field
 
-from troupe.sandbox.contract import Limits
+from troupe.sandbox.sandbox import Limits
 
 QUICK = Limits(wall_time_s=2.0, cpu_time_s=2.0, memory_bytes=96 << 20, file_bytes=4 << 20)
 PATIENT = Limits(wall_time_s=20.0, cpu_time_s=20.0, memory_bytes=96 << 20, file_bytes=4 << 20)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from watched_host import SECRET, TALLY, WatchedHost, bait, num_mounts
 
-from services.env.sandbox import open_sandbox
-from services.env.sandbox.pool import LocalSandbox
-from services.env.sandbox.settings import SandboxSettings
 from troupe.errors import InvalidArgumentError
+from troupe_env.sandbox import open_sandbox
+from troupe_env.sandbox.pool import LocalSandbox
+from troupe_env.sandbox.settings import SandboxSettings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

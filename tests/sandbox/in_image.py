@@ -14,12 +14,12 @@ from pathlib import Path
 from attacks import ALL, Attack
 from watched_host import SECRET, WatchedHost, bait, num_mounts
 
-import services.env
-from services.env.sandbox import open_sandbox
-from services.env.sandbox.pool import LocalSandbox
-from services.env.sandbox.settings import SandboxSettings
+import troupe_env
 from troupe.errors import InvalidArgumentError
-from troupe.sandbox.contract import Limits, Program
+from troupe.sandbox.sandbox import Limits, Program
+from troupe_env.sandbox import open_sandbox
+from troupe_env.sandbox.pool import LocalSandbox
+from troupe_env.sandbox.settings import SandboxSettings
 
 
 def main() -> int:
@@ -58,7 +58,7 @@ def outcome(attack: Attack, sandbox: LocalSandbox, host: WatchedHost) -> str:
     names = {
         **host.names,
         "PID": str(host.victim.pid),
-        "PROJECT": str(Path(services.env.__file__).parents[2]),
+        "PROJECT": str(Path(troupe_env.__file__).parents[2]),
     }
     for name, value in names.items():
         source = source.replace(f"@{name}@", value)

@@ -10,10 +10,10 @@ import pytest
 from attacks import ALL, FILES, Attack
 from watched_host import EXPECTED, TALLY, WatchedHost
 
-from services.env.sandbox import open_sandbox
-from services.env.sandbox.pool import LocalSandbox
-from services.env.sandbox.settings import SandboxSettings
-from troupe.sandbox.contract import Execution, Limits, Program
+from troupe.sandbox.sandbox import Execution, Limits, Program
+from troupe_env.sandbox import open_sandbox
+from troupe_env.sandbox.pool import LocalSandbox
+from troupe_env.sandbox.settings import SandboxSettings
 
 
 def carry_out(attack: Attack, sandbox: LocalSandbox, names: dict[str, str]) -> Execution:

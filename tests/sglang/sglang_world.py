@@ -8,10 +8,10 @@ from typing import Any
 import psutil
 
 from benchmarks.rollout_fleet import TinyTrainer
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.settings import SglangSettings
-from troupe.engines.contract import EngineRequest
+from troupe.runtime.engines.engine import EngineRequest
 from troupe.spec.job import FullSpec, LoraSpec, PolicySpec, SamplingSpec
+from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.settings import SglangSettings
 
 CANARY = [(7 * i + 1) % 68 for i in range(16)]
 PROMPT = [1, 5, 12, 30, 41, 2, 1, 6]

@@ -13,15 +13,15 @@ import pytest_asyncio
 from sglang_world import CANARY, engine_settings, full_policies, request, until, worst
 
 from benchmarks.rollout_fleet import Members, TinyTrainer, publisher, sidecar
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.full import FullVersions
-from services.trainer.publish.broadcast import BroadcastTransport
-from services.trainer.publish.stream import StreamTransport
-from services.trainer.publish.transport import Target
-from troupe.engines.broadcast import BroadcastWeights
 from troupe.errors import JobFailedError, TroupeError, UnavailableError
-from troupe.weights import sums_in
-from troupe.weights.group import WeightGroup
+from troupe.runtime.engines.broadcast import BroadcastWeights
+from troupe.runtime.weights import sums_in
+from troupe.runtime.weights.group import WeightGroup
+from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.full import FullVersions
+from troupe_trainer.publish.broadcast import BroadcastTransport
+from troupe_trainer.publish.stream import StreamTransport
+from troupe_trainer.publish.transport import Target
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 RESTART_S = 240
@@ -121,7 +121,7 @@ import sys
 from datetime import timedelta
 import torch
 from torch.distributed import TCPStore, distributed_c10d
-from troupe.weights.group import WeightGroup, broadcast, join_group
+from troupe.runtime.weights.group import WeightGroup, broadcast, join_group
 
 store = TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=60), wait_for_workers=False)
 print(store.port, flush=True)

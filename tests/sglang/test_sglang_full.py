@@ -10,9 +10,6 @@ import pytest_asyncio
 from sglang_world import CANARY, PROMPT, engine_settings, full_policies, request, until, worst
 
 from benchmarks.rollout_fleet import Members, TinyTrainer, publisher, sidecar
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.client import SglangClient
-from services.rollout.engines.sglang.full import FullVersions
 from troupe.errors import (
     ConflictError,
     JobFailedError,
@@ -20,6 +17,9 @@ from troupe.errors import (
     VersionNotLoadedError,
     WeightsRejectedError,
 )
+from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.client import SglangClient
+from troupe_rollout.engines.sglang.full import FullVersions
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from platform_world import Platform, tiny_spec
 
-from services.rollout.engines.sglang.settings import PREFIX
+from troupe_rollout.engines.sglang.settings import PREFIX
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -28,7 +28,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "tiny"
     options = {"--shape": SHAPE, "--params": {"max_actions": 3}, "--warm-start": WARM_START}
     words = [text for key, value in options.items() for text in (key, json.dumps(value))]
-    command = [sys.executable, "-m", "services.trainer.tiny_model", "--task", "plan_path"]
+    command = [sys.executable, "-m", "troupe_trainer.tiny_model", "--task", "plan_path"]
     subprocess.run(
         [*command, "--size", "4", "--seed", "1", *words, "--out", str(folder)],
         check=True,

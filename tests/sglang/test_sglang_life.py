@@ -21,9 +21,9 @@ from sglang_world import (
 )
 
 from benchmarks.rollout_fleet import Members, Sidecar, TinyTrainer, publisher, sidecar
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.client import SglangClient
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.client import SglangClient
 
 RESTART_S = 240
 
@@ -150,7 +150,7 @@ async def test_server_that_cannot_start_says_why(sglang_model: Path, tmp_path: P
 _SIDECAR = """
 import asyncio, sys
 from pathlib import Path
-from services.rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang import SglangEngine
 sys.path.insert(0, sys.argv[3])
 from sglang_world import engine_settings, lora_policies
 

@@ -18,11 +18,11 @@ from sglang_world import (
 )
 
 from benchmarks.rollout_fleet import TinyTrainer
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.sglang import SglangEngine
 from troupe.errors import (
     VersionNotLoadedError,
 )
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.sglang import SglangEngine
 
 Trainers = Callable[..., TinyTrainer]
 pytestmark = pytest.mark.asyncio(loop_scope="session")

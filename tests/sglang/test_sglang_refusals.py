@@ -15,16 +15,16 @@ from sglang_world import (
 
 from benchmarks.random_model import save_random_model
 from benchmarks.rollout_fleet import Members, TinyTrainer, publisher, sidecar
-from services.rollout.engines.sglang import SglangEngine, lora
-from services.rollout.engines.sglang.client import SglangClient
-from troupe.engines.contract import StagedWeights
 from troupe.errors import (
     ConflictError,
     InvalidArgumentError,
     JobFailedError,
     WeightsRejectedError,
 )
+from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import LoraSpec
+from troupe_rollout.engines.sglang import SglangEngine, lora
+from troupe_rollout.engines.sglang.client import SglangClient
 
 Trainers = Callable[..., TinyTrainer]
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from troupe.algorithms.advantages import Baseline, group_relative
-from troupe.algorithms.contract import Aggregation, GroupOutcome, LossInputs, LossOutput, Needs
+from troupe.algorithms.algorithm import Aggregation, GroupOutcome, LossInputs, LossOutput, Needs
 from troupe.algorithms.options import Option, check_options
-from troupe.samplers.contract import Sampler
 from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
+from troupe.samplers.sampler import Sampler
 from troupe.samplers.tree import TreeSampler
 
 if TYPE_CHECKING:

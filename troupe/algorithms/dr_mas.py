@@ -8,8 +8,8 @@ Source: "Dr. MAS" (arXiv 2602.08847), agent-wise normalisation.
 """
 
 from troupe.algorithms.advantages import group_relative
+from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.contract import GroupOutcome
 
 
 class DrMas(GroupRelative):

@@ -19,8 +19,8 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
+from troupe.algorithms.algorithm import GroupOutcome, LossInputs, LossOutput, Needs
 from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.contract import GroupOutcome, LossInputs, LossOutput, Needs
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import AlgorithmSpec, LossSpec
 

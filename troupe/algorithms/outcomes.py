@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from troupe.algorithms.contract import Algorithm, CandidateOutcome, GroupOutcome
+from troupe.algorithms.algorithm import Algorithm, CandidateOutcome, GroupOutcome
 from troupe.api.records.v1 import records_pb2 as pb
 
 

@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from troupe.algorithms.advantages import whitened
+from troupe.algorithms.algorithm import GroupOutcome, Needs
 from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.contract import GroupOutcome, Needs
 from troupe.algorithms.gae import gae
-from troupe.samplers.contract import Sampler
 from troupe.samplers.parallel import ParallelSampler
+from troupe.samplers.sampler import Sampler
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import AlgorithmSpec
 

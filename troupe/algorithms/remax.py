@@ -8,10 +8,10 @@ Source: ReMax (arXiv 2310.10505), Algorithm 1.
 """
 
 from troupe.algorithms.advantages import std_unit
+from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.contract import GroupOutcome
-from troupe.samplers.contract import Sampler
 from troupe.samplers.parallel import ParallelSampler
+from troupe.samplers.sampler import Sampler
 
 
 class Remax(GroupRelative):

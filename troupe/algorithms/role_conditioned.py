@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from troupe.algorithms.advantages import group_relative
+from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.contract import GroupOutcome
 
 
 class RoleConditioned(GroupRelative):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from troupe.cli.settings import HOST, CliSettings
 from troupe.errors import InvalidArgumentError
-from troupe.streams.redis import connect
+from troupe.runtime.streams.redis import connect
 
 
 def check_folder(runs_dir: Path) -> None:

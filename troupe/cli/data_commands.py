@@ -10,7 +10,7 @@ from troupe.cli import options as opt
 from troupe.cli.output import note, out, print_json
 from troupe.data.manifest import Manifest
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import SPLITS, Split
+from troupe.tasks.family import SPLITS, Split
 
 data_app = typer.Typer(no_args_is_help=True, help="Prepare published data sets.")
 

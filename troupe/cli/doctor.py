@@ -22,7 +22,7 @@ from troupe.cli.checks import check_folder, check_redis
 from troupe.cli.options import client_for
 from troupe.cli.settings import HOST, CliSettings
 from troupe.errors import TroupeError
-from troupe.streams import embedded
+from troupe.runtime.streams import embedded
 
 Verdict = Literal["ok", "warning", "error"]
 

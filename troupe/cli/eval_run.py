@@ -28,7 +28,7 @@ from troupe.evaluation.settings import OpenAISettings
 from troupe.evaluation.teams import Team, read_teams
 from troupe.evaluation.usual import usual_workflow
 from troupe.spec.issues import SpecInvalidError, issues_of, suggest
-from troupe.tasks.contract import SPLITS, TaskFamily
+from troupe.tasks.family import SPLITS, TaskFamily
 from troupe.tasks.registry import load_family
 
 _SHARED = ("num_tasks", "split")

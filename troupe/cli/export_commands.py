@@ -43,7 +43,7 @@ def export(
     target = target or folder / "exports" / checkpoint
     args = ["--run-dir", str(folder), "--checkpoint", checkpoint, "--out", str(target)]
     args += [part for name in policy or () for part in ("--policy", name)]
-    command = [sys.executable, "-m", "services.trainer.offline_export", *args]
+    command = [sys.executable, "-m", "troupe_trainer.checkpoint.offline_export", *args]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode == EXIT_BAD_INPUT:
         raise typer.Exit(EXIT_BAD_INPUT)

@@ -23,10 +23,10 @@ from troupe.cli.platform_record import (
 )
 from troupe.cli.settings import CliSettings
 from troupe.errors import UnavailableError
-from troupe.launch.local import LocalLauncher
-from troupe.launch.processes import ProcessId, look, signal_group
-from troupe.launch.records import ProcRecord, load_records, said
-from troupe.streams import embedded
+from troupe.runtime.launch.local import LocalLauncher
+from troupe.runtime.launch.processes import ProcessId, look, signal_group
+from troupe.runtime.launch.records import ProcRecord, load_records, said
+from troupe.runtime.streams import embedded
 
 OWNER = "platform"
 _POLL_S = 0.1

@@ -12,7 +12,7 @@ from troupe.cli.platform_record import PlatformConfig
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.clients.rest.errors import UnauthenticatedError
 from troupe.errors import TroupeError
-from troupe.launch.records import ProcRecord
+from troupe.runtime.launch.records import ProcRecord
 
 
 def up(

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from troupe.cli.settings import HOST, CliSettings
 from troupe.clients.rest import RestClient
-from troupe.launch.contract import Component
-from troupe.launch.processes import ProcessId, identify, look
-from troupe.streams import embedded
+from troupe.runtime.launch.launcher import Component
+from troupe.runtime.launch.processes import ProcessId, identify, look
+from troupe.runtime.streams import embedded
 
 _POLL_S = 0.05
 
@@ -100,7 +100,7 @@ class PlatformConfig(BaseModel):
             "TROUPE_ROUTER_RUNS_DIR": str(self.runs_dir),
             "TROUPE_ROUTER_LAUNCHER": "local",
         }
-        return Component("router", "services.router", env)
+        return Component("router", "troupe_router", env)
 
 
 def running(runs_dir: Path) -> PlatformConfig | None:

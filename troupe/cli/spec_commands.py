@@ -117,7 +117,7 @@ def make_tiny(target: Path, args: list[str], *, says: Console) -> None:
             f"{target} exists and was not made by `troupe model tiny`, so it is left alone; give "
             "another folder with --out, or remove that one"
         )
-    command = [sys.executable, "-m", "services.trainer.tiny_model", *args]
+    command = [sys.executable, "-m", "troupe_trainer.tiny_model", *args]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
     )

@@ -17,8 +17,8 @@ from troupe.cli.platform_record import (
     remember,
     running,
 )
-from troupe.launch.contract import EXIT_CONFIGURATION, ComponentStatus
-from troupe.launch.local import LocalLauncher, RestartPolicy
+from troupe.runtime.launch.launcher import EXIT_CONFIGURATION, ComponentStatus
+from troupe.runtime.launch.local import LocalLauncher, RestartPolicy
 
 _PERIOD_S = 0.5
 _RESTARTS = RestartPolicy(steady_s=5.0, counts_steady=False)

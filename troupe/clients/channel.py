@@ -21,9 +21,9 @@ from troupe.errors import (
     error_for_code,
     error_for_reason,
 )
-from troupe.telemetry.tracing import client_interceptors
-from troupe.tls import Role, configured
-from troupe.tls.channel import RotatingChannel
+from troupe.runtime.telemetry.tracing import client_interceptors
+from troupe.runtime.tls import Role, configured
+from troupe.runtime.tls.channel import RotatingChannel
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 KEEPALIVE_MS = 10_000

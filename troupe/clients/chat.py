@@ -21,7 +21,7 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
 
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 20.0

@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from troupe.api.env.v1 import env_pb2 as env
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.rollout.v1 import rollout_pb2 as rollout
-from troupe.engines.contract import PolicyState
 from troupe.episodes.ports import Generation, Outcome, Sampled
 from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import InvalidArgumentError
 from troupe.ids import prompt_digest
+from troupe.runtime.engines.engine import PolicyState
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import SPLITS, Message, Observation, Split
+from troupe.tasks.family import SPLITS, Message, Observation, Split
 
 _ROLES = ("system", "user", "assistant", "tool")
 _FINISH: dict[Literal["stop", "length"], records.FinishReason] = {

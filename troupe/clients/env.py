@@ -11,7 +11,7 @@ from troupe.clients.channel import Client
 from troupe.episodes.ports import Outcome, Start
 from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import TroupeError
-from troupe.tasks.contract import Split, Task
+from troupe.tasks.family import Split, Task
 
 
 class EnvClient(Client):

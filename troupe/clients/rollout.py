@@ -11,11 +11,11 @@ from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceStub
 from troupe.clients import codec
 from troupe.clients.channel import Client
-from troupe.engines.contract import PolicyState
 from troupe.episodes.ports import Generation
 from troupe.errors import NotFoundError
+from troupe.runtime.engines.engine import PolicyState
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Observation
+from troupe.tasks.family import Observation
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Size of a weights chunk; servers accept up to 16 MiB."""

@@ -8,7 +8,7 @@ from troupe.conformance.findings import claimed, clipped, is_finite, tolerant
 from troupe.conformance.play import agent_to_act, chosen
 from troupe.conformance.subject import Subject
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import TaskFamily
+from troupe.tasks.family import TaskFamily
 
 UNKNOWN_AGENT = "nobody-of-this-team"
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from troupe.tasks.contract import Observation, Task, Transition
+from troupe.tasks.family import Observation, Task, Transition
 
 FIELDS = ("state", "team_reward", "local_rewards", "done", "success", "info")
 

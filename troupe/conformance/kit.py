@@ -9,8 +9,8 @@ from troupe.conformance.findings import BrokenStepError, GaveUpError
 from troupe.conformance.report import Check, Outcome, Report
 from troupe.conformance.subject import Limits, Reference, Subject
 from troupe.errors import InvalidArgumentError, TroupeError
-from troupe.sandbox.contract import Sandbox
-from troupe.tasks.contract import TaskFamily
+from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks.family import TaskFamily
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def check_family(
     limits: Limits | None = None,
     only: Sequence[str] | None = None,
 ) -> Report:
-    """Try to show that ``family`` breaks a promise of ``troupe.tasks.contract``.
+    """Try to show that ``family`` breaks a promise of ``troupe.tasks.family``.
 
     ``reference`` lets another process load the same family; without it that check is skipped.
     ``only`` names the checks to run (default: all).

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from troupe.conformance.checked_environment import CheckedEnvironment
 from troupe.conformance.findings import BrokenStepError, claimed, tolerant
 from troupe.conformance.subject import Subject
-from troupe.conformance.witness import Witness
-from troupe.tasks.contract import Observation, Task, Transition
+from troupe.tasks.family import Observation, Task, Transition
 
 Policy = Callable[[bytes, str, Random], str]
 """Chooses the text of an agent in a state."""
@@ -57,7 +57,7 @@ def play(
     policy: Policy,
     rng: Random,
     *,
-    env: Witness | None = None,
+    env: CheckedEnvironment | None = None,
     max_steps: int | None = None,
 ) -> Episode:
     """One episode of ``policy`` in all seats, up to done or ``max_steps`` steps."""

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
-from troupe.conformance.course import Course, fields_of_course
 from troupe.conformance.digest import difference
 from troupe.conformance.play import mixed, play
+from troupe.conformance.script import PlayScript, fields_of_script
 from troupe.conformance.subject import Subject
 
 HASH_SEEDS = ("4242", "0", "1", "2")
@@ -31,8 +31,8 @@ def other_process(subject: Subject) -> None:
     if env_command is None:
         subject.findings.skip("other_process", "this machine has no env command to set a hash seed")
         return
-    courses = [_course(subject, number) for number in range(min(len(subject.tasks), 4))]
-    here = [fields_of_course(subject.family, subject.env, course) for course in courses]
+    scripts = [_script(subject, number) for number in range(min(len(subject.tasks), 4))]
+    here = [fields_of_script(subject.family, subject.env, script) for script in scripts]
     reference = subject.reference
     request = json.dumps(
         {
@@ -40,7 +40,7 @@ def other_process(subject: Subject) -> None:
             "params": dict(reference.params),
             "import_paths": list(reference.import_paths),
             "sandbox": reference.sandbox,
-            "courses": [asdict(course) for course in courses],
+            "scripts": [asdict(script) for script in scripts],
         }
     )
     seeds = HASH_SEEDS[: subject.limits.num_processes]
@@ -48,20 +48,20 @@ def other_process(subject: Subject) -> None:
     for seed, process in zip(seeds, started, strict=True):
         answer = _answer(subject, process, request, seed)
         if answer is not None:
-            _compare(subject, courses, here, answer, seed)
-    steps = sum(len(course.moves) for course in courses)
+            _compare(subject, scripts, here, answer, seed)
+    steps = sum(len(script.moves) for script in scripts)
     subject.findings.fact(
-        "other_process", f"{len(courses)} episodes, {steps} steps, in {len(seeds)} processes"
+        "other_process", f"{len(scripts)} episodes, {steps} steps, in {len(seeds)} processes"
     )
 
 
-def _course(subject: Subject, number: int) -> Course:
+def _script(subject: Subject, number: int) -> PlayScript:
     task = subject.tasks[number]
     steps = min(12, subject.limits.max_steps)
     rng = Random(f"process/{task.id}")
     episode = play(subject, task, mixed(subject, 0.6), rng, max_steps=steps)
     moves = [(move.agent, move.action) for move in episode.moves]
-    return Course(task.split, task.index, tuple(moves))
+    return PlayScript(task.split, task.index, tuple(moves))
 
 
 def _start(env_command: str, hash_seed: str) -> subprocess.Popen[bytes]:
@@ -106,17 +106,17 @@ def _answer(
 
 def _compare(
     subject: Subject,
-    courses: list[Course],
+    scripts: list[PlayScript],
     here: list[list[dict[str, str]]],
     there: list[list[dict[str, str]]],
     seed: str,
 ) -> None:
-    for course, ours, theirs in zip(courses, here, there, strict=True):
+    for script, ours, theirs in zip(scripts, here, there, strict=True):
         for number, (first, second) in enumerate(zip(ours, theirs, strict=False)):
             if different := difference(first, second):
                 subject.findings.fail(
                     "other_process",
-                    f"{course.split} task {course.index}, step {number}, hash seed {seed}: "
+                    f"{script.split} task {script.index}, step {number}, hash seed {seed}: "
                     f"{different}",
                 )
                 break

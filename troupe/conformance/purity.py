@@ -6,11 +6,11 @@ from functools import partial
 from random import Random
 
 from troupe.conformance import digest, texts
+from troupe.conformance.checked_environment import CheckedEnvironment
 from troupe.conformance.findings import clipped, tolerant
 from troupe.conformance.play import Episode, chosen, mixed, play, positions
 from troupe.conformance.subject import Subject
-from troupe.conformance.witness import Witness
-from troupe.tasks.contract import Transition
+from troupe.tasks.family import Transition
 
 NUM_FORKS = 6
 """Candidates that a state is forked into."""
@@ -43,7 +43,9 @@ def step_pure(subject: Subject) -> None:
     subject.findings.fact("step_pure", f"{len(seen)} steps, each judged three times")
 
 
-def _observed_twice(subject: Subject, moments: Sequence[tuple[bytes, str]], fresh: Witness) -> None:
+def _observed_twice(
+    subject: Subject, moments: Sequence[tuple[bytes, str]], fresh: CheckedEnvironment
+) -> None:
     for state, agent in moments:
         with tolerant():
             first = digest.of_messages(subject.env.observe(state, agent))
@@ -61,7 +63,7 @@ def _actions(subject: Subject, state: bytes, agent: str, rng: Random) -> list[st
 
 
 def replay(subject: Subject) -> None:
-    """A whole episode played again from its task takes the same course."""
+    """A whole episode played again from its task takes the same script."""
     count = 0
     for task in subject.tasks:
         if count and subject.is_late("replay"):
@@ -114,7 +116,9 @@ def forks(subject: Subject) -> None:
     subject.findings.fact("forks", f"{count} states forked {NUM_FORKS} ways")
 
 
-def _stepped(env: Witness, state: bytes, agent: str, actions: Sequence[str]) -> list[Transition]:
+def _stepped(
+    env: CheckedEnvironment, state: bytes, agent: str, actions: Sequence[str]
+) -> list[Transition]:
     return [env.step(state, agent, action) for action in actions]
 
 

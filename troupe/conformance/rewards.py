@@ -9,11 +9,11 @@ from random import Random
 from statistics import fmean
 
 from troupe.conformance import texts
+from troupe.conformance.adversarial import TACTICS, THOUGHTLESS, Situation
 from troupe.conformance.findings import BrokenStepError, clipped, tolerant
 from troupe.conformance.play import Episode, Move, agent_to_act, chosen, play
 from troupe.conformance.subject import Clock, Subject
-from troupe.conformance.tactics import TACTICS, THOUGHTLESS, Situation
-from troupe.tasks.contract import Task
+from troupe.tasks.family import Task
 
 TOLERANCE = 1e-6
 POPULATION = 6

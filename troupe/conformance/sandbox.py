@@ -1,8 +1,8 @@
 """Gives families that run programs the sandbox that this machine has installed."""
 
 from troupe import plugins
-from troupe.sandbox.contract import Sandbox
-from troupe.tasks.contract import SandboxedTaskFamily, TaskFamily
+from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks.family import SandboxedTaskFamily, TaskFamily
 
 DEFAULT = "local"
 

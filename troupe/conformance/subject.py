@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from troupe.conformance.checked_environment import CheckedEnvironment
 from troupe.conformance.findings import Findings
-from troupe.conformance.witness import Witness
-from troupe.sandbox.contract import Sandbox
-from troupe.tasks.contract import SandboxedTaskFamily, Split, Task, TaskFamily, Taskset
+from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks.family import SandboxedTaskFamily, Split, Task, TaskFamily, Taskset
 from troupe.tasks.registry import make_environment
 
 
@@ -105,13 +105,13 @@ class Subject:
         return self.family.taskset()
 
     @cached_property
-    def env(self) -> Witness:
+    def env(self) -> CheckedEnvironment:
         """One watched environment, used throughout."""
         return self.fresh_env()
 
-    def fresh_env(self) -> Witness:
+    def fresh_env(self) -> CheckedEnvironment:
         """A watched environment that has judged nothing yet."""
-        return Witness(
+        return CheckedEnvironment(
             make_environment(self.family, self._sandbox), self.family, self.limits, self.findings
         )
 

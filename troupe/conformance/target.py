@@ -13,7 +13,7 @@ from troupe import plugins
 from troupe.conformance.subject import Reference
 from troupe.errors import InvalidArgumentError
 from troupe.spec import load_spec
-from troupe.tasks.contract import TaskFamily
+from troupe.tasks.family import TaskFamily
 from troupe.tasks.registry import load_family
 
 _NEEDED = ("name", "agents", "Params", "local_terms", "return_bound", "taskset", "demonstrate")
@@ -52,7 +52,7 @@ def load_target(reference: Reference) -> TaskFamily:
     if missing:
         raise InvalidArgumentError(
             f"'{reference.name}' is no task family: it has no {', '.join(missing)}; name the "
-            "class that implements troupe.tasks.contract.TaskFamily"
+            "class that implements troupe.tasks.family.TaskFamily"
         )
     return load_family(reference.name, reference.params)
 

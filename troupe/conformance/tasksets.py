@@ -7,7 +7,7 @@ from troupe.conformance import digest
 from troupe.conformance.findings import claimed, clipped, tolerant
 from troupe.conformance.subject import Clock, Subject
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import SPLITS, Split, Task, Taskset
+from troupe.tasks.family import SPLITS, Split, Task, Taskset
 
 
 def tasks_seeded(subject: Subject) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from troupe.tasks.contract import Observation
+from troupe.tasks.family import Observation
 
 ODD: Mapping[str, str] = {
     "empty": "",

@@ -1,4 +1,4 @@
-"""``python -m troupe.conformance.worker``: plays written-down courses and tells every field.
+"""``python -m troupe.conformance.worker``: plays written-down scripts and tells every field.
 
 Reads one JSON request on stdin and writes one JSON answer on stdout; whatever a family prints goes
 to stderr.
@@ -8,8 +8,8 @@ import json
 import sys
 from typing import Any
 
-from troupe.conformance.course import Course, fields_of_course
 from troupe.conformance.sandbox import sandbox_for
+from troupe.conformance.script import PlayScript, fields_of_script
 from troupe.tasks.registry import load_family, make_environment
 
 
@@ -23,12 +23,12 @@ def main() -> None:
     try:
         env = make_environment(family, sandbox)
         told = [
-            fields_of_course(
+            fields_of_script(
                 family,
                 env,
-                Course(course["split"], course["index"], [(a, t) for a, t in course["moves"]]),
+                PlayScript(script["split"], script["index"], [(a, t) for a, t in script["moves"]]),
             )
-            for course in request["courses"]
+            for script in request["scripts"]
         ]
     finally:
         if sandbox is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from troupe.data.contract import RefusedRowError, Row
+from troupe.data.dataset import RefusedRowError, Row
 
 
 def text(row: Row, *names: str) -> str:

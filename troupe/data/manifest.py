@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from troupe.data.contract import Dataset
+from troupe.data.dataset import Dataset
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import Split
+from troupe.tasks.family import Split
 
 FORMAT = 1
 MANIFEST, CARD = "manifest.json", "README.md"

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from pydantic import BaseModel, ValidationError
 
-from troupe.data.contract import Dataset, RefusedRowError
+from troupe.data.dataset import Dataset, RefusedRowError
 from troupe.data.manifest import (
     CARD,
     MANIFEST,
@@ -30,7 +30,7 @@ from troupe.data.overlap import Texts, normalised
 from troupe.data.rows import read_rows
 from troupe.data.sources import Source, digest_of, files_of, is_one_split
 from troupe.errors import InvalidArgumentError, NotFoundError
-from troupe.tasks.contract import SPLITS, Split
+from troupe.tasks.family import SPLITS, Split
 
 MIN_SHARE = 0.5
 """Share of a row's runs of words that must occur in the other set to call it overlap."""

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from troupe.errors import InvalidArgumentError, NotFoundError
-from troupe.tasks.contract import SPLITS, Split
+from troupe.tasks.family import SPLITS, Split
 
 RowT = TypeVar("RowT", bound=BaseModel)
 

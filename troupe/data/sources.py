@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from troupe.data.contract import Dataset
+from troupe.data.dataset import Dataset
 from troupe.data.rows import format_of, is_saved_folder
 from troupe.errors import InvalidArgumentError, NotFoundError, UnavailableError
-from troupe.tasks.contract import Split
+from troupe.tasks.family import Split
 
 HUB = "hub"
 CHUNK_BYTES = 1 << 20

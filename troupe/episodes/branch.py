@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from troupe.episodes.ports import EnvPort, Generation, Outcome, RolloutPort, Start
 from troupe.errors import InvalidArgumentError
 from troupe.rewards.mix import RewardMix
-from troupe.samplers.contract import Sampler
+from troupe.samplers.sampler import Sampler
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
-from troupe.tasks.contract import Observation
-from troupe.workflows.contract import Action
+from troupe.tasks.family import Observation
+from troupe.workflows.workflow import Action
 
 
 @dataclass(frozen=True, slots=True)

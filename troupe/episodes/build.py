@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from troupe import plugins
-from troupe.algorithms.contract import Algorithm, Remembering
+from troupe.algorithms.algorithm import Algorithm, Remembering
 from troupe.episodes.joint import at_once
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort
@@ -12,9 +12,9 @@ from troupe.rewards.mix import RewardMix
 from troupe.samplers.joint import JointSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import JobSpec
-from troupe.tasks.contract import TaskFamily
+from troupe.tasks.family import TaskFamily
 from troupe.tasks.registry import load_family
-from troupe.workflows.contract import Workflow
+from troupe.workflows.workflow import Workflow
 
 
 @dataclass(frozen=True, slots=True)

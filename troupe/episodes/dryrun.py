@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from troupe.algorithms.contract import Algorithm, GroupOutcome
+from troupe.algorithms.algorithm import Algorithm, GroupOutcome
 from troupe.algorithms.outcomes import advantages_by_policy, group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.build import load_parts

@@ -9,14 +9,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from troupe.aio import gather
 from troupe.episodes.branch import BranchContext, Draw, check_may_act, terms_by_agent
 from troupe.episodes.ports import Generation, Outcome, Start
-from troupe.episodes.together import together
 from troupe.samplers.joint import MAX_JOINT_ACTIONS, JointAction, JointSampler
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import JobSpec
-from troupe.tasks.contract import Observation
-from troupe.workflows.contract import AtOnceWorkflow, Workflow
+from troupe.tasks.family import Observation
+from troupe.workflows.workflow import AtOnceWorkflow, Workflow
 
 Chain = Sequence[tuple[str, Outcome]]
 """The executed actions of one joint action, by actor; shorter when the episode ended on the way."""
@@ -78,7 +78,7 @@ class JointTree:
         for agent in self._order:
             check_may_act(agent, seen[agent])
         began = time.monotonic()
-        drawn = await together(self._sample(a, seen[a], path) for a in self._order)
+        drawn = await gather(self._sample(a, seen[a], path) for a in self._order)
         sampled = time.monotonic()
         generations = dict(zip(self._order, drawn, strict=True))
         chains = await self._execute(state, generations)
@@ -140,7 +140,7 @@ class JointTree:
             going = [b for b, chain in chains.items() if not (chain and chain[-1][1].is_done)]
             wanted = {b: sorted({a[place] for a in self._actions if a[:place] == b}) for b in going}
             texts = [candidate.text for candidate in generations[agent].candidates]
-            judged = await together(
+            judged = await gather(
                 self._context.judge(
                     chains[b][-1][1].state if b else state, agent, [texts[k] for k in wanted[b]]
                 )
@@ -159,7 +159,7 @@ class JointTree:
         if len(path) + 1 == self._max_turns:
             return {}
         ends = {j: chain[-1][1] for j, chain in enumerate(chains) if not chain[-1][1].is_done}
-        found = await together(
+        found = await gather(
             self._node(end.state, end.observations, (*path, j)) for j, end in ends.items()
         )
         return dict(zip(ends, found, strict=True))

@@ -10,15 +10,9 @@ from random import Random
 from troupe import plugins
 from troupe.episodes.ports import Generation, Outcome, Sampled, Start, outcome_of
 from troupe.ids import prompt_digest
-from troupe.sandbox.contract import Sandbox
+from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import (
-    Observation,
-    SandboxedTaskFamily,
-    Split,
-    TaskFamily,
-    Transition,
-)
+from troupe.tasks.family import Observation, SandboxedTaskFamily, Split, TaskFamily, Transition
 from troupe.tasks.registry import make_environment
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from troupe.aio import gather
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.groups import (
@@ -24,15 +25,14 @@ from troupe.episodes.groups import (
 from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.ports import EnvPort, RolloutPort, Start
 from troupe.episodes.redraw import has_variance, redrawn_index
-from troupe.episodes.together import together
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
-from troupe.samplers.contract import Sampler
 from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
+from troupe.samplers.sampler import Sampler
 from troupe.spec.job import JobSpec
-from troupe.tasks.contract import SPLITS, Observation, Split
-from troupe.workflows.contract import Action, Workflow
+from troupe.tasks.family import SPLITS, Observation, Split
+from troupe.workflows.workflow import Action, Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class EpisodePlayer:
             Branch(context, start, number, is_baseline=number >= count)
             for number in range(count + num_baselines)
         ]
-        await together(self._workflow.run(seats(branch, self._spec), branch) for branch in branches)
+        await gather(self._workflow.run(seats(branch, self._spec), branch) for branch in branches)
         return branches
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Observation, Split, Transition
+from troupe.tasks.family import Observation, Split, Transition
 
 
 @dataclass(frozen=True, slots=True)

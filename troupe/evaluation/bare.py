@@ -9,9 +9,9 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from troupe.engines.contract import Engine, StagedWeights
 from troupe.errors import WeightsRejectedError
-from troupe.weights import read_layout
+from troupe.runtime.engines.engine import Engine, StagedWeights
+from troupe.runtime.weights import read_layout
 
 _RANK = 1
 _LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

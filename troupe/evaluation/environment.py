@@ -12,8 +12,8 @@ from typing import Self, TypeVar
 from troupe import plugins
 from troupe.episodes.ports import EnvPort, Outcome, Start, outcome_of
 from troupe.errors import DeadlineError
-from troupe.sandbox.contract import Sandbox
-from troupe.tasks.contract import Observation, SandboxedTaskFamily, Split, TaskFamily
+from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks.family import Observation, SandboxedTaskFamily, Split, TaskFamily
 from troupe.tasks.registry import make_environment
 
 _T = TypeVar("_T")

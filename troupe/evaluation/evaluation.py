@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.environment import JudgingEnv
 from troupe.evaluation.fingerprints import fingerprint
-from troupe.evaluation.journal import Journal
+from troupe.evaluation.folder import EvaluationFolder
 from troupe.evaluation.lines import Line
 from troupe.evaluation.plan import EvalPlan, SampleKey
 from troupe.evaluation.report import Report, report_json, report_markdown
@@ -26,7 +26,7 @@ from troupe.evaluation.serving import opened
 from troupe.evaluation.summary import compare, summarize
 from troupe.evaluation.teams import Team
 from troupe.evaluation.transcripts import write_transcripts
-from troupe.tasks.contract import TaskFamily
+from troupe.tasks.family import TaskFamily
 
 Progress = Callable[[Team, int, int], None]
 """Told the team, its samples that are done, and all of them."""
@@ -55,7 +55,7 @@ async def evaluate(
     with JudgingEnv(family, num_threads=settings.num_judges) as env:
         plan = _fitted(plan, env)
         prints = {team.label: fingerprint(team) for team in teams}
-        with Journal(folder, plan, prints) as journal:
+        with EvaluationFolder(folder, plan, prints) as journal:
             return await _Evaluation(plan, family, env, journal, settings, progress).run(teams)
 
 
@@ -65,7 +65,7 @@ class _Evaluation:
         plan: EvalPlan,
         family: TaskFamily,
         env: JudgingEnv,
-        journal: Journal,
+        journal: EvaluationFolder,
         settings: EvalSettings,
         progress: Progress,
     ) -> None:

@@ -25,7 +25,7 @@ from troupe.spec.job import (
     TaskSpec,
     WorkflowSpec,
 )
-from troupe.tasks.contract import Split
+from troupe.tasks.family import Split
 
 JOB = "eval"
 _EXTENSIBLE = {"num_tasks", "num_samples", "limits"}

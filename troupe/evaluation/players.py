@@ -10,13 +10,13 @@ from random import Random
 from typing import Literal
 
 from troupe.clients.chat import ChatClient
-from troupe.engines.contract import Engine, EngineRequest
 from troupe.episodes.ports import Generation, RolloutPort, Sampled
 from troupe.errors import DeadlineError
 from troupe.evaluation.environment import WatchedEnv
 from troupe.ids import prompt_digest
+from troupe.runtime.engines.engine import Engine, EngineRequest
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Observation, TaskFamily
+from troupe.tasks.family import Observation, TaskFamily
 
 FinishReason = Literal["stop", "length"]
 

@@ -26,8 +26,8 @@ from troupe.evaluation.teams import Team
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.parallel import ParallelSampler
 from troupe.spec.job import JobSpec, RewardSpec
-from troupe.tasks.contract import TaskFamily
-from troupe.workflows.contract import Workflow
+from troupe.tasks.family import TaskFamily
+from troupe.workflows.workflow import Workflow
 
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0

@@ -14,7 +14,6 @@ from pydantic import SecretStr, ValidationError
 
 from troupe import plugins
 from troupe.clients.chat import ChatClient
-from troupe.engines.contract import Engine, StagedWeights
 from troupe.episodes.ports import RolloutPort
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.bare import stage_bare
@@ -22,10 +21,11 @@ from troupe.evaluation.environment import WatchedEnv
 from troupe.evaluation.players import ChatPlayer, ScriptedPlayer, ServedPlayer
 from troupe.evaluation.refs import ChatRef, ScriptedRef, WeightsRef
 from troupe.evaluation.teams import Team
+from troupe.runtime.engines.engine import Engine, StagedWeights
+from troupe.runtime.weights.manifest import parse_adapter_config
 from troupe.spec.issues import suggest
 from troupe.spec.job import PolicySpec
-from troupe.tasks.contract import TaskFamily
-from troupe.weights.manifest import parse_adapter_config
+from troupe.tasks.family import TaskFamily
 
 _PROBE_S = 10.0
 

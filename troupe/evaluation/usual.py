@@ -6,7 +6,7 @@ from typing import Any
 from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import suggest
 from troupe.spec.job import WorkflowSpec
-from troupe.tasks.contract import TaskFamily
+from troupe.tasks.family import TaskFamily
 
 _MAX_TURNS = 32
 """For a family that does not say how long its episodes may take."""

@@ -2,8 +2,8 @@
 
 import math
 
-from troupe.samplers.contract import Sampler
 from troupe.samplers.joint import JointSampler
+from troupe.samplers.sampler import Sampler
 from troupe.spec.job import JobSpec
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Literal
 
-from troupe.samplers.contract import GroupingKey
+from troupe.samplers.sampler import GroupingKey
 
 JointAction = tuple[int, ...]
 """The index of each agent's candidate, in the workflow's order."""

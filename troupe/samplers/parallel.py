@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from troupe.samplers.contract import GroupingKey
+from troupe.samplers.sampler import GroupingKey
 
 
 class ParallelSampler:

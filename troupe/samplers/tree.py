@@ -5,7 +5,7 @@ Source: Stronger-MAS (arXiv 2510.11062), Algorithm 1.
 
 from collections.abc import Sequence
 
-from troupe.samplers.contract import GroupingKey
+from troupe.samplers.sampler import GroupingKey
 
 
 class TreeSampler:

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from troupe import plugins
 from troupe.errors import InvalidArgumentError
-from troupe.sandbox.contract import Sandbox
+from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.issues import Issue, SpecInvalidError, issues_of
-from troupe.tasks.contract import Environment, SandboxedTaskFamily, TaskFamily
+from troupe.tasks.family import Environment, SandboxedTaskFamily, TaskFamily
 
 
 def load_family(name: str, params: Mapping[str, Any], *, pointer: str = "/task") -> TaskFamily:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import Split, Task
+from troupe.tasks.family import Split, Task
 
 MAX_DRAWS = 10_000
 """Candidates drawn for one task before its parameters are called unsatisfiable."""

@@ -4,7 +4,7 @@ from collections import Counter
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import WorkflowSpec
-from troupe.workflows.contract import EnvironmentView, Team
+from troupe.workflows.workflow import EnvironmentView, Team
 
 
 class SelfPlay:

@@ -1,7 +1,7 @@
 """All agents act at once, turn after turn: each sees the state at the beginning of the turn."""
 
 from troupe.spec.job import WorkflowSpec
-from troupe.workflows.contract import EnvironmentView, Team
+from troupe.workflows.workflow import EnvironmentView, Team
 
 
 class Simultaneous:

@@ -1,7 +1,7 @@
 """Agents act in a fixed order, turn after turn; each sees what the earlier ones did."""
 
 from troupe.spec.job import WorkflowSpec
-from troupe.workflows.contract import EnvironmentView, Team
+from troupe.workflows.workflow import EnvironmentView, Team
 
 
 class TurnBased:

@@ -8,11 +8,11 @@ import os
 import sys
 
 ROLES = {
-    "services.router": "router",
-    "services.rollout": "rollout",
-    "services.env": "env",
-    "services.trainer": "trainer",
-    "troupe.streams.embedded": "redis",
+    "troupe_router": "router",
+    "troupe_rollout": "rollout",
+    "troupe_env": "env",
+    "troupe_trainer": "trainer",
+    "troupe.runtime.streams.embedded": "redis",
 }
 
 

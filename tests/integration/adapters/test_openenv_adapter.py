@@ -12,7 +12,6 @@ from random import Random
 import httpx
 import pytest
 
-from troupe.adapters.openenv import OpenEnvFamily, OpenEnvParams
 from troupe.conformance import Limits, Reference, check_family
 from troupe.errors import (
     DeadlineError,
@@ -20,6 +19,7 @@ from troupe.errors import (
     OverloadedError,
     UnavailableError,
 )
+from troupe_tasks.adapters.openenv import OpenEnvFamily, OpenEnvParams
 
 SERVER = Path(__file__).parent / "openenv_server.py"
 MOVES = {"on": {"move": 1}, "back": {"move": -1}}

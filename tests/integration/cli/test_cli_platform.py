@@ -17,10 +17,10 @@ import pytest
 from troupe.cli import platform
 from troupe.cli.settings import CliSettings
 from troupe.errors import UnavailableError
-from troupe.launch.contract import Component
-from troupe.launch.local import LocalLauncher
-from troupe.launch.processes import ProcessId, identify, look
-from troupe.tls.certificates import Authority
+from troupe.runtime.launch.launcher import Component
+from troupe.runtime.launch.local import LocalLauncher
+from troupe.runtime.launch.processes import ProcessId, identify, look
+from troupe.runtime.tls.certificates import Authority
 
 Troupe = Callable[..., "subprocess.CompletedProcess[str]"]
 pytestmark = pytest.mark.timeout(180)

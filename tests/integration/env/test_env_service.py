@@ -15,9 +15,6 @@ import pytest
 from prometheus_client import REGISTRY
 from pydantic import BaseModel
 
-from services.env.app import EnvApp
-from services.env.families import Families
-from services.env.settings import EnvSettings
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.api.router.v1.router_pb2_grpc import (
     RouterServiceServicer,
@@ -34,7 +31,10 @@ from troupe.errors import (
     TroupeError,
     UnavailableError,
 )
-from troupe.tasks.contract import Message, Task, Transition
+from troupe.tasks.family import Message, Task, Transition
+from troupe_env.app import EnvApp
+from troupe_env.families import Families
+from troupe_env.settings import EnvSettings
 
 
 class NoParams(BaseModel):
@@ -300,7 +300,7 @@ class Router(RouterServiceServicer):
 
 def spawn(**env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "services.env"],
+        [sys.executable, "-m", "troupe_env"],
         env={**os.environ, **{f"TROUPE_ENV_{k.upper()}": v for k, v in env.items()}},
         stderr=subprocess.PIPE,
         text=True,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from services.env.sandbox import open_sandbox
-from services.env.sandbox.pool import LocalSandbox
-from services.env.sandbox.settings import Language, SandboxSettings
 from troupe.errors import InvalidArgumentError, OverloadedError, UnavailableError
-from troupe.sandbox.contract import Execution, Limits, Program
+from troupe.sandbox.sandbox import Execution, Limits, Program
+from troupe_env.sandbox import open_sandbox
+from troupe_env.sandbox.pool import LocalSandbox
+from troupe_env.sandbox.settings import Language, SandboxSettings
 
 LANGUAGES = {
     "bash": Language(file="main.sh", argv=["/bin/bash", "main.sh"]),

@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel
 
-from services.env.app import EnvApp
-from services.env.judge import Judge
-from services.env.sandbox.settings import SandboxSettings
-from services.env.sandbox.source import SandboxSource
-from services.env.settings import EnvSettings
 from troupe.clients import EnvClient
 from troupe.errors import DeadlineError, InvalidArgumentError, UnavailableError
-from troupe.sandbox.contract import Limits, Program, Sandbox
-from troupe.tasks.contract import Message, Task, Transition
+from troupe.sandbox.sandbox import Limits, Program, Sandbox
+from troupe.tasks.family import Message, Task, Transition
+from troupe_env.app import EnvApp
+from troupe_env.judge import Judge
+from troupe_env.sandbox.settings import SandboxSettings
+from troupe_env.sandbox.source import SandboxSource
+from troupe_env.settings import EnvSettings
 
 
 class NoParams(BaseModel):
@@ -121,7 +121,7 @@ async def test_step_when_the_level_is_not_possible_then_an_error_and_games_are_s
 def test_process_when_the_level_asked_for_is_missing_then_status_3_and_what_to_do():
     """gVisor is not here, so a service that must have it does not serve."""
     process = subprocess.run(
-        [sys.executable, "-m", "services.env"],
+        [sys.executable, "-m", "troupe_env"],
         env={**os.environ, "TROUPE_ENV_SANDBOX": "gvisor-pod"},
         capture_output=True,
         text=True,

@@ -17,7 +17,7 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
 
 PROMPT = (Message("user", "at b2 open U D planner"),)
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from benchmarks.random_model import save_random_model
 from troupe.cli.main import run
-from troupe.evaluation.journal import EPISODES
+from troupe.evaluation.folder import EPISODES
 
 TASK = ["eval", "--task", "plan_path", "--params", '{"size": 6, "max_actions": 4}']
 

@@ -91,7 +91,7 @@ async def start(name: str, folder: Path, settings: Mapping[str, str]) -> Running
     path = folder / f"{name}.log"
     with path.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", f"services.{name}"),
+            *(sys.executable, "-m", f"troupe_{name}"),
             env={**inherited, "OMP_NUM_THREADS": "1", **{prefix + k: v for k, v in own.items()}},
             stdout=log,
             stderr=log,

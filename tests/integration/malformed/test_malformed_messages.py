@@ -18,8 +18,6 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from benchmarks.random_model import save_random_model
-from services.env.families import Families
-from services.env.judge import begun
 from troupe.api.env.v1 import env_pb2
 from troupe.api.records.v1 import records_pb2
 from troupe.api.rollout.v1 import rollout_pb2
@@ -31,6 +29,8 @@ from troupe.clients.trainer import TrainerClient
 from troupe.episodes.sealed import seal_with
 from troupe.errors import OverloadedError
 from troupe.spec.job import JobSpec
+from troupe_env.families import Families
+from troupe_env.judge import begun
 
 GROWTH_BYTES = 96 << 20
 """Memory that a service may take more than after the first tenth of the messages."""
@@ -81,7 +81,7 @@ async def services(
     run_dir = tmp_path / "runs" / "malformed-1"
     run_dir.mkdir(parents=True)
     assigner = Assigner(spec_json(random_model), str(run_dir))
-    desk = await grpc_servers(lambda it: add_RouterServiceServicer_to_server(assigner, it))
+    assigner = await grpc_servers(lambda it: add_RouterServiceServicer_to_server(assigner, it))
     url = own_valkey_server.url
     settings: dict[str, dict[str, str]] = {
         "router": {
@@ -90,9 +90,9 @@ async def services(
             "RUNS_DIR": str(tmp_path / "router"),
             "LAUNCHER": "none",
         },
-        "env": {"ROUTER": desk},
-        "rollout": {"ROUTER": desk, "STAGING_DIR": str(tmp_path), "CHUNK_TIMEOUT_S": "2"},
-        "trainer": {"ROUTER": desk, "REDIS_URL": url},
+        "env": {"ROUTER": assigner},
+        "rollout": {"ROUTER": assigner, "STAGING_DIR": str(tmp_path), "CHUNK_TIMEOUT_S": "2"},
+        "trainer": {"ROUTER": assigner, "REDIS_URL": url},
     }
     up: Services = {}
     try:
@@ -252,12 +252,12 @@ async def test_services_when_sent_malformed_messages_then_healthy_quiet_and_flat
 async def test_service_when_all_calls_are_taken_then_one_more_is_refused_until_one_ends(
     grpc_servers: Callable[..., Awaitable[str]], random_model: Path, tmp_path: Path
 ) -> None:
-    desk = await grpc_servers(
+    assigner = await grpc_servers(
         lambda it: add_RouterServiceServicer_to_server(
             Assigner(spec_json(random_model), str(tmp_path)), it
         )
     )
-    env = await start("env", tmp_path, {"ROUTER": desk, "MAX_CALLS": "3"})
+    env = await start("env", tmp_path, {"ROUTER": assigner, "MAX_CALLS": "3"})
     try:
         await env.until("service.serving")
         async with grpc.aio.insecure_channel(env.address) as channel:

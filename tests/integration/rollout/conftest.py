@@ -10,16 +10,16 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from benchmarks.random_model import save_random_model
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.cpu.settings import CpuEngineSettings
-from services.rollout.servicer import RolloutServicer
-from services.rollout.settings import RolloutSettings
-from services.rollout.staging import StagingArea
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.clients.channel import SERVER_OPTIONS
 from troupe.clients.rollout import RolloutClient
-from troupe.serving.interceptor import ErrorInterceptor
+from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.spec.job import PolicySpec
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.cpu.settings import CpuEngineSettings
+from troupe_rollout.servicer import RolloutServicer
+from troupe_rollout.settings import RolloutSettings
+from troupe_rollout.staging import StagingArea
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""``python -m services.rollout`` as a process, with a router that only assigns and listens."""
+"""``python -m troupe_rollout`` as a process, with a router that only assigns and listens."""
 
 import asyncio
 import json
@@ -18,9 +18,9 @@ from troupe.api.router.v1.router_pb2_grpc import (
     add_RouterServiceServicer_to_server,
 )
 from troupe.clients.rollout import RolloutClient
+from troupe.runtime.weights import build_manifest
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Message
-from troupe.weights import build_manifest
+from troupe.tasks.family import Message
 
 
 def spec_json(model: str) -> str:
@@ -81,7 +81,7 @@ async def router(rollout_model: Path) -> AsyncIterator[Router]:
 
 async def start(router: Router, tmp_path: Path, **settings: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "services.rollout",
+        sys.executable, "-m", "troupe_rollout",
         env={
             "PATH": "/usr/bin:/bin",
             "TROUPE_ROLLOUT_ROUTER": router.address,

@@ -23,9 +23,9 @@ from troupe.errors import (
     WeightsRejectedError,
 )
 from troupe.ids import prompt_digest
+from troupe.runtime.weights import build_manifest, digest_of_sums, iter_chunks, sums_in
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Message
-from troupe.weights import build_manifest, digest_of_sums, iter_chunks, sums_in
+from troupe.tasks.family import Message
 
 Rollout = Any
 """See the fixture ``rollout``."""
@@ -358,7 +358,7 @@ async def test_disk_that_fills_up_is_a_retryable_error_and_the_old_version_serve
     rollout: Rollout, rollout_weights: Path, monkeypatch: pytest.MonkeyPatch
 ):
     await publish(rollout, rollout_weights)
-    monkeypatch.setattr("services.rollout.staging._created", lambda path: _FullDisk())
+    monkeypatch.setattr("troupe_rollout.staging._created", lambda path: _FullDisk())
     call = RolloutServiceStub(rollout.channel).UpdateWeights(
         iter(parts_of(rollout_weights)), timeout=20
     )

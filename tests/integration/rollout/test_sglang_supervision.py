@@ -14,10 +14,6 @@ import pytest
 from safetensors.torch import save_file
 
 from benchmarks.random_model import save_random_model
-from services.rollout.engines.sglang import SglangEngine
-from services.rollout.engines.sglang.settings import SglangSettings
-from services.trainer.model import PolicyModel
-from troupe.engines.contract import EngineRequest, StagedWeights
 from troupe.errors import (
     InvalidArgumentError,
     OverloadedError,
@@ -25,7 +21,11 @@ from troupe.errors import (
     VersionNotLoadedError,
     WeightsRejectedError,
 )
+from troupe.runtime.engines.engine import EngineRequest, StagedWeights
 from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
+from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.settings import SglangSettings
+from troupe_trainer.model.model import PolicyModel
 
 FAKE = Path(__file__).with_name("fake_sglang.py")
 LORA = LoraSpec(rank=2, alpha=4)
@@ -235,8 +235,8 @@ async def test_full_disk_is_a_retryable_error_and_nothing_is_loaded(
     def no_space(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("services.rollout.engines.sglang.files.os.link", no_space)
-    monkeypatch.setattr("services.rollout.engines.sglang.files.shutil.copyfile", no_space)
+    monkeypatch.setattr("troupe_rollout.engines.sglang.files.os.link", no_space)
+    monkeypatch.setattr("troupe_rollout.engines.sglang.files.shutil.copyfile", no_space)
     with pytest.raises(UnavailableError, match="No space left"):
         await engine.stage(adapter)
     monkeypatch.undo()

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rollout_fleet import Members, Sidecar, TinyTrainer, publisher, sidecar
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.cpu import engine as cpu_engine
-from services.trainer.export import Export
-from services.trainer.publish import Publisher, Transport
-from services.trainer.publish.arrival import Arrival, Refusal
-from services.trainer.publish.broadcast import BroadcastTransport
-from services.trainer.publish.stored import StoredTransport
-from services.trainer.publish.stream import StreamTransport
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.errors import InvalidArgumentError, JobFailedError, WeightsRejectedError
+from troupe.runtime.weights.store import open_store
 from troupe.spec.job import FullSpec, LoraSpec, PolicySpec
-from troupe.weights.store import open_store
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.cpu import engine as cpu_engine
+from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.publish import Publisher, Transport
+from troupe_trainer.publish.broadcast import BroadcastTransport
+from troupe_trainer.publish.push_events import Arrival, Refusal
+from troupe_trainer.publish.stored import StoredTransport
+from troupe_trainer.publish.stream import StreamTransport
 
 
 @dataclass

@@ -7,19 +7,19 @@ from typing import Any
 
 import grpc.aio
 
-from services.router.membership import Member, MemberStore
-from services.router.routing.fleet import Fleet
-from services.router.routing.ports import FleetRollout
 from troupe.api.records.v1.records_pb2 import Prompt
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1 import rollout_pb2_grpc
 from troupe.api.router.v1 import router_pb2
 from troupe.episodes.ports import Generation
 from troupe.errors import VersionNotLoadedError
-from troupe.serving.interceptor import ErrorInterceptor
+from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.spec import parse_spec
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Message, Observation
+from troupe.tasks.family import Message, Observation
+from troupe_router.members.store import Member, MemberStore
+from troupe_router.play.routing.fleet import Fleet
+from troupe_router.play.routing.ports import FleetRollout
 
 JOB = "demo-1"
 DOCUMENT = {

@@ -8,17 +8,17 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from services.router.jobs.controller import ControllerParts, JobController
-from services.router.jobs.record import JobRecord
-from services.router.jobs.store import JobStore
-from services.router.membership import Member, MemberStore
-from services.router.settings import RouterSettings
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.ids import ticket_id
-from troupe.launch.contract import Component, ComponentStatus
+from troupe.runtime.launch.launcher import Component, ComponentStatus
+from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import JobSpec, parse_spec
-from troupe.streams.ledger import StepLedger
+from troupe_router.conduct.controller import ControllerParts, JobController
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.store import JobStore
+from troupe_router.members.store import Member, MemberStore
+from troupe_router.settings import RouterSettings
 
 JOB = "demo-1"
 

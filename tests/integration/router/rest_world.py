@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 from redis.asyncio import Redis
 
-from services.router.jobs.desk import Desk
-from services.router.jobs.store import JobStore
-from services.router.membership import MemberStore
-from services.router.rest.app import RestParts, create_app
-from services.router.rest.hub import EventHub
-from services.router.rest.keyring import Keyring
-from services.router.settings import RouterSettings
+from troupe_router.jobs.store import JobStore
+from troupe_router.jobs.submit import JobCommands
+from troupe_router.members.store import MemberStore
+from troupe_router.rest.api_keys import KeyStore
+from troupe_router.rest.app import RestParts, create_app
+from troupe_router.rest.event_fanout import EventFanout
+from troupe_router.settings import RouterSettings
 
 
 @dataclass
@@ -26,7 +26,7 @@ class RestWorld:
     http: httpx.AsyncClient
     app: Any
     store: JobStore
-    hub: EventHub
+    fanout: EventFanout
     redis: Redis
     members: MemberStore
     settings: RouterSettings
@@ -39,19 +39,19 @@ async def rest_world(
     """A world with these settings of the router."""
     found = RouterSettings(runs_dir=tmp_path / "runs", **settings)
     store, members = JobStore(redis), MemberStore(redis, ttl_s=5)
-    keys = Keyring(found.api_keys)
-    hub = EventHub(
+    keys = KeyStore(found.api_keys)
+    hub = EventFanout(
         redis,
         store,
         max_streams=found.max_streams,
         max_of_caller=found.max_streams_per_caller,
     )
-    desk = Desk(found, redis, store, keys.replica_limits)
+    commands = JobCommands(found, redis, store, keys.replica_limits)
 
     async def is_ready() -> bool:
         return True
 
-    app = create_app(RestParts(found, redis, store, desk, members, hub, is_ready, keys))
+    app = create_app(RestParts(found, redis, store, commands, members, hub, is_ready, keys))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     client = httpx.AsyncClient(transport=transport, base_url="http://router", headers=headers)
     async with client:

@@ -8,9 +8,9 @@ from fleet_world import JOB, FleetWorld, Scripted, until
 from prometheus_client import REGISTRY
 from redis.asyncio import Redis
 
-from services.router.membership import MemberStore
 from troupe.errors import OverloadedError
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
+from troupe_router.members.store import MemberStore
 
 Start = Callable[..., Awaitable[FleetWorld]]
 RULES = Message("system", "You walk on a map and say where to go. " * 10)

@@ -7,8 +7,8 @@ import pytest
 from fleet_world import FleetWorld, Scripted, until
 from redis.asyncio import Redis
 
-from services.router.membership import MemberStore
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe_router.members.store import MemberStore
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ import pytest
 from job_world import JOB, World, job_spec, tickets
 from redis.asyncio import Redis
 
-from services.router.jobs.record import JobRecord
-from services.router.membership import Member, MemberStore
-from services.router.recorder import Recorder
-from services.router.routing.fleet import Fleet
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
-from troupe.streams import keys
-from troupe.streams.events import EventLog
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.events import EventLog
+from troupe_router.jobs.record import JobRecord
+from troupe_router.members.store import Member, MemberStore
+from troupe_router.play.routing.fleet import Fleet
+from troupe_router.run.recorder import Recorder
 
 ROUND = "train-00000"
 

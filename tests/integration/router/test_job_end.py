@@ -9,12 +9,12 @@ import pytest
 from job_world import JOB, World, job_spec, tickets
 from redis.asyncio import Redis
 
-from services.router.recorder import Recorder
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.ids import train_round
-from troupe.streams import keys
-from troupe.streams.events import EventLog
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.events import EventLog
+from troupe_router.run.recorder import Recorder
 
 EVERY_KIND = (pb.REPLICA_KIND_TRAINER, pb.REPLICA_KIND_ENV, pb.REPLICA_KIND_ROLLOUT)
 

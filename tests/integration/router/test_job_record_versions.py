@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from services.router.jobs.record import JobRecord
-from services.router.jobs.store import JobStore
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.versions import RECORD_VERSION, VERSION_FIELD, NewerRecordError
 from troupe.spec import JobSpec, parse_spec
-from troupe.streams import keys
-from troupe.streams.versions import RECORD_VERSION, VERSION_FIELD, NewerRecordError
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.store import JobStore
 
 
 def spec() -> JobSpec:

@@ -8,19 +8,19 @@ import grpc.aio
 import pytest
 from redis.asyncio import Redis
 
-from services.router.jobs.record import JobRecord
-from services.router.jobs.store import JobStore
-from services.router.membership import MemberStore
-from services.router.registry import Registry
-from services.router.servicer import RouterServicer
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.api.router.v1 import router_pb2_grpc
 from troupe.clients import RouterClient
 from troupe.errors import ConflictError, ForbiddenError, InvalidArgumentError, TroupeError
-from troupe.serving.interceptor import ErrorInterceptor
+from troupe.runtime.serving.interceptor import ErrorInterceptor
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.fencing import take_epoch
 from troupe.spec import parse_spec
-from troupe.streams.events import EventLog
-from troupe.streams.fencing import take_epoch
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.store import JobStore
+from troupe_router.members.registry import Registry
+from troupe_router.members.store import MemberStore
+from troupe_router.servicer import RouterServicer
 
 
 @dataclass
@@ -122,7 +122,7 @@ async def test_list_replicas_is_by_job_and_kind(router: Router) -> None:
 
 async def test_silent_member_is_evicted(redis: Redis, router: Router) -> None:
     short = MemberStore(redis, ttl_s=0.001)
-    from services.router.membership import Member
+    from troupe_router.members.store import Member
 
     await short.put(Member(replica(pb.REPLICA_KIND_ENV, "gone"), "demo-1"))
     while await redis.exists("troupe:replica:gone"):

@@ -10,8 +10,8 @@ import pytest
 from redis.asyncio import Redis
 from rest_world import rest_world, spec_document
 
-from services.router.jobs.store import JobStore
-from troupe.streams.events import EventLog
+from troupe.runtime.streams.events import EventLog
+from troupe_router.jobs.store import JobStore
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import uvicorn
 from redis.asyncio import Redis
 from rest_world import RestWorld, rest_world, spec_document
 
-from troupe.streams import keys
-from troupe.streams.events import EventLog
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.events import EventLog
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from rest_world import RestWorld, episode_line, rest_world, spec_document, write
 
 from troupe.clients.rest import AsyncRestClient, RestClient, calls
 from troupe.errors import ConflictError, NotFoundError
+from troupe.runtime.streams.events import EventLog
 from troupe.spec.issues import SpecInvalidError
-from troupe.streams.events import EventLog
 
 
 @pytest.fixture

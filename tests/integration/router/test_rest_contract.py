@@ -22,7 +22,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from rest_world import episode_line, rest_world, spec_document, write_lines
 from schemathesis import GenerationMode, checks
 
-from troupe.streams.redis import connect
+from troupe.runtime.streams.redis import connect
 
 
 class RestSettings(BaseSettings):

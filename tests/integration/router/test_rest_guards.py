@@ -12,11 +12,11 @@ import pytest
 from redis.asyncio import Redis
 from rest_world import RestWorld, rest_world, spec_document
 
-from services.router.rest.door import check_door, is_loopback
-from services.router.rest.keyring import Keyring
-from services.router.settings import RouterSettings
 from troupe.clients.rest.keys import add_key, digest_of, read_keys, remove_key
 from troupe.errors import InvalidArgumentError
+from troupe_router.rest.api_keys import KeyStore
+from troupe_router.rest.listen import check_listen_address, is_loopback
+from troupe_router.settings import RouterSettings
 
 
 @pytest.fixture
@@ -179,8 +179,8 @@ async def test_name_of_any_kind_leads_to_a_router_with_keys(
 def test_keyring_follows_its_file_and_keeps_old_keys_when_it_breaks(
     file: Path, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.router.rest.keyring._LOOK_S", 0.0)
-    ring = Keyring(file)
+    monkeypatch.setattr("troupe_router.rest.api_keys._LOOK_S", 0.0)
+    ring = KeyStore(file)
     assert ring.caller(keys["read"]).scopes == ("read",)
     fresh = add_key(file, "read", ("admin",))
     assert ring.caller(fresh).scopes == ("read", "submit", "admin")
@@ -197,12 +197,12 @@ def test_keyring_follows_its_file_and_keeps_old_keys_when_it_breaks(
 def test_key_that_has_ended_is_refused(file: Path) -> None:
     key = add_key(file, "old", ("read",), expires_at=datetime.now(UTC) - timedelta(seconds=1))
     with pytest.raises(Exception, match="has ended"):
-        Keyring(file).caller(key)
+        KeyStore(file).caller(key)
 
 
 def test_file_that_is_none_stops_the_start(file: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="troupe keys add"):
-        Keyring(file)
+        KeyStore(file)
     file.write_text("keys:\n- {name: a, sha256: short, scopes: [read]}\n")
     with pytest.raises(InvalidArgumentError, match="sha256"):
         read_keys(file)
@@ -267,8 +267,8 @@ async def test_streams_end_with_their_key_and_are_bounded_by_caller(
     keys: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.router.rest.keyring._LOOK_S", 0.0)
-    monkeypatch.setattr("services.router.rest.events._PING_S", 0.05)
+    monkeypatch.setattr("troupe_router.rest.api_keys._LOOK_S", 0.0)
+    monkeypatch.setattr("troupe_router.rest.events._PING_S", 0.05)
     async with rest_world(redis, tmp_path, api_keys=file, max_streams_per_caller=1) as world:
         spec = spec_document(tmp_path)
         await world.http.post("/v1/jobs", json=spec, headers=bearer(keys["submit"]))
@@ -329,10 +329,10 @@ def test_loopback_is_known(host: str, expected: bool) -> None:
 
 def test_public_address_without_keys_is_refused_unless_told(file: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="ask for no key"):
-        check_door(RouterSettings(rest_address="0.0.0.0:8480"))
-    check_door(RouterSettings(rest_address="0.0.0.0:8480", allow_anonymous=True))
-    check_door(RouterSettings(rest_address="0.0.0.0:8480", api_keys=file))
-    check_door(RouterSettings(rest_address="127.0.0.1:8480"))
+        check_listen_address(RouterSettings(rest_address="0.0.0.0:8480"))
+    check_listen_address(RouterSettings(rest_address="0.0.0.0:8480", allow_anonymous=True))
+    check_listen_address(RouterSettings(rest_address="0.0.0.0:8480", api_keys=file))
+    check_listen_address(RouterSettings(rest_address="127.0.0.1:8480"))
 
 
 async def test_page_that_loads_another_hosts_script_is_on_loopback_alone(
@@ -348,4 +348,4 @@ async def test_page_that_loads_another_hosts_script_is_on_loopback_alone(
 
 def test_half_of_a_certificate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="belong together"):
-        check_door(RouterSettings(tls_certificate=tmp_path / "a.pem"))
+        check_listen_address(RouterSettings(tls_certificate=tmp_path / "a.pem"))

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from services.router.rest.certificate import RestCertificate
 from troupe.cli.doctor import examine
 from troupe.cli.settings import CliSettings
 from troupe.clients.rest import RestClient
 from troupe.clients.rest.keys import add_key, remove_key
 from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
+from troupe_router.rest.certificate import RestCertificate
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 
@@ -55,7 +55,7 @@ def environment(tmp_path: Path, **settings: object) -> dict[str, str]:
 
 def run_router(variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     """A router that ends by itself."""
-    argv = [sys.executable, "-m", "services.router"]
+    argv = [sys.executable, "-m", "troupe_router"]
     return subprocess.run(
         argv, env=variables, capture_output=True, text=True, timeout=60, check=False
     )
@@ -79,7 +79,7 @@ def guarded(
         TLS_CERTIFICATE=certificate[0],
         TLS_KEY=certificate[1],
     )
-    process = subprocess.Popen([sys.executable, "-m", "services.router"], env=settings)
+    process = subprocess.Popen([sys.executable, "-m", "troupe_router"], env=settings)
     try:
         yield f"https://127.0.0.1:{port}", keys
     finally:

@@ -7,13 +7,13 @@ import pytest
 from job_world import JOB, World, job_spec, tickets
 from redis.asyncio import Redis
 
-from services.router.jobs.record import JobRecord
-from services.router.recorder import Recorder
-from services.router.routing.fleet import Fleet
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.errors import UnavailableError
-from troupe.streams.events import EventLog
-from troupe.streams.ledger import RoundState
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import RoundState
+from troupe_router.jobs.record import JobRecord
+from troupe_router.play.routing.fleet import Fleet
+from troupe_router.run.recorder import Recorder
 
 ROUND = "train-00000"
 
@@ -27,7 +27,7 @@ def world(redis: Redis, tmp_path: Path) -> World:
 def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "faults"
     folder.mkdir()
-    monkeypatch.setattr("troupe.faults._folder", lambda: folder)
+    monkeypatch.setattr("troupe.runtime.faults._folder", lambda: folder)
     return folder
 
 

@@ -13,13 +13,13 @@ from job_world import JOB, World, job_spec, tickets
 from no_memory import NoMemory
 from redis.asyncio import Redis
 
-from services.router import workers as workers_module
-from services.router.workers import EpisodeWorkers
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.player import EpisodePlayer, Played
 from troupe.errors import OverloadedError, TroupeError, UnavailableError
+from troupe.runtime.streams import keys
 from troupe.spec.job import LimitsSpec
-from troupe.streams import keys
+from troupe_router.play import workers as workers_module
+from troupe_router.play.workers import EpisodeWorkers
 
 ROUND = "train-00000"
 MAX_ATTEMPTS = 2

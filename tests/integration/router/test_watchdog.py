@@ -12,15 +12,15 @@ from job_world import JOB, World, job_spec, tickets
 from prometheus_client import REGISTRY
 from redis.asyncio import Redis
 
-from services.router.settings import RouterSettings
-from services.router.tracking import Trackers
-from services.router.waiting import Lookout
-from services.router.watchdog import Watchdog
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.errors import UnavailableError
-from troupe.streams.events import EventLog
-from troupe.tracking.contract import TrackedRun
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.tracking.tracker import TrackedRun
+from troupe_router.conduct.progress import ProgressReader
+from troupe_router.conduct.watchdog import Watchdog
+from troupe_router.run.trackers import Trackers
+from troupe_router.settings import RouterSettings
 
 LINES = [{"kind": "train", "step": step, "loss": 0.5 - 0.1 * step} for step in range(3)]
 
@@ -134,12 +134,12 @@ async def test_lookout_when_trainers_have_told_their_results_then_waits_for_the_
     await world.ledger.open_round("eval-00002", records.ROUND_KIND_EVAL, 2, [])
     # Both have ended: nobody is there to be asked.
     record = await world.store.get(JOB)
-    lookout = Lookout(world.redis, world.members, RouterSettings(runs_dir=world.runs_dir))
+    progress = ProgressReader(world.redis, world.members, RouterSettings(runs_dir=world.runs_dir))
     await world.ledger.set_result({"step": 2, "policies": {"p": {}}}, policy="p")
-    waiting = await lookout.look(record)
+    waiting = await progress.look(record)
     assert "the trainer of policy 'q', which does not answer" in waiting.sentence
     await world.ledger.set_result({"step": 2, "policies": {"q": {}}}, policy="q")
-    waiting = await lookout.look(record)
+    waiting = await progress.look(record)
     assert (waiting.phase, waiting.who, waiting.is_overdue) == ("export", ("router",), False)
 
 

@@ -31,7 +31,7 @@ def ended(service: str, tmp_path: Path, settings: dict[str, str]) -> tuple[int, 
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
     environment = {prefix + name: value for name, value in {**own, **settings}.items()}
     done = subprocess.run(
-        [sys.executable, "-m", f"services.{service}"],
+        [sys.executable, "-m", f"troupe_{service}"],
         env={**inherited, **environment},
         capture_output=True,
         text=True,

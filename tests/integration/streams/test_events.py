@@ -7,8 +7,8 @@ import pytest
 from redis.asyncio import Redis
 
 from troupe.errors import InvalidArgumentError
-from troupe.streams import keys
-from troupe.streams.events import EventLog
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.events import EventLog
 
 
 async def test_emit_when_the_id_was_used_then_it_counts_once(redis: Redis):

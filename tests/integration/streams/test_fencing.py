@@ -7,11 +7,11 @@ from redis.asyncio import Redis
 
 from troupe.api.records.v1.records_pb2 import ROUND_KIND_TRAIN, Episode, Ticket
 from troupe.errors import FencedError
-from troupe.streams import keys
-from troupe.streams.consumer import Consumer, Entry
-from troupe.streams.fencing import Fence, Role, check_fence, newest_epoch, take_epoch
-from troupe.streams.ledger import StepLedger
-from troupe.streams.stream import Stream
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.consumer import Consumer, Entry
+from troupe.runtime.streams.fencing import Fence, Role, check_fence, newest_epoch, take_epoch
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.streams.stream import Stream
 
 JOB, ROUND = "j", "train-00000"
 TICKET = Ticket(ticket_id="j/train-00000/00000", job_id=JOB, round_id=ROUND)

@@ -15,9 +15,9 @@ from troupe.api.records.v1.records_pb2 import (
 )
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
 from troupe.ids import group_id, ticket_id
-from troupe.streams import keys
-from troupe.streams.consumer import Consumer, Entry
-from troupe.streams.ledger import StepLedger
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.consumer import Consumer, Entry
+from troupe.runtime.streams.ledger import StepLedger
 
 ROUND = "train-00000"
 

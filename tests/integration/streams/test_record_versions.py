@@ -6,12 +6,12 @@ import pytest
 from redis.asyncio import Redis
 
 from troupe.api.records.v1.records_pb2 import ROUND_KIND_TRAIN, Episode, Group, Ticket
-from troupe.streams import keys
-from troupe.streams.consumer import Consumer
-from troupe.streams.events import EventLog
-from troupe.streams.ledger import StepLedger
-from troupe.streams.stream import FIELD, Stream
-from troupe.streams.versions import RECORD_VERSION, VERSION_FIELD, NewerRecordError
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.consumer import Consumer
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.streams.stream import FIELD, Stream
+from troupe.runtime.streams.versions import RECORD_VERSION, VERSION_FIELD, NewerRecordError
 
 KEY = "troupe:{j}:tickets"
 NEWER = str(RECORD_VERSION + 1).encode()

@@ -13,11 +13,11 @@ from redis.exceptions import ResponseError
 from tests.conftest import ValkeyServer
 from troupe.api.records.v1.records_pb2 import ROUND_KIND_TRAIN, Episode, Group, Ticket
 from troupe.errors import InvalidArgumentError, OverloadedError, TroupeError, UnavailableError
-from troupe.streams import keys
-from troupe.streams.consumer import Consumer
-from troupe.streams.ledger import StepLedger
-from troupe.streams.redis import connect, redis_errors
-from troupe.streams.stream import Stream
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.consumer import Consumer
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.streams.redis import connect, redis_errors
+from troupe.runtime.streams.stream import Stream
 
 
 class CuttingProxy:
@@ -154,7 +154,7 @@ async def test_ledger_when_the_connection_dies_after_the_commit_then_counts_once
 def test_embedded_when_the_port_is_in_use_then_one_paragraph_and_status_3(valkey_server, tmp_path):
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "troupe.streams.embedded"),
+            *(sys.executable, "-m", "troupe.runtime.streams.embedded"),
             *("--port", str(valkey_server.port), "--data-dir", str(tmp_path / "data")),
         ],
         capture_output=True,
@@ -171,7 +171,7 @@ async def test_embedded_when_run_as_a_component_then_serves_and_keeps_its_data(
     free_port: Callable[[], int], tmp_path
 ):
     port = free_port()
-    argv = [sys.executable, "-m", "troupe.streams.embedded", "--port", str(port)]
+    argv = [sys.executable, "-m", "troupe.runtime.streams.embedded", "--port", str(port)]
     argv += ["--data-dir", str(tmp_path / "data")]
     for expected in (None, b"1"):
         process = await asyncio.to_thread(subprocess.Popen, argv, stdout=subprocess.DEVNULL)

@@ -6,9 +6,9 @@ import pytest
 from redis.asyncio import Redis
 
 from troupe.errors import OverloadedError
-from troupe.streams import keys
-from troupe.streams.consumer import Consumer
-from troupe.streams.stream import Stream
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.consumer import Consumer
+from troupe.runtime.streams.stream import Stream
 
 KEY = "troupe:{j}:tickets"
 

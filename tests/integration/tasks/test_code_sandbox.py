@@ -7,15 +7,15 @@ import pytest
 
 from troupe import plugins
 from troupe.errors import TroupeError
-from troupe.sandbox.contract import Sandbox
-from troupe.tasks.code import Code, CodeParams
-from troupe.tasks.code.cooperative import CodeCooperative
-from troupe.tasks.code.grade import Grader
-from troupe.tasks.code.judge import Judge
-from troupe.tasks.code.problem import Problem, TestCase, read_problems
-from troupe.tasks.code.tasks import BUILTIN
-from troupe.tasks.code.text import program_answer
+from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.registry import make_environment
+from troupe_tasks.code import Code, CodeParams
+from troupe_tasks.code.cooperative import CodeCooperative
+from troupe_tasks.code.grade import Grader
+from troupe_tasks.code.judge import Judge
+from troupe_tasks.code.problem import Problem, TestCase, read_problems
+from troupe_tasks.code.tasks import BUILTIN
+from troupe_tasks.code.text import program_answer
 
 ADD = Problem(
     id="add",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from troupe.errors import DeadlineError, OverloadedError, UnavailableError
-from troupe.tasks.math.equivalence import Equivalence
-from troupe.tasks.math.worker_process import WorkerPool, WorkerProcess
+from troupe_tasks.math.equivalence import Equivalence
+from troupe_tasks.math.worker_process import WorkerPool, WorkerProcess
 
 SLEEPER = "import sys, time; print('{}', flush=True); sys.stdin.readline(); time.sleep(60)"
 SPINNER = (

@@ -6,9 +6,9 @@ import pytest
 
 from troupe import plugins
 from troupe.errors import TroupeError
-from troupe.tasks.contract import Task
-from troupe.tasks.math.environment import MathEnvironment
-from troupe.tasks.math.family import Math, MathParams
+from troupe.tasks.family import Task
+from troupe_tasks.math.environment import MathEnvironment
+from troupe_tasks.math.family import Math, MathParams
 
 NUM_TASKS = 30
 

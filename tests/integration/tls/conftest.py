@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tls_world import environment, issue
 
-from troupe.tls import ROLES, Role
-from troupe.tls.certificates import Authority
+from troupe.runtime.tls import ROLES, Role
+from troupe.runtime.tls.certificates import Authority
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates")
 

@@ -13,10 +13,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from redis.asyncio import Redis
 from tls_world import issue
 
-from services.router.jobs.store import JobStore
-from services.router.membership import MemberStore
-from services.router.registry import Registry
-from services.router.servicer import RouterServicer
 from troupe.api.env.v1 import env_pb2_grpc
 from troupe.api.rollout.v1 import rollout_pb2 as rollout_pb
 from troupe.api.rollout.v1 import rollout_pb2_grpc
@@ -25,11 +21,15 @@ from troupe.api.router.v1 import router_pb2_grpc
 from troupe.clients import EnvClient, RolloutClient, RouterClient
 from troupe.clients.channel import CLIENT_OPTIONS, SERVER_OPTIONS
 from troupe.errors import ForbiddenError, TroupeError, UnavailableError
-from troupe.serving.address import bind_grpc
-from troupe.serving.callers import CallerInterceptor
-from troupe.serving.interceptor import ErrorInterceptor
-from troupe.tls import Role, configured
-from troupe.tls.certificates import Authority
+from troupe.runtime.serving.address import bind_grpc
+from troupe.runtime.serving.authorization import CallerInterceptor
+from troupe.runtime.serving.interceptor import ErrorInterceptor
+from troupe.runtime.tls import Role, configured
+from troupe.runtime.tls.certificates import Authority
+from troupe_router.jobs.store import JobStore
+from troupe_router.members.registry import Registry
+from troupe_router.members.store import MemberStore
+from troupe_router.servicer import RouterServicer
 
 Become = Callable[[Role | Path | None], None]
 Add = Callable[[grpc.aio.Server], None]

@@ -15,8 +15,8 @@ from tests.conftest import ValkeyServer
 from troupe.clients import RouterClient
 from troupe.clients.rest import AsyncRestClient
 from troupe.errors import ForbiddenError, UnavailableError
-from troupe.tls import ROLES, Role
-from troupe.tls.certificates import Authority
+from troupe.runtime.tls import ROLES, Role
+from troupe.runtime.tls.certificates import Authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 Start = Callable[[Role, dict[str, str]], Awaitable[None]]
@@ -46,7 +46,7 @@ async def start(door: TlsDoor, tmp_path: Path) -> AsyncIterator[Start]:
         log = (tmp_path / f"{role}.log").open("wb")
         with log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", f"services.{role}"),
+                *(sys.executable, "-m", f"troupe_{role}"),
                 env={
                     **inherited,
                     **environment(tmp_path / "tls" / role),

@@ -15,9 +15,9 @@ from tls_world import LOOPBACK, TlsDoor, issue
 
 from tests.conftest import ValkeyServer
 from troupe.errors import UnavailableError
-from troupe.streams.redis import connect
-from troupe.tls import Role
-from troupe.tls.certificates import Authority
+from troupe.runtime.streams.redis import connect
+from troupe.runtime.tls import Role
+from troupe.runtime.tls.certificates import Authority
 
 Become = Callable[[Role | Path | None], None]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tls_world import environment
 
-from services.env.sandbox import open_sandbox
-from services.env.sandbox.settings import SandboxSettings
 from troupe.errors import InvalidArgumentError
-from troupe.sandbox.contract import Limits, Program
+from troupe.sandbox.sandbox import Limits, Program
+from troupe_env.sandbox import open_sandbox
+from troupe_env.sandbox.settings import SandboxSettings
 
 LOOK = """
 import os

@@ -5,8 +5,8 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from troupe.tls import Role
-from troupe.tls.certificates import Authority
+from troupe.runtime.tls import Role
+from troupe.runtime.tls.certificates import Authority
 
 LOOPBACK = ("localhost", "127.0.0.1")
 

@@ -7,12 +7,12 @@ from redis.asyncio import Redis
 from trainer_data import groups_of_step
 from trainer_world import JOB, open_round, play
 
-from services.trainer.collector import CONSUMER, Collector
-from services.trainer.progress import Control
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.streams import keys
-from troupe.streams.consumer import Consumer, Entry
-from troupe.streams.ledger import StepLedger
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.consumer import Consumer, Entry
+from troupe.runtime.streams.ledger import StepLedger
+from troupe_trainer.control import Control
+from troupe_trainer.learn.collector import CONSUMER, Collector
 
 
 def _collector(redis: Redis, *, max_staleness: int = 0) -> Collector:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from algorithm_world import InProcess, build_planner, plan_path_spec
 
-from services.trainer.team import Team
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe_trainer.learn.learners import Learners
 
 AT_ONCE = {
     "kind": "simultaneous",
@@ -46,7 +46,7 @@ def planner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_planner(tmp_path_factory.mktemp("models") / "planner")
 
 
-def weights(team: Team, policy: str = "shared") -> dict[str, torch.Tensor]:
+def weights(team: Learners, policy: str = "shared") -> dict[str, torch.Tensor]:
     found = team.learners[policy].model.trainable()
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 

@@ -9,21 +9,21 @@ import pytest
 from redis.asyncio import Redis
 from trainer_data import job_spec, make_group
 
-from services.trainer.checkpoints import Checkpoints
-from services.trainer.collector import Batch
-from services.trainer.journal import Journal
-from services.trainer.report import step_report
-from services.trainer.team import Team
-from troupe.streams.events import EventLog
+from troupe.runtime.streams.events import EventLog
+from troupe_trainer.checkpoint.checkpointing import Checkpointing
+from troupe_trainer.checkpoint.files import Checkpoints
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.learn.report import step_report
 
 
 async def test_flat_step_when_learnt_then_one_event_warns_of_it(
     redis: Redis, tiny_model: Path, tmp_path: Path
 ) -> None:
     spec = job_spec(tiny_model)
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     events = EventLog(redis, "unit-1", source="trainer")
-    journal = Journal(spec, team, Checkpoints(tmp_path, spec), events)
+    journal = Checkpointing(spec, team, Checkpoints(tmp_path, spec), events)
     try:
         for step, rewards in enumerate([[1.0, 0.0, 0.0, 0.0], [1.0] * 4, [1.0] * 4]):
             group = make_group(random.Random(step), step=step, rewards=rewards)
@@ -56,8 +56,8 @@ async def test_flat_step_when_policies_have_trainers_then_each_warns_of_its_own(
     )
     events = EventLog(redis, "unit-1", source="trainer")
     for policy, agent in (("one", "tool"), ("two", "planner")):
-        team = await Team.load(spec, tmp_path, device="cpu", threads=1, policy=policy)
-        journal = Journal(spec, team, Checkpoints(tmp_path, spec, policy=policy), events)
+        team = await Learners.load(spec, tmp_path, device="cpu", threads=1, policy=policy)
+        journal = Checkpointing(spec, team, Checkpoints(tmp_path, spec, policy=policy), events)
         try:
             group = make_group(random.Random(0), agent=agent, rewards=[1.0] * 4)
             group.policy = policy
@@ -88,9 +88,9 @@ async def test_flat_step_when_something_else_learns_then_the_event_does_not_say_
     redis: Redis, tiny_model: Path, tmp_path: Path, algorithm: dict[str, Any], words: str
 ) -> None:
     spec = job_spec(tiny_model, algorithm={"group_size": 4, **algorithm})
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     events = EventLog(redis, "unit-1", source="trainer")
-    journal = Journal(spec, team, Checkpoints(tmp_path, spec), events)
+    journal = Checkpointing(spec, team, Checkpoints(tmp_path, spec), events)
     try:
         group = make_group(random.Random(0), rewards=[1.0] * 4)
         for candidate in group.candidates:

@@ -11,20 +11,20 @@ import pytest
 from redis.asyncio import Redis
 from trainer_data import job_spec, make_group
 
-from services.trainer.checkpoints import Checkpoints
-from services.trainer.collector import Batch
-from services.trainer.journal import Journal
-from services.trainer.report import step_report
-from services.trainer.team import Team
+from troupe.runtime.streams.events import EventLog
 from troupe.spec.job import JobSpec
-from troupe.streams.events import EventLog
+from troupe_trainer.checkpoint.checkpointing import Checkpointing
+from troupe_trainer.checkpoint.files import Checkpoints
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.learn.report import step_report
 
 
 @pytest.fixture
 def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "faults"
     folder.mkdir()
-    monkeypatch.setattr("troupe.faults._folder", lambda: folder)
+    monkeypatch.setattr("troupe.runtime.faults._folder", lambda: folder)
     return folder
 
 
@@ -34,13 +34,13 @@ def spec(tiny_model: Path) -> JobSpec:
 
 
 @pytest.fixture
-async def team(spec: JobSpec, tmp_path: Path) -> AsyncIterator[Team]:
-    loaded = await Team.load(spec, tmp_path, device="cpu", threads=1)
+async def team(spec: JobSpec, tmp_path: Path) -> AsyncIterator[Learners]:
+    loaded = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     yield loaded
     loaded.close()
 
 
-async def learn(journal: Journal, team: Team, step: int) -> int:
+async def learn(journal: Checkpointing, team: Learners, step: int) -> int:
     """One step of one group; how many steps a checkpoint covers then."""
     group = make_group(random.Random(step), step=step, rewards=[1.0, 0.0, 0.0, 0.0])
     batch = Batch(step, {"shared": [group]}, {})
@@ -58,10 +58,10 @@ def recorded_steps(run_dir: Path) -> list[int]:
 
 
 async def test_steps_when_a_checkpoint_is_refused_then_the_next_one_covers_them(
-    redis: Redis, spec: JobSpec, team: Team, tmp_path: Path, faults: Path
+    redis: Redis, spec: JobSpec, team: Learners, tmp_path: Path, faults: Path
 ) -> None:
     events = EventLog(redis, "unit-1", source="trainer")
-    journal = Journal(spec, team, Checkpoints(tmp_path, spec), events)
+    journal = Checkpointing(spec, team, Checkpoints(tmp_path, spec), events)
     (faults / "trainer.checkpoint_staged@1").write_text("enospc")
     assert await learn(journal, team, 0) == 0
     assert await learn(journal, team, 1) == 2
@@ -71,10 +71,10 @@ async def test_steps_when_a_checkpoint_is_refused_then_the_next_one_covers_them(
 
 
 async def test_last_checkpoint_when_the_disk_is_full_then_is_written_once_it_is_not(
-    redis: Redis, spec: JobSpec, team: Team, tmp_path: Path, faults: Path
+    redis: Redis, spec: JobSpec, team: Learners, tmp_path: Path, faults: Path
 ) -> None:
     events = EventLog(redis, "unit-1", source="trainer")
-    journal = Journal(spec, team, Checkpoints(tmp_path, spec), events)
+    journal = Checkpointing(spec, team, Checkpoints(tmp_path, spec), events)
     await learn(journal, team, 0)
     full = faults / "trainer.checkpoint_staged@2"
     full.write_text("edquot")

@@ -14,20 +14,20 @@ from safetensors.torch import load_file, save_file
 from trainer_data import groups_of_step, job_spec
 from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually, play
 
-from services.trainer import collector
-from services.trainer.collector import Collector
-from services.trainer.job import TrainingJob
-from services.trainer.progress import Control, Progress
-from services.trainer.settings import TrainerSettings
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
 from troupe.clients.router import RouterClient
 from troupe.errors import FencedError, JobFailedError
 from troupe.ids import train_round
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.fencing import take_epoch
+from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec.job import JobSpec
-from troupe.streams import keys
-from troupe.streams.fencing import take_epoch
-from troupe.streams.ledger import StepLedger
+from troupe_trainer.control import Control, Progress
+from troupe_trainer.job import TrainingJob
+from troupe_trainer.learn import collector
+from troupe_trainer.learn.collector import Collector
+from troupe_trainer.settings import TrainerSettings
 
 WITHIN_S = 60.0
 

@@ -11,22 +11,22 @@ from safetensors.torch import load_file
 from trainer_data import groups_of_step, job_spec
 from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually, play
 
-from services.trainer import checkpoints as checkpoints_module
-from services.trainer.checkpoints import Checkpoints
-from services.trainer.collector import Collector
-from services.trainer.fingerprint import CheckpointMismatchError
-from services.trainer.job import TrainingJob
-from services.trainer.journal import Journal
-from services.trainer.progress import Control, Progress, StoppedError
-from services.trainer.settings import TrainerSettings
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
 from troupe.clients.router import RouterClient
 from troupe.errors import JobFailedError
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec.job import JobSpec
-from troupe.streams import keys
-from troupe.streams.events import EventLog
-from troupe.streams.ledger import StepLedger
+from troupe_trainer.checkpoint import files as checkpoints_module
+from troupe_trainer.checkpoint.checkpointing import Checkpointing
+from troupe_trainer.checkpoint.compatibility import CheckpointMismatchError
+from troupe_trainer.checkpoint.files import Checkpoints
+from troupe_trainer.control import Control, Progress, StoppedError
+from troupe_trainer.job import TrainingJob
+from troupe_trainer.learn.collector import Collector
+from troupe_trainer.settings import TrainerSettings
 
 
 class Killed(Exception):
@@ -170,7 +170,7 @@ POINTS = {
     "before the commit": (StepLedger, "commit_version", 3, False),
     "after the commit": (StepLedger, "commit_version", 3, True),
     "before the ack": (Collector, "ack_below", 3, False),
-    "before telling": (Journal, "tell", 2, False),
+    "before telling": (Checkpointing, "tell", 2, False),
     "while collecting": (Collector, "collect", 2, True),
 }
 

@@ -15,16 +15,16 @@ from safetensors.torch import load_file
 from trainer_data import groups_of_step, job_spec
 from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually
 
-from services.trainer.learner import Learner
-from services.trainer.samples import credit
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.outcomes import group_outcome
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import JobSpec
-from troupe.streams.events import EventLog
-from troupe.streams.ledger import StepLedger
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.samples import credit
 
 Serve = Callable[..., Awaitable[str]]
 
@@ -55,7 +55,7 @@ async def _start(
         sys.executable,
         *launcher,
         "-m",
-        "services.trainer",
+        "troupe_trainer",
         env=env,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 from trainer_data import groups_of_step
 from transformers import AutoModelForCausalLM
 
-from services.trainer.model import quiet_peft
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.rollout.v1 import rollout_pb2 as rollout
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceServicer
@@ -22,9 +21,10 @@ from troupe.api.router.v1 import router_pb2 as router
 from troupe.api.router.v1.router_pb2_grpc import RouterServiceServicer
 from troupe.errors import UnavailableError, VersionNotLoadedError
 from troupe.ids import ticket_id, train_round
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.weights import file_tensors, tensor_digest, verify_file
 from troupe.spec.job import JobSpec
-from troupe.streams.ledger import StepLedger
-from troupe.weights import file_tensors, tensor_digest, verify_file
+from troupe_trainer.model.model import quiet_peft
 
 JOB = "unit-1"
 

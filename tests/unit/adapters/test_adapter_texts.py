@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troupe.adapters.actions import FreeText, JsonObject, NamedActions, ParsedBy
-from troupe.adapters.render import render
+from troupe_tasks.adapters.actions import FreeText, JsonObject, NamedActions, ParsedBy
+from troupe_tasks.adapters.render import render
 
 NAMED = NamedActions({"go left": 0, "right": 1})
 

@@ -6,11 +6,11 @@ from random import Random
 import foreign_envs
 import pytest
 
-from troupe.adapters.gymnasium import GymnasiumFamily, GymnasiumParams
-from troupe.adapters.record import decode
 from troupe.conformance import Limits, Reference, check_family
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import Task
+from troupe.tasks.family import Task
+from troupe_tasks.adapters.gymnasium import GymnasiumFamily, GymnasiumParams
+from troupe_tasks.adapters.record import decode
 
 CORRIDOR = {"env": "foreign_envs:Corridor", "actions": ["left", "right"], "return_bound": 1.0}
 # Seed 0 starts at 2 (numpy's PCG64 of gymnasium's np_random draws 2 of 0..2 first).

@@ -2,9 +2,9 @@
 
 import pytest
 
-from troupe.adapters.hosts import check_host, check_reached
-from troupe.adapters.openenv import OpenEnvFamily, OpenEnvParams
 from troupe.errors import InvalidArgumentError
+from troupe_tasks.adapters.hosts import check_host, check_reached
+from troupe_tasks.adapters.openenv import OpenEnvFamily, OpenEnvParams
 
 
 def test_host_when_it_lends_credentials_then_no_setting_allows_it(

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from troupe.adapters.textarena import TextArenaFamily, TextArenaParams
 from troupe.conformance import Limits, check_family
 from troupe.errors import InvalidArgumentError
+from troupe_tasks.adapters.textarena import TextArenaFamily, TextArenaParams
 
 PARAMS = {"env": "foreign_envs:Nim", "samples": ["[1]", "[2]"], "max_steps": 10}
 

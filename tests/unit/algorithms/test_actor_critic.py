@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troupe.algorithms.contract import CandidateOutcome, GroupOutcome
+from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.algorithms.gae import gae
 from troupe.algorithms.outcomes import penalised
 from troupe.algorithms.ppo import Ippo, Mappo

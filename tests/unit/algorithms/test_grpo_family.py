@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.algorithms.advantages import group_relative
+from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome, Needs
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.contract import CandidateOutcome, GroupOutcome, Needs
 from troupe.algorithms.dr_grpo import DrGrpo
 from troupe.algorithms.dr_mas import DrMas
 from troupe.algorithms.grpo import Grpo

@@ -2,7 +2,7 @@
 
 import pytest
 
-from troupe.algorithms.contract import CandidateOutcome, GroupOutcome
+from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.algorithms.magrpo import Magrpo
 from troupe.algorithms.mareinforce import Mareinforce
 from troupe.algorithms.maremax import Maremax

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troupe.algorithms.contract import LossInputs
+from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses import policy_loss
 from troupe.algorithms.losses.kl import kl_estimate
 from troupe.spec.job import ImportanceSpec, KlSpec, LossSpec

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from troupe.algorithms.contract import CandidateOutcome, GroupOutcome, LossInputs
+from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome, LossInputs
 from troupe.algorithms.madpo import Madpo
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import AlgorithmSpec

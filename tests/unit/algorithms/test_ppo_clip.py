@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from troupe.algorithms.contract import LossInputs
+from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses import policy_loss
 from troupe.spec.job import LossSpec
 

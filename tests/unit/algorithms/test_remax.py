@@ -1,6 +1,6 @@
 import pytest
 
-from troupe.algorithms.contract import CandidateOutcome, GroupOutcome
+from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.algorithms.remax import Remax
 from troupe.spec.job import AlgorithmSpec
 

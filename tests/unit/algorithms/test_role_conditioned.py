@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troupe.algorithms.contract import CandidateOutcome, GroupOutcome
+from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.algorithms.role_conditioned import RoleConditioned
 from troupe.spec.job import AlgorithmSpec
 

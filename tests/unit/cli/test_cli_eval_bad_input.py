@@ -91,13 +91,13 @@ class _Three:
         return 3
 
     def task(self, split, index):
-        from troupe.tasks.plan_path.family import PlanPath, PlanPathParams
+        from troupe_tasks.plan_path.family import PlanPath, PlanPathParams
 
         return PlanPath(PlanPathParams()).taskset().task(split, index)
 
 
 def _three_tasks():
-    from troupe.tasks.plan_path.family import PlanPath
+    from troupe_tasks.plan_path.family import PlanPath
 
     class ThreeTasks(PlanPath):
         """Plan-Path with a split that ends."""

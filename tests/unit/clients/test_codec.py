@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.clients import codec
-from troupe.engines.contract import PolicyState
 from troupe.episodes.ports import Outcome
 from troupe.errors import InvalidArgumentError
+from troupe.runtime.engines.engine import PolicyState
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
 
 messages = st.lists(
     st.builds(Message, st.sampled_from(["system", "user", "assistant", "tool"]), st.text())

@@ -26,7 +26,7 @@ from troupe.errors import (
 )
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
 
 
 class Rollout(RolloutServiceServicer):

@@ -14,7 +14,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import Message, Task, Transition
+from troupe.tasks.family import Message, Task, Transition
 from troupe.tasks.splits import DrawnTaskset, split_of_key
 
 LEFT, RIGHT = "left", "right"

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from troupe.data.contract import RefusedRowError
-from troupe.data.datasets import (
+from troupe.data.dataset import RefusedRowError
+from troupe.data.registry import find_dataset
+from troupe_tasks.code.problem import Problem
+from troupe_tasks.datasets import (
     apps,
     code_contests,
     coophumaneval,
@@ -17,8 +19,6 @@ from troupe.data.datasets import (
     livecodebench,
     mbpp,
 )
-from troupe.data.registry import find_dataset
-from troupe.tasks.code.problem import Problem
 
 NAMES = ("apps", "code_contests", "livecodebench", "mbpp", "humaneval", "coophumaneval")
 

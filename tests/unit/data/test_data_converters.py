@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from troupe.data.contract import RefusedRowError
+from troupe.data.dataset import RefusedRowError
 from troupe.data.registry import find_dataset, known_datasets
 from troupe.errors import NotFoundError
-from troupe.tasks.contract import SPLITS
+from troupe.tasks.family import SPLITS
 
 MINE = {"aime24", "aime25", "olympiadbench", "math", "gsm8k", "polaris", "dapo_math", "tldr"} | {
     "arxiv_abstract"

@@ -14,8 +14,8 @@ from troupe.data.prepared import PreparedRows, SplitRows
 from troupe.data.registry import find_dataset
 from troupe.data.sources import Source
 from troupe.errors import InvalidArgumentError, NotFoundError
-from troupe.tasks.math.family import Math, MathParams
-from troupe.tasks.math.row import MathRow
+from troupe_tasks.math.family import Math, MathParams
+from troupe_tasks.math.row import MathRow
 
 GSM8K = find_dataset("gsm8k")
 LONG = "A farmer has {} hens and each of them lays two eggs on every single day of the week"

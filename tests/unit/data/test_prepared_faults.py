@@ -6,7 +6,7 @@ import pytest
 
 from troupe.data.prepared import PreparedRows
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.math.row import MathRow
+from troupe_tasks.math.row import MathRow
 
 
 @pytest.mark.parametrize(

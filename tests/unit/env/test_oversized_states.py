@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from services.env.families import Families
-from services.env.judge import judged
 from troupe.errors import InvalidArgumentError
+from troupe_env.families import Families
+from troupe_env.judge import judged
 
 SIDE = 16
 BLOCKS = "abcdefghijklmnopqrstuvwxyz"

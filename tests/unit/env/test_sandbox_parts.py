@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.env.sandbox.cgroups import Cgroups
-from services.env.sandbox.inside import seccomp, wire
-from services.env.sandbox.inside.counters import Counters
-from services.env.sandbox.pool import LocalSandbox
-from services.env.sandbox.settings import Language, SandboxSettings
 from troupe.errors import InvalidArgumentError
-from troupe.sandbox.contract import Limits, Program
+from troupe.sandbox.sandbox import Limits, Program
+from troupe_env.sandbox.cgroups import Cgroups
+from troupe_env.sandbox.inside import seccomp, wire
+from troupe_env.sandbox.inside.counters import Counters
+from troupe_env.sandbox.pool import LocalSandbox
+from troupe_env.sandbox.settings import Language, SandboxSettings
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 X86, ARM = 0xC000003E, 0xC00000B7

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.env.families import Families
-from services.env.seals import Seals
 from troupe.episodes.sealed import SealedState, seal_with, with_seal
 from troupe.errors import InvalidArgumentError, StateChangedError
+from troupe_env.families import Families
+from troupe_env.seals import Seals
 
 SEALS = Seals("plan_path", '{"size": 6}')
 

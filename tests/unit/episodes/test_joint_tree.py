@@ -18,7 +18,7 @@ from troupe.rewards.mix import RewardMix
 from troupe.samplers.joint import JointSampler
 from troupe.spec import parse_spec
 from troupe.spec.issues import SpecInvalidError
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
 from troupe.workflows.simultaneous import Simultaneous
 from troupe.workflows.turn_based import TurnBased
 

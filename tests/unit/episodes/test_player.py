@@ -15,7 +15,7 @@ from troupe.rewards.mix import RewardMix
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.tree import TreeSampler
 from troupe.spec import parse_spec
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
 from troupe.workflows.turn_based import TurnBased
 
 K = 4

@@ -15,8 +15,8 @@ from troupe.episodes.ports import Generation, Sampled
 from troupe.errors import InvalidArgumentError
 from troupe.ids import prompt_digest
 from troupe.spec import parse_spec
-from troupe.tasks.tic_tac_toe import board as boards
-from troupe.tasks.tic_tac_toe.state import decode
+from troupe_tasks.tic_tac_toe import board as boards
+from troupe_tasks.tic_tac_toe.state import decode
 
 SEATS = ("player_1", "player_2")
 

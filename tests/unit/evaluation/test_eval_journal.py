@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from troupe.errors import ConflictError, InvalidArgumentError
-from troupe.evaluation.journal import EPISODES, Journal
+from troupe.evaluation.folder import EPISODES, EvaluationFolder
 from troupe.evaluation.plan import EvalPlan
 from troupe.ids import eval_round
 from troupe.spec.job import SamplingSpec, TaskSpec, WorkflowSpec
@@ -19,74 +19,74 @@ def plan(**changes) -> EvalPlan:
 
 def test_journal_when_opened_again_then_holds_what_was_appended(tmp_path: Path) -> None:
     for number in range(2):
-        with Journal(tmp_path, plan(), {"p": "1"}) as journal:
+        with EvaluationFolder(tmp_path, plan(), {"p": "1"}) as journal:
             journal.append({"n": number})
             assert [line["n"] for line in journal.lines()] == list(range(number + 1))
 
 
 @pytest.mark.parametrize("torn", [b'{"n": 1', b"x" * 200_000])
 def test_journal_when_the_last_line_is_torn_then_it_is_cut_off(tmp_path: Path, torn: bytes) -> None:
-    with Journal(tmp_path, plan(), {}) as journal:
+    with EvaluationFolder(tmp_path, plan(), {}) as journal:
         journal.append({"n": 0})
     whole = (tmp_path / EPISODES).read_bytes()
     (tmp_path / EPISODES).write_bytes(whole + torn)
-    with Journal(tmp_path, plan(), {}) as journal:
+    with EvaluationFolder(tmp_path, plan(), {}) as journal:
         journal.append({"n": 2})
         assert [line["n"] for line in journal.lines()] == [0, 2]
 
 
 def test_journal_when_only_a_torn_line_is_there_then_the_file_is_empty(tmp_path: Path) -> None:
-    with Journal(tmp_path, plan(), {}):
+    with EvaluationFolder(tmp_path, plan(), {}):
         (tmp_path / EPISODES).write_bytes(b'{"n"')
-    with Journal(tmp_path, plan(), {}) as journal:
+    with EvaluationFolder(tmp_path, plan(), {}) as journal:
         assert list(journal.lines()) == []
 
 
 def test_journal_when_settings_differ_then_refuses_and_names_them(tmp_path: Path) -> None:
-    with Journal(tmp_path, plan(), {}):
+    with EvaluationFolder(tmp_path, plan(), {}):
         pass
     with (
         pytest.raises(ConflictError, match="seed was 0 and is 1"),
-        Journal(tmp_path, plan(seed=1), {}),
+        EvaluationFolder(tmp_path, plan(seed=1), {}),
     ):
         pass
     with pytest.raises(ConflictError, match="sampling was"):
-        Journal(tmp_path, plan(sampling=SamplingSpec(temperature=0.5)), {}).__enter__()
+        EvaluationFolder(tmp_path, plan(sampling=SamplingSpec(temperature=0.5)), {}).__enter__()
 
 
 def test_journal_when_more_tasks_samples_and_policies_are_asked_then_goes_on(
     tmp_path: Path,
 ) -> None:
-    with Journal(tmp_path, plan(num_tasks=5), {"p": "1"}) as journal:
+    with EvaluationFolder(tmp_path, plan(num_tasks=5), {"p": "1"}) as journal:
         journal.append({"n": 0})
-    with Journal(tmp_path, plan(num_tasks=9, num_samples=3), {"q": "2"}) as journal:
+    with EvaluationFolder(tmp_path, plan(num_tasks=9, num_samples=3), {"q": "2"}) as journal:
         journal.append({"n": 1})
-    with Journal(tmp_path, plan(), {"p": "1", "q": "2"}) as journal:
+    with EvaluationFolder(tmp_path, plan(), {"p": "1", "q": "2"}) as journal:
         assert [line["n"] for line in journal.lines()] == [0, 1]
 
 
 def test_journal_when_a_policy_has_other_weights_then_refuses(tmp_path: Path) -> None:
-    with Journal(tmp_path, plan(), {"p": "1"}):
+    with EvaluationFolder(tmp_path, plan(), {"p": "1"}):
         pass
     with pytest.raises(ConflictError, match="'p' with other weights"):
-        Journal(tmp_path, plan(), {"p": "2"}).__enter__()
+        EvaluationFolder(tmp_path, plan(), {"p": "2"}).__enter__()
 
 
 def test_journal_when_two_write_at_once_then_the_second_is_refused(tmp_path: Path) -> None:
     with (
-        Journal(tmp_path, plan(), {}),
+        EvaluationFolder(tmp_path, plan(), {}),
         pytest.raises(ConflictError, match="another evaluation"),
     ):
-        Journal(tmp_path, plan(), {}).__enter__()
+        EvaluationFolder(tmp_path, plan(), {}).__enter__()
 
 
 def test_journal_when_the_folder_is_something_else_then_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(ConflictError, match="holds other files"):
-        Journal(tmp_path, plan(), {}).__enter__()
+        EvaluationFolder(tmp_path, plan(), {}).__enter__()
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidArgumentError, match="can't be written"):
-        Journal(tmp_path / "file" / "inner", plan(), {}).__enter__()
+        EvaluationFolder(tmp_path / "file" / "inner", plan(), {}).__enter__()
 
 
 def test_plan_when_sample_0_then_draws_what_a_jobs_first_evaluation_draws() -> None:

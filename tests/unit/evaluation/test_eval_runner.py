@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from troupe.errors import DeadlineError, InvalidArgumentError, JobFailedError, UnavailableError
 from troupe.evaluation.environment import JudgingEnv
 from troupe.evaluation.evaluation import EvalSettings, evaluate
-from troupe.evaluation.journal import EPISODES
+from troupe.evaluation.folder import EPISODES
 from troupe.evaluation.plan import EvalPlan
 from troupe.evaluation.report import Report
 from troupe.evaluation.teams import read_teams
 from troupe.spec.job import LimitsSpec, TaskSpec, WorkflowSpec
-from troupe.tasks.contract import Message, Task, Transition
+from troupe.tasks.family import Message, Task, Transition
 
 SIDES = 4
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from troupe.faults import obey, reached
+from troupe.runtime.faults import obey, reached
 
 PROGRAM = """
-from troupe.faults import reached
+from troupe.runtime.faults import reached
 for step in range(3):
     reached("worker.step", at=step)
     print(step, flush=True)

@@ -11,11 +11,11 @@ import pytest
 import torch
 from trainer_data import job_spec
 
-from services.router.episodes_file import append_at, append_line
-from services.trainer.checkpoints import Checkpoints, Snapshot
-from services.trainer.state import LearnerState
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import UnavailableError
+from troupe_router.run.episodes_file import append_at, append_line
+from troupe_trainer.checkpoint.files import Checkpoints, Snapshot
+from troupe_trainer.learn.learner_state import LearnerState
 
 STATE = {"shared": LearnerState({"param/w": torch.tensor([1.0, 2.0])}, 3)}
 
@@ -35,7 +35,7 @@ def files_of_at_most(size_bytes: int) -> Iterator[None]:
 def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "faults"
     folder.mkdir()
-    monkeypatch.setattr("troupe.faults._folder", lambda: folder)
+    monkeypatch.setattr("troupe.runtime.faults._folder", lambda: folder)
     return folder
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from services.router.cluster import names
-from services.router.cluster.reading import WorkloadReading
-from services.router.cluster.workloads import Workload
+from troupe_router.cluster import names
+from troupe_router.cluster.workload_status import WorkloadStatus
+from troupe_router.cluster.workloads import Workload
 
-WORKLOAD = Workload("trainer", "trainer", ("trainer-0",), {}, ("services.trainer",), False, {})
+WORKLOAD = Workload("trainer", "trainer", ("trainer-0",), {}, ("troupe_trainer",), False, {})
 JOB = {
     "kind": "Job",
     "metadata": {"name": "t-demo-1-trainer", "uid": "job"},
@@ -58,7 +58,7 @@ def pod(index: int, *, made: str = "1", waits_for: str = "", code: int = 0) -> A
 def test_status_when_a_job_is_indexed_then_its_halting_pod_speaks_for_it(
     pods: list[Any], state: str, condition: str, uid: str
 ) -> None:
-    [observed] = WorkloadReading(WORKLOAD, JOB, pods).statuses({})
+    [observed] = WorkloadStatus(WORKLOAD, JOB, pods).statuses({})
     assert (observed.status.state, observed.status.condition) == (state, condition)
     assert observed.pod_uid == uid
 
@@ -70,7 +70,7 @@ def test_status_when_a_pod_was_misconfigured_then_its_successor_hides_nothing(
     """A server without podFailurePolicy makes another pod at once, which runs for a moment."""
     job = {**JOB, "spec": {"completionMode": completion_mode, "completions": 1}}
     pods = [pod(0, code=3), pod(0, made="2")]
-    [observed] = WorkloadReading(WORKLOAD, job, pods).statuses({})
+    [observed] = WorkloadStatus(WORKLOAD, job, pods).statuses({})
     status = observed.status
     assert (status.state, status.condition, status.exit_code) == ("failed", "Misconfigured", 3)
     assert status.detail == "lost a rank"

@@ -8,12 +8,12 @@ from kube_trouble import *  # noqa: F403 (the tests that the real API server run
 from kube_world import ClusterWorld, replica, until
 from kubernetes.aio import client
 
-from services.router.cluster import names
-from services.router.cluster.api import JOB, STATEFUL_SET
-from services.router.jobs.processes import components
-from services.router.settings import RouterSettings
 from troupe.errors import UnavailableError
 from troupe.spec import parse_spec
+from troupe_router.cluster import names
+from troupe_router.cluster.api import JOB, STATEFUL_SET
+from troupe_router.jobs.processes import components
+from troupe_router.settings import RouterSettings
 
 TWO_TRAINERS = parse_spec(
     {

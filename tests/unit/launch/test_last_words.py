@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.router.cluster.verdict import judge
+from troupe_router.cluster.pod_status import judge
 
 
 def died(words: str, *, restarts: int = 2, **more: Any) -> dict[str, Any]:

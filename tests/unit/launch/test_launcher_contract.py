@@ -15,8 +15,8 @@ from kubernetes.aio import client
 from launcher_suite import *  # noqa: F403 (the tests)
 from launcher_suite import World
 
-from troupe.launch.contract import Component
-from troupe.launch.local import LocalLauncher, RestartPolicy
+from troupe.runtime.launch.launcher import Component
+from troupe.runtime.launch.local import LocalLauncher, RestartPolicy
 
 _BODY = """
 import pathlib, sys, time

@@ -8,8 +8,8 @@ from kube_fake import FakeCluster
 from kube_world import ClusterWorld, replica, until
 from kubernetes.aio import client
 
-from services.router.cluster.leader import Leader
-from services.router.cluster.sweeper import Sweeper
+from troupe_router.cluster.garbage_collector import GarbageCollector
+from troupe_router.cluster.leader import Leader
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def test_leader_when_it_renews_no_more_then_another_takes_over_after_the_d
     now = 1000.0
     # The leader's clock alone: the event loop has the same function and would stand still.
     clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr("services.router.cluster.leader.time", clock)
+    monkeypatch.setattr("troupe_router.cluster.leader.time", clock)
     assert await one.lead()
     assert not await other.lead()
     now = 1014.0
@@ -63,7 +63,7 @@ async def test_sweeper_when_a_job_is_over_then_removes_its_objects_and_no_others
         return {"goes-on"}
 
     leader = Leader(cluster.api, "t-router", "one")
-    sweeper = Sweeper(launcher, leader, unfinished, patience_s=60.0, grace_s=1.0)
+    sweeper = GarbageCollector(launcher, leader, unfinished, patience_s=60.0, grace_s=1.0)
     assert await sweeper.sweep() == []
     monkeypatch.setattr(sweeper, "_patience_s", 0.0)
     assert await sweeper.sweep() == ["over"]

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from troupe.launch.contract import Component, ComponentStatus
-from troupe.launch.local import LocalLauncher, RestartPolicy
-from troupe.launch.records import load_record
+from troupe.runtime.launch.launcher import Component, ComponentStatus
+from troupe.runtime.launch.local import LocalLauncher, RestartPolicy
+from troupe.runtime.launch.records import load_record
 
 FAST = RestartPolicy(first_s=0.01, longest_s=0.05, max_restarts=3, window_s=60.0)
 

@@ -8,10 +8,10 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from benchmarks.random_model import save_random_model
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.cpu.settings import CpuEngineSettings
-from troupe.engines.contract import StagedWeights
+from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import PolicySpec
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 
 
 @pytest.fixture(scope="session")

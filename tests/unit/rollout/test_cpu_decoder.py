@@ -16,8 +16,8 @@ from transformers import (
 )
 from transformers.cache_utils import DynamicCache
 
-from services.rollout.engines.cpu.decoder import Decoder
-from services.rollout.engines.cpu.pool import KvPool
+from troupe_rollout.engines.cpu.decoder import Decoder
+from troupe_rollout.engines.cpu.pool import KvPool
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 90,

@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from services.rollout.engines.cpu import CpuEngine
-from services.rollout.engines.cpu.settings import CpuEngineSettings
-from troupe.engines.contract import EngineRequest, EngineResult, StagedWeights
 from troupe.errors import InvalidArgumentError, OverloadedError, VersionNotLoadedError
+from troupe.runtime.engines.engine import EngineRequest, EngineResult, StagedWeights
 from troupe.spec.job import PolicySpec, SamplingSpec
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
+from troupe_rollout.engines.cpu import CpuEngine
+from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 
 END = 2
 

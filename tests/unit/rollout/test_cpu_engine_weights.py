@@ -11,11 +11,11 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from services.rollout.engines.cpu import CpuEngine
-from troupe.engines.contract import EngineRequest, StagedWeights
 from troupe.errors import VersionNotLoadedError, WeightsRejectedError
+from troupe.runtime.engines.engine import EngineRequest, StagedWeights
+from troupe.runtime.weights import file_tensors, tensor_digest
 from troupe.spec.job import SamplingSpec
-from troupe.weights import file_tensors, tensor_digest
+from troupe_rollout.engines.cpu import CpuEngine
 
 # peft 0.21 reads a name that transformers 5.23 calls deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")

@@ -1,6 +1,7 @@
 import pytest
 
-from troupe.engines.presets import (
+from troupe.errors import InvalidArgumentError
+from troupe.runtime.engines.presets import (
     OVERHEAD_BYTES,
     PRESETS,
     ModelShape,
@@ -11,7 +12,6 @@ from troupe.engines.presets import (
     memory_plan,
     shape_of,
 )
-from troupe.errors import InvalidArgumentError
 
 TOY = ModelShape(
     hidden=8, layers=2, heads=2, kv_heads=1, head_dim=4, intermediate=16, vocab=10, is_tied=True

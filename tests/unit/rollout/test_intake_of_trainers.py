@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from services.rollout.intake import WeightsIntake
-from services.rollout.staging import StagingArea
 from troupe.errors import FencedError
+from troupe_rollout.staging import StagingArea
+from troupe_rollout.weight_receiver import WeightReceiver
 
 
 class NoEngine:
@@ -26,13 +26,13 @@ def engine() -> Any:
 
 
 @pytest.fixture
-def intake(engine: Any, tmp_path: Path) -> WeightsIntake:
+def intake(engine: Any, tmp_path: Path) -> WeightReceiver:
     staging = StagingArea(tmp_path, max_bytes=1000, max_uploads=1, chunk_timeout_s=1)
-    return WeightsIntake(engine, staging, lease_s=100)
+    return WeightReceiver(engine, staging, lease_s=100)
 
 
 async def test_change_when_the_job_has_one_trainer_then_its_epoch_is_that_of_every_policy(
-    intake: WeightsIntake, engine: Any
+    intake: WeightReceiver, engine: Any
 ) -> None:
     await intake.discard("a", 1, epoch=2)
     with pytest.raises(FencedError, match="epoch 1 was taken over"):
@@ -44,7 +44,7 @@ async def test_change_when_the_job_has_one_trainer_then_its_epoch_is_that_of_eve
 
 
 async def test_change_when_policies_have_trainers_then_only_the_same_policy_is_taken_over(
-    intake: WeightsIntake, engine: Any
+    intake: WeightReceiver, engine: Any
 ) -> None:
     intake.refuse_before_each({"a": 0, "b": 0})
     await intake.discard("a", 1, epoch=5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from services.rollout.engines.cpu.sampling import Filters, candidate_stream, sample
+from troupe_rollout.engines.cpu.sampling import Filters, candidate_stream, sample
 
 
 def filters(num_rows: int, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0):

@@ -1,8 +1,8 @@
 import pytest
 
-from services.rollout.engines.cpu.versions import Slot
-from services.rollout.engines.versions import VersionTable
 from troupe.errors import ConflictError, VersionNotLoadedError
+from troupe_rollout.engines.cpu.versions import Slot
+from troupe_rollout.engines.versions import VersionTable
 
 
 def slot(version: int, digest: str = "") -> Slot:

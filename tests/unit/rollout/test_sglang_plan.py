@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from services.rollout.engines.sglang.command import LoraPlan, ServerPlan, server_argv
-from services.rollout.engines.sglang.command import server_environment as environment
-from services.rollout.engines.sglang.environment import Machine
-from services.rollout.engines.sglang.files import lora_targets
-from services.rollout.engines.sglang.model import BaseModel
-from services.rollout.engines.sglang.plan import plan_servers
-from services.rollout.engines.sglang.settings import SglangSettings, load_settings
-from troupe.engines.presets import LORA_TARGETS, PRESETS, ModelShape
 from troupe.errors import InvalidArgumentError
+from troupe.runtime.engines.presets import LORA_TARGETS, PRESETS, ModelShape
 from troupe.spec.job import FullSpec, LoraSpec, PolicySpec
+from troupe_rollout.engines.sglang.command import LoraPlan, ServerPlan, server_argv
+from troupe_rollout.engines.sglang.command import server_environment as environment
+from troupe_rollout.engines.sglang.environment import Machine
+from troupe_rollout.engines.sglang.files import lora_targets
+from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.plan import plan_servers
+from troupe_rollout.engines.sglang.settings import SglangSettings, load_settings
 
 SHAPE = ModelShape(64, 2, 4, 2, 16, 128, 100, True)
 CPU = Machine("cpu", 8 * 2**30)

@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
-from services.rollout.engines.sglang.model import BaseModel
-from services.rollout.engines.sglang.translate import (
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.runtime.engines.engine import EngineRequest
+from troupe.runtime.engines.presets import ModelShape
+from troupe.spec.job import SamplingSpec
+from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.translate import (
     cached_tokens,
     candidate_from,
     engine_seconds,
@@ -15,10 +19,6 @@ from services.rollout.engines.sglang.translate import (
     score_body,
     scores_from,
 )
-from troupe.engines.contract import EngineRequest
-from troupe.engines.presets import ModelShape
-from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe.spec.job import SamplingSpec
 
 
 class Words:

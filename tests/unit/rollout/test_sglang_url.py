@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from services.rollout.engines.sglang.settings import SglangSettings
+from troupe_rollout.engines.sglang.settings import SglangSettings
 
 
 @pytest.mark.parametrize(

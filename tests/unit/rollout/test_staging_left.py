@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from services.rollout.staging import StagingArea
+from troupe_rollout.staging import StagingArea
 
 _LIFE = """
 import sys
 from pathlib import Path
-from services.rollout.staging import StagingArea
+from troupe_rollout.staging import StagingArea
 area = StagingArea(sys.argv[1], max_bytes=1, max_uploads=1, chunk_timeout_s=1)
 area.open()
 print("open", flush=True)

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from troupe.errors import WeightsRejectedError
-from troupe.weights import (
+from troupe.runtime.weights import (
     TensorView,
     adapter_scale,
     build_manifest,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError, NotFoundError, UnavailableError
-from troupe.weights.store import FolderStore, check_key, open_store, wait_for
+from troupe.runtime.weights.store import FolderStore, check_key, open_store, wait_for
 
 
 @pytest.fixture(params=["folder", "memory"])

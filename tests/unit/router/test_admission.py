@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from services.router.routing.admission import Admission
 from troupe.errors import OverloadedError
+from troupe_router.play.routing.admission import Admission
 
 
 async def settle() -> None:

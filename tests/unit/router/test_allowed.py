@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from services.router.jobs.allowed import Allowed
-from services.router.jobs.checks import resolve
-from services.router.jobs.secrets import secret_issues
-from services.router.settings import RouterSettings
 from troupe import plugins
 from troupe.errors import InvalidArgumentError
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
+from troupe_router.jobs.allowlist import Allowlist
+from troupe_router.jobs.checks import resolve
+from troupe_router.jobs.secrets import secret_issues
+from troupe_router.settings import RouterSettings
 
 
 def spec(**more: Any) -> JobSpec:
@@ -31,13 +31,13 @@ def with_model(model: str) -> JobSpec:
     return spec(policies={"p": {"model": model}})
 
 
-def issues_of(given: JobSpec, allowed: Allowed) -> dict[str, str]:
+def issues_of(given: JobSpec, allowed: Allowlist) -> dict[str, str]:
     with pytest.raises(SpecInvalidError) as caught:
         resolve(given, allowed)
     return {issue.pointer: issue.message for issue in caught.value.issues}
 
 
-NOTHING = Allowed(modules=(), folders=(), hub_ids=())
+NOTHING = Allowlist(modules=(), folders=(), hub_ids=())
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ NOTHING = Allowed(modules=(), folders=(), hub_ids=())
 def test_modules_when_nothing_is_set_then_any_on_loopback_and_none_elsewhere(
     address: str, more: dict[str, str], modules: tuple[str, ...] | None
 ) -> None:
-    assert Allowed.by(RouterSettings(rest_address=address, **more)).modules == modules
+    assert Allowlist.by(RouterSettings(rest_address=address, **more)).modules == modules
 
 
 def test_folders_when_nothing_is_set_then_models_and_runs_on_a_public_address(
@@ -61,12 +61,12 @@ def test_folders_when_nothing_is_set_then_models_and_runs_on_a_public_address(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     public = RouterSettings(rest_address="0.0.0.0:8480", runs_dir=tmp_path / "runs")
-    assert Allowed.by(public).folders == (tmp_path / "models", tmp_path / "runs")
-    assert Allowed.by(RouterSettings(rest_address="[::1]:8480")).folders is None
+    assert Allowlist.by(public).folders == (tmp_path / "models", tmp_path / "runs")
+    assert Allowlist.by(RouterSettings(rest_address="[::1]:8480")).folders is None
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "subprocess:run", "services.router.app:RouterApp", "troupe.tasks:x"]
+    "name", ["os:system", "subprocess:run", "troupe_router.app:RouterApp", "troupe.tasks:x"]
 )
 def test_code_when_a_spec_names_a_module_that_is_not_allowed_then_is_not_even_imported(
     name: str,
@@ -81,10 +81,10 @@ def test_code_when_a_spec_names_a_module_that_is_not_allowed_then_is_not_even_im
                 }
             }
         )
-        [said] = issues_of(given, Allowed(modules=())).values()
+        [said] = issues_of(given, Allowlist(modules=())).values()
         assert "may not load from a spec" in said
     tracked = spec(trackers=[{"kind": name}])
-    assert "may not load" in issues_of(tracked, Allowed(modules=()))["/trackers/0/kind"]
+    assert "may not load" in issues_of(tracked, Allowlist(modules=()))["/trackers/0/kind"]
 
 
 @pytest.mark.parametrize("field", ["expert", "parser", "renderer", "env"])
@@ -95,15 +95,15 @@ def test_code_when_named_inside_an_adapters_params_then_is_refused_too(field: st
         workflow={"order": ["player"]},
         agents={"player": {"policy": "p"}},
     )
-    said = " ".join(issues_of(given, Allowed(modules=())).values())
+    said = " ".join(issues_of(given, Allowlist(modules=())).values())
     assert "'os:system' is code that this router may not load" in said
 
 
 def test_code_when_a_module_is_allowed_then_its_own_alone_loads() -> None:
     with plugins.only_modules(["troupe.tasks"]):
-        assert plugins.load(plugins.TASKS, "troupe.tasks.plan_path.family:PlanPath").name
+        assert plugins.load(plugins.TASKS, "troupe_tasks.plan_path.family:PlanPath").name
         # What it imports from elsewhere is not its own.
-        for name in ("troupe.tasks.plan_path.family:Any", "troupe.tasksother:x", "troupe:tasks"):
+        for name in ("troupe_tasks.plan_path.family:Any", "troupe.tasksother:x", "troupe:tasks"):
             with pytest.raises(InvalidArgumentError, match="may not load from a spec"):
                 plugins.load(plugins.TASKS, name)
         assert plugins.load(plugins.TASKS, "plan_path")
@@ -116,7 +116,7 @@ def test_model_when_outside_of_the_folders_then_refused_without_a_look(tmp_path:
         folder.mkdir(parents=True)
         (folder / "config.json").write_text("{}")
     (tmp_path / "models" / "link").symlink_to(outside)
-    allowed = Allowed(folders=(tmp_path / "models",))
+    allowed = Allowlist(folders=(tmp_path / "models",))
     resolved, _ = resolve(with_model(str(inside)), allowed)
     assert resolved.policies["p"].model == str(inside)
     for model in (
@@ -147,7 +147,7 @@ def test_data_when_outside_of_the_folders_then_refused_without_a_look(tmp_path: 
             agents={"reasoner": {"policy": "p"}, "tool": {"policy": "p"}},
         )
 
-    allowed = Allowed(data=(tmp_path / "data",))
+    allowed = Allowlist(data=(tmp_path / "data",))
     for data, at in (
         (str(outside), ""),
         (str(tmp_path / "absent.jsonl"), ""),
@@ -160,20 +160,20 @@ def test_data_when_outside_of_the_folders_then_refused_without_a_look(tmp_path: 
         assert len(found) == 1
     assert resolve(asking(str(inside)), allowed)[1].family.name == "math"
     public = RouterSettings(rest_address="0.0.0.0:1", data_folders=str(tmp_path / "data"))
-    assert Allowed.by(public).data == (tmp_path / "data",)
-    assert Allowed.by(RouterSettings(rest_address="127.0.0.1:1")).data is None
+    assert Allowlist.by(public).data == (tmp_path / "data",)
+    assert Allowlist.by(RouterSettings(rest_address="127.0.0.1:1")).data is None
 
 
 def test_model_when_of_the_hub_then_by_pattern(tmp_path: Path) -> None:
-    assert resolve(with_model("Qwen/Qwen3-0.6B"), Allowed(hub_ids=("Qwen/*",)))
-    [said] = issues_of(with_model("evil/model"), Allowed(hub_ids=("Qwen/*",))).values()
+    assert resolve(with_model("Qwen/Qwen3-0.6B"), Allowlist(hub_ids=("Qwen/*",)))
+    [said] = issues_of(with_model("evil/model"), Allowlist(hub_ids=("Qwen/*",))).values()
     assert "TROUPE_ROUTER_MODEL_IDS" in said
     assert issues_of(with_model("Qwen/Qwen3-0.6B"), NOTHING)
 
 
 def test_model_when_of_a_critic_then_the_same_holds() -> None:
     given = spec(algorithm={"kind": "ippo", "critic": {"model": "/etc"}})
-    assert "lies outside" in issues_of(given, Allowed(folders=()))["/algorithm/critic/model"]
+    assert "lies outside" in issues_of(given, Allowlist(folders=()))["/algorithm/critic/model"]
 
 
 @pytest.mark.parametrize(
@@ -193,14 +193,14 @@ def test_tracker_when_its_server_is_not_the_operators_then_only_listed_hosts(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow.inside:5000")
     settings = RouterSettings(rest_address="0.0.0.0:1", tracker_hosts="*.trackers.example")
-    allowed = Allowed.by(settings)
+    allowed = Allowlist.by(settings)
     given = spec(trackers=[{"kind": "mlflow", "options": {"tracking_uri": uri}}])
     if is_allowed:
         assert resolve(given, allowed)
         return
     assert issues_of(given, allowed)["/trackers/0/options/tracking_uri"]
-    assert Allowed.by(RouterSettings(rest_address="0.0.0.0:1")).tracker_hosts == ()
-    assert Allowed.by(RouterSettings(rest_address="127.0.0.1:1")).tracker_fault(uri) is None
+    assert Allowlist.by(RouterSettings(rest_address="0.0.0.0:1")).tracker_hosts == ()
+    assert Allowlist.by(RouterSettings(rest_address="127.0.0.1:1")).tracker_fault(uri) is None
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from services.router.assignment import assign
-from services.router.jobs.record import JobRecord
-from services.router.membership import Member
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.spec import parse_spec
+from troupe_router.jobs.record import JobRecord
+from troupe_router.members.assignment import assign
+from troupe_router.members.store import Member
 
 
 def job(job_id: str, **replicas: int) -> JobRecord:

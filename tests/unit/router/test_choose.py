@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.router.routing.choose import (
+from troupe_router.play.routing.choose import (
     LOAD_FACTOR,
     Choice,
     RouteCandidate,

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from services.router.jobs.processes import components, kind_of, policy_of, replica_id
-from services.router.settings import RouterSettings
 from troupe.api.router.v1.router_pb2 import ReplicaKind
-from troupe.launch.contract import Component
-from troupe.launch.records import said
+from troupe.runtime.launch.launcher import Component
+from troupe.runtime.launch.records import said
 from troupe.spec import JobSpec, parse_spec
+from troupe_router.jobs.processes import components, kind_of, policy_of, replica_id
+from troupe_router.settings import RouterSettings
 
 
 def test_said_prefers_the_plain_lines_of_a_log() -> None:
@@ -37,7 +37,7 @@ def spec(**changes: Any) -> JobSpec:
 
 def trainers(of: JobSpec) -> list[Component]:
     found = components("demo-1", of, RouterSettings(), router="h:1")
-    return [each for each in found if each.module == "services.trainer"]
+    return [each for each in found if each.module == "troupe_trainer"]
 
 
 def test_components_when_nothing_is_said_then_one_trainer() -> None:

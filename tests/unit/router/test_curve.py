@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from services.router.curve import draw
+from troupe_router.run.curve import draw
 
 
 def test_draw_when_a_step_has_no_numbers_then_the_curve_has_a_gap(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from fleet_parts import SPEC
 
-from services.router.rest.artifacts import archive, checkpoint_list
-from services.router.rest.logs import log_after, log_list, log_tail
-from services.router.rest.peft_export import exactly
 from troupe.errors import NotFoundError
+from troupe_router.run.checkpoints import archive, checkpoint_list
+from troupe_router.run.logs import log_after, log_list, log_tail
+from troupe_router.run.peft_export import exactly
 
 _TENSOR = "param/base_model.model.{}.lora_A.default.weight"
 

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from services.router.episodes_file import append_at, is_kept, keep_lines
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe_router.run.episodes_file import append_at, is_kept, keep_lines
 
 
 def episode(name: str, kind: int = pb.ROUND_KIND_TRAIN) -> pb.Episode:

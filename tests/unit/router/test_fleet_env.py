@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from fleet_parts import SPEC
 
-from services.router.membership import Member
-from services.router.routing.fleet import Fleet
-from services.router.routing.ports import FleetEnv
 from troupe.api.router.v1 import router_pb2
 from troupe.clients import EnvClient
 from troupe.episodes.ports import Start
-from troupe.tasks.contract import Split
+from troupe.tasks.family import Split
+from troupe_router.members.store import Member
+from troupe_router.play.routing.fleet import Fleet
+from troupe_router.play.routing.ports import FleetEnv
 
 
 class Members:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from fleet_parts import SPEC
 
-from services.router.membership import Member
-from services.router.routing.attempts import Pauses
-from services.router.routing.fleet import Fleet, unless_closed
 from troupe.api.router.v1 import router_pb2
 from troupe.errors import UnavailableError
+from troupe_router.members.store import Member
+from troupe_router.play.routing.failover import Pauses
+from troupe_router.play.routing.fleet import Fleet, unless_closed
 
 
 class Members:

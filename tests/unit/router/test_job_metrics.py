@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import REGISTRY
 
-from services.router import job_metrics
+from troupe_router.run import job_metrics
 
 JOB = "metrics-test-1"
 LINE = {

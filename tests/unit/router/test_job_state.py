@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.jobs.state import ACTIVE, FINISHED, HOLDING, NEXT, STATES, before
+from troupe_router.jobs.state import ACTIVE, FINISHED, HOLDING, NEXT, STATES, before
 
 ALLOWED = {
     ("queued", "launching"),

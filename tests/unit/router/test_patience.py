@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.patience import Patience
+from troupe.aio import WallClockDeadline
 
 
 class Clocks:
@@ -11,8 +11,8 @@ class Clocks:
     def __init__(self) -> None:
         self.wall, self.monotonic = 1_000_000.0, 50.0
 
-    def patience(self) -> Patience:
-        return Patience(3600.0, wall=lambda: self.wall, monotonic=lambda: self.monotonic)
+    def patience(self) -> WallClockDeadline:
+        return WallClockDeadline(3600.0, wall=lambda: self.wall, monotonic=lambda: self.monotonic)
 
     def pass_by(self, seconds: float) -> None:
         self.wall += seconds

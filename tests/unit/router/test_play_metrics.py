@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.router.play_metrics import eval_line, play_metrics, step_phases, train_line
-from services.router.routing.busy import BusyMeter, union_s
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe_router.play.routing.busy import BusyMeter, union_s
+from troupe_router.run.round_metrics import eval_line, play_metrics, step_phases, train_line
 
 
 def episode(name: str, success: bool, rewards: dict[str, list[float]], dropped: str = ""):

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.router.routing.prefixes import BLOCK_CHARS, MAX_BLOCKS, PrefixTable, prefix_of
-from troupe.tasks.contract import Message
+from troupe.tasks.family import Message
+from troupe_router.play.routing.prefixes import BLOCK_CHARS, MAX_BLOCKS, PrefixTable, prefix_of
 
 RULES = Message("system", "r" * (BLOCK_CHARS - 8))  # with its two marks and its role one block
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.router.jobs.queue import Quota, check_quota, places
-from services.router.jobs.record import JobRecord
-from services.router.jobs.state import HOLDING, STATES
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
+from troupe_router.jobs.queue import Quota, check_quota, places
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.state import HOLDING, STATES
 
 
 def spec(replicas: int) -> JobSpec:

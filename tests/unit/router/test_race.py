@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.router.jobs.race import first_to_end
+from troupe.aio import first_to_end
 from troupe.errors import JobFailedError
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from services.router.jobs.trained_groups import trained_advantages, trained_counts
-from services.router.rest.artifacts import archive, checkpoint_list
 from troupe.errors import NotFoundError
-from troupe.run_folder import checkpoints_folder, groups_file
+from troupe.runtime.run_folder import checkpoints_folder, groups_file
 from troupe.spec import JobSpec, parse_spec
+from troupe_router.run.checkpoints import archive, checkpoint_list
+from troupe_router.run.trained_groups import trained_advantages, trained_counts
 
 
 def spec(**trainer: bool) -> JobSpec:

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from services.router.jobs.record import JobRecord
-from services.router.summary import summarize
 from troupe.spec import parse_spec
+from troupe_router.jobs.record import JobRecord
+from troupe_router.run.summary import summarize
 
 
 def job(**more: Any) -> JobRecord:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.router.rest.token_texts import pieces
+from troupe_router.run.token_texts import pieces
 
 
 class Bytes:

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from services.router.jobs.record import JobRecord
-from services.router.jobs.state import JobState
-from services.router.membership import Member
-from services.router.waiting import Facts, explain
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.clients.trainer import Progress
+from troupe.runtime.streams.ledger import RoundState
 from troupe.spec import parse_spec
-from troupe.streams.ledger import RoundState
+from troupe_router.conduct.progress import Facts, explain
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.state import JobState
+from troupe_router.members.store import Member
 
 NOW = 1000.0
 ROLLOUT, ENV, TRAINER = (

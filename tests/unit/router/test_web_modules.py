@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.router.web.files import PAGE
+from troupe_router.web.files import PAGE
 
 VENDOR = PAGE / "vendor"
 MODULES = sorted((PAGE / "app").rglob("*.js"))

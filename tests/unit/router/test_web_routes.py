@@ -6,9 +6,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from services.router.rest import problems
-from services.router.web.files import PageFiles
-from services.router.web.routes import PAGES, web_routes
+from troupe_router.rest import problems
+from troupe_router.web.files import PageFiles
+from troupe_router.web.routes import PAGES, web_routes
 
 
 def client_of(files: PageFiles | None = None) -> httpx.AsyncClient:

@@ -6,7 +6,7 @@ import grpc.aio
 import pytest
 from grpc._cython import cygrpc
 
-from troupe.serving.gone_callers import LOGGER, quiet_gone_callers, without_gone_callers
+from troupe.runtime.serving.disconnects import LOGGER, quiet_gone_callers, without_gone_callers
 
 UNSENT = "ExecuteBatchError raised in core by servicer method [%s]"
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from troupe.serving.heap import settle_heap
+from troupe.runtime.serving.memory import settle_heap
 
 
 def test_heap_when_settled_then_what_was_loaded_is_not_collected_again():
@@ -20,7 +20,7 @@ def test_heap_when_settled_then_what_was_loaded_is_not_collected_again():
 
 _FAULTS = """
 import resource
-from troupe.serving.heap import keep_freed_memory
+from troupe.runtime.serving.memory import keep_freed_memory
 {keep}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):

@@ -7,7 +7,7 @@ import pytest
 
 from troupe.api.router.v1.router_pb2 import Assignment, Replica, SendHeartbeatResponse
 from troupe.clients.router import RouterClient
-from troupe.serving.membership import Membership, ShouldExit
+from troupe.runtime.serving.membership import Membership, ShouldExit
 
 DEADLINE_S = 60.0
 

@@ -9,7 +9,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from troupe.errors import UnavailableError
-from troupe.serving import ServingSettings, ShouldExit, serve
+from troupe.runtime.serving import ServingSettings, ShouldExit, serve
 
 
 class Recorder:

@@ -4,11 +4,11 @@ import asyncio
 import subprocess
 import sys
 
-from troupe.serving.pulse import Pulse
+from troupe.runtime.serving.event_loop_watchdog import EventLoopWatchdog
 
 STUCK = """
 import asyncio, threading
-from troupe.serving.pulse import Pulse
+from troupe.runtime.serving.event_loop_watchdog import Pulse
 
 async def main():
     Pulse(stalled_s=1.0, look_s=0.25).start()
@@ -31,7 +31,7 @@ def test_process_when_its_loop_stands_still_then_ends_and_says_where():
 
 
 async def test_pulse_when_the_loop_beats_between_looks_then_it_is_never_stalled():
-    pulse = Pulse(stalled_s=3.0, look_s=1.0)
+    pulse = EventLoopWatchdog(stalled_s=3.0, look_s=1.0)
     looks: list[bool] = []
     for beats in (True, False, False, True, False, False, False):
         if beats:

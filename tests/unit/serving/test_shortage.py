@@ -11,7 +11,7 @@ import torch
 from google.protobuf.message import DecodeError
 
 from troupe.api.records.v1.records_pb2 import Group
-from troupe.shortage import is_shortage
+from troupe.runtime.transient import is_transient
 
 
 def start_a_thread() -> None:
@@ -34,13 +34,13 @@ def take_memory() -> None:
 def test_shortage_when_there_is_no_memory_then_is_one(demand: Callable[[], None]) -> None:
     with pytest.raises((RuntimeError, MemoryError)) as raised:
         demand()
-    assert is_shortage(raised.value)
+    assert is_transient(raised.value)
 
 
 READ_AND_WRITE = """
 import resource
 from troupe.api.records.v1.records_pb2 import Group
-from troupe.shortage import is_shortage
+from troupe.runtime.transient import is_shortage
 
 group = Group(group_id="x" * (64 << 20))
 data = group.SerializeToString()
@@ -64,7 +64,7 @@ def test_shortage_when_protobuf_has_no_memory_then_is_one() -> None:
 def test_shortage_when_bytes_are_no_message_then_is_none() -> None:
     with pytest.raises(DecodeError) as raised:
         Group.FromString(b"\x07")
-    assert not is_shortage(raised.value)
+    assert not is_transient(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_shortage_when_bytes_are_no_message_then_is_none() -> None:
 def test_shortage_when_another_error_then_only_if_waiting_helps(
     error: Exception, expected: bool
 ) -> None:
-    assert is_shortage(error) == expected
+    assert is_transient(error) == expected

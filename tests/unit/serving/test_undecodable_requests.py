@@ -9,7 +9,7 @@ from no_memory import NoMemory
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe.serving.decoding import refusing_malformed
+from troupe.runtime.serving.decoding import refusing_malformed
 
 JUNK = b"\x07"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe.hosts import check_addresses, check_literal, host_of
+from troupe.runtime.hosts import check_addresses, check_literal, host_of
 
 
 @pytest.mark.parametrize(

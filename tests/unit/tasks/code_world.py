@@ -5,11 +5,11 @@ import sys
 import tempfile
 import time
 
-from troupe.sandbox.contract import Execution, Limits, Program
-from troupe.tasks.code import Code, CodeParams
-from troupe.tasks.code.environment import CodeEnvironment
-from troupe.tasks.code.problem import Problem, TestCase
-from troupe.tasks.contract import Split, Task
+from troupe.sandbox.sandbox import Execution, Limits, Program
+from troupe.tasks.family import Split, Task
+from troupe_tasks.code import Code, CodeParams
+from troupe_tasks.code.environment import CodeEnvironment
+from troupe_tasks.code.problem import Problem, TestCase
 
 
 class ProcessSandbox:
@@ -88,7 +88,7 @@ def made(problems: list[Problem], folder: str, **params: object) -> tuple[Code, 
     """A family over ``problems``, all of them training ones, with its environment."""
     from pathlib import Path
 
-    from troupe.tasks.code.problem import write_problems
+    from troupe_tasks.code.problem import write_problems
 
     path = Path(folder) / "train.jsonl"
     write_problems(path, problems)

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from troupe.tasks.contract import SPLITS
-from troupe.tasks.writing.abstracts import ABSTRACTS
-from troupe.tasks.writing.arxiv import ArxivExpansion
-from troupe.tasks.writing.environment import SPLIT_MARK
-from troupe.tasks.writing.family import WritingParams
+from troupe.tasks.family import SPLITS
+from troupe_tasks.writing.abstracts import ABSTRACTS
+from troupe_tasks.writing.arxiv import ArxivExpansion
+from troupe_tasks.writing.environment import SPLIT_MARK
+from troupe_tasks.writing.family import WritingParams
 
 FAMILY = ArxivExpansion(WritingParams())
 ENV = FAMILY.environment()

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.blocksworld import Blocksworld, BlocksworldParams
-from troupe.tasks.blocksworld.generator import split_of, unnamed
-from troupe.tasks.blocksworld.puzzle import BlocksworldPuzzle
-from troupe.tasks.blocksworld.stacks import (
+from troupe.tasks.family import SPLITS, Split, Task
+from troupe_tasks.blocksworld import Blocksworld, BlocksworldParams
+from troupe_tasks.blocksworld.generator import split_of, unnamed
+from troupe_tasks.blocksworld.puzzle import BlocksworldPuzzle
+from troupe_tasks.blocksworld.stacks import (
     TABLE,
     Move,
     in_place,
@@ -22,8 +23,7 @@ from troupe.tasks.blocksworld.stacks import (
     supports,
     world_of,
 )
-from troupe.tasks.contract import SPLITS, Split, Task
-from troupe.tasks.puzzles.answers import read_answer
+from troupe_tasks.puzzles.answers import read_answer
 
 FAMILY = Blocksworld(BlocksworldParams(size=3, max_actions=3))
 ENV = FAMILY.environment()

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troupe.tasks.code.checkers import text_is_right, value_is_right
-from troupe.tasks.code.problem import Checker, TestCase
-from troupe.tasks.code.values import (
+from troupe_tasks.code.checkers import text_is_right, value_is_right
+from troupe_tasks.code.problem import Checker, TestCase
+from troupe_tasks.code.values import (
     UnreadableError,
     decode,
     decode_text,

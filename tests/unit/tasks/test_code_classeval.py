@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from code_world import ProcessSandbox
 
-from troupe.data.contract import RefusedRowError
-from troupe.data.datasets import classeval
+from troupe.data.dataset import RefusedRowError
 from troupe.data.registry import find_dataset
-from troupe.tasks.code.grade import Grader
-from troupe.tasks.code.judge import Judge
-from troupe.tasks.code.problem import Problem
+from troupe_tasks.code.grade import Grader
+from troupe_tasks.code.judge import Judge
+from troupe_tasks.code.problem import Problem
+from troupe_tasks.datasets import classeval
 
 SOLUTION = """
 class Counter:

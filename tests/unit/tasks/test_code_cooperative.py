@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.code import CodeParams
-from troupe.tasks.code.cooperative import CodeCooperative, CooperativeEnvironment
-from troupe.tasks.code.problem import Problem, write_problems
-from troupe.tasks.code.staged import score, structure, with_helper
-from troupe.tasks.code.text import program_answer
+from troupe_tasks.code import CodeParams
+from troupe_tasks.code.cooperative import CodeCooperative, CooperativeEnvironment
+from troupe_tasks.code.problem import Problem, write_problems
+from troupe_tasks.code.staged import score, structure, with_helper
+from troupe_tasks.code.text import program_answer
 
 AUX = "def aux(v):\n    return 2 * v"
 USES = """def double(values):

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.rewards.mix import RewardMix
-from troupe.sandbox.contract import Execution, Limits, Program
+from troupe.sandbox.sandbox import Execution, Limits, Program
 from troupe.spec.job import RewardSpec
-from troupe.tasks.code import Code, CodeParams
-from troupe.tasks.code.environment import CodeEnvironment
-from troupe.tasks.code.state import decode_state, encode_state
-from troupe.tasks.code.text import program_answer
 from troupe.tasks.registry import make_environment
+from troupe_tasks.code import Code, CodeParams
+from troupe_tasks.code.environment import CodeEnvironment
+from troupe_tasks.code.state import decode_state, encode_state
+from troupe_tasks.code.text import program_answer
 
 REFERENCE = program_answer(ADD.references[0])
 HALF = program_answer("a, b = map(int, input().split())\nprint(abs(a + b) if a else 1)")

@@ -3,9 +3,9 @@
 import pytest
 from code_world import ADD, DOUBLE, ProcessSandbox
 
-from troupe.tasks.code.grade import Grader
-from troupe.tasks.code.judge import Case, Job, Judge
-from troupe.tasks.code.problem import Checker, Problem, ProgramLimits, TestCase
+from troupe_tasks.code.grade import Grader
+from troupe_tasks.code.judge import Case, Job, Judge
+from troupe_tasks.code.problem import Checker, Problem, ProgramLimits, TestCase
 
 # Each leaves the task undone and tries to be paid for it in another way.
 ATTACKS_STDIN = {

@@ -11,16 +11,17 @@ from code_world import ADD, DOUBLE, ProcessSandbox, made
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tools.code_bank import DRAFTS
+from tools.code_bank.build import build_draft
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.code import Code, CodeParams
-from troupe.tasks.code.answers import read_program, read_tests
-from troupe.tasks.code.bank import DRAFTS
-from troupe.tasks.code.build import build_draft, main, with_wrong_programs
-from troupe.tasks.code.cooperative import CodeCooperative
-from troupe.tasks.code.grade import Grader
-from troupe.tasks.code.judge import Judge
-from troupe.tasks.code.mutants import mutants
-from troupe.tasks.code.problem import (
+from troupe.tasks.family import SPLITS
+from troupe_tasks.code import Code, CodeParams
+from troupe_tasks.code.answers import read_program, read_tests
+from troupe_tasks.code.cooperative import CodeCooperative
+from troupe_tasks.code.grade import Grader
+from troupe_tasks.code.judge import Judge
+from troupe_tasks.code.mutants import mutants
+from troupe_tasks.code.problem import (
     Checker,
     Problem,
     TestCase,
@@ -29,10 +30,10 @@ from troupe.tasks.code.problem import (
     statement_key,
     write_problems,
 )
-from troupe.tasks.code.tasks import BUILTIN, builtin
-from troupe.tasks.code.text import program_answer
-from troupe.tasks.code.text import tests_answer as written_tests
-from troupe.tasks.contract import SPLITS
+from troupe_tasks.code.tasks import BUILTIN, builtin
+from troupe_tasks.code.text import program_answer
+from troupe_tasks.code.text import tests_answer as written_tests
+from troupe_tasks.code.wrong_programs import main, with_wrong_programs
 
 
 def test_problem_when_written_and_read_then_is_the_same(tmp_path: Path) -> None:

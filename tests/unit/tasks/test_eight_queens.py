@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from troupe.tasks.contract import SPLITS, Split, Task
-from troupe.tasks.eight_queens import EightQueens, EightQueensParams
-from troupe.tasks.eight_queens.generator import MIN_BOARDS, split_of
-from troupe.tasks.eight_queens.puzzle import EightQueensPuzzle
-from troupe.tasks.eight_queens.squares import (
+from troupe.tasks.family import SPLITS, Split, Task
+from troupe_tasks.eight_queens import EightQueens, EightQueensParams
+from troupe_tasks.eight_queens.generator import MIN_BOARDS, split_of
+from troupe_tasks.eight_queens.puzzle import EightQueensPuzzle
+from troupe_tasks.eight_queens.squares import (
     NONE,
     all_solutions,
     attacked,
@@ -27,7 +27,7 @@ from troupe.tasks.eight_queens.squares import (
     symmetries,
     write_instance,
 )
-from troupe.tasks.puzzles.answers import read_answer
+from troupe_tasks.puzzles.answers import read_answer
 
 FAMILY = EightQueens(EightQueensParams(size=6, given=1, closed=4, max_actions=4))
 ENV = FAMILY.environment()

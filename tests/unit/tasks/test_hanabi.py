@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import Task
-from troupe.tasks.hanabi import Hanabi, HanabiParams, game
-from troupe.tasks.hanabi.cards import SEATS
-from troupe.tasks.hanabi.game import Move
-from troupe.tasks.hanabi.state import Held, State, decode, encode
-from troupe.tasks.hanabi.text import answer, observation, read_move
-from troupe.tasks.hanabi.view import view
+from troupe.tasks.family import Task
+from troupe_tasks.hanabi import Hanabi, HanabiParams, game
+from troupe_tasks.hanabi.cards import SEATS
+from troupe_tasks.hanabi.game import Move
+from troupe_tasks.hanabi.state import Held, State, decode, encode
+from troupe_tasks.hanabi.text import answer, observation, read_move
+from troupe_tasks.hanabi.view import view
 
 PARAMS = HanabiParams(colours=2, ranks=3, hand_size=2, target=4)
 FAMILY, RULES = Hanabi(PARAMS), PARAMS.rules()

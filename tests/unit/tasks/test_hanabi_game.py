@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import SpecInvalidError
-from troupe.tasks.contract import SPLITS
-from troupe.tasks.hanabi import Hanabi, HanabiParams, game
-from troupe.tasks.hanabi.cards import Rules, relabelled, split_cards
-from troupe.tasks.hanabi.family import split_of
-from troupe.tasks.hanabi.game import Move
-from troupe.tasks.hanabi.player import scripted_move
-from troupe.tasks.hanabi.state import State, decode, encode, first_state
-from troupe.tasks.hanabi.view import view
+from troupe.tasks.family import SPLITS
 from troupe.tasks.registry import load_family
+from troupe_tasks.hanabi import Hanabi, HanabiParams, game
+from troupe_tasks.hanabi.cards import Rules, relabelled, split_cards
+from troupe_tasks.hanabi.family import split_of
+from troupe_tasks.hanabi.game import Move
+from troupe_tasks.hanabi.player import scripted_move
+from troupe_tasks.hanabi.state import State, decode, encode, first_state
+from troupe_tasks.hanabi.view import view
 
 FULL = HanabiParams().rules()
 PAIR = HanabiParams(colours=2, ranks=3, hand_size=2).rules()

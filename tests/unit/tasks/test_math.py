@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe.sandbox.contract import Execution, Limits, Program
+from troupe.sandbox.sandbox import Execution, Limits, Program
 from troupe.spec.issues import SpecInvalidError
-from troupe.tasks.contract import Message, SandboxedTaskFamily, Task, Transition
-from troupe.tasks.math.environment import MathEnvironment
-from troupe.tasks.math.family import Math, MathParams
-from troupe.tasks.math.row import MathRow
-from troupe.tasks.math.state import decode_state, encode_state
+from troupe.tasks.family import Message, SandboxedTaskFamily, Task, Transition
 from troupe.tasks.registry import load_family, make_environment
+from troupe_tasks.math.environment import MathEnvironment
+from troupe_tasks.math.family import Math, MathParams
+from troupe_tasks.math.row import MathRow
+from troupe_tasks.math.state import decode_state, encode_state
 
 PROBLEM = r"Compute $17 \cdot 23$."
 ROW = MathRow(id="t/0", problem=PROBLEM, answer="391", source="test", program="print(17 * 23)")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troupe.tasks.math.boxed import MAX_ANSWER_CHARS, read_boxed, read_printed
-from troupe.tasks.math.form import is_one_answer, num_operations, without_assignment
-from troupe.tasks.math.literal import is_same_number, read_literal
+from troupe_tasks.math.boxed import MAX_ANSWER_CHARS, read_boxed, read_printed
+from troupe_tasks.math.form import is_one_answer, num_operations, without_assignment
+from troupe_tasks.math.literal import is_same_number, read_literal
 
 
 @pytest.mark.parametrize(

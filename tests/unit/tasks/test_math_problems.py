@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import SPLITS
-from troupe.tasks.math.equivalence import Equivalence
-from troupe.tasks.math.family import Math, MathParams
-from troupe.tasks.math.literal import read_literal
-from troupe.tasks.math.problems import LEVELS, SUBJECTS, split_of
-from troupe.tasks.math.problems.combinatorics import dice, strings_without
-from troupe.tasks.math.problems.made import Made, Template, polynomial, shown
-from troupe.tasks.math.row import MathRow
+from troupe.tasks.family import SPLITS
+from troupe_tasks.math.equivalence import Equivalence
+from troupe_tasks.math.family import Math, MathParams
+from troupe_tasks.math.literal import read_literal
+from troupe_tasks.math.problems import LEVELS, SUBJECTS, split_of
+from troupe_tasks.math.problems.combinatorics import dice, strings_without
+from troupe_tasks.math.problems.made import Made, Template, polynomial, shown
+from troupe_tasks.math.row import MathRow
 
 TEMPLATES = [template for templates in SUBJECTS.values() for template in templates]
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import Task
-from troupe.tasks.plan_path import PlanPath, PlanPathParams
-from troupe.tasks.plan_path.grid import Grid, Instance
-from troupe.tasks.plan_path.state import decode_state, encode_instance, encode_state
-from troupe.tasks.plan_path.text import read_answer
+from troupe.tasks.family import Task
+from troupe_tasks.plan_path import PlanPath, PlanPathParams
+from troupe_tasks.plan_path.grid import Grid, Instance
+from troupe_tasks.plan_path.state import decode_state, encode_instance, encode_state
+from troupe_tasks.plan_path.text import read_answer
 
 FAMILY = PlanPath(PlanPathParams(size=4, max_actions=6))
 ENV = FAMILY.environment()

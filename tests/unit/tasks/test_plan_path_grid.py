@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import SPLITS, Split
-from troupe.tasks.plan_path import PlanPath, PlanPathParams
-from troupe.tasks.plan_path.grid import (
+from troupe.tasks.family import SPLITS, Split
+from troupe_tasks.plan_path import PlanPath, PlanPathParams
+from troupe_tasks.plan_path.grid import (
     Grid,
     Instance,
     distances,
@@ -18,7 +18,7 @@ from troupe.tasks.plan_path.grid import (
     split_of,
     walk,
 )
-from troupe.tasks.plan_path.state import first_state
+from troupe_tasks.plan_path.state import first_state
 
 # From the goal g, by hand: # 4 5 6
 #                           2 3 # 7

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from troupe.tasks.plan_path import PlanPath, PlanPathParams, text
-from troupe.tasks.plan_path import state as states
-from troupe.tasks.plan_path.grid import Grid, Instance, way
+from troupe_tasks.plan_path import PlanPath, PlanPathParams, text
+from troupe_tasks.plan_path import state as states
+from troupe_tasks.plan_path.grid import Grid, Instance, way
 
 GRID = Grid(("..#.", ".#..", "....", "#..."))
 FAMILY = PlanPath(PlanPathParams(size=4, max_actions=3, search_radius=5))

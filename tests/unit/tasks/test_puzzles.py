@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.blocksworld import Blocksworld, BlocksworldParams
-from troupe.tasks.contract import SPLITS, Split, Task
-from troupe.tasks.eight_queens import EightQueens, EightQueensParams
-from troupe.tasks.puzzles import PuzzleParams
-from troupe.tasks.puzzles.answers import read_answer
-from troupe.tasks.puzzles.state import decode_state, encode_state
-from troupe.tasks.sokoban import Sokoban, SokobanParams
-from troupe.tasks.sudoku import Sudoku, SudokuParams
+from troupe.tasks.family import SPLITS, Split, Task
+from troupe_tasks.blocksworld import Blocksworld, BlocksworldParams
+from troupe_tasks.eight_queens import EightQueens, EightQueensParams
+from troupe_tasks.puzzles import PuzzleParams
+from troupe_tasks.puzzles.answers import read_answer
+from troupe_tasks.puzzles.state import decode_state, encode_state
+from troupe_tasks.sokoban import Sokoban, SokobanParams
+from troupe_tasks.sudoku import Sudoku, SudokuParams
 
 Family = Sokoban | Sudoku | EightQueens | Blocksworld
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import SPLITS, Split, Task
-from troupe.tasks.sokoban import Sokoban, SokobanParams
-from troupe.tasks.sokoban.deadlock import pushes_left
-from troupe.tasks.sokoban.generator import draw, pulled, split_of
-from troupe.tasks.sokoban.room import (
+from troupe.tasks.family import SPLITS, Split, Task
+from troupe_tasks.sokoban import Sokoban, SokobanParams
+from troupe_tasks.sokoban.deadlock import pushes_left
+from troupe_tasks.sokoban.generator import draw, pulled, split_of
+from troupe_tasks.sokoban.room import (
     MOVES,
     Position,
     Room,
@@ -23,7 +23,7 @@ from troupe.tasks.sokoban.room import (
     read_map,
     write_map,
 )
-from troupe.tasks.sokoban.solver import solution
+from troupe_tasks.sokoban.solver import solution
 
 FAMILY = Sokoban(SokobanParams(max_actions=6))
 ENV = FAMILY.environment()

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import SPLITS, Split
+from troupe.tasks.family import SPLITS, Split
 from troupe.tasks.splits import DrawnTaskset, split_of_key
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import SPLITS, Split, Task
-from troupe.tasks.puzzles.answers import read_answer
-from troupe.tasks.sudoku import Sudoku, SudokuParams
-from troupe.tasks.sudoku.generator import split_of
-from troupe.tasks.sudoku.grid import EMPTY, canonical, clashes, is_unique, peers, solutions
-from troupe.tasks.sudoku.puzzle import SudokuPuzzle
+from troupe.tasks.family import SPLITS, Split, Task
+from troupe_tasks.puzzles.answers import read_answer
+from troupe_tasks.sudoku import Sudoku, SudokuParams
+from troupe_tasks.sudoku.generator import split_of
+from troupe_tasks.sudoku.grid import EMPTY, canonical, clashes, is_unique, peers, solutions
+from troupe_tasks.sudoku.puzzle import SudokuPuzzle
 
 FAMILY = Sudoku(SudokuParams(max_actions=4))
 ENV = FAMILY.environment()

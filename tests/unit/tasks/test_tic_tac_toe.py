@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import Task, Transition
-from troupe.tasks.tic_tac_toe import TicTacToe, TicTacToeParams
-from troupe.tasks.tic_tac_toe import board as boards
-from troupe.tasks.tic_tac_toe.state import State, decode, encode
-from troupe.tasks.tic_tac_toe.text import read_move
+from troupe.tasks.family import Task, Transition
+from troupe_tasks.tic_tac_toe import TicTacToe, TicTacToeParams
+from troupe_tasks.tic_tac_toe import board as boards
+from troupe_tasks.tic_tac_toe.state import State, decode, encode
+from troupe_tasks.tic_tac_toe.text import read_move
 
 FAMILY = TicTacToe(TicTacToeParams())
 ENV = FAMILY.environment()

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import SPLITS
-from troupe.tasks.tic_tac_toe import TicTacToe, TicTacToeParams
-from troupe.tasks.tic_tac_toe import board as boards
-from troupe.tasks.tic_tac_toe.openings import openings
+from troupe.tasks.family import SPLITS
+from troupe_tasks.tic_tac_toe import TicTacToe, TicTacToeParams
+from troupe_tasks.tic_tac_toe import board as boards
+from troupe_tasks.tic_tac_toe.openings import openings
 
 
 @cache

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import SpecInvalidError
-from troupe.tasks.contract import SPLITS, Task, Transition
+from troupe.tasks.family import SPLITS, Task, Transition
 from troupe.tasks.registry import load_family
-from troupe.tasks.writing.environment import SPLIT_MARK, WritingEnvironment
-from troupe.tasks.writing.family import WritingParams
-from troupe.tasks.writing.posts import POSTS
-from troupe.tasks.writing.row import WritingRow
-from troupe.tasks.writing.state import decode_state, encode_state
-from troupe.tasks.writing.tldr import Tldr
+from troupe_tasks.writing.environment import SPLIT_MARK, WritingEnvironment
+from troupe_tasks.writing.family import WritingParams
+from troupe_tasks.writing.posts import POSTS
+from troupe_tasks.writing.row import WritingRow
+from troupe_tasks.writing.state import decode_state, encode_state
+from troupe_tasks.writing.tldr import Tldr
 
 GROUNDED = Tldr(WritingParams())
 PUBLISHED = Tldr(WritingParams(reward="published"))

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troupe.tasks.writing.formula import ARXIV, MAX_REWARD, TLDR, Band, Formula, Score, score
-from troupe.tasks.writing.gate import TLDR_GATE, gate
-from troupe.tasks.writing.posts import POSTS
-from troupe.tasks.writing.words import TRANSITIONS, categories_of, categories_within, jaccard
+from troupe_tasks.writing.formula import ARXIV, MAX_REWARD, TLDR, Band, Formula, Score, score
+from troupe_tasks.writing.gate import TLDR_GATE, gate
+from troupe_tasks.writing.posts import POSTS
+from troupe_tasks.writing.words import TRANSITIONS, categories_of, categories_within, jaccard
 
 
 def _words(count: int, *, prefix: str = "w", width: int = 4) -> str:

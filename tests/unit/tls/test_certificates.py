@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from troupe.tls.certificates import Authority, main, make
+from troupe.runtime.tls.certificates import Authority, main, make
 
 
 def _contents(folder: Path) -> dict[Path, bytes]:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from troupe.errors import InvalidArgumentError
-from troupe.tls import ROLES, TlsFiles, configured
-from troupe.tls.certificates import Authority, main, make
-from troupe.tls.roles import CALLERS, host_of, peer_roles, roles_of
+from troupe.runtime.tls import ROLES, TlsFiles, configured
+from troupe.runtime.tls.certificates import Authority, main, make
+from troupe.runtime.tls.roles import CALLERS, host_of, peer_roles, roles_of
 
 
 def test_tls_when_nothing_is_set_then_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_methods_when_listed_then_each_has_callers_and_answers_once() -> None:
             methods |= {f"/{service.full_name}/{m.name}": m for m in service.methods}
     assert set(CALLERS) == set(methods)
     assert all(CALLERS.values())
-    # Callers are checked where one message answers (troupe/serving/callers.py).
+    # Callers are checked where one message answers (troupe/runtime/serving/authorization.py).
     assert not any(method.server_streaming for method in methods.values())
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from troupe import plugins
 from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe.tracking.contract import TrackedRun
-from troupe.tracking.csv import CsvTracker
-from troupe.tracking.mlflow import MlflowTracker
-from troupe.tracking.values import tracked_step, tracked_values
+from troupe.runtime.tracking.csv import CsvTracker
+from troupe.runtime.tracking.mlflow import MlflowTracker
+from troupe.runtime.tracking.tracker import TrackedRun
+from troupe.runtime.tracking.values import tracked_step, tracked_values
 
 LINE = {
     "kind": "train",

@@ -11,15 +11,15 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from trainer_data import job_spec, make_group
 from transformers import PreTrainedTokenizerFast
 
-from services.trainer.checkpoints import Checkpoints, Snapshot
-from services.trainer.collector import Batch
-from services.trainer.critic import Critic, Lesson, explained_variance
-from services.trainer.fingerprint import IncompatibleWeightsError
-from services.trainer.model import PolicyModel
-from services.trainer.team import Team
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
 from troupe.spec.job import CriticSpec, JobSpec, PolicySpec
+from troupe_trainer.checkpoint.compatibility import IncompatibleWeightsError
+from troupe_trainer.checkpoint.files import Checkpoints, Snapshot
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.critic import Critic, Lesson, explained_variance
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.model.model import PolicyModel
 
 PROMPTS = [(1, 2, 3), (4, 5), (6, 7, 8, 9, 10), (11,)]
 TARGETS = [1.0, -1.0, 0.5, 2.0]
@@ -133,7 +133,7 @@ def test_restore_when_the_critic_is_another_then_refuses_and_changes_nothing(
 async def test_team_when_a_checkpoint_has_no_critic_then_names_it(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    team = await Team.load(actor_critic(tiny_model), tmp_path, device="cpu", threads=1)
+    team = await Learners.load(actor_critic(tiny_model), tmp_path, device="cpu", threads=1)
     try:
         states = team.states()
         del states["critic.shared"]
@@ -206,8 +206,8 @@ async def test_team_with_a_critic_when_restored_then_the_next_step_is_bit_identi
     if kind == "mappo":
         algorithm = spec.algorithm.model_copy(update={"kind": "mappo"})
         spec = spec.model_copy(update={"algorithm": algorithm})
-    whole = await Team.load(spec, tmp_path, device="cpu", threads=1)
-    resumed = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    whole = await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    resumed = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         await whole.learn(batch(0))
         Checkpoints(tmp_path, spec).save(Snapshot(1, whole.states()))
@@ -233,7 +233,7 @@ async def test_mappo_when_two_agents_saw_the_same_then_the_teams_critic_values_i
     spec = actor_critic(reading_model, learning_rate=0.05, epochs=20, clip=None)
     algorithm = spec.algorithm.model_copy(update={"kind": "mappo"})
     spec = spec.model_copy(update={"algorithm": algorithm})
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     seen: list[float] = []
     try:
         for _ in range(6):
@@ -258,7 +258,7 @@ async def test_head_when_it_learns_then_the_policy_moves_by_the_actors_loss_alon
     moved: list[dict[str, torch.Tensor]] = []
     for epochs in (1, 30):
         spec = actor_critic(tiny_model, kind="head", epochs=epochs, learning_rate=0.1)
-        team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+        team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
         try:
             # The first step's values are 0 whatever the critic's epochs: equal advantages.
             await team.learn(batch(0))

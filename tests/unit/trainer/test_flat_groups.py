@@ -8,10 +8,10 @@ import pytest
 import torch
 from trainer_data import job_spec, make_group
 
-from services.trainer.collector import Batch
-from services.trainer.report import step_report
-from services.trainer.team import Team
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.learn.report import step_report
 
 ENTROPY: dict[str, Any] = {"loss": {"entropy_coef": 0.1}}
 KL: dict[str, Any] = {"loss": {"kl": {"coef": 0.1}}}
@@ -27,7 +27,7 @@ def _batch(step: int, rewards: list[float]) -> Batch:
 
 async def _flat_step(spec: JobSpec, run_dir: Path) -> tuple[dict[str, Any], bool]:
     """The report of a flat step after one that taught, and whether it moved the policy."""
-    team = await Team.load(spec, run_dir, device="cpu", threads=1)
+    team = await Learners.load(spec, run_dir, device="cpu", threads=1)
     try:
         taught = step_report(it := _batch(0, [1.0, 0.0, 0.0, 0.0]), await team.learn(it), 1.0)
         assert not taught["is_flat"]
@@ -73,7 +73,7 @@ async def test_flat_step_when_there_is_a_critic_then_its_numbers_are_reported(
         tiny_model,
         algorithm={"kind": "ippo", "group_size": 4, "critic": {"kind": "head", "clip": None}},
     )
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         report = step_report(it := _batch(0, [1.0] * 4), await team.learn(it), 1.0)
     finally:

@@ -8,13 +8,13 @@ import pytest
 import torch
 from trainer_data import job_spec, make_group
 
-from services.trainer.learner import Learner
-from services.trainer.samples import CreditedGroup, credit
-from services.trainer.team import Team
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.learn.samples import CreditedGroup, credit
 
 LORA: dict[str, Any] = {"kind": "lora", "rank": 4, "alpha": 8}
 FULL: dict[str, Any] = {"kind": "full"}
@@ -141,7 +141,7 @@ async def test_team_when_kl_is_in_the_reward_then_advantages_lose_it(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     spec = _spec(tiny_model, LORA, loss={"kl": {"coef": 0.5, "where": "reward", "estimator": "k1"}})
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         learner = team.learners["shared"]
         group = _on_policy(learner, make_group(random.Random(5), rewards=[1.0, 0.0, 0.0, 0.0]))

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from trainer_data import job_spec, make_group
 
-from services.trainer.collector import Batch
-from services.trainer.samples import credit
-from services.trainer.team import Team
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.learn.samples import credit
 
 MADPO = {"kind": "madpo", "group_size": 4, "joint": {}, "preference": {"beta": 0.5}}
 
@@ -25,7 +25,7 @@ def node_groups(step: int) -> list[pb.Group]:
     return groups
 
 
-def score(team: Team, group: pb.Group, index: int, *, reference: bool) -> float:
+def score(team: Learners, group: pb.Group, index: int, *, reference: bool) -> float:
     """The candidate's log probability by the model itself, one sequence at a time."""
     model = team.learners["shared"].model
     prompt = list(group.prompts[0].token_ids)
@@ -39,7 +39,9 @@ def score(team: Team, group: pb.Group, index: int, *, reference: bool) -> float:
 async def test_log_ratios_when_the_policy_has_moved_then_are_those_of_whole_completions(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    team = await Team.load(job_spec(tiny_model, algorithm=MADPO), tmp_path, device="cpu", threads=1)
+    team = await Learners.load(
+        job_spec(tiny_model, algorithm=MADPO), tmp_path, device="cpu", threads=1
+    )
     try:
         learner = team.learners["shared"]
         groups = node_groups(1)
@@ -61,7 +63,9 @@ async def test_log_ratios_when_the_policy_has_moved_then_are_those_of_whole_comp
 async def test_madpo_when_learnt_then_the_winner_gains_on_the_loser(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    team = await Team.load(job_spec(tiny_model, algorithm=MADPO), tmp_path, device="cpu", threads=1)
+    team = await Learners.load(
+        job_spec(tiny_model, algorithm=MADPO), tmp_path, device="cpu", threads=1
+    )
     try:
         groups = node_groups(0)
         credited = team.credit("shared", groups)

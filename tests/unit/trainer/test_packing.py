@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from trainer_data import VOCABULARY, job_spec, make_group
 from transformers import AutoModelForCausalLM
 
-from services.trainer.model import PolicyModel
-from services.trainer.packing import Microbatch, build_block, fill, pack
-from services.trainer.samples import PromptSamples, Sample, credit
-from services.trainer.tree_attention import visible
 from troupe.spec.job import BatchSpec
+from troupe_trainer.learn.samples import PromptSamples, Sample, credit
+from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.model.packing import Microbatch, build_block, fill, pack
+from troupe_trainer.model.tree_attention import visible
 
 
 def _samples(prompt: list[int], *completions: list[int]) -> PromptSamples:
@@ -174,7 +174,7 @@ def test_logprobs_when_chunked_then_equal_and_so_is_the_gradient(
         return logprobs.detach(), parameter.grad.clone()
 
     whole = run()
-    monkeypatch.setattr("services.trainer.model.LOGITS_PER_CHUNK", VOCABULARY * 7)
+    monkeypatch.setattr("troupe_trainer.model.model.LOGITS_PER_CHUNK", VOCABULARY * 7)
     chunked = run()
     assert torch.allclose(whole[0], chunked[0], atol=1e-6)
     assert torch.allclose(whole[1], chunked[1], atol=1e-4)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from trainer_data import groups_of_step, job_spec
 
-from services.trainer.collector import Batch
-from services.trainer.team import Team
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learners import Learners
 
 
 def league(model: Path, every: int):
@@ -25,7 +25,7 @@ def league(model: Path, every: int):
     )
 
 
-def weights(team: Team, policy: str) -> dict[str, torch.Tensor]:
+def weights(team: Learners, policy: str) -> dict[str, torch.Tensor]:
     found = team.learners[policy].model.trainable()
     return {name: weight.detach().clone() for name, weight in found.items()}
 
@@ -34,8 +34,8 @@ def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
 
 
-async def load(model: Path, run_dir: Path, every: int) -> Team:
-    return await Team.load(league(model, every), run_dir, device="cpu", threads=1)
+async def load(model: Path, run_dir: Path, every: int) -> Learners:
+    return await Learners.load(league(model, every), run_dir, device="cpu", threads=1)
 
 
 def batch(step: int) -> Batch:

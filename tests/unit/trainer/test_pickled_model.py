@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from services.trainer.model import PolicyModel
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import FullSpec, LoraSpec, PolicySpec
+from troupe_trainer.model.model import PolicyModel
 
 
 class Attack:

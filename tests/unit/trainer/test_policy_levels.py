@@ -9,13 +9,13 @@ import torch
 from trainer_data import job_spec, make_group
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from services.trainer.collector import Batch
-from services.trainer.outcome import NonFiniteError
-from services.trainer.report import step_report
-from services.trainer.state import LearnerState
-from services.trainer.team import Team
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learner_state import LearnerState
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.learn.outcome import NonFiniteError
+from troupe_trainer.learn.report import step_report
 
 AGENTS = ("tool", "planner")
 
@@ -77,7 +77,7 @@ def batch(step: int, *, only: str | None = None, flat: bool = False) -> Batch:
 Weights = dict[str, dict[str, torch.Tensor]]
 
 
-def weights(team: Team) -> Weights:
+def weights(team: Learners) -> Weights:
     """Every parameter of every policy's module, frozen ones too."""
     return {
         name: {n: p.detach().clone() for n, p in learner.model.module.named_parameters()}
@@ -94,7 +94,7 @@ def moved(before: Weights, after: Weights) -> dict[str, set[str]]:
 
 
 async def steps(spec: JobSpec, run_dir: Path, *batches: Batch) -> list[dict[str, set[str]]]:
-    team = await Team.load(spec, run_dir, device="cpu", threads=1)
+    team = await Learners.load(spec, run_dir, device="cpu", threads=1)
     found: list[dict[str, set[str]]] = []
     try:
         for it in batches:
@@ -127,7 +127,7 @@ async def test_level_when_only_the_map_of_agents_changes_then_one_document_serve
         for group in groups["two"]:
             group.policy = "one"
         groups = {"one": [*groups["one"], *groups["two"]]}
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         assert sorted(team.learners) == (["one"] if level == "L1" else ["one", "two"])
         before = weights(team)
@@ -167,7 +167,7 @@ async def test_l2_when_policies_share_a_model_then_the_base_is_in_memory_once(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     spec = duo(tiny_model, policy(tiny_model), policy(tiny_model))
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         pointers = [
             {p.data_ptr() for n, p in learner.model.module.named_parameters() if "lora_" not in n}
@@ -206,7 +206,7 @@ async def test_learning_rate_when_a_policy_has_its_own_then_it_moves_that_much(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     slow = policy(tiny_model, optimizer={"learning_rate": 0.0001, "warmup_steps": 0})
-    team = await Team.load(
+    team = await Learners.load(
         duo(tiny_model, policy(tiny_model), slow), tmp_path, device="cpu", threads=1
     )
     try:
@@ -250,7 +250,7 @@ async def test_alternate_when_it_is_not_a_policys_turn_then_its_schedule_stands_
     both = (policy(tiny_model, optimizer=falling) for _ in AGENTS)
     spec = duo(tiny_model, *both, alternate={"order": ["two", "one"], "every": 4})
     spec = spec.model_copy(update={"steps": 8})
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     found: dict[str, list[float]] = {"one": [], "two": []}
     try:
         for step in range(8):
@@ -269,7 +269,7 @@ async def test_step_when_no_group_has_variance_then_the_report_says_so(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     spec = duo(tiny_model, policy(tiny_model), policy(tiny_model))
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         for flat in (True, False):
             it = batch(0, flat=flat)
@@ -292,7 +292,7 @@ async def test_step_when_one_group_gives_no_number_then_it_alone_is_saved(
     bad = it.groups["two"][1]
     worst = min(range(4), key=lambda i: bad.candidates[i].reward)
     bad.candidates[worst].rollout_logprobs[0] = -1000.0
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         with pytest.raises(NonFiniteError, match=r"Step 3 stopped.*nan-step-3\.pb"):
             await team.learn(it)
@@ -316,7 +316,7 @@ async def test_filters_when_zero_variance_is_filtered_then_flat_groups_do_not_di
         groups = [
             make_group(random.Random(n), task=n, rewards=own) for n, own in enumerate(rewards)
         ]
-        team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+        team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
         try:
             learned = await team.learn(it := Batch(0, {"shared": groups}, {}))
         finally:
@@ -337,7 +337,7 @@ async def test_filters_when_every_completion_was_cut_then_the_step_is_flat_and_t
     for groups in it.groups.values():
         for candidate in (c for group in groups for c in group.candidates):
             candidate.finish_reason = pb.FINISH_REASON_LENGTH
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         report = step_report(it, await team.learn(it), 1.0)
     finally:
@@ -367,7 +367,7 @@ async def test_l3_when_each_policy_has_a_trainer_then_the_weights_of_one_trainer
 async def learnt(
     spec: JobSpec, run_dir: Path, policy: str, *batches: Batch
 ) -> dict[str, LearnerState]:
-    team = await Team.load(spec, run_dir, device="cpu", threads=1, policy=policy)
+    team = await Learners.load(spec, run_dir, device="cpu", threads=1, policy=policy)
     try:
         for it in batches:
             await team.learn(it)

@@ -10,20 +10,20 @@ import pytest
 import torch
 from trainer_data import groups_of_step, job_spec, make_group
 
-from services.trainer.export import export_artifacts
-from services.trainer.learner import Learner
-from services.trainer.outcome import NonFiniteError
-from services.trainer.ranks.follower import follow
-from services.trainer.ranks.group import LOAD, SOLO, Ranks
-from services.trainer.ranks.start import refuse_what_cannot_spread, start
-from services.trainer.ranks.wire import Message, decode, encode
-from services.trainer.samples import CreditedGroup, credit
-from services.trainer.state import LearnerState
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.export import export_artifacts
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.learner_state import LearnerState
+from troupe_trainer.learn.outcome import NonFiniteError
+from troupe_trainer.learn.samples import CreditedGroup, credit
+from troupe_trainer.model.ranks.follower import follow
+from troupe_trainer.model.ranks.group import LOAD, SOLO, Ranks
+from troupe_trainer.model.ranks.start import refuse_what_cannot_spread, start
+from troupe_trainer.model.ranks.wire import Message, decode, encode
 
 NAMES = ("loss", "grad_norm", "entropy", "kl_rollout", "ratio_mean", "ratio_max", "kl_ref")
 

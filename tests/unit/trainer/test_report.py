@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.trainer.collector import Batch
-from services.trainer.learner import LearnOutcome
-from services.trainer.report import step_report
-from services.trainer.team import Learned
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learner import LearnOutcome
+from troupe_trainer.learn.learners import Learned
+from troupe_trainer.learn.report import step_report
 
 MEANS = ("loss", "kl_rollout", "ratio_mean", "ratio_max", "clip_fraction", "entropy", "grad_norm")
 

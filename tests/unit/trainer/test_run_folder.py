@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from troupe.run_folder import newest_first, step_name, step_of
+from troupe.runtime.run_folder import newest_first, step_name, step_of
 
 
 def test_checkpoints_when_other_things_lie_beside_them_then_are_found_alone(

@@ -1,7 +1,7 @@
 import pytest
 
-from services.trainer.schedule import learning_rate
 from troupe.spec.job import OptimizerSpec
+from troupe_trainer.learn.schedule import learning_rate
 
 
 def test_rate_when_warming_up_then_rises_linearly_to_the_peak() -> None:

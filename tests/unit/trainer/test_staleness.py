@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from trainer_data import VOCABULARY, groups_of_step, job_spec, make_group
 
-from services.trainer.collector import Batch
-from services.trainer.learner import Learner
-from services.trainer.report import step_report
-from services.trainer.samples import credit
-from services.trainer.team import Team
-from services.trainer.validation import Expected, fault, oldest_version
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.load import parse_spec
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.learn.report import step_report
+from troupe_trainer.learn.samples import credit
+from troupe_trainer.learn.validation import Expected, fault, oldest_version
 
 
 def _group(version: int, step: int = 5) -> pb.Group:
@@ -85,7 +85,7 @@ async def test_report_when_groups_are_old_then_says_how_old(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     spec = job_spec(tiny_model)
-    team = await Team.load(spec, tmp_path, device="cpu", threads=1)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         groups = groups_of_step(3)
         for group in groups[:1]:

@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from services.trainer.tiny_model.__main__ import main
-from services.trainer.tiny_model.build import build
-from services.trainer.tiny_model.demonstrations import demonstrations
-from services.trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.registry import load_family
+from troupe_trainer.tiny_model.__main__ import main
+from troupe_trainer.tiny_model.build import build
+from troupe_trainer.tiny_model.demonstrations import demonstrations
+from troupe_trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
 
 
 def recipe(seed: int = 3, careful: int = 6) -> Recipe:

@@ -10,23 +10,23 @@ import torch
 from trainer_data import groups_of_step, job_spec
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from services.trainer.checkpoints import Checkpoints, Snapshot, best_first
-from services.trainer.fingerprint import (
-    BaseChangedError,
-    CheckpointMismatchError,
-    IncompatibleWeightsError,
-)
-from services.trainer.learner import Learner
-from services.trainer.offline_export import export
-from services.trainer.samples import credit
-from services.trainer.state import LearnerState
-from services.trainer.team import Team
+from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.contract import GroupOutcome
 from troupe.algorithms.grpo import Grpo
 from troupe.algorithms.outcomes import group_outcome
 from troupe.errors import FencedError, InvalidArgumentError, JobFailedError, NotFoundError
 from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.compatibility import (
+    BaseChangedError,
+    CheckpointMismatchError,
+    IncompatibleWeightsError,
+)
+from troupe_trainer.checkpoint.files import Checkpoints, Snapshot, best_first
+from troupe_trainer.checkpoint.offline_export import export
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.learner_state import LearnerState
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.learn.samples import credit
 
 STATE = {"shared": LearnerState({"param/w": torch.tensor([1.0, 2.0])}, 3)}
 
@@ -222,8 +222,8 @@ async def test_team_when_its_algorithm_has_a_running_baseline_then_it_is_checkpo
 ) -> None:
     spec = job_spec(tiny_model, algorithm={"kind": f"{__name__}:Running", "group_size": 4})
 
-    async def load() -> Team:
-        return await Team.load(spec, tmp_path, device="cpu", threads=1)
+    async def load() -> Learners:
+        return await Learners.load(spec, tmp_path, device="cpu", threads=1)
 
     whole, resumed = await load(), await load()
     try:
@@ -267,7 +267,7 @@ def test_export_when_a_run_is_exported_then_plain_libraries_load_it_and_agree(
 ) -> None:
     from peft import PeftModel
 
-    from services.trainer.model import quiet_peft
+    from troupe_trainer.model.model import quiet_peft
 
     _, learner = _run_folder(tiny_model, tmp_path / "run")
     paths = export(tmp_path / "run", "latest", tmp_path / "out")["shared"]

@@ -11,17 +11,17 @@ import torch
 from trainer_data import groups_of_step, job_spec, make_group
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from services.trainer.head import token_logprobs
-from services.trainer.kernels import PLAIN, Kernels, choose
-from services.trainer.learner import Learner, NonFiniteError
-from services.trainer.memory import peak_bytes, reset_peak
-from services.trainer.model import PolicyModel
-from services.trainer.packing import pack
-from services.trainer.samples import CreditedGroup, credit
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec.job import BatchSpec, JobSpec, PolicySpec
+from troupe_trainer.learn.learner import Learner, NonFiniteError
+from troupe_trainer.learn.samples import CreditedGroup, credit
+from troupe_trainer.model.kernels import PLAIN, Kernels, choose
+from troupe_trainer.model.logprobs import token_logprobs
+from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.model.packing import pack
+from troupe_trainer.model.peak_memory import peak_bytes, reset_peak
 
 CPU = torch.device("cpu")
 
@@ -74,7 +74,7 @@ def test_logprobs_when_the_vocabulary_is_large_then_the_whole_table_is_never_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunk, vocabulary, completions, length = 9_000_000, 128_000, 64, 16
-    monkeypatch.setattr("services.trainer.model.LOGITS_PER_CHUNK", chunk)
+    monkeypatch.setattr("troupe_trainer.model.model.LOGITS_PER_CHUNK", chunk)
     config = Qwen3Config(
         vocab_size=vocabulary, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
         num_attention_heads=2, num_key_value_heads=1, head_dim=8, tie_word_embeddings=True,
@@ -186,7 +186,7 @@ def test_kernels_when_they_are_installed_then_are_used_where_they_fit(
     attention: Any,
     chosen: Kernels,
 ) -> None:
-    seam = "services.trainer.kernels.is"
+    seam = "troupe_trainer.model.kernels.is"
     monkeypatch.setattr(f"{seam}_flash_attn_2_available", lambda: has_flash)
     monkeypatch.setattr(f"{seam}_liger_kernel_available", lambda: has_liger)
     assert choose(PolicySpec(model="m", dtype=dtype), device, attention) == chosen

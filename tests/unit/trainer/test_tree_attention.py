@@ -10,13 +10,13 @@ import torch
 from trainer_data import job_spec, make_group
 from transformers.modeling_utils import AttentionInterface
 
-from services.trainer import tree_attention
-from services.trainer.model import PolicyModel
-from services.trainer.packing import Microbatch, pack
-from services.trainer.samples import PromptSamples, Sample, credit
-from services.trainer.tree_attention import Tree, bias_of
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import BatchSpec
+from troupe_trainer.learn.samples import PromptSamples, Sample, credit
+from troupe_trainer.model import tree_attention
+from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.model.packing import Microbatch, pack
+from troupe_trainer.model.tree_attention import Tree, bias_of
 
 
 class _Attention:

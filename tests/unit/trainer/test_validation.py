@@ -4,8 +4,8 @@ from collections.abc import Callable
 import pytest
 from trainer_data import VOCABULARY, make_group
 
-from services.trainer.validation import Expected, fault
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe_trainer.learn.validation import Expected, fault
 
 EXPECTED = Expected("unit-1", "shared", 0, 0, VOCABULARY)
 

@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 from prometheus_client import REGISTRY
 
-from services.trainer.export import Export
-from services.trainer.publish.arrival import Arrival, Chronicle, refusal_of
-from services.trainer.publish.transport import make_transport
-from services.trainer.settings import TrainerSettings
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.errors import InvalidArgumentError, UnavailableError, WeightsRejectedError
+from troupe.runtime.streams.events import EventLog
 from troupe.spec.job import JobSpec
-from troupe.streams.events import EventLog
+from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.publish.push_events import Arrival, Chronicle, refusal_of
+from troupe_trainer.publish.transport import make_transport
+from troupe_trainer.settings import TrainerSettings
 
 
 def spec(*kinds: str) -> JobSpec:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from services.trainer.export import write_weights
+from troupe_trainer.checkpoint.export import write_weights
 
 
 def test_weights_are_written_where_memory_ran_out_for_threads_since_the_first_time(

@@ -6,9 +6,9 @@ import pytest
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import WorkflowSpec
-from troupe.tasks.contract import Message
-from troupe.workflows.contract import Action
+from troupe.tasks.family import Message
 from troupe.workflows.self_play import SelfPlay
+from troupe.workflows.workflow import Action
 
 
 class CountdownGame:

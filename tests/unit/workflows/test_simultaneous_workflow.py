@@ -1,9 +1,9 @@
 import pytest
 
 from troupe.spec.job import WorkflowSpec
-from troupe.workflows.contract import Action, AtOnceWorkflow
 from troupe.workflows.simultaneous import Simultaneous
 from troupe.workflows.turn_based import TurnBased
+from troupe.workflows.workflow import Action, AtOnceWorkflow
 
 
 class Ledger:

@@ -11,7 +11,7 @@ Shape suffix: N trained tokens.
 import torch
 from torch import Tensor
 
-from troupe.algorithms.contract import LossInputs
+from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses.surrogate import Surrogate
 from troupe.spec.job import LossSpec
 

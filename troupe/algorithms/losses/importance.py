@@ -10,7 +10,7 @@ truncation: Ionides 2008.
 import torch
 from torch import Tensor
 
-from troupe.algorithms.contract import LossInputs
+from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses.surrogate import sequence_sums
 from troupe.spec.job import ImportanceSpec
 

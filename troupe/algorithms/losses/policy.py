@@ -6,7 +6,7 @@ Owns the composition; each part is a module beside this one. Shape suffix: N tra
 import torch
 from torch import Tensor
 
-from troupe.algorithms.contract import LossInputs, LossOutput
+from troupe.algorithms.algorithm import LossInputs, LossOutput
 from troupe.algorithms.losses.cispo import cispo
 from troupe.algorithms.losses.gspo import gspo
 from troupe.algorithms.losses.importance import importance_weights

@@ -5,7 +5,7 @@ Source: REINFORCE (Williams 1992).
 
 import torch
 
-from troupe.algorithms.contract import LossInputs, LossOutput
+from troupe.algorithms.algorithm import LossInputs, LossOutput
 from troupe.algorithms.losses.policy import rollout_drift
 
 

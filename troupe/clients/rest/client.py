@@ -14,7 +14,7 @@ import httpx
 from troupe.clients.rest import answers, calls
 from troupe.clients.rest import models as m
 from troupe.clients.rest import runs as r
-from troupe.clients.rest.patience import LOST, PAUSE_S, Patience
+from troupe.clients.rest.retry import LOST, PAUSE_S, RetryWindow
 from troupe.clients.rest.sse import parse_sse
 from troupe.errors import InvalidArgumentError, UnavailableError
 
@@ -207,7 +207,7 @@ class RestClient:
 
         A lost connection is taken up again where it broke, for ``retry_for_s``.
         """
-        place, patience = after, Patience(self._base_url, self._retry_for_s)
+        place, patience = after, RetryWindow(self._base_url, self._retry_for_s)
         while True:
             try:
                 for event in self._stream(job_id, place):
@@ -230,7 +230,7 @@ class RestClient:
 
     def _do(self, call: calls.Call[T]) -> T:
         """One idempotent call, asked again while the router does not answer."""
-        patience = Patience(self._base_url, self._retry_for_s)
+        patience = RetryWindow(self._base_url, self._retry_for_s)
         while True:
             try:
                 response = self._http.request(**call.sent())

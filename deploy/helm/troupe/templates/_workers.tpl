@@ -29,7 +29,7 @@ spec:
     - name: rollout
       image: {{ include "troupe.image" (dict "root" $root "image" $image "own" true) }}
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-      args: [services.rollout]
+      args: [troupe_rollout]
       ports: {{- include "troupe.workerPorts" . | nindent 8 }}
       env:
         {{- include "troupe.workerEnv" (dict "root" $root "prefix" "TROUPE_ROLLOUT_" "graceSeconds" $of.graceSeconds) | nindent 8 }}
@@ -122,7 +122,7 @@ spec:
         - --max-restarts=0
         - -m
       {{- end }}
-      args: [services.trainer]
+      args: [troupe_trainer]
       ports: {{- include "troupe.workerPorts" . | nindent 8 }}
       env:
         {{- include "troupe.workerEnv" (dict "root" $root "prefix" "TROUPE_TRAINER_" "graceSeconds" $root.Values.trainer.graceSeconds) | nindent 8 }}
@@ -201,7 +201,7 @@ spec:
     - name: env
       image: {{ include "troupe.image" (dict "root" $root "image" $root.Values.env.image "own" true) }}
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-      args: [services.env]
+      args: [troupe_env]
       ports: {{- include "troupe.workerPorts" . | nindent 8 }}
       env:
         {{- include "troupe.workerEnv" (dict "root" $root "prefix" "TROUPE_ENV_" "graceSeconds" $root.Values.env.graceSeconds "router" $router) | nindent 8 }}

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 from troupe.conformance import Limits, Reference, check_family
-from troupe.tasks.contract import Task
+from troupe.tasks.family import Task
 
 from add_and_double import AddAndDouble
 from add_and_double.family import Params

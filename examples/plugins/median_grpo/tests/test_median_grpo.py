@@ -1,5 +1,5 @@
 import pytest
-from troupe.algorithms.contract import CandidateOutcome, GroupOutcome
+from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.spec.job import AlgorithmSpec
 
 from median_grpo import MedianGrpo

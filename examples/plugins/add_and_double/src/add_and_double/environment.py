@@ -1,7 +1,7 @@
 """Judges one action: a pure function of the state bytes, the agent and its text."""
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.contract import Observation, Task, Transition
+from troupe.tasks.family import Observation, Task, Transition
 
 from add_and_double import state as states
 from add_and_double import text
@@ -12,7 +12,7 @@ RETURN_BOUND = 1.0
 
 
 class Environment:
-    """See ``troupe.tasks.contract.Environment``: equal arguments give equal results."""
+    """See ``troupe.tasks.family.Environment``: equal arguments give equal results."""
 
     def reset(self, task: Task) -> bytes:
         """The first state; here a task's payload is one."""

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
-from troupe.tasks.contract import Split
+from troupe.tasks.family import Split
 from troupe.tasks.splits import DrawnTaskset, split_of_key
 
 from add_and_double import state as states

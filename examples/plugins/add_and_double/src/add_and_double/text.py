@@ -2,7 +2,7 @@
 
 import re
 
-from troupe.tasks.contract import Message, Observation
+from troupe.tasks.family import Message, Observation
 
 from add_and_double.state import ADDER, MAX_ADDED, State
 

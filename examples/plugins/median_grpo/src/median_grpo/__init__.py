@@ -11,8 +11,8 @@ deviation as robust location and scale: Huber, "Robust Statistics" (1981).
 from statistics import fmean, median
 
 from troupe.algorithms.advantages import EPSILON
+from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.contract import GroupOutcome
 
 __all__ = ["MedianGrpo"]
 

@@ -1,0 +1,99 @@
+"""Wires the env service: families, judge, sandbox, servicer, membership."""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+
+import grpc.aio
+
+from troupe.api.env.v1 import env_pb2
+from troupe.api.env.v1.env_pb2_grpc import add_EnvServiceServicer_to_server
+from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ENV, Replica
+from troupe.clients.router import RouterClient
+from troupe.runtime.serving import Membership, replica_name
+from troupe_env.families import Families
+from troupe_env.judge import Judge
+from troupe_env.sandbox.settings import SandboxSettings
+from troupe_env.sandbox.source import SandboxSource
+from troupe_env.servicer import EnvServicer
+from troupe_env.settings import EnvSettings
+
+
+class EnvApp:
+    """The env service as ``troupe.runtime.serving.serve`` runs it. Holds nothing between calls."""
+
+    name = "env"
+    grpc_services: Sequence[str] = (env_pb2.DESCRIPTOR.services_by_name["EnvService"].full_name,)
+
+    def __init__(self, settings: EnvSettings, sandbox: SandboxSettings | None = None) -> None:
+        self._settings = settings
+        self._sandbox = SandboxSource(sandbox or SandboxSettings())
+        self._families = Families(settings.max_environments, self._sandbox.get)
+        self._judge = Judge(settings)
+        self._router: RouterClient | None = None
+        self._replica_id = replica_name(settings, self.name)
+        self._incarnation = uuid.uuid4().hex
+        self._address = ""
+        self._is_serving = False
+
+    async def connect(self) -> None:
+        """Prove the isolation that was asked for. The router may come later."""
+        if self._sandbox.is_required:
+            await asyncio.to_thread(self._sandbox.get)
+        self._router = RouterClient(self._settings.router)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        servicer = EnvServicer(self._settings, self._families, self._judge)
+        add_EnvServiceServicer_to_server(servicer, server)
+
+    async def warm(self, address: str) -> None:
+        """Nothing to load: families are constructed when they are asked for."""
+        self._address = address
+        self._is_serving = True
+
+    async def run(self) -> None:
+        """Be a member until the job ends."""
+        assert self._router is not None
+        membership = Membership(self._router, self._describe)
+        await _first(
+            asyncio.create_task(_live(membership)), asyncio.create_task(self._judge.watch())
+        )
+
+    async def drain(self) -> None:
+        self._is_serving = False
+        await self._judge.wait_idle()
+
+    async def close(self) -> None:
+        self._judge.close()
+        await asyncio.to_thread(self._sandbox.close)
+        if self._router is not None:
+            await self._router.close()
+
+    def _describe(self) -> Replica:
+        return Replica(
+            replica_id=self._replica_id,
+            kind=REPLICA_KIND_ENV,
+            address=self._address,
+            job_id=self._settings.job_id,
+            admin_address=self._settings.admin_address,
+            incarnation=self._incarnation,
+            num_in_flight=self._judge.num_requests,
+            is_serving=self._is_serving,
+        )
+
+
+async def _live(membership: Membership) -> None:
+    await membership.join()
+    await membership.run()
+
+
+async def _first(*tasks: "asyncio.Task[None]") -> None:
+    """The outcome of whichever ends first; the others are cancelled."""
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,105 @@
+"""The task families that this process has constructed, least recently used out first.
+
+Any family may be asked for at any time; parameters are checked by the family itself.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from troupe import plugins
+from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.runtime.telemetry import metrics
+from troupe.sandbox.sandbox import Sandbox
+from troupe.spec.issues import SpecInvalidError
+from troupe.tasks.family import Environment, SandboxedTaskFamily, TaskFamily, Taskset
+from troupe.tasks.registry import load_family, make_environment
+from troupe_env.seals import Seals
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One constructed family."""
+
+    family: TaskFamily
+    taskset: Taskset
+    environment: Environment
+    seals: Seals
+
+
+class Families:
+    """A bounded cache of constructed families; safe to use from several threads.
+
+    ``sandbox`` opens the sandbox; it is called only for a family that runs programs.
+    """
+
+    def __init__(self, max_size: int, sandbox: Callable[[], Sandbox] | None = None) -> None:
+        self._max_size = max_size
+        self._sandbox = sandbox
+        self._lock = Lock()
+        self._loaded: OrderedDict[tuple[str, str], Loaded] = OrderedDict()
+
+    def get(self, name: str, params_json: str) -> Loaded:
+        """The family ``name`` with the parameters in ``params_json`` (empty means none).
+
+        Raises:
+            NotFoundError: there is no such family.
+            InvalidArgumentError: the parameters are not what the family takes.
+        """
+        if loaded := self.cached(name, params_json):
+            return loaded
+        params = _params(params_json)
+        key = _key(name, params)
+        loaded = _load(key, params, self._sandbox)
+        with self._lock:
+            loaded = self._loaded.setdefault(key, loaded)
+            self._loaded.move_to_end(key)
+            while len(self._loaded) > self._max_size:
+                self._loaded.popitem(last=False)
+            metrics.ENV_FAMILIES.set(len(self._loaded))
+        return loaded
+
+    def cached(self, name: str, params_json: str) -> Loaded | None:
+        """The family when it is constructed already: quick, for the event loop."""
+        key = _key(name, _params(params_json))
+        with self._lock:
+            loaded = self._loaded.get(key)
+            if loaded is not None:
+                self._loaded.move_to_end(key)
+        return loaded
+
+
+def _key(name: str, params: dict[str, Any]) -> tuple[str, str]:
+    return name, json.dumps(params, sort_keys=True)
+
+
+def _params(params_json: str) -> dict[str, Any]:
+    try:
+        params = json.loads(params_json) if params_json else {}
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"params_json is not JSON: {error}.") from error
+    if not isinstance(params, dict):
+        raise InvalidArgumentError(
+            f"params_json holds a JSON {type(params).__name__}; give an object of parameters."
+        )
+    return params
+
+
+def _load(
+    key: tuple[str, str], params: dict[str, Any], sandbox: Callable[[], Sandbox] | None
+) -> Loaded:
+    name, _ = key
+    try:
+        plugins.load(plugins.TASKS, name)
+    except InvalidArgumentError as error:
+        raise NotFoundError(error.message) from error
+    try:
+        family = load_family(name, params)
+    except SpecInvalidError as error:
+        raise InvalidArgumentError(error.message, pointer=error.pointer) from error
+    opened = sandbox() if sandbox and isinstance(family, SandboxedTaskFamily) else None
+    environment = make_environment(family, opened)
+    return Loaded(family, family.taskset(), environment, Seals(*key))

@@ -1,0 +1,233 @@
+"""Judges actions off the event loop: a bounded pool of threads, a bounded queue, a deadline.
+
+Owns concurrency. Never interprets a state and never scores: the task's environment does.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import TypeVar
+
+from troupe.episodes.ports import Outcome, outcome_of
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    OverloadedError,
+    TroupeError,
+    UnavailableError,
+)
+from troupe.runtime.faults import reached
+from troupe.runtime.telemetry import metrics
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.transient import is_transient
+from troupe.tasks.family import Observation, SandboxedTaskFamily, Task, Transition
+from troupe_env.families import Loaded
+from troupe_env.settings import EnvSettings
+
+_log = get_logger(__name__)
+_T = TypeVar("_T")
+_WATCH_S = 1.0
+
+
+class Judge:
+    """Runs the pure functions of task families."""
+
+    def __init__(self, settings: EnvSettings) -> None:
+        self._settings = settings
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="env")
+        self._num_requests = 0
+        self._deadlines: dict[int, float] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def num_requests(self) -> int:
+        """Requests queued or being judged."""
+        return self._num_requests
+
+    async def run(self, what: str, work: Callable[[], _T], timeout_s: float) -> _T:
+        """``work()`` on a thread.
+
+        Raises:
+            OverloadedError: too many requests wait already.
+            DeadlineError: no thread finished it in time.
+        """
+        return (await self._run_all(what, [work], timeout_s))[0]
+
+    async def step(
+        self,
+        loaded: Loaded,
+        *,
+        state: bytes,
+        seal: bytes,
+        agent: str,
+        actions: Sequence[str],
+        observe: Sequence[str],
+        timeout_s: float,
+    ) -> list[Outcome]:
+        """Each action's outcome on its own copy of ``state``, in order.
+
+        Raises:
+            StateChangedError: ``seal`` is not that of ``state``; nothing was judged.
+            InvalidArgumentError: the task fails on ``state``, and no seal vouches for it.
+            TroupeError: the task fails on a state that an env gave out: a bug of the task.
+        """
+        # One action may run programs for seconds: in a row they would pass the call's deadline.
+        runs_programs = isinstance(loaded.family, SandboxedTaskFamily)
+        size = 1 if runs_programs else self._settings.actions_per_thread
+        parts = [actions[i : i + size] for i in range(0, len(actions), size)]
+        works = [
+            lambda part=part: judged(loaded, state, seal, agent, part, observe) for part in parts
+        ]
+        with metrics.ENV_STEP_SECONDS.time():
+            found = await self._run_all("Step", works, timeout_s)
+        outcomes = [outcome for part in found for outcome in part]
+        for outcome in outcomes:
+            metrics.ENV_ACTIONS.labels(str(outcome.is_success).lower()).inc()
+        return outcomes
+
+    async def watch(self) -> None:
+        """Show threads that hang in a task's code; raises when no other is left for long.
+
+        Python can't end a thread, so a process without a free one is worth nothing: its end lets
+        the launcher start a fresh one, and callers retry.
+        """
+        while True:
+            hung = self._overdue(0.0)
+            metrics.ENV_HUNG_THREADS.set(hung)
+            limit_s = self._settings.hung_threads_s
+            if self._overdue(limit_s) >= self._settings.threads:
+                raise UnavailableError(
+                    f"All {hung} threads judge for more than {limit_s:g} s past their deadline: a "
+                    "task's code hangs. The process ends, to be started afresh; correct the task."
+                )
+            await asyncio.sleep(_WATCH_S)
+
+    async def wait_idle(self) -> None:
+        """Return when nothing is being judged."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Take no more work; a thread that hangs is left behind."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _run_all(
+        self, what: str, works: Sequence[Callable[[], _T]], timeout_s: float
+    ) -> list[_T]:
+        limit = self._settings.max_requests
+        if self._num_requests >= limit:
+            raise OverloadedError(
+                f"The env service judges or queues {limit} requests already; try again, add "
+                "replicas, or raise TROUPE_ENV_MAX_REQUESTS."
+            )
+        limit_s = min(timeout_s, self._settings.call_timeout_s)
+        self._count(+1)
+        loop = asyncio.get_running_loop()
+        deadline = time.monotonic() + limit_s
+        calls = [self._bound(work, deadline) for work in works]
+        futures = [loop.run_in_executor(self._pool, call) for call in calls]
+        try:
+            async with asyncio.timeout(limit_s):
+                return list(await asyncio.gather(*futures))
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"{what} did not finish in {limit_s:g} s: the task's code is slow or hangs, or the "
+                "env service has too few threads (TROUPE_ENV_THREADS)."
+            ) from error
+        finally:
+            for future in futures:
+                future.cancel()
+            self._count(-1)
+
+    def _bound(self, work: Callable[[], _T], deadline: float) -> Callable[[], _T]:
+        """``work`` for a thread, which goes on in the caller's trace."""
+        context = copy_context()
+        return lambda: context.run(self._timed, work, deadline)
+
+    def _timed(self, work: Callable[[], _T], deadline: float) -> _T:
+        thread = threading.get_ident()
+        self._deadlines[thread] = deadline
+        try:
+            return work()
+        finally:
+            del self._deadlines[thread]
+
+    def _overdue(self, by_s: float) -> int:
+        now = time.monotonic()
+        return sum(now > deadline + by_s for deadline in list(self._deadlines.values()))
+
+    def _count(self, change: int) -> None:
+        self._num_requests += change
+        metrics.ENV_QUEUED.set(self._num_requests)
+        if self._num_requests:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+
+def begun(
+    loaded: Loaded, task: Task, agents: Sequence[str]
+) -> tuple[bytes, dict[str, Observation]]:
+    """The first state of ``task``, sealed, and what each of ``agents`` sees in it."""
+    with _blamed(loaded, b"", is_ours=True):
+        state = loaded.environment.reset(task)
+        return loaded.seals.sealed(state), _observed(loaded, state, agents)
+
+
+def judged(
+    loaded: Loaded,
+    state: bytes,
+    seal: bytes,
+    agent: str,
+    actions: Sequence[str],
+    observe: Sequence[str],
+) -> list[Outcome]:
+    """Each action's outcome on its own copy of ``state``, in this thread."""
+    reached("env.stepping", agent)
+    with _blamed(loaded, state, is_ours=loaded.seals.vouches(state, seal)):
+        return [
+            _outcome(loaded, loaded.environment.step(state, agent, action), observe)
+            for action in actions
+        ]
+
+
+def _outcome(loaded: Loaded, done: Transition, observe: Sequence[str]) -> Outcome:
+    seen = _observed(loaded, done.state, observe)
+    return outcome_of(done, seen, sealed=loaded.seals.sealed(done.state))
+
+
+def _observed(loaded: Loaded, state: bytes, agents: Sequence[str]) -> dict[str, Observation]:
+    return {agent: loaded.environment.observe(state, agent) for agent in agents}
+
+
+@contextmanager
+def _blamed(loaded: Loaded, state: bytes, *, is_ours: bool) -> Generator[None]:
+    """Tells whose fault an exception of the task's code is: the task's if the state ``is_ours``.
+
+    Otherwise it is the caller's: nothing says that those bytes ever were a state.
+    """
+    try:
+        yield
+    except (TroupeError, TimeoutError):
+        raise
+    except Exception as error:
+        if is_transient(error):
+            raise
+        name, what = loaded.family.name, f"{type(error).__name__}: {error}"
+        if is_ours:
+            _log.error("env.task_failed", task=name, exc_info=error)
+            raise TroupeError(
+                f"Task {name!r} failed on a state of its own ({what}). This is a bug of the task; "
+                "the env service's log has the traceback. Correct the task."
+            ) from error
+        metrics.ENV_REFUSED_STATES.labels("unreadable").inc()
+        raise InvalidArgumentError(
+            f"The {len(state)} state bytes are not a state of task {name!r} with these parameters, "
+            f"or the task has a bug ({what}); no seal came with them, so the env service can't "
+            "tell. Send the state and the seal that Reset or Step returned.",
+            pointer="/state",
+        ) from error

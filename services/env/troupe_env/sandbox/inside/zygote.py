@@ -1,0 +1,181 @@
+"""The worker process: confines itself once, then forks one cell a request until it is told to end.
+
+It never runs a line of a program, so each program starts from the same clean state. Started by
+``troupe_env.sandbox.worker`` with an empty environment and the descriptors named in its config.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from typing import Any
+
+from . import kernel, program, root, sweep, wire
+from .cell import INSIDE_UID, Worker
+from .counters import Counters
+from .run import Abandoned, Broken, Run
+
+_PRELOADED = (
+    "bisect", "collections", "collections.abc", "copy", "dataclasses", "datetime", "decimal",
+    "encodings.ascii", "encodings.latin_1", "enum", "fractions", "functools", "heapq", "io",
+    "itertools", "linecache", "math", "operator", "random", "re", "statistics", "string", "time",
+    "traceback", "typing", "unicodedata",
+)  # fmt: skip
+"""Modules of the standard library that programs use most; their import is then free."""
+
+_CONFINED = (
+    kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWPID
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWCGROUP
+)
+_SEND_S = 30.0
+
+
+def main(config: dict[str, Any]) -> int:
+    """Confine this process, say hello, serve; the exit status."""
+    control = socket.socket(fileno=config["control"])
+    try:
+        worker = _confine(config)
+    except OSError as error:
+        wire.send(control, {"error": str(error)}, b"", _SEND_S)
+        return 1
+    for name in [*_PRELOADED, *config["preload"]]:
+        importlib.import_module(name)
+    _like_an_interpreter()
+    program.prepare()
+    os.environ.pop("LD_BIND_NOW", None)  # of the worker's start; not a program's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    counters = Counters(config["counters"])
+    if worker.is_namespaced:
+        counters.join(config["joins"])
+    wire.send(control, {"hello": os.getpid()}, b"", _SEND_S)
+    with contextlib.suppress(wire.Closed):
+        _serve(control, worker, counters)
+    return 0
+
+
+def _confine(config: dict[str, Any]) -> Worker:
+    is_namespaced: bool = config["level"] == "namespaces"
+    proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    uid: int = config["uid"] if os.geteuid() == 0 else os.geteuid()
+    if is_namespaced:
+        uid = _enter_namespaces(config, proc, uid)
+    else:
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return Worker(
+        is_namespaced=is_namespaced,
+        uid=uid if is_namespaced or os.geteuid() == 0 else 0,
+        proc=proc,
+        joins=[] if is_namespaced else config["joins"],
+    )
+
+
+def _enter_namespaces(config: dict[str, Any], proc: int, uid: int) -> int:
+    """New namespaces, the read-only tree, no privileges, pid 1; the uid that programs map to."""
+    is_root, gid = os.geteuid() == 0, os.getegid()
+    kernel.unshare(_CONFINED if is_root else _CONFINED | kernel.CLONE_NEWUSER)
+    if not is_root:
+        _write(proc, "self/setgroups", "deny")
+        _write(proc, "self/gid_map", f"{INSIDE_UID} {gid} 1")
+        _write(proc, "self/uid_map", f"{INSIDE_UID} {uid} 1")
+    kernel.set_hostname("sandbox")
+    root.build(config["shown"], config["masked"], INSIDE_UID)
+    _become_pid_1()
+    if is_root:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    else:
+        uid = INSIDE_UID
+        kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    return uid
+
+
+def _become_pid_1() -> None:
+    """Go on in a child, the first of the new pid namespace; the parent only waits for it."""
+    pid = os.fork()
+    if pid == 0:
+        return
+    os.closerange(3, 4096)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _, status = os.waitpid(pid, 0)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def _write(proc: int, path: str, text: str) -> None:
+    number = os.open(path, os.O_WRONLY, dir_fd=proc)
+    try:
+        os.write(number, text.encode())
+    finally:
+        os.close(number)
+
+
+def _like_an_interpreter() -> None:
+    """``exit``, ``quit`` and ``help``, which the site module gives to every program."""
+    site: Any = importlib.import_module("site")
+    site.setquit()
+    site.setcopyright()
+    site.sethelper()
+
+
+def _serve(control: socket.socket, worker: Worker, counters: Counters) -> None:
+    while True:
+        request, body = wire.receive(control, None)
+        answer: dict[str, Any] = {}
+        try:
+            with _folder(worker) as folder, Run(request, worker, counters) as run:
+                request["folder"] = folder
+                request["stdin_path"] = os.path.join(folder, ".stdin")  # noqa: PTH118
+                answer, data = run.execute(body, control.fileno())
+                if worker.is_namespaced:
+                    # The verdict stands. What is left is the kernel's work, which nobody need
+                    # wait for but the next program: it starts when this one's namespaces are gone.
+                    wire.send(control, answer, data, _SEND_S)
+            if not worker.is_namespaced:
+                wire.send(control, answer, data, _SEND_S)
+        except Abandoned:
+            return
+        except (Broken, OSError, TimeoutError) as error:
+            if not answer:
+                wire.send(control, {"broken": f"{type(error).__name__}: {error}"}, b"", _SEND_S)
+            return
+        counters.end()
+
+
+@contextlib.contextmanager
+def _folder(worker: Worker) -> Any:
+    if worker.is_namespaced:
+        yield "/tmp"
+        return
+    folder = tempfile.mkdtemp(prefix="troupe-run-")
+    try:
+        if worker.uid:
+            os.chown(folder, worker.uid, worker.uid)
+        yield folder
+    finally:
+        sweep.kill_all(worker.uid)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def start() -> None:
+    """Entry point: the config is the one argument."""
+    config: dict[str, Any] = json.loads(sys.argv[1])
+    sys.argv = [""]
+    sys.exit(main(config))

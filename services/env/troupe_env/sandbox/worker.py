@@ -1,0 +1,146 @@
+"""One worker process as the service sees it: started with nothing of ours, asked, killed.
+
+Owns the process and its control group. Any doubt about a worker ends it: the pool makes another.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from troupe.errors import UnavailableError
+from troupe_env.sandbox.cgroups import Cgroup, Cgroups
+from troupe_env.sandbox.inside import wire
+from troupe_env.sandbox.interpreter import Interpreter
+
+_START_S = 20.0
+_SLACK_S = 15.0
+_LEAVE_S = 1.0
+_HASH_SEED = "0"
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": _HASH_SEED,
+    "LD_BIND_NOW": "1",  # look C functions up once, not in each fork; the worker drops it again
+}
+_BOOT = (
+    "import sys; sys.path.insert(0, {folder!r}); from inside import zygote; "
+    "del sys.path[0]; zygote.start()"
+)
+
+
+class SandboxWorker:
+    """A started worker; use from one thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        level: str,
+        uid: int,
+        interpreter: Interpreter,
+        cgroups: Cgroups,
+        preload: list[str],
+    ) -> None:
+        self.runs = 0
+        self._cgroup = cgroups.make()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
+        ours, theirs = socket.socketpair()
+        self._control = ours
+        config = {
+            "control": theirs.fileno(),
+            "level": level,
+            "uid": uid,
+            "shown": interpreter.shown,
+            "masked": interpreter.masked,
+            "joins": self._cgroup.joins,
+            "counters": self._cgroup.counters,
+            "preload": preload,
+        }
+        self._process = self._spawn(interpreter, config, theirs, self._cgroup)
+        try:
+            self._greet()
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process that stands for the worker; killing it ends all that it runs."""
+        return self._process.pid
+
+    def ask(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        """Run one program; raises UnavailableError when the worker is of no more use."""
+        self.runs += 1
+        try:
+            wire.send(self._control, request, body, _SLACK_S)
+            header, data = wire.receive(self._control, request["wall_time_s"] + _SLACK_S)
+        except (wire.Closed, wire.TooLate, ValueError) as error:
+            raise UnavailableError(
+                f"A sandbox worker broke ({type(error).__name__} {error}{self._said()}) and is "
+                "replaced; try again."
+            ) from error
+        if "broken" in header:
+            raise UnavailableError(
+                f"The sandbox could not run a program ({header['broken']}); its worker is "
+                "replaced; try again."
+            )
+        return header, data
+
+    def stop(self) -> None:
+        """Let whoever waits for an answer know that there will be none. From any thread."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+
+    def kill(self) -> None:
+        """End the worker and all that it runs; nobody may use it any more."""
+        self.stop()
+        try:
+            self._process.wait(_LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(_SLACK_S)
+        finally:
+            self._control.close()
+            self._log.close()
+            self._cgroup.close()
+
+    def _spawn(
+        self, interpreter: Interpreter, config: dict[str, Any], theirs: socket.socket, group: Cgroup
+    ) -> "subprocess.Popen[bytes]":
+        boot = _BOOT.format(folder=str(Path(__file__).parent))
+        try:
+            return subprocess.Popen(
+                [*interpreter.argv, "-c", boot, json.dumps(config)],
+                env=_ENVIRONMENT,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._log,
+                pass_fds=[theirs.fileno(), *group.descriptors],
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+
+    def _greet(self) -> None:
+        try:
+            header, _ = wire.receive(self._control, _START_S)
+        except (wire.Closed, wire.TooLate) as error:
+            raise UnavailableError(
+                f"A sandbox worker did not start ({type(error).__name__}{self._said()})."
+            ) from error
+        if "error" in header:
+            raise UnavailableError(f"A sandbox worker could not confine itself: {header['error']}")
+
+    def _said(self) -> str:
+        """The last line of its log: the worker's own, never a program's."""
+        size = os.fstat(self._log.fileno()).st_size
+        text = os.pread(self._log.fileno(), 2000, max(0, size - 2000)).decode(errors="replace")
+        lines = text.strip().splitlines()
+        return f"; it said: {lines[-1][:300]}" if lines else ""

@@ -1,0 +1,118 @@
+"""EnvService on the wire: proto to domain and back, and nothing else."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import grpc.aio
+
+from troupe.api.env.v1 import env_pb2 as pb
+from troupe.api.env.v1.env_pb2_grpc import EnvServiceServicer
+from troupe.clients import codec
+from troupe.episodes.sealed import seal_with
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.family import Observation, Task
+from troupe_env.families import Families, Loaded
+from troupe_env.judge import Judge, begun
+from troupe_env.settings import EnvSettings
+
+MAX_PAGE = 1000
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class EnvServicer(EnvServiceServicer):
+    """Answers ListTasks, Reset and Step for whatever family the request names."""
+
+    def __init__(self, settings: EnvSettings, families: Families, judge: Judge) -> None:
+        self._settings = settings
+        self._families = families
+        self._judge = judge
+
+    async def ListTasks(  # noqa: N802
+        self, request: pb.ListTasksRequest, context: _Context
+    ) -> pb.ListTasksResponse:
+        split = codec.split_from_text(request.split)
+        if not 1 <= request.page_size <= MAX_PAGE:
+            raise InvalidArgumentError(
+                f"page_size is {request.page_size}; give 1 to {MAX_PAGE}.", pointer="/page_size"
+            )
+
+        def work() -> tuple[list[Task], int]:
+            taskset = self._load(request.environment).taskset
+            size = taskset.size(split)
+            stop = request.start_index + request.page_size
+            indices = range(request.start_index, stop if size is None else min(stop, size))
+            return [taskset.task(split, index) for index in indices], size or 0
+
+        tasks, size = await self._judge.run("ListTasks", work, _seconds_left(context))
+        entries = [
+            pb.TaskEntry(
+                task_id=task.id,
+                ref=pb.TaskRef(split=task.split, index=task.index),
+                payload=task.payload,
+            )
+            for task in tasks
+        ]
+        return pb.ListTasksResponse(tasks=entries, total_size=size)
+
+    async def Reset(  # noqa: N802
+        self, request: pb.ResetRequest, context: _Context
+    ) -> pb.ResetResponse:
+        split = codec.split_from_text(request.task.split)
+
+        def work() -> tuple[str, bytes, dict[str, Observation]]:
+            loaded = self._load(request.environment)
+            _check_agents(loaded, request.observe_agents)
+            task = loaded.taskset.task(split, request.task.index)
+            state, seen = begun(loaded, task, request.observe_agents)
+            return task.id, state, seen
+
+        task_id, state, observations = await self._judge.run("Reset", work, _seconds_left(context))
+        return pb.ResetResponse(
+            task_id=task_id,
+            state=state,
+            observations=codec.observations_to_proto(observations),
+            seal=seal_with(state),
+        )
+
+    async def Step(  # noqa: N802
+        self, request: pb.StepRequest, context: _Context
+    ) -> pb.StepResponse:
+        limit = self._settings.max_actions
+        if not 1 <= len(request.actions) <= limit:
+            raise InvalidArgumentError(
+                f"Step has {len(request.actions)} actions; give 1 to {limit}.", pointer="/actions"
+            )
+        timeout_s = _seconds_left(context)
+        ref = request.environment
+        loaded = self._families.cached(ref.name, ref.params_json)
+        if loaded is None:
+            loaded = await self._judge.run("Step", lambda: self._load(ref), timeout_s)
+        _check_agents(loaded, [request.agent, *request.observe_agents])
+        outcomes = await self._judge.step(
+            loaded,
+            state=request.state,
+            seal=request.seal,
+            agent=request.agent,
+            actions=list(request.actions),
+            observe=list(request.observe_agents),
+            timeout_s=timeout_s,
+        )
+        return pb.StepResponse(outcomes=[codec.outcome_to_proto(o) for o in outcomes])
+
+    def _load(self, ref: pb.EnvironmentRef) -> Loaded:
+        return self._families.get(ref.name, ref.params_json)
+
+
+def _check_agents(loaded: Loaded, agents: Iterable[str]) -> None:
+    known = loaded.family.agents
+    for agent in agents:
+        if agent not in known:
+            raise InvalidArgumentError(
+                f"Task {loaded.family.name!r} has no agent {agent!r}; it has {', '.join(known)}."
+            )
+
+
+def _seconds_left(context: _Context) -> float:
+    left_s: float | None = cast("Any", context).time_remaining()
+    return float("inf") if left_s is None else left_s

@@ -1,0 +1,28 @@
+"""Where the env service runs and how much it takes on."""
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from troupe.runtime.serving import ServingSettings
+
+
+class EnvSettings(ServingSettings):
+    """``TROUPE_ENV_*``."""
+
+    model_config = SettingsConfigDict(env_prefix="TROUPE_ENV_", extra="ignore")
+
+    threads: int = Field(default=4, ge=1, le=1024)
+    """Threads that judge actions."""
+    max_requests: int = Field(default=1024, ge=1)
+    """Requests queued or being judged; one more is refused with RESOURCE_EXHAUSTED."""
+    max_environments: int = Field(default=16, ge=1)
+    """Constructed task families that are kept; the least recently used goes first."""
+    max_actions: int = Field(default=1024, ge=1)
+    """Actions in one Step request."""
+    actions_per_thread: int = Field(default=16, ge=1)
+    """Actions of one request that one thread judges in a row; 1 for a task that runs programs."""
+    call_timeout_s: float = Field(default=60.0, gt=0.0)
+    """Time for one request, whatever deadline the caller set."""
+    hung_threads_s: float = Field(default=120.0, gt=0.0)
+    """A process whose threads all judge past their deadline for this long ends, to be started
+    afresh: Python can't end a thread. ``troupe_env_hung_threads`` shows them coming."""

@@ -1,5 +1,0 @@
-"""The `cpu` engine: transformers and torch inside the sidecar's own process."""
-
-from services.rollout.engines.cpu.engine import CpuEngine
-
-__all__ = ["CpuEngine"]

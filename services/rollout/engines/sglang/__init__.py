@@ -1,5 +1,0 @@
-"""The `sglang` engine: stock SGLang servers on loopback, started and watched by the sidecar."""
-
-from services.rollout.engines.sglang.engine import SglangEngine
-
-__all__ = ["SglangEngine"]

@@ -1,0 +1,1 @@
+"""The rollout service: tokens from one inference engine behind a sidecar."""

@@ -1,0 +1,47 @@
+"""From chat messages to token ids, by the model's own template. The same for every engine."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.family import Message
+
+
+def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list[int]:
+    """Token ids of the conversation, ready for the assistant's answer."""
+    if not messages:
+        raise InvalidArgumentError("A chat prompt needs at least one message.")
+    if not tokenizer.chat_template:
+        raise InvalidArgumentError(
+            f"The tokenizer of '{model}' has no chat template. Add chat_template.jinja to the "
+            "model folder, or send token ids."
+        )
+    chat = [{"role": message.role, "content": message.content} for message in messages]
+    try:
+        ids: Any = tokenizer.apply_chat_template(
+            chat, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+    except Exception as error:  # templates raise what they like
+        raise InvalidArgumentError(
+            f"The chat template of '{model}' refuses the messages ({error})."
+        ) from error
+    return [int(token) for token in ids]
+
+
+def cut_at_stop(text: str, stop: Sequence[str]) -> str:
+    """The text before the first stop string."""
+    found = [position for item in stop if item and (position := text.find(item)) >= 0]
+    return text[: min(found)] if found else text
+
+
+def check_token_ids(token_ids: Sequence[int], *, vocab_size: int, model: str, minimum: int) -> None:
+    """Raises InvalidArgumentError for too few ids, or one that the model has no embedding for."""
+    if len(token_ids) < minimum:
+        raise InvalidArgumentError(
+            f"{len(token_ids)} token ids were given; at least {minimum} are needed."
+        )
+    if (largest := max(token_ids)) >= vocab_size or min(token_ids) < 0:
+        raise InvalidArgumentError(
+            f"Token id {largest if largest >= vocab_size else min(token_ids)} is outside the "
+            f"vocabulary of '{model}', which has {vocab_size} ids. Use its own tokenizer."
+        )

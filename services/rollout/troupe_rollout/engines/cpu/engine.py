@@ -1,0 +1,230 @@
+"""CpuEngine: the Engine seam on transformers and torch, in this process.
+
+Owns validation of requests and the life of versions; computing happens on one worker thread and
+building of new versions on another, so that receiving weights never stops generation.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from troupe.errors import InvalidArgumentError, OverloadedError
+from troupe.runtime.engines.broadcast import BroadcastWeights, Received
+from troupe.runtime.engines.engine import (
+    EngineCandidate,
+    EngineRequest,
+    EngineResult,
+    PolicyState,
+    StagedWeights,
+)
+from troupe.runtime.serving.memory import keep_freed_memory
+from troupe.spec.job import PolicySpec
+from troupe.tasks.family import Message
+from troupe_rollout.engines.chat import check_token_ids, cut_at_stop, render_chat
+from troupe_rollout.engines.cpu.batcher import Batcher
+from troupe_rollout.engines.cpu.job import Completion, Job
+from troupe_rollout.engines.cpu.model import BaseModel, load_base
+from troupe_rollout.engines.cpu.receive import receive_tensors
+from troupe_rollout.engines.cpu.score import score_tokens
+from troupe_rollout.engines.cpu.settings import CpuEngineSettings
+from troupe_rollout.engines.cpu.text import stop_detector
+from troupe_rollout.engines.cpu.versions import Slot
+from troupe_rollout.engines.cpu.weights import build_module, load_tensors, sums_of_tensors
+from troupe_rollout.engines.cpu.worker import Worker
+from troupe_rollout.engines.versions import VersionTable, held_digest
+
+STOP_TIMEOUT_S = 4.0
+
+
+class CpuEngine:
+    """An `Engine` in this process. Same seed, same completions, whatever else runs."""
+
+    name = "cpu"
+    weight_ranks = 1
+    weight_backend = "gloo"
+
+    def __init__(self, settings: CpuEngineSettings | None = None) -> None:
+        self._settings = settings or CpuEngineSettings()
+        self._worker = Worker(torch_threads=self._settings.torch_threads)
+        self._stager = ThreadPoolExecutor(
+            1, "cpu-stage", initializer=torch.set_num_threads, initargs=(1,)
+        )
+        self._bases: dict[str, BaseModel] = {}
+        self._tables: dict[str, VersionTable[Slot]] = {}
+        self._in_flight = 0
+        self._is_stopping = False
+
+    async def start(self, policies: dict[str, PolicySpec]) -> None:
+        if self._settings.device == "cpu":
+            keep_freed_memory()
+        loaded: dict[tuple[str, str], BaseModel] = {}
+        loop = asyncio.get_running_loop()
+        for policy, spec in policies.items():
+            key = (spec.model, spec.dtype)
+            if key not in loaded:
+                loaded[key] = await loop.run_in_executor(
+                    self._stager, load_base, spec, self._settings.device
+                )
+            self._bases[policy] = loaded[key]
+            self._tables[policy] = VersionTable[Slot](policy, self._settings.max_versions)
+        self._worker.start()
+        for base in loaded.values():
+            prompt = [0] * min(32, base.context_length)
+            await asyncio.wrap_future(
+                self._worker.call(lambda base=base, ids=prompt: score_tokens(base.module, ids))
+            )
+
+    def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
+        base = self._base(policy)
+        return render_chat(base.tokenizer, base.path, messages)
+
+    async def generate(self, request: EngineRequest) -> EngineResult:
+        base = self._base(request.policy)
+        job = self._job(base, request)
+        slot = self._tables[request.policy].serving(request.policy_version)
+        self._admit(request.num_candidates)
+        try:
+            self._worker.submit(slot.lane, job)
+            completions = await asyncio.wrap_future(job.future)
+        finally:
+            job.is_cancelled = True
+            self._in_flight -= request.num_candidates
+        return EngineResult(
+            [_candidate(base, item, request.sampling.stop) for item in completions],
+            request.policy_version,
+            job.compute_s,
+            # A prompt is computed once for all its candidates, and nothing is kept after it.
+            num_cached_tokens=(request.num_candidates - 1) * len(request.prompt_token_ids),
+        )
+
+    async def score(
+        self, policy: str, policy_version: int, token_ids: Sequence[int]
+    ) -> list[float]:
+        base = self._base(policy)
+        _check_tokens(base, token_ids, minimum=2)
+        if len(token_ids) > base.context_length:
+            raise InvalidArgumentError(
+                f"{len(token_ids)} token ids exceed the {base.context_length} of the context of "
+                f"'{base.path}'. Score fewer."
+            )
+        module, ids = self._tables[policy].scoring(policy_version).module, list(token_ids)
+        return await asyncio.wrap_future(self._worker.call(lambda: score_tokens(module, ids)))
+
+    async def stage(self, weights: StagedWeights) -> str:
+        self._base(weights.policy)
+        loop = asyncio.get_running_loop()
+        tensors = await loop.run_in_executor(self._stager, load_tensors, weights.path)
+        return await self._keep(weights, tensors)
+
+    async def receive(self, weights: BroadcastWeights) -> Received:
+        """Full weights by torch.distributed; see `troupe.runtime.engines.broadcast`."""
+        self._base(weights.policy)
+        tensors = await asyncio.to_thread(receive_tensors, weights)
+        announced = {tensor.name: tensor.digest for tensor in weights.tensors}
+        staged = StagedWeights(
+            weights.policy, weights.policy_version, "full", Path(), "", announced
+        )
+        return Received(await self._keep(staged, tensors), wants_file=False)
+
+    async def _keep(self, weights: StagedWeights, tensors: dict[str, Tensor]) -> str:
+        base, table = self._base(weights.policy), self._tables[weights.policy]
+        loop = asyncio.get_running_loop()
+        slot = await loop.run_in_executor(self._stager, self._build, base, weights, tensors)
+        if not table.holds(weights.policy_version, slot.tensor_digest):
+            table.stage(slot)
+        return slot.tensor_digest
+
+    async def activate(self, policy: str, policy_version: int) -> None:
+        self._base(policy)
+        self._tables[policy].activate(policy_version)
+
+    async def discard(self, policy: str, policy_version: int) -> None:
+        self._base(policy)
+        self._tables[policy].discard(policy_version)
+
+    def policies(self) -> list[PolicyState]:
+        return [table.state() for table in self._tables.values()]
+
+    def num_in_flight(self) -> int:
+        return self._in_flight
+
+    def is_ready(self) -> bool:
+        return bool(self._bases) and not self._is_stopping
+
+    async def stop(self) -> None:
+        self._is_stopping = True
+        await asyncio.to_thread(self._worker.stop, STOP_TIMEOUT_S)
+        self._stager.shutdown(wait=False, cancel_futures=True)
+        self._tables.clear()
+        self._bases.clear()
+
+    def _base(self, policy: str) -> BaseModel:
+        if (base := self._bases.get(policy)) is None:
+            raise InvalidArgumentError(
+                f"Policy '{policy}' is not served here; this replica serves "
+                f"{sorted(self._bases)}. Correct the policy, or ask another replica."
+            )
+        return base
+
+    def _admit(self, num_candidates: int) -> None:
+        limit = self._settings.max_in_flight
+        if self._is_stopping or self._in_flight + num_candidates > limit:
+            raise OverloadedError(
+                f"{self._in_flight} candidates are in flight and {num_candidates} more exceed the "
+                f"{limit} that this replica takes (TROUPE_ROLLOUT_MAX_IN_FLIGHT), or it is "
+                "stopping. Try again later, or add replicas."
+            )
+        self._in_flight += num_candidates
+
+    def _job(self, base: BaseModel, request: EngineRequest) -> Job:
+        prompt = tuple(request.prompt_token_ids)
+        _check_tokens(base, prompt, minimum=1)
+        room = base.context_length - len(prompt)
+        if room < 1:
+            raise InvalidArgumentError(
+                f"The prompt has {len(prompt)} tokens and the context of '{base.path}' has "
+                f"{base.context_length}. Shorten the prompt."
+            )
+        if request.num_candidates < 1:
+            raise InvalidArgumentError("num_candidates is 0; ask for at least 1.")
+        limit = min(request.sampling.max_new_tokens, room)
+        cells = request.num_candidates * (len(prompt) + limit)
+        if cells > self._max_cells(base):
+            raise InvalidArgumentError(
+                f"{request.num_candidates} candidates of up to {len(prompt) + limit} tokens need "
+                f"more key/value memory than TROUPE_ROLLOUT_MAX_KV_MIB="
+                f"{self._settings.max_kv_mib}. Ask for fewer or shorter ones, or raise it."
+            )
+        detector = stop_detector(base, request.sampling.stop)
+        return Job(prompt, request.num_candidates, request.sampling, limit, request.seed, detector)
+
+    def _max_cells(self, base: BaseModel) -> int:
+        return self._settings.max_kv_mib * 2**20 // base.kv_bytes_per_token
+
+    def _build(self, base: BaseModel, weights: StagedWeights, tensors: dict[str, Tensor]) -> Slot:
+        digest = held_digest(weights, sums_of_tensors(tensors))
+        module = build_module(base, weights, tensors)
+        lane = Batcher(
+            module,
+            base.end_token_ids,
+            device=self._settings.device,
+            max_rows=self._settings.max_rows,
+            max_prefill_tokens=self._settings.max_prefill_tokens,
+            max_cells=self._max_cells(base),
+        )
+        return Slot(weights.policy, weights.policy_version, digest, module, lane)
+
+
+def _check_tokens(base: BaseModel, token_ids: Sequence[int], *, minimum: int) -> None:
+    check_token_ids(token_ids, vocab_size=base.vocab_size, model=base.path, minimum=minimum)
+
+
+def _candidate(base: BaseModel, item: Completion, stop: Sequence[str]) -> EngineCandidate:
+    text = base.tokenizer.decode(item.token_ids, skip_special_tokens=True)
+    return EngineCandidate(
+        item.token_ids, item.logprobs, cut_at_stop(text, stop), item.finish_reason
+    )

@@ -1,0 +1,148 @@
+"""What a batch knows of each of its rows, as arrays, so that a token costs no Python per row.
+
+Owns the state that sampling reads and the tokens that it wrote. Rows are dense: a finished row
+is overwritten by the last one. Legend: R rows, U uniforms, N new tokens.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troupe_rollout.engines.cpu.job import Completion, Job
+from troupe_rollout.engines.cpu.pool import round_up
+from troupe_rollout.engines.cpu.sampling import UNIFORM_BLOCK, Filters, candidate_stream
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The candidate that a row belongs to."""
+
+    job: Job
+    index: int
+    stream: np.random.Generator
+
+
+class Rows:
+    """Row state for up to ``capacity`` rows; grows by doubling."""
+
+    def __init__(self, device: str) -> None:
+        self.device = torch.device(device)
+        self.owners: list[Owner] = []
+        self.capacity = 0
+        self.width = 0
+        self.last_token = self._new(torch.long)
+        self.position = self._new(torch.long)
+        self.count = self._new(torch.long)
+        self.limit = self._new(torch.long)
+        self.temperature = self._new(torch.float32)
+        self.top_k = self._new(torch.long)
+        self.top_p = self._new(torch.float64)
+        self.uniforms_RU = self._new(torch.float64, UNIFORM_BLOCK)
+        self.tokens_RN = self._new(torch.long, 0)
+        self.logprobs_RN = self._new(torch.float32, 0)
+        self.num_filtered = 0
+        self.num_stoppable = 0
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+    def add(self, job: Job) -> int:
+        """Append a job's candidates; the first row's number."""
+        first, count = len(self.owners), job.num_candidates
+        self._grow(first + count, job.max_new_tokens)
+        rows = slice(first, first + count)
+        streams = [candidate_stream(job.seed, index) for index in range(count)]
+        self.owners += [Owner(job, index, stream) for index, stream in enumerate(streams)]
+        uniforms = np.stack([stream.random(UNIFORM_BLOCK) for stream in streams])
+        self.uniforms_RU[rows] = torch.from_numpy(uniforms).to(self.device)
+        self.position[rows] = len(job.prompt)
+        self.count[rows] = 0
+        self.limit[rows] = job.max_new_tokens
+        self.temperature[rows] = job.sampling.temperature
+        self.top_k[rows] = job.sampling.top_k
+        self.top_p[rows] = job.sampling.top_p
+        self.num_filtered += count * _is_filtered(job)
+        self.num_stoppable += count * (job.hits_stop is not None)
+        return first
+
+    def filters(self, rows: slice) -> Filters:
+        """How these rows sample."""
+        return Filters(
+            self.temperature[rows], self.top_k[rows], self.top_p[rows], self.num_filtered > 0
+        )
+
+    def next_uniforms(self, rows: slice) -> Tensor:
+        """One unused draw for each of these rows."""
+        column = self.count[rows] % UNIFORM_BLOCK
+        used_up = (column == 0) & (self.count[rows] > 0)
+        for offset in used_up.nonzero()[:, 0].tolist():
+            row = rows.start + offset
+            fresh = self.owners[row].stream.random(UNIFORM_BLOCK)
+            self.uniforms_RU[row] = torch.from_numpy(fresh).to(self.device)
+        return self.uniforms_RU[rows].gather(1, column[:, None])[:, 0]
+
+    def record(self, rows: slice, tokens_R: Tensor, logprobs_R: Tensor) -> None:
+        """Append one sampled token to each of these rows."""
+        column_R1 = self.count[rows][:, None]
+        self.tokens_RN[rows].scatter_(1, column_R1, tokens_R[:, None])
+        self.logprobs_RN[rows].scatter_(1, column_R1, logprobs_R[:, None])
+        self.last_token[rows] = tokens_R
+        self.count[rows] += 1
+
+    def token_ids(self, row: int) -> list[int]:
+        """What a row has sampled."""
+        return self.tokens_RN[row, : int(self.count[row])].tolist()
+
+    def completion(self, row: int, *, is_stopped: bool) -> Completion:
+        """A row's tokens as its job gets them."""
+        count = int(self.count[row])
+        return Completion(
+            self.tokens_RN[row, :count].tolist(),
+            self.logprobs_RN[row, :count].tolist(),
+            "stop" if is_stopped else "length",
+        )
+
+    def remove(self, row: int) -> int:
+        """Drop a row; the last row takes its number. Gives back the last row's old number."""
+        job = self.owners[row].job
+        self.num_filtered -= _is_filtered(job)
+        self.num_stoppable -= job.hits_stop is not None
+        last = len(self.owners) - 1
+        if row != last:
+            self.owners[row] = self.owners[last]
+            for array in self._arrays().values():
+                array[row] = array[last]
+        self.owners.pop()
+        return last
+
+    def _grow(self, capacity: int, width: int) -> None:
+        if capacity <= self.capacity and width <= self.width:
+            return
+        old = self._arrays()
+        used = len(self.owners)
+        if capacity > self.capacity:
+            self.capacity = max(capacity, 2 * self.capacity)
+        self.width = max(self.width, round_up(width, 32))
+        for name, array in old.items():
+            columns = self.width if name in ("tokens_RN", "logprobs_RN") else array.shape[-1]
+            shape = (self.capacity,) if array.dim() == 1 else (self.capacity, columns)
+            grown = array.new_zeros(shape)
+            if array.dim() == 1:
+                grown[:used] = array[:used]
+            else:
+                grown[:used, : array.shape[1]] = array[:used]
+            setattr(self, name, grown)
+
+    def _arrays(self) -> dict[str, Tensor]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def _new(self, dtype: torch.dtype, columns: int | None = None) -> Tensor:
+        shape = (0,) if columns is None else (0, columns)
+        return torch.zeros(shape, dtype=dtype, device=self.device)
+
+
+def _is_filtered(job: Job) -> bool:
+    sampling = job.sampling
+    return sampling.temperature > 0 and (sampling.top_k > 0 or sampling.top_p < 1.0)

@@ -1,0 +1,56 @@
+"""Full weights from torch.distributed into a running SGLang server.
+
+Owns the order of SGLang's calls: join, open the session, take the tensors in buckets, close, leave.
+What was in the server before is gone when the first tensor has come; going back is the caller's.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Sequence
+
+from troupe.errors import TroupeError, WeightsRejectedError
+from troupe.runtime.engines.broadcast import BroadcastWeights
+from troupe.runtime.weights import TensorSum
+from troupe.runtime.weights.layout import ITEM_BYTES
+from troupe_rollout.engines.sglang.client import SglangClient
+
+BUCKET_BYTES = 512 * 2**20
+"""SGLang keeps a bucket beside the model until it is copied."""
+
+
+async def receive_into(client: SglangClient, weights: BroadcastWeights, tag: str) -> None:
+    """Replace the server's weights by what rank 0 sends.
+
+    Raises:
+        TroupeError: SGLang said why it did not work; no session is open any more.
+        TimeoutError: it does not answer within ``weights.timeout_s``; what it holds is unknown.
+    """
+    async with asyncio.timeout(weights.timeout_s):
+        await client.join_group(weights.group)
+        try:
+            await client.begin_update()
+            for bucket in buckets(weights.tensors, BUCKET_BYTES):
+                await client.receive_weights(weights.group, bucket, tag)
+            await client.end_update()
+        except TroupeError:  # and not when the time is up: a mute server would keep us
+            with contextlib.suppress(WeightsRejectedError):  # none was open
+                await client.end_update()
+            with contextlib.suppress(TroupeError):
+                await client.leave_group(weights.group)
+            raise
+        await client.leave_group(weights.group)
+
+
+def buckets(tensors: Sequence[TensorSum], size: int) -> list[list[TensorSum]]:
+    """Consecutive runs of tensors of about ``size`` bytes; a larger tensor is one by itself."""
+    found: list[list[TensorSum]] = []
+    room = 0
+    for tensor in tensors:
+        needs = math.prod(tensor.shape) * ITEM_BYTES[tensor.dtype]
+        if not found or needs > room:
+            found.append([])
+            room = size
+        found[-1].append(tensor)
+        room -= needs
+    return found

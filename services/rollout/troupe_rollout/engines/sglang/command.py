@@ -1,0 +1,127 @@
+"""The command line and environment of one SGLang server. Pure: settings and facts in, argv out."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from troupe_rollout.engines.sglang.settings import SglangSettings
+
+LAUNCH = Path(__file__).with_name("server") / "launch.py"
+CPU_TOTAL_TOKENS = 16384
+CPU_RUNNING_REQUESTS = 64
+RESERVED_TOKENS = 7
+"""SGLang's inputs are shorter than its context less 6; ours may fill the model's to the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraPlan:
+    """Room for adapters. ``slots`` are computed with at once, ``loaded`` held in host memory."""
+
+    rank: int
+    targets: tuple[str, ...]
+    slots: int
+    loaded: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlan:
+    """One server: which model, on what, with room for which adapters (None: full weights)."""
+
+    model: Path
+    dtype: str
+    device: str
+    context_length: int
+    lora: LoraPlan | None
+    mem_fraction: float = 0.0
+
+
+def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port: int) -> list[str]:
+    """What to run. ``extra_flags`` win over all but the address: a server is for its sidecar."""
+    flags: dict[str, str | int | float] = {
+        "--model-path": str(plan.model),
+        "--load-format": "safetensors",
+        "--device": plan.device,
+        "--dtype": plan.dtype,
+        "--tp-size": settings.tp_size,
+        "--dp-size": settings.dp_size,
+        "--log-level": settings.log_level,
+        "--attention-backend": settings.attention_backend,
+        "--sampling-backend": settings.sampling_backend,
+        "--context-length": plan.context_length + RESERVED_TOKENS,
+        "--max-total-tokens": settings.max_total_tokens,
+        "--max-running-requests": settings.max_running_requests,
+        "--mem-fraction-static": plan.mem_fraction,
+        "--lora-backend": settings.lora_backend if plan.lora else "",
+    }
+    switches = ["--enable-metrics"]
+    if plan.device == "cpu":
+        flags |= _cpu_flags(settings, plan)
+        switches += ["--disable-overlap-schedule", "--sleep-on-idle"]
+    if settings.deterministic:
+        switches.append("--enable-deterministic-inference")
+    argv = [python, str(LAUNCH), "--parent-pid", str(os.getpid())]
+    for flag, value in flags.items():
+        if value:
+            argv += [flag, str(value)]
+    argv += [*switches, *_lora_flags(plan.lora), *shlex.split(settings.extra_flags)]
+    return [*argv, "--host", "127.0.0.1", "--port", str(port)]
+
+
+def server_environment(
+    settings: SglangSettings, plan: ServerPlan, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """The child's environment; nothing of Troupe's own settings reaches it."""
+    found = {
+        name: value
+        for name, value in inherited.items()
+        if not name.startswith("TROUPE_") and name not in ("PYTHONPATH", "PYTHONHOME")
+    }
+    found |= {
+        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
+        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1",  # for RESERVED_TOKENS; see above
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONUNBUFFERED": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }
+    if plan.device == "cpu":
+        found |= {
+            "SGLANG_USE_CPU_ENGINE": "1",
+            "OMP_NUM_THREADS": str(settings.threads),
+            "TORCHDYNAMO_DISABLE": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        ranks = settings.tp_size * settings.dp_size
+        if ranks > 1:
+            cores = os.cpu_count() or 1
+            found["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(str(i % cores) for i in range(ranks))
+    return found
+
+
+def _cpu_flags(settings: SglangSettings, plan: ServerPlan) -> dict[str, str | int]:
+    return {
+        "--attention-backend": settings.attention_backend or "torch_native",
+        "--sampling-backend": settings.sampling_backend or "pytorch",
+        "--grammar-backend": "none",
+        "--max-total-tokens": settings.max_total_tokens or CPU_TOTAL_TOKENS,
+        "--max-running-requests": settings.max_running_requests or CPU_RUNNING_REQUESTS,
+        "--lora-backend": (settings.lora_backend or "torch_native") if plan.lora else "",
+    }
+
+
+def _lora_flags(lora: LoraPlan | None) -> list[str]:
+    if lora is None:
+        return []
+    return [
+        "--enable-lora",
+        "--max-lora-rank",
+        str(lora.rank),
+        "--max-loras-per-batch",
+        str(lora.slots + 1),
+        "--max-loaded-loras",
+        str(lora.loaded),
+        "--lora-target-modules",
+        *lora.targets,
+    ]

@@ -1,0 +1,230 @@
+"""SglangEngine: the Engine seam on stock SGLang servers.
+
+Owns which policy is served by which server, and what a request must be before it may reach one:
+an id outside the vocabulary would end the server. Versions are `lora` and `full`; the life of a
+server is `supervisor`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from troupe.errors import InvalidArgumentError, OverloadedError, UnavailableError
+from troupe.runtime.engines.broadcast import BroadcastWeights, Received
+from troupe.runtime.engines.engine import EngineRequest, EngineResult, PolicyState, StagedWeights
+from troupe.spec.job import LoraSpec, PolicySpec
+from troupe.tasks.family import Message
+from troupe_rollout.engines.chat import check_token_ids, render_chat
+from troupe_rollout.engines.sglang.client import SglangClient
+from troupe_rollout.engines.sglang.environment import look_at_machine
+from troupe_rollout.engines.sglang.files import WorkFolder
+from troupe_rollout.engines.sglang.full import FullVersions, Snapshot
+from troupe_rollout.engines.sglang.lora import Adapter, LoraVersions
+from troupe_rollout.engines.sglang.model import BaseModel, read_base
+from troupe_rollout.engines.sglang.plan import ServerGroup, plan_servers
+from troupe_rollout.engines.sglang.settings import SglangSettings, load_settings
+from troupe_rollout.engines.sglang.supervisor import Supervisor
+from troupe_rollout.engines.sglang.translate import (
+    cached_tokens,
+    candidate_from,
+    engine_seconds,
+    generate_body,
+    prefill_body,
+    score_body,
+    scores_from,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """One policy: its base model, its versions, and the server that has them."""
+
+    base: BaseModel
+    versions: LoraVersions | FullVersions
+    server: Supervisor
+    context_length: int
+
+
+class SglangEngine:
+    """See `troupe.runtime.engines.engine.Engine`. Seeds fix draws only with ``deterministic``."""
+
+    name = "sglang"
+
+    def __init__(self, settings: SglangSettings | None = None) -> None:
+        self._settings = settings or load_settings()
+        self._work = WorkFolder(self._settings.work_dir)
+        self._served: dict[str, _Served] = {}
+        self._servers: list[Supervisor] = []
+        self._in_flight = 0
+        self._is_stopping = False
+        self._device = "cpu"
+
+    async def start(self, policies: dict[str, PolicySpec]) -> None:
+        machine = await look_at_machine(self._settings)
+        self._device = machine.device
+        bases = {
+            policy: await asyncio.to_thread(read_base, spec) for policy, spec in policies.items()
+        }
+        for group in plan_servers(self._settings, machine, policies, bases):
+            self._add(group, policies)
+        await asyncio.gather(*(server.start() for server in self._servers))
+
+    def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
+        base = self._of(policy).base
+        return render_chat(base.tokenizer, base.name, messages)
+
+    async def generate(self, request: EngineRequest) -> EngineResult:
+        served = self._of(request.policy)
+        limit = _check_request(served, request)
+        self._admit(request.num_candidates)
+        try:
+            async with served.versions.use(request.policy_version, staged_too=False) as version:
+                adapter, client = _adapter(version), served.server.client()
+                body = generate_body(
+                    served.base, request, limit=limit, adapter=adapter, salt=version.name
+                )
+                prefill: list[dict[str, Any]] = []
+                if request.num_candidates > 1:  # else the siblings would each compute the prompt
+                    prefill = await client.generate(
+                        prefill_body(request, adapter=adapter, salt=version.name)
+                    )
+                items = await client.generate(body)
+        finally:
+            self._in_flight -= request.num_candidates
+        tag = version.name if isinstance(version, Snapshot) else None
+        if len(items) != request.num_candidates:
+            raise UnavailableError(
+                f"SGLang gave {len(items)} completions for {request.num_candidates}. Try again."
+            )
+        return EngineResult(
+            [candidate_from(served.base, request, item, tag=tag) for item in items],
+            request.policy_version,
+            sum(engine_seconds(part) for part in (prefill, items) if part),
+            cached_tokens(request, prefill, items),
+        )
+
+    async def score(
+        self, policy: str, policy_version: int, token_ids: Sequence[int]
+    ) -> list[float]:
+        served = self._of(policy)
+        _check_tokens(served, token_ids, minimum=2)
+        if len(token_ids) > served.context_length:
+            raise InvalidArgumentError(
+                f"{len(token_ids)} token ids exceed the {served.context_length} of the context of "
+                f"'{served.base.name}'. Score fewer."
+            )
+        async with served.versions.use(policy_version, staged_too=True) as version:
+            body = score_body(token_ids, adapter=_adapter(version), salt=version.name)
+            items = await served.server.client().generate(body)
+        return scores_from(token_ids, items[0])
+
+    async def stage(self, weights: StagedWeights) -> str:
+        return await self._of(weights.policy).versions.stage(weights)
+
+    async def receive(self, weights: BroadcastWeights) -> Received:
+        """Full weights by torch.distributed; see `troupe.runtime.engines.broadcast`."""
+        versions = self._of(weights.policy).versions
+        if isinstance(versions, LoraVersions):
+            raise InvalidArgumentError(
+                f"Policy '{weights.policy}' trains an adapter, and only full weights can come by "
+                "torch.distributed. Send the file (TROUPE_TRAINER_WEIGHTS_VIA=grpc or store)."
+            )
+        return await versions.receive(weights)
+
+    async def activate(self, policy: str, policy_version: int) -> None:
+        await self._of(policy).versions.activate(policy_version)
+
+    async def discard(self, policy: str, policy_version: int) -> None:
+        await self._of(policy).versions.discard(policy_version)
+
+    def policies(self) -> list[PolicyState]:
+        return [served.versions.state() for served in self._served.values()]
+
+    @property
+    def weight_ranks(self) -> int:
+        """Ranks that join a group of weights; with more than one data-parallel copy none does."""
+        return self._settings.tp_size if self._settings.dp_size == 1 else 0
+
+    @property
+    def weight_backend(self) -> str:
+        """NCCL where the servers run on GPUs."""
+        return "nccl" if self._device == "cuda" else "gloo"
+
+    def num_in_flight(self) -> int:
+        return self._in_flight
+
+    def is_ready(self) -> bool:
+        return bool(self._servers) and all(server.is_ready for server in self._servers)
+
+    async def stop(self) -> None:
+        self._is_stopping = True
+        await asyncio.gather(*(served.versions.close() for served in self._served.values()))
+        await asyncio.gather(*(server.stop() for server in self._servers))
+        self._served.clear()
+        self._servers.clear()
+        await asyncio.to_thread(self._work.close)
+
+    def _add(self, group: ServerGroup, policies: dict[str, PolicySpec]) -> None:
+        async def restore(client: SglangClient) -> None:
+            for policy in group.policies:
+                await self._served[policy].versions.restore(client)
+
+        log = self._work.path / f"server-{len(self._servers)}.log"
+        server = Supervisor(self._settings, group.plan, log=log, restore=restore)
+        self._servers.append(server)
+        for policy in group.policies:
+            versions = self._versions(policy, group.base, policies[policy], server)
+            context = group.plan.context_length
+            self._served[policy] = _Served(group.base, versions, server, context)
+
+    def _versions(
+        self, policy: str, base: BaseModel, spec: PolicySpec, server: Supervisor
+    ) -> LoraVersions | FullVersions:
+        if isinstance(spec.train, LoraSpec):
+            limit = self._settings.max_versions
+            return LoraVersions(policy, base, spec.train, server, self._work, max_versions=limit)
+        timeout_s = self._settings.drain_timeout_s
+        return FullVersions(policy, base, server, self._work, drain_timeout_s=timeout_s)
+
+    def _of(self, policy: str) -> _Served:
+        if (served := self._served.get(policy)) is None:
+            raise InvalidArgumentError(
+                f"Policy '{policy}' is not served here; this replica serves "
+                f"{sorted(self._served)}. Correct the policy, or ask another replica."
+            )
+        return served
+
+    def _admit(self, num_candidates: int) -> None:
+        limit = self._settings.max_in_flight
+        if self._is_stopping or self._in_flight + num_candidates > limit:
+            raise OverloadedError(
+                f"{self._in_flight} candidates are in flight and {num_candidates} more exceed the "
+                f"{limit} that this replica takes (TROUPE_ROLLOUT_SGLANG_MAX_IN_FLIGHT), or it is "
+                "stopping. Try again later, or add replicas."
+            )
+        self._in_flight += num_candidates
+
+
+def _adapter(version: Adapter | Snapshot) -> str | None:
+    """The name that a request must carry; full weights need none."""
+    return version.name if isinstance(version, Adapter) else None
+
+
+def _check_tokens(served: _Served, token_ids: Sequence[int], *, minimum: int) -> None:
+    base = served.base
+    check_token_ids(token_ids, vocab_size=base.shape.vocab, model=base.name, minimum=minimum)
+
+
+def _check_request(served: _Served, request: EngineRequest) -> int:
+    """The largest number of tokens to sample; raises InvalidArgumentError."""
+    _check_tokens(served, request.prompt_token_ids, minimum=1)
+    if request.num_candidates < 1:
+        raise InvalidArgumentError("num_candidates is 0; ask for at least 1.")
+    room = served.context_length - len(request.prompt_token_ids)
+    if room < 1:
+        raise InvalidArgumentError(
+            f"The prompt has {len(request.prompt_token_ids)} tokens and the context of "
+            f"'{served.base.name}' has {served.context_length}. Shorten the prompt."
+        )
+    return min(request.sampling.max_new_tokens, room)

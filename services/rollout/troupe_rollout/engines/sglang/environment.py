@@ -1,0 +1,85 @@
+"""Whether SGLang's environment can serve on this machine, asked before anything is loaded.
+
+Owns one short child process. Never imports SGLang here.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from troupe.errors import InvalidArgumentError
+from troupe_rollout.engines.sglang.settings import SglangSettings
+
+PROBE_TIMEOUT_S = 120.0
+_PROBE = """
+import importlib.metadata as metadata, json, torch
+gpus = [torch.cuda.mem_get_info(i) for i in range(torch.cuda.device_count())]
+print(json.dumps({"version": metadata.version("sglang"), "free": [f for f, _ in gpus],
+                  "total": [t for _, t in gpus]}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where servers will run. ``available_bytes`` is of one device."""
+
+    device: str
+    available_bytes: int
+
+
+async def look_at_machine(settings: SglangSettings) -> Machine:
+    """Raises InvalidArgumentError: no such Python, no SGLang in it, wrong release, no GPU."""
+    python = settings.interpreter()
+    fix = "Run scripts/setup_sglang.py, or correct TROUPE_ROLLOUT_SGLANG_PYTHON."
+    try:
+        probe = await asyncio.create_subprocess_exec(
+            python,
+            "-c",
+            _PROBE,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        raise InvalidArgumentError(f"{python} can't be run ({error}). {fix}") from error
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            out, err = await probe.communicate()
+    except TimeoutError as error:
+        probe.kill()
+        await probe.wait()
+        raise InvalidArgumentError(f"{python} did not answer in {PROBE_TIMEOUT_S:g} s.") from error
+    if probe.returncode != 0:
+        words = err.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+        raise InvalidArgumentError(f"{python} has no usable SGLang ({words[0]}). {fix}")
+    found = json.loads(out.decode().strip().splitlines()[-1])
+    if settings.version and found["version"] != settings.version:
+        raise InvalidArgumentError(
+            f"{python} has SGLang {found['version']} and the engine is tested with "
+            f"{settings.version}. {fix} TROUPE_ROLLOUT_SGLANG_VERSION='' takes any release."
+        )
+    return _choose(settings, free=found["free"], python=python)
+
+
+def _choose(settings: SglangSettings, *, free: list[int], python: str) -> Machine:
+    ranks = settings.tp_size * settings.dp_size
+    device = settings.device
+    if device == "auto":
+        device = "cuda" if free else "cpu"
+    if device == "cpu":
+        return Machine("cpu", _memory_available())
+    if len(free) < ranks:
+        raise InvalidArgumentError(
+            f"TROUPE_ROLLOUT_SGLANG_DEVICE is 'cuda' with {ranks} ranks, and the torch of {python} "
+            f"sees {len(free)} GPUs. Run it where they are, or set the device to 'cpu'."
+        )
+    return Machine("cuda", min(free))
+
+
+def _memory_available() -> int:
+    """What Linux says can be taken without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0

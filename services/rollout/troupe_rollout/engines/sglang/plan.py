@@ -1,0 +1,151 @@
+"""Which servers a job needs on this replica, and whether they fit. Pure: no I/O.
+
+LoRA policies with one base and number format share a server; a full-weight policy has its own.
+"""
+
+from dataclasses import dataclass
+
+from troupe.errors import InvalidArgumentError
+from troupe.runtime.engines.presets import (
+    LORA_TARGETS,
+    check_memory,
+    check_tp,
+    find_preset,
+    memory_plan,
+)
+from troupe.spec.job import LoraSpec, PolicySpec
+from troupe_rollout.engines.sglang.command import CPU_TOTAL_TOKENS, LoraPlan, ServerPlan
+from troupe_rollout.engines.sglang.environment import Machine
+from troupe_rollout.engines.sglang.files import lora_targets
+from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.settings import SglangSettings
+
+DEFAULT_MEM_FRACTION = 0.8
+CPU_MLP_MULTIPLE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGroup:
+    """One server and the policies that it serves."""
+
+    policies: tuple[str, ...]
+    base: BaseModel
+    plan: ServerPlan
+
+
+def plan_servers(
+    settings: SglangSettings,
+    machine: Machine,
+    policies: dict[str, PolicySpec],
+    bases: dict[str, BaseModel],
+) -> list[ServerGroup]:
+    """Raises InvalidArgumentError when slots, ranks or memory do not suffice."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for policy, spec in policies.items():
+        own = () if isinstance(spec.train, LoraSpec) else (policy,)
+        groups.setdefault((spec.model, spec.dtype, *own), []).append(policy)
+    if settings.url and len(groups) > 1:
+        raise InvalidArgumentError(
+            f"TROUPE_ROLLOUT_SGLANG_URL names one server and the policies {sorted(policies)} need "
+            f"{len(groups)} (one for each base model and each full-weight policy)."
+        )
+    return [
+        _group(settings, machine, names, policies, bases[names[0]], num_servers=len(groups))
+        for names in groups.values()
+    ]
+
+
+def _group(
+    settings: SglangSettings,
+    machine: Machine,
+    names: list[str],
+    policies: dict[str, PolicySpec],
+    base: BaseModel,
+    *,
+    num_servers: int,
+) -> ServerGroup:
+    spec = policies[names[0]]
+    loras = [train for n in names if isinstance(train := policies[n].train, LoraSpec)]
+    lora = _lora_plan(settings, names, loras) if loras else None
+    check_tp(base.name, base.shape, settings.tp_size)
+    _check_context(settings, base)
+    is_cpu = machine.device == "cpu"
+    if is_cpu and lora:
+        _check_padding(settings, base)
+    preset = find_preset(base.name)
+    cache = settings.max_total_tokens or (
+        CPU_TOTAL_TOKENS if is_cpu else preset.min_kv_tokens if preset else base.context_length
+    )
+    plan = memory_plan(
+        base.shape,
+        spec.dtype,
+        lora_slots=lora.slots if lora else 0,
+        lora_rank=lora.rank if lora else 0,
+        kv_tokens=cache,
+        tp_size=settings.tp_size,
+    )
+    fraction = settings.mem_fraction or (preset.mem_fraction if preset else DEFAULT_MEM_FRACTION)
+    share = machine.available_bytes / num_servers
+    check_memory(base.name, plan, int(share if is_cpu else share * fraction))
+    return ServerGroup(
+        tuple(names),
+        base,
+        ServerPlan(
+            model=base.folder,
+            dtype=spec.dtype,
+            device=machine.device,
+            context_length=min(settings.context_length or 2**31, base.context_length),
+            lora=lora,
+            mem_fraction=0.0 if is_cpu else fraction / num_servers,
+        ),
+    )
+
+
+def _check_context(settings: SglangSettings, base: BaseModel) -> None:
+    if settings.context_length > base.context_length:
+        raise InvalidArgumentError(
+            f"TROUPE_ROLLOUT_SGLANG_CONTEXT_LENGTH is {settings.context_length} and model "
+            f"'{base.name}' was made for {base.context_length} positions. Lower it, or leave it "
+            "out."
+        )
+
+
+def _check_padding(settings: SglangSettings, base: BaseModel) -> None:
+    """On a CPU SGLang pads the MLP, and its adapter slots then fit no adapter: it would crash."""
+    multiple = CPU_MLP_MULTIPLE * settings.tp_size
+    if base.shape.intermediate % multiple:
+        raise InvalidArgumentError(
+            f"Model '{base.name}' has an intermediate_size of {base.shape.intermediate}. With "
+            f"adapters SGLang needs a multiple of {multiple} on a CPU (tp_size "
+            f"{settings.tp_size}). Use another model or full weights, or the 'cpu' engine."
+        )
+
+
+def _lora_plan(settings: SglangSettings, names: list[str], loras: list[LoraSpec]) -> LoraPlan:
+    if settings.dp_size > 1:
+        raise InvalidArgumentError(
+            "SGLang loads no adapters with TROUPE_ROLLOUT_SGLANG_DP_SIZE above 1. Use tp_size, or "
+            "more replicas."
+        )
+    needed = len(names) * settings.max_versions
+    slots = settings.lora_slots or needed
+    if slots < len(names):
+        raise InvalidArgumentError(
+            f"{len(names)} LoRA policies ({', '.join(sorted(names))}) share a server with "
+            f"{slots} adapter slots. Raise TROUPE_ROLLOUT_SGLANG_LORA_SLOTS to at least "
+            f"{len(names)}, best {needed}."
+        )
+    rank = max(lora.rank for lora in loras)
+    if settings.lora_rank and settings.lora_rank < rank:
+        raise InvalidArgumentError(
+            f"A policy trains adapters of rank {rank} and TROUPE_ROLLOUT_SGLANG_LORA_RANK is "
+            f"{settings.lora_rank}. Raise it, or leave it out."
+        )
+    union = {target for lora in loras for target in lora_targets(lora)}
+    return LoraPlan(
+        rank=settings.lora_rank or rank,
+        targets=tuple(name for name in LORA_TARGETS if name in union),
+        slots=slots,
+        # Staged, loaded and draining versions lie in host memory beside those computed with.
+        loaded=max(slots + 1, 3 * needed + 1),
+    )

@@ -1,0 +1,119 @@
+"""Settings of the `sglang` engine: TROUPE_ROLLOUT_SGLANG_*. Where it runs, never what is learnt."""
+
+import sys
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from troupe.errors import InvalidArgumentError
+
+PREFIX = "TROUPE_ROLLOUT_SGLANG_"
+VERSION = "0.5.23"
+"""The release of SGLang that the engine is written and tested against."""
+
+
+class SglangSettings(BaseSettings):
+    """``TROUPE_ROLLOUT_SGLANG_*``. Zero or empty means: the engine's or SGLang's own choice."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="ignore", frozen=True, use_attribute_docstrings=True
+    )
+
+    python: str = ""
+    """Interpreter of SGLang's environment; empty: `.venv-sglang` of the checkout, else this one."""
+    url: str = ""
+    """A running server to attach to (its folder of weights must be shared); empty: start one."""
+    version: str = VERSION
+    """Release that the environment must hold; empty accepts any."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """"auto" takes a GPU where the environment sees one."""
+    tp_size: int = Field(default=1, ge=1, le=64)
+    """Tensor-parallel width of a server."""
+    dp_size: int = Field(default=1, ge=1, le=64)
+    """Data-parallel copies inside a server; SGLang loads no adapters with more than 1."""
+    mem_fraction: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Part of the GPU's memory for weights and key/value cache; 0: the preset's."""
+    attention_backend: str = ""
+    """SGLang's --attention-backend."""
+    sampling_backend: str = ""
+    """SGLang's --sampling-backend."""
+    lora_backend: str = ""
+    """SGLang's --lora-backend."""
+    lora_rank: int = Field(default=0, ge=0, le=1024)
+    """Largest rank that fits a slot; 0: the largest of the job."""
+    lora_slots: int = Field(default=0, ge=0, le=1024)
+    """Adapter versions computed with at once; 0: max_versions for each policy."""
+    max_versions: int = Field(default=3, ge=2, le=64)
+    """LoRA versions of one policy held at once: the staleness bound plus two."""
+    context_length: int = Field(default=0, ge=0)
+    """Longest prompt and completion together; 0: the model's."""
+    max_total_tokens: int = Field(default=0, ge=0)
+    """Tokens in the key/value cache; 0: what fits, on a CPU 16384."""
+    max_running_requests: int = Field(default=0, ge=0)
+    """Candidates decoded together; 0: what fits, on a CPU 64."""
+    max_in_flight: int = Field(default=4096, ge=1)
+    """Candidates queued or decoded; beyond it requests are refused as overloaded."""
+    deterministic: bool = False
+    """Honour seeds (SGLang's deterministic inference; a GPU only, about a third slower)."""
+    extra_flags: str = ""
+    """More arguments of sglang.launch_server, as on a command line; they win over Troupe's, except
+    over --host and --port: a server is always on loopback."""
+    threads: int = Field(default=1, ge=1, le=256)
+    """OMP_NUM_THREADS of a server without a GPU."""
+    work_dir: str = ""
+    """Folder for held versions and server logs; empty: the system's temporary folder."""
+    log_level: str = "warning"
+    """Log level of the server."""
+    start_timeout_s: float = Field(default=600.0, gt=0.0)
+    """From the start of a server until it answers."""
+    call_timeout_s: float = Field(default=600.0, gt=0.0)
+    """One HTTP call to the server, whatever the caller's deadline."""
+    drain_timeout_s: float = Field(default=120.0, gt=0.0)
+    """Requests of other full weights are waited for this long before a swap is given up."""
+    health_interval_s: float = Field(default=2.0, gt=0.0)
+    """Between two looks at the server's health."""
+    health_timeout_s: float = Field(default=10.0, gt=0.0)
+    """No answer for this long counts as a failed look; three in a row restart the server."""
+    backoff_s: float = Field(default=1.0, gt=0.0)
+    """Wait before the first restart; doubles with each one that fails, up to 30 s."""
+
+    @model_validator(mode="after")
+    def _choices_must_agree(self) -> "SglangSettings":
+        if self.deterministic and self.device == "cpu":
+            raise ValueError("deterministic needs a GPU: SGLang's CPU backends ignore seeds")
+        if self.url and not _is_on_loopback(self.url):
+            raise ValueError("url must be on loopback: a server is never exposed")
+        return self
+
+    def interpreter(self) -> str:
+        """The Python that has SGLang."""
+        own = Path(__file__).parents[5] / ".venv-sglang" / "bin" / "python"
+        return self.python or (str(own) if own.exists() else sys.executable)
+
+
+def _is_on_loopback(url: str) -> bool:
+    """Whether ``url`` leads to this machine: by its host, and not by how it begins."""
+    try:
+        parts = urlsplit(url)
+        has_port = parts.port is not None
+    except ValueError:
+        return False
+    is_plain = parts.scheme == "http" and parts.username is None and parts.password is None
+    return is_plain and has_port and parts.hostname in ("127.0.0.1", "localhost", "::1")
+
+
+def load_settings() -> SglangSettings:
+    """From the environment; raises InvalidArgumentError that names the variable."""
+    try:
+        return SglangSettings()
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{PREFIX}{'_'.join(map(str, item['loc'])).upper() or '*'}: {item['msg']}"
+            for item in error.errors()
+        )
+        raise InvalidArgumentError(
+            f"The settings of engine 'sglang' are wrong: {wrong}. Correct the environment."
+        ) from error

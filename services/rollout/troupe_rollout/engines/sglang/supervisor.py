@@ -1,0 +1,207 @@
+"""Keeps one SGLang server alive: starts it, watches it, starts it again, restores what it served.
+
+Owns the life of the server and who may talk to it. What to restore is the caller's: `restore` runs
+on each fresh server before anyone else gets its client.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal
+
+from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_rollout.engines.sglang.client import SglangClient
+from troupe_rollout.engines.sglang.command import ServerPlan, server_argv, server_environment
+from troupe_rollout.engines.sglang.process import ChildProcess
+from troupe_rollout.engines.sglang.settings import SglangSettings
+
+_log = get_logger(__name__)
+
+MAX_BACKOFF_S = 30.0
+MAX_FAILED_LOOKS = 3
+START_POLL_S = 0.2
+
+Restore = Callable[[SglangClient], Awaitable[None]]
+State = Literal["new", "starting", "ready", "down", "stopped"]
+
+
+class Supervisor:
+    """One server. Its client is given out only while the server is known to serve."""
+
+    def __init__(
+        self, settings: SglangSettings, plan: ServerPlan, *, log: Path, restore: Restore
+    ) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._log_path = log
+        self._restore = restore
+        self._client: SglangClient | None = None
+        self._child: ChildProcess | None = None
+        self._loop: asyncio.Task[None] | None = None
+        self._why = "it has not been started"
+        self._shaken = asyncio.Event()
+        self.state: State = "new"
+        self.num_starts = 0
+
+    @property
+    def pid(self) -> int:
+        """The server's process, 0 when attached or not running."""
+        return self._child.pid if self._child and self._child.is_alive else 0
+
+    @property
+    def is_ready(self) -> bool:
+        """The server serves and holds what it should."""
+        return self.state == "ready"
+
+    def client(self) -> SglangClient:
+        """The server's client; raises UnavailableError while it is down or being restored."""
+        if self.state != "ready" or self._client is None:
+            raise UnavailableError(
+                f"The SGLang server of '{self._plan.model}' is {self.state}: {self._why}. It is "
+                "being brought back; ask another replica, or try again."
+            )
+        return self._client
+
+    async def start(self) -> None:
+        """The first start, then the watch. Raises InvalidArgumentError when it can't start."""
+        try:
+            await self._bring_up()
+        except TroupeError as error:
+            await self._take_down()
+            raise InvalidArgumentError(
+                f"SGLang can't serve '{self._plan.model}': {error.message}"
+            ) from error
+        self._loop = asyncio.create_task(self._watch(), name="sglang-watch")
+
+    def distrust(self, why: str) -> None:
+        """What the server holds is unknown: restart it and restore."""
+        _log.warning("sglang.distrusted", why=why)
+        self.state, self._why = "down", why
+        self._shaken.set()
+
+    async def stop(self) -> None:
+        """End the server and the watch."""
+        self.state, self._why = "stopped", "the engine is stopping"
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._take_down()
+
+    async def _bring_up(self) -> None:
+        self.state = "starting"
+        began = time.monotonic()
+        url = self._settings.url
+        if not url:
+            port = _free_port()
+            url = f"http://127.0.0.1:{port}"
+            argv = server_argv(
+                self._settings, self._plan, python=self._settings.interpreter(), port=port
+            )
+            env = server_environment(self._settings, self._plan, os.environ)
+            self._child = ChildProcess(argv, env, self._log_path)
+            await self._child.start()
+        self._client = SglangClient(url, timeout_s=self._settings.call_timeout_s)
+        self.num_starts += 1
+        limit_s = self._settings.start_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._until_healthy(self._client)
+                await self._client.probe()
+                await self._restore(self._client)
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"it did not answer within {limit_s:g} s "
+                f"(TROUPE_ROLLOUT_SGLANG_START_TIMEOUT_S). {self._last_words()}"
+            ) from error
+        self.state, self._why = "ready", ""
+        self._shaken.clear()
+        _log.info(
+            "sglang.ready",
+            model=str(self._plan.model),
+            url=url,
+            pid=self.pid,
+            num_starts=self.num_starts,
+            start_s=round(time.monotonic() - began, 2),
+            log=str(self._log_path),
+        )
+
+    async def _until_healthy(self, client: SglangClient) -> None:
+        while not await client.is_healthy(self._settings.health_timeout_s):
+            if self._child is not None and not self._child.is_alive:
+                status = await self._child.wait()
+                raise UnavailableError(f"it ended with status {status}. {self._last_words()}")
+            await asyncio.sleep(START_POLL_S)
+
+    async def _watch(self) -> None:
+        """Until cancelled: notice that the server is gone or mute, and bring it back."""
+        while True:
+            why = await self._until_lost()
+            self.state, self._why = "down", why
+            _log.error("sglang.lost", why=why, model=str(self._plan.model), tail=self._tail())
+            await self._bring_back()
+
+    async def _bring_back(self) -> None:
+        backoff_s = self._settings.backoff_s
+        while True:
+            await self._take_down()
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(MAX_BACKOFF_S, 2 * backoff_s)
+            try:
+                await self._bring_up()
+            except TroupeError as error:
+                self.state, self._why = "down", error.message
+                _log.error("sglang.restart_failed", error=error.message, retry_s=backoff_s)
+            else:
+                return
+
+    async def _until_lost(self) -> str:
+        """Why the server counts as lost, as soon as it does."""
+        assert self._client is not None
+        shaken = asyncio.ensure_future(self._shaken.wait())
+        ended = asyncio.ensure_future(self._child.wait()) if self._child else None
+        failed = 0
+        try:
+            while failed < MAX_FAILED_LOOKS:
+                events = {shaken, ended} if ended else {shaken}
+                done, _ = await asyncio.wait(
+                    events,
+                    timeout=self._settings.health_interval_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if ended is not None and ended in done:
+                    return f"it ended with status {ended.result()}"
+                if shaken in done:
+                    return self._why
+                is_healthy = await self._client.is_healthy(self._settings.health_timeout_s)
+                failed = 0 if is_healthy else failed + 1
+            return f"it did not answer {MAX_FAILED_LOOKS} looks at its health"
+        finally:
+            shaken.cancel()
+            if ended is not None:
+                ended.cancel()
+
+    async def _take_down(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+        if self._child is not None:
+            with contextlib.suppress(TimeoutError):
+                await self._child.stop()
+            self._child = None
+
+    def _last_words(self) -> str:
+        return f"Its log {self._log_path} ends: {self._tail()}" if not self._settings.url else ""
+
+    def _tail(self) -> str:
+        return self._child.tail() if self._child else ""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,170 @@
+"""Between Troupe's requests and SGLang's JSON. Pure: no I/O, no versions.
+
+Owns what must hold of an answer before it may be trained on: as many logprobs as tokens, all of
+them numbers, and a reason to stop that is not an abort.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
+from troupe.runtime.engines.engine import EngineCandidate, EngineRequest
+from troupe.seeds import derive_seed
+from troupe_rollout.engines.chat import cut_at_stop
+from troupe_rollout.engines.sglang.model import BaseModel
+
+SEED_MASK = 2**31 - 1
+
+
+def generate_body(
+    base: BaseModel,
+    request: EngineRequest,
+    *,
+    limit: int,
+    adapter: str | None,
+    salt: str,
+) -> dict[str, Any]:
+    """One /generate call for all candidates, an entry for each.
+
+    ``salt`` keys the prefix cache, so that no version ever meets another's cache. Only the
+    deterministic mode looks at the seeds. SGLang's own ``n`` is left alone: it fails with filtered
+    sampling, and it hides what its warm-up of the prompt found in the cache.
+    """
+    sampling = request.sampling
+    params: dict[str, Any] = {
+        "max_new_tokens": limit,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,
+        "stop": [text for text in sampling.stop if text],
+        "stop_token_ids": list(base.end_token_ids),
+    }
+    prompt, count = list(request.prompt_token_ids), request.num_candidates
+    seeds = [derive_seed(request.seed, i) & SEED_MASK for i in range(count)]
+    body: dict[str, Any] = {
+        "input_ids": [prompt] * count,
+        "sampling_params": [params | {"sampling_seed": seed} for seed in seeds],
+        "return_logprob": True,
+        "extra_key": salt,
+    }
+    if is_filtered(request):
+        body["return_sampling_mask"] = True
+    if adapter:
+        body["lora_path"] = [adapter] * count
+    return body
+
+
+def prefill_body(request: EngineRequest, *, adapter: str | None, salt: str) -> dict[str, Any]:
+    """Compute the prompt into the prefix cache, so that candidates find it there."""
+    body: dict[str, Any] = {
+        "input_ids": list(request.prompt_token_ids),
+        "sampling_params": {"max_new_tokens": 0},
+        "extra_key": salt,
+    }
+    if adapter:
+        body["lora_path"] = adapter
+    return body
+
+
+def is_filtered(request: EngineRequest) -> bool:
+    """Top-p or top-k cut the distribution: the plain logprob is then not the sampled one's."""
+    sampling = request.sampling
+    return sampling.temperature > 0.0 and (sampling.top_p < 1.0 or sampling.top_k > 0)
+
+
+def score_body(token_ids: Sequence[int], *, adapter: str | None, salt: str) -> dict[str, Any]:
+    """Logprobs of the given tokens; nothing is sampled."""
+    body: dict[str, Any] = {
+        "input_ids": list(token_ids),
+        "sampling_params": {"max_new_tokens": 0, "temperature": 1.0},
+        "return_logprob": True,
+        "logprob_start_len": 0,
+        "extra_key": salt,
+    }
+    if adapter:
+        body["lora_path"] = adapter
+    return body
+
+
+def candidate_from(
+    base: BaseModel, request: EngineRequest, item: dict[str, Any], *, tag: str | None
+) -> EngineCandidate:
+    """One completion; raises UnavailableError when it can't be trusted.
+
+    ``tag`` is what the full weights were loaded under: every token must carry it.
+    """
+    meta = item["meta_info"]
+    if tag is not None and _tags(meta) != {tag}:
+        raise _malformed(f"its tokens are of weights {sorted(_tags(meta))} and not of {tag}")
+    reason = meta["finish_reason"] or {}
+    if reason.get("type") not in ("stop", "length"):
+        raise _aborted(reason)
+    token_ids = [int(token) for token in item["output_ids"]]
+    if is_filtered(request):
+        logprobs = [float(value) for value in meta["output_token_sampling_logprobs"]]
+    else:
+        entries = meta["output_token_logprobs"]
+        logprobs = [float(entry[0]) for entry in entries]
+        if [int(entry[1]) for entry in entries] != token_ids:
+            raise _malformed("its logprobs are of other tokens than it sampled")
+    if len(logprobs) != len(token_ids) or not all(map(math.isfinite, logprobs)):
+        raise _malformed(f"{len(token_ids)} tokens came with {len(logprobs)} usable logprobs")
+    text = base.tokenizer.decode(token_ids, skip_special_tokens=True)
+    return EngineCandidate(
+        token_ids, logprobs, cut_at_stop(text, request.sampling.stop), reason["type"]
+    )
+
+
+def _tags(meta: dict[str, Any]) -> set[str]:
+    spans: list[dict[str, Any]] = meta.get("weight_versions") or []
+    return {str(meta.get("weight_version")), *(str(span["version"]) for span in spans)}
+
+
+def engine_seconds(items: Sequence[dict[str, Any]]) -> float:
+    """Time that the slowest candidate was computed on, queueing left out."""
+    return max(
+        max(0.0, meta.get("e2e_latency", 0.0) - (meta.get("queue_time") or 0.0))
+        for meta in (item["meta_info"] for item in items)
+    )
+
+
+def cached_tokens(
+    request: EngineRequest, prefill: Sequence[dict[str, Any]], items: Sequence[dict[str, Any]]
+) -> int | None:
+    """Prompt tokens over all candidates that were not computed, the prefill's share included.
+
+    Example: a prompt of 10 that nothing was known of, computed once and found by four candidates
+    save for its last token, leaves 10 + 4 computed of 40: 26.
+    """
+    found = [item["meta_info"].get("cached_tokens") for item in (*prefill, *items)]
+    if None in found:
+        return None
+    size = len(request.prompt_token_ids)
+    computed = sum(size - count for count in found)
+    return max(0, size * len(items) - computed)
+
+
+def scores_from(token_ids: Sequence[int], item: dict[str, Any]) -> list[float]:
+    """Logprob of every token but the first."""
+    meta = item["meta_info"]
+    if (meta["finish_reason"] or {}).get("type") == "abort":
+        raise _aborted(meta["finish_reason"])
+    entries = meta["input_token_logprobs"]
+    if [int(entry[1]) for entry in entries] != list(token_ids):
+        raise _malformed("it scored other tokens than it was given")
+    return [float(entry[0]) for entry in entries[1:]]
+
+
+def _aborted(reason: dict[str, Any]) -> TroupeError:
+    message = str(reason.get("message") or reason)[:400]
+    if reason.get("status_code") in (400, 422):
+        return InvalidArgumentError(f"SGLang refuses the request: {message}")
+    return UnavailableError(f"SGLang aborted the request ({message}). Try again.")
+
+
+def _malformed(why: str) -> UnavailableError:
+    return UnavailableError(
+        f"SGLang's answer can't be trained on: {why}. Try again; if it stays so, the server runs "
+        "another release than the engine is written for."
+    )

@@ -1,0 +1,224 @@
+"""RolloutService on the wire: proto to domain and back, deadlines, and nothing else."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from typing import Any, cast
+
+import grpc.aio
+
+from troupe.api.records.v1.records_pb2 import Prompt, VersionSpan
+from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceServicer
+from troupe.api.router.v1.router_pb2 import Assignment
+from troupe.clients import codec
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    UnavailableError,
+)
+from troupe.ids import prompt_digest
+from troupe.runtime.engines.engine import Engine, EngineRequest, EngineResult
+from troupe.runtime.faults import reached
+from troupe.runtime.telemetry import metrics
+from troupe.runtime.telemetry.tracing import span
+from troupe_rollout.settings import RolloutSettings
+from troupe_rollout.staging import StagingArea
+from troupe_rollout.weight_receiver import WeightReceiver
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class RolloutServicer(RolloutServiceServicer):
+    """Answers for one engine. Refuses work with UNAVAILABLE until `open` and after `wait_idle`.
+
+    ``tell`` is called when another version answers than before.
+    """
+
+    def __init__(
+        self,
+        settings: RolloutSettings,
+        engine: Engine,
+        staging: StagingArea,
+        *,
+        tell: Callable[[], None] | None = None,
+    ) -> None:
+        self._tell = tell
+        self._settings = settings
+        self._engine = engine
+        self._intake = WeightReceiver(engine, staging, lease_s=settings.push_lease_s)
+        self._is_open = False
+        self._model = ""
+        self._num_calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def open(self, model: str) -> None:
+        """The engine has loaded ``model``: take work."""
+        self._model = model
+        self._is_open = True
+
+    def hear(self, assignment: Assignment) -> None:
+        """What the router says with each heartbeat: who may bring weights."""
+        self._intake.refuse_before(assignment.trainer_epoch)
+        if assignment.trainer_epochs:
+            self._intake.refuse_before_each(assignment.trainer_epochs)
+
+    async def wait_idle(self) -> None:
+        """Refuse new work and wait until every call in flight is answered."""
+        self._is_open = False
+        await self._idle.wait()
+        await self._intake.close()
+
+    async def Generate(  # noqa: N802
+        self, request: pb.GenerateRequest, context: _Context
+    ) -> pb.GenerateResponse:
+        sampling, seed = codec.sampling_from_proto(request.sampling)
+        if not 1 <= request.num_candidates <= self._settings.max_candidates:
+            raise InvalidArgumentError(
+                f"num_candidates is {request.num_candidates}; give 1 to "
+                f"{self._settings.max_candidates}.",
+                pointer="/num_candidates",
+            )
+        with self._call():
+            prompt = self._prompt(request)
+            engine_request = EngineRequest(
+                request.policy,
+                request.policy_version,
+                prompt,
+                request.num_candidates,
+                sampling,
+                seed,
+            )
+            async with self._deadline(context, "Generate"):
+                with span("engine.generate", policy=request.policy, n=request.num_candidates):
+                    result = await self._engine.generate(engine_request)
+        _count(request.policy, len(prompt), result)
+        return _response(prompt, result)
+
+    async def ScoreTokens(  # noqa: N802
+        self, request: pb.ScoreTokensRequest, context: _Context
+    ) -> pb.ScoreTokensResponse:
+        with self._call():
+            self._intake.renew(request.policy, request.policy_version)
+            async with self._deadline(context, "ScoreTokens"):
+                logprobs = await self._engine.score(
+                    request.policy, request.policy_version, list(request.token_ids)
+                )
+        reached("rollout.canary_scored", request.policy_version)
+        return pb.ScoreTokensResponse(logprobs=logprobs)
+
+    async def UpdateWeights(  # noqa: N802
+        self, request_iterator: AsyncIterator[pb.UpdateWeightsRequest], context: _Context
+    ) -> pb.UpdateWeightsResponse:
+        limit_s = self._settings.upload_timeout_s
+        with self._call():
+            async with self._deadline(context, "UpdateWeights", limit_s):
+                return await self._intake.update(aiter(request_iterator), timeout_s=limit_s)
+
+    async def ActivateWeights(  # noqa: N802
+        self, request: pb.ActivateWeightsRequest, context: _Context
+    ) -> pb.ActivateWeightsResponse:
+        with self._call():
+            async with self._deadline(context, "ActivateWeights"):
+                await self._intake.activate(
+                    request.policy,
+                    request.policy_version,
+                    epoch=request.epoch,
+                    tensor_digest=request.tensor_digest,
+                )
+        if self._tell is not None:
+            self._tell()
+        return pb.ActivateWeightsResponse(policy_version=request.policy_version)
+
+    async def DiscardWeights(  # noqa: N802
+        self, request: pb.DiscardWeightsRequest, context: _Context
+    ) -> pb.DiscardWeightsResponse:
+        with self._call():
+            async with self._deadline(context, "DiscardWeights"):
+                await self._intake.discard(
+                    request.policy, request.policy_version, epoch=request.epoch
+                )
+        return pb.DiscardWeightsResponse()
+
+    async def GetStatus(  # noqa: N802
+        self, request: pb.GetStatusRequest, context: _Context
+    ) -> pb.GetStatusResponse:
+        return pb.GetStatusResponse(
+            policies=[codec.policy_state_to_proto(state) for state in self._engine.policies()],
+            num_in_flight=self._engine.num_in_flight(),
+            model=self._model,
+            engine=self._engine.name,
+            weight_ranks=getattr(self._engine, "weight_ranks", 0),
+            weight_backend=getattr(self._engine, "weight_backend", ""),
+        )
+
+    def _prompt(self, request: pb.GenerateRequest) -> list[int]:
+        kind = request.WhichOneof("prompt")
+        if kind == "tokens":
+            return list(request.tokens.token_ids)
+        if kind == "chat":
+            return self._engine.render(request.policy, codec.chat_from_proto(request.chat))
+        raise InvalidArgumentError("A Generate request needs a prompt: chat or tokens.")
+
+    @contextlib.contextmanager
+    def _call(self) -> Generator[None]:
+        if not self._is_open:
+            raise UnavailableError(
+                "This rollout replica has no model loaded yet, or is stopping. Ask another one, "
+                "or try again."
+            )
+        self._num_calls += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._num_calls -= 1
+            if self._num_calls == 0:
+                self._idle.set()
+            metrics.ROLLOUT_IN_FLIGHT.set(self._engine.num_in_flight())
+
+    @contextlib.asynccontextmanager
+    async def _deadline(
+        self, context: _Context, method: str, limit_s: float | None = None
+    ) -> AsyncGenerator[None]:
+        left_s = cast("float | None", context.time_remaining())
+        limit_s = limit_s or self._settings.call_timeout_s
+        timeout_s = limit_s if left_s is None else min(limit_s, left_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                yield
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"{method} did not end within {timeout_s:.1f} s. Give it more time, or add "
+                "replicas."
+            ) from error
+
+
+def _response(prompt: list[int], result: EngineResult) -> pb.GenerateResponse:
+    return pb.GenerateResponse(
+        prompt=Prompt(digest=prompt_digest(prompt), token_ids=prompt),
+        candidates=[
+            pb.GeneratedCandidate(
+                token_ids=candidate.token_ids,
+                logprobs=candidate.logprobs,
+                text=candidate.text,
+                finish_reason=codec.finish_reason_to_proto(candidate.finish_reason),
+                version_spans=[
+                    VersionSpan(policy_version=version, num_tokens=count)
+                    for version, count in candidate.version_spans
+                ],
+            )
+            for candidate in result.candidates
+        ],
+        policy_version=result.policy_version,
+        engine_s=result.engine_s,
+        num_cached_tokens=result.num_cached_tokens,
+    )
+
+
+def _count(policy: str, num_prompt_tokens: int, result: EngineResult) -> None:
+    sampled = sum(len(candidate.token_ids) for candidate in result.candidates)
+    metrics.ROLLOUT_TOKENS.labels(policy, "prompt").inc(num_prompt_tokens)
+    metrics.ROLLOUT_TOKENS.labels(policy, "sampled").inc(sampled)
+    metrics.ROLLOUT_SECONDS.labels(policy).observe(result.engine_s)

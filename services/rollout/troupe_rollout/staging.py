@@ -1,0 +1,279 @@
+"""Weights on their way in: received in order or fetched from the store, checked, gone after use.
+
+Owns the staging folder. A file is there only while its upload is being received and staged;
+a broken, slow or oversized one leaves nothing behind.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import uuid
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from google.protobuf import json_format
+
+from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.api.rollout.v1.rollout_pb2 import BroadcastWeights, UpdateWeightsRequest
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    OverloadedError,
+    UnavailableError,
+    WeightsRejectedError,
+)
+from troupe.runtime.weights import check_declared, verify_file, verify_layout
+from troupe.runtime.weights.store import WeightStore, wait_for
+
+MAX_CHUNK_BYTES = 16 * 1024 * 1024
+_PREFIX = "troupe-staging-"
+"""Another one than that of versions which hold no lock: theirs may be at work beside this one."""
+_TRIES = 10
+
+Requests = AsyncIterator[UpdateWeightsRequest]
+
+Admit = Callable[[str, int], None]
+"""Raises for an upload that must not begin, by its policy and its trainer's epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What is to be staged: a file that is here, or a broadcast that is about to begin."""
+
+    manifest: WeightsManifest
+    path: Path | None
+    broadcast: BroadcastWeights | None = None
+    epoch: int = 0
+
+
+class StagingArea:
+    """Receives at most ``max_uploads`` files at once, each of at most ``max_bytes``."""
+
+    def __init__(
+        self,
+        parent: str,
+        *,
+        max_bytes: int,
+        max_uploads: int,
+        chunk_timeout_s: float,
+        store: Callable[[], WeightStore] | None = None,
+    ) -> None:
+        self._parent = Path(parent or tempfile.gettempdir())
+        self._max_bytes = max_bytes
+        self._max_uploads = max_uploads
+        self._chunk_timeout_s = chunk_timeout_s
+        self._store = store
+        self._num_uploads = 0
+        self._folder: Path | None = None
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Make the folder, and remove what lives of this service that were killed left in it."""
+        try:
+            self._parent.mkdir(parents=True, exist_ok=True)
+            for left in self._parent.glob(f"{_PREFIX}*"):
+                _remove_unless_held(left)
+            self._folder, self._lock = _held_folder(self._parent)
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"The staging folder {self._parent} can't be written ({error}). Set "
+                "TROUPE_ROLLOUT_STAGING_DIR to a folder that can."
+            ) from error
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @asynccontextmanager
+    async def receive(self, requests: Requests, admit: Admit) -> AsyncGenerator[Upload]:
+        """An upload that ``admit`` lets in; its file is deleted on leaving.
+
+        An adapter's file is verified whole. Of full weights the bytes are not read here: whoever
+        stages them computes each tensor's digest over what it then holds.
+
+        Raises:
+            InvalidArgumentError: the stream does not begin with a manifest.
+            OverloadedError: too many uploads at once.
+            DeadlineError: the sender went silent.
+            WeightsRejectedError: what arrived is not what the manifest says.
+        """
+        if self._folder is None:
+            raise UnavailableError("The rollout service is not up yet; send the weights again.")
+        if self._num_uploads >= self._max_uploads:
+            raise OverloadedError(
+                f"{self._num_uploads} uploads are being received, which is the limit "
+                "(TROUPE_ROLLOUT_MAX_UPLOADS). Send the weights again later."
+            )
+        self._num_uploads += 1
+        folder = self._folder / uuid.uuid4().hex
+        try:
+            yield await self._take(requests, folder, admit)
+        finally:
+            self._num_uploads -= 1
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def _take(self, requests: Requests, folder: Path, admit: Admit) -> Upload:
+        manifest, epoch = await self._manifest(requests)
+        admit(manifest.policy, epoch)
+        first = await self._next(requests, "byte 0")
+        if first is not None and first.WhichOneof("part") == "broadcast":
+            return Upload(manifest, None, first.broadcast, epoch)
+        path = folder / "weights.safetensors"
+        try:
+            # What cleans temporary folders may have taken the parent of a long job.
+            await asyncio.to_thread(folder.mkdir, parents=True)
+            self._check_room(manifest)
+            if first is not None and first.WhichOneof("part") == "stored":
+                await self._fetch(first.stored.key, manifest, path)
+            else:
+                await self._write(first, requests, manifest, path)
+            verify = verify_file if manifest.kind == "lora" else verify_layout
+            await asyncio.to_thread(verify, path, manifest)
+        except OSError as error:
+            raise UnavailableError(
+                f"New weights can't be written to {self._parent} ({error}). Free space there, or "
+                "set TROUPE_ROLLOUT_STAGING_DIR; the old version serves on."
+            ) from error
+        return Upload(manifest, path, epoch=epoch)
+
+    async def _manifest(self, requests: Requests) -> tuple[WeightsManifest, int]:
+        first = await self._next(requests, "the manifest")
+        if first is None or first.WhichOneof("part") != "manifest":
+            raise InvalidArgumentError("The first message of UpdateWeights must be the manifest.")
+        check_declared(first.manifest, max_bytes=self._max_bytes)
+        return first.manifest, first.epoch
+
+    def _check_room(self, manifest: WeightsManifest) -> None:
+        free = shutil.disk_usage(self._parent).free
+        if manifest.size_bytes > free:
+            raise UnavailableError(
+                f"{manifest.size_bytes} bytes of weights do not fit the {free} free bytes of "
+                f"{self._parent}. Free space there, or set TROUPE_ROLLOUT_STAGING_DIR."
+            )
+
+    async def _write(
+        self,
+        first: UpdateWeightsRequest | None,
+        requests: Requests,
+        manifest: WeightsManifest,
+        path: Path,
+    ) -> None:
+        with _created(path) as file:
+            written, request = 0, first
+            while request is not None:
+                _check(request, manifest, written)
+                written += await asyncio.to_thread(file.write, request.chunk.data)
+                request = await self._next(requests, f"byte {written}")
+
+    async def _fetch(self, key: str, manifest: WeightsManifest, path: Path) -> None:
+        """The file and its own manifest from the store; the two manifests must agree."""
+        if self._store is None:
+            raise InvalidArgumentError(
+                "The weights are in a store and this replica has none. Set "
+                "TROUPE_ROLLOUT_WEIGHTS_URL to the store of TROUPE_TRAINER_WEIGHTS_URL."
+            )
+        store = await asyncio.to_thread(self._store)
+        beside = await asyncio.to_thread(
+            wait_for, store, f"{key}.manifest.json", self._chunk_timeout_s
+        )
+        try:
+            stored = json_format.Parse(beside, WeightsManifest())
+        except json_format.ParseError as error:
+            raise WeightsRejectedError(
+                f"The manifest beside {key} can't be read: {error}"
+            ) from error
+        if stored != manifest:
+            raise WeightsRejectedError(
+                f"The store has other weights at {key} (version {stored.policy_version}, tensor "
+                f"digest {stored.tensor_digest[:16]}) than the {manifest.tensor_digest[:16]} that "
+                "were announced. Publish them again."
+            )
+        await asyncio.to_thread(store.fetch, key, path)
+
+    async def _next(self, requests: Requests, what: str) -> UpdateWeightsRequest | None:
+        try:
+            async with asyncio.timeout(self._chunk_timeout_s):
+                return await anext(requests, None)
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"Nothing arrived for {self._chunk_timeout_s:g} s while waiting for {what} of the "
+                "weights. Send them again."
+            ) from error
+
+
+def _held_folder(parent: Path) -> tuple[Path, int]:
+    """A new folder and its lock, which is held until this process ends, however it ends."""
+    for _ in range(_TRIES):
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        # Another process may have taken it for one that was left, before it was locked.
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if _is_locked_by(lock) and folder.is_dir():
+                return folder, lock
+            os.close(lock)
+    raise OSError(f"{_TRIES} new folders were taken away at once")
+
+
+def _remove_unless_held(folder: Path) -> None:
+    """Remove another life's folder, unless its process lives: then its lock is taken."""
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        # It went, or is another user's in a folder for all such as /tmp.
+        return
+    try:
+        if _is_locked_by(lock):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _is_locked_by(lock: int) -> bool:
+    """Take the lock of an open folder; False when another process holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _check(request: UpdateWeightsRequest, manifest: WeightsManifest, written: int) -> None:
+    where = f"Weights of policy '{manifest.policy}' version {manifest.policy_version}"
+    if request.WhichOneof("part") != "chunk":
+        raise InvalidArgumentError(f"{where}: after the manifest only chunks may follow.")
+    chunk = request.chunk
+    if chunk.offset_bytes != written:
+        raise WeightsRejectedError(
+            f"{where}: a chunk at byte {chunk.offset_bytes} arrived where byte {written} was next. "
+            "Send them again, in order."
+        )
+    if not 0 < len(chunk.data) <= MAX_CHUNK_BYTES:
+        raise WeightsRejectedError(
+            f"{where}: the chunk at byte {written} has {len(chunk.data)} bytes; 1 to "
+            f"{MAX_CHUNK_BYTES} are allowed."
+        )
+    if written + len(chunk.data) > manifest.size_bytes:
+        raise WeightsRejectedError(
+            f"{where}: more than the announced {manifest.size_bytes} bytes arrived. Send again."
+        )
+    if chunk.crc32 and zlib.crc32(chunk.data) != chunk.crc32:
+        raise WeightsRejectedError(
+            f"{where}: the CRC-32 of the chunk at byte {written} is wrong. Send them again."
+        )
+
+
+def _created(path: Path) -> BinaryIO:
+    """Opened here and now: a thread's open file would be lost to a cancelled upload."""
+    return path.open("wb")

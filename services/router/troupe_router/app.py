@@ -1,0 +1,191 @@
+"""Builds and wires the router: Redis, RouterService, REST and the job supervisor."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Generator, Sequence
+
+import grpc.aio
+import uvicorn
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from troupe.aio import cancel_all
+from troupe.api.router.v1 import router_pb2_grpc
+from troupe.runtime.serving import replica_name
+from troupe.runtime.streams.redis import connect
+from troupe.runtime.telemetry.tracing import traced_app
+from troupe_router.conduct.controller import ControllerParts
+from troupe_router.conduct.launching import Launching
+from troupe_router.conduct.supervisor import JobSupervisor
+from troupe_router.jobs.checks import check_runs_dir
+from troupe_router.jobs.store import JobStore
+from troupe_router.jobs.submit import JobCommands
+from troupe_router.members.gauges import keep_counting
+from troupe_router.members.registry import Registry
+from troupe_router.members.store import MemberStore
+from troupe_router.rest.api_keys import KeyStore
+from troupe_router.rest.app import RestParts, create_app
+from troupe_router.rest.certificate import RestCertificate
+from troupe_router.rest.event_fanout import EventFanout
+from troupe_router.rest.listen import bind, check_listen_address
+from troupe_router.servicer import RouterServicer
+from troupe_router.settings import RouterSettings
+
+
+class RestServer(uvicorn.Server):
+    """uvicorn without its own signal handling: the service's life has one."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals alone."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        self.is_up.set()
+
+
+class RouterApp:
+    """The router as a Service."""
+
+    name = "router"
+    grpc_services: Sequence[str] = ("troupe.api.router.v1.RouterService",)
+
+    def __init__(self, settings: RouterSettings) -> None:
+        self._settings = settings
+        self._redis: Redis | None = None
+        self._socket: socket.socket | None = None
+        self._certificate: RestCertificate | None = None
+        self._rest: RestServer | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._supervisor: JobSupervisor | None = None
+        self._fanout: EventFanout | None = None
+        self._holder = replica_name(settings, "router")
+        self._launching = Launching(settings, holder=self._holder)
+
+    async def connect(self) -> None:
+        """Reach Redis, and know that folder and port can be had."""
+        await asyncio.to_thread(check_runs_dir, self._settings.runs_dir)
+        check_listen_address(self._settings)
+        if self._settings.tls_certificate and self._settings.tls_key:
+            self._certificate = RestCertificate(
+                self._settings.tls_certificate, self._settings.tls_key
+            )
+        self._keys = KeyStore(self._settings.api_keys)
+        self._socket = bind(self._settings.rest_address)
+        self._redis = await connect(self._settings.redis_url)
+        self._store = JobStore(self._redis)
+        self._members = MemberStore(self._redis, ttl_s=self._settings.replica_ttl_s)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Add RouterService."""
+        registry = Registry(self._connected(), self._store, self._members)
+        router_pb2_grpc.add_RouterServiceServicer_to_server(RouterServicer(registry), server)
+
+    async def warm(self, address: str) -> None:
+        """Open REST; ``address`` is what a job's processes register at."""
+        redis, settings = self._connected(), self._settings
+        launcher = await self._launching.start(self._unfinished)
+        limits = self._keys.replica_limits
+        parts = ControllerParts(
+            settings, redis, self._store, self._members, launcher, address, limits
+        )
+        self._fanout = EventFanout(
+            redis,
+            self._store,
+            max_streams=settings.max_streams,
+            max_of_caller=settings.max_streams_per_caller,
+        )
+        self._supervisor = JobSupervisor(parts, holder=self._holder)
+        app = create_app(
+            RestParts(
+                settings=settings,
+                redis=redis,
+                store=self._store,
+                commands=JobCommands(settings, redis, self._store, limits),
+                members=self._members,
+                fanout=self._fanout,
+                is_ready=self._is_ready,
+                keys=self._keys,
+            )
+        )
+        config = uvicorn.Config(
+            traced_app(app),
+            log_config=None,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            access_log=False,
+            server_header=False,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+        )
+        self._rest = RestServer(config)
+        assert self._socket is not None
+        self._serving = asyncio.create_task(self._rest.serve(sockets=[self._socket]))
+        async with asyncio.timeout(30.0):
+            await self._rest.is_up.wait()
+
+    async def run(self) -> None:
+        """Conduct jobs and serve REST until cancelled; the end of either ends the process."""
+        assert self._supervisor is not None and self._serving is not None
+        conducting = asyncio.create_task(self._supervisor.run())
+        every_s = self._settings.watch_s
+        beside = [
+            asyncio.create_task(keep_counting(self._store, self._members, every_s=every_s)),
+            asyncio.create_task(self._follow_certificate()),
+        ]
+        try:
+            await asyncio.wait({conducting, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (conducting, self._serving):
+                if task.done():
+                    task.result()
+        finally:
+            await cancel_all(conducting, *beside)
+
+    async def _follow_certificate(self) -> None:
+        assert self._rest is not None
+        if self._certificate is not None and (context := self._rest.config.ssl) is not None:
+            await self._certificate.follow(context)
+
+    async def drain(self) -> None:
+        """Stop conducting; end the processes that this router launched."""
+        if self._supervisor is not None:
+            await self._supervisor.drain()
+
+    async def close(self) -> None:
+        """Close REST and connections."""
+        if self._supervisor is not None:
+            await self._supervisor.close()
+        await self._launching.close()
+        if self._fanout is not None:
+            await self._fanout.close()
+        if self._rest is not None and self._serving is not None:
+            self._rest.should_exit = True
+            await asyncio.wait({self._serving}, timeout=4.0)
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
+        if self._redis is not None:
+            await self._redis.aclose()
+
+    def _connected(self) -> Redis:
+        assert self._redis is not None, "connect() comes first"
+        return self._redis
+
+    async def _unfinished(self) -> set[str]:
+        return {record.job_id for record in await self._store.unfinished()}
+
+    async def _is_ready(self) -> bool:
+        try:
+            async with asyncio.timeout(2.0):
+                await self._connected().execute_command("PING")
+        except (RedisError, TimeoutError):
+            return False
+        return True

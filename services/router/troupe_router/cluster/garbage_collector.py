@@ -1,0 +1,68 @@
+"""Removes objects of jobs that are over: a router may die between a job's end and its clean-up.
+
+Only the leader among the routers sweeps. Owns no object: what it finds it has the launcher stop.
+Never touches an owner whose job may still go on.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from redis.exceptions import RedisError
+
+from troupe.errors import TroupeError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.cluster.launcher import KubernetesLauncher
+from troupe_router.cluster.leader import Leader
+
+_log = get_logger(__name__)
+
+
+class GarbageCollector:
+    """``unfinished`` names the jobs that somebody conducts or will."""
+
+    def __init__(
+        self,
+        launcher: KubernetesLauncher,
+        leader: Leader,
+        unfinished: Callable[[], Awaitable[set[str]]],
+        *,
+        every_s: float = 5.0,
+        patience_s: float = 60.0,
+        grace_s: float = 10.0,
+    ) -> None:
+        self._launcher = launcher
+        self._leader = leader
+        self._unfinished = unfinished
+        self._every_s = every_s
+        self._patience_s = patience_s
+        self._grace_s = grace_s
+        self._idle_since: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Sweep until cancelled; trouble with the cluster or Redis only delays."""
+        while True:
+            try:
+                if await self._leader.lead():
+                    await self.sweep()
+                else:
+                    self._idle_since.clear()
+            except (TroupeError, RedisError) as error:
+                _log.warning("sweeper.waits", error=str(error))
+            await asyncio.sleep(self._every_s)
+
+    async def sweep(self) -> list[str]:
+        """One round; the owners whose objects were removed."""
+        owners = await self._launcher.owners()
+        wanted = await self._unfinished()
+        now = time.monotonic()
+        idle = {owner: self._idle_since.get(owner, now) for owner in owners if owner not in wanted}
+        self._idle_since = idle
+        removed: list[str] = []
+        for owner, since in idle.items():
+            # A job's own conductor stops its processes first; this is for when it could not.
+            if now - since >= self._patience_s:
+                _log.info("sweeper.removes", job_id=owner)
+                await self._launcher.stop(owner, grace_s=self._grace_s)
+                removed.append(owner)
+        return removed

@@ -1,0 +1,137 @@
+"""A copy of the launcher's objects, kept by list and watch and made anew from time to time.
+
+Owns the copy and the watches. Readers never wait for the API server, and a lost event costs at
+most ``resync_s``. Never writes to the cluster.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+
+from troupe.errors import TroupeError, UnavailableError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.cluster.api import ClusterApi, Kind, Object, TooOldError
+
+_log = get_logger(__name__)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
+
+
+class Informer:
+    """What the API server has of ``kinds`` under a label selector."""
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        kinds: Sequence[Kind],
+        *,
+        labels: str,
+        resync_s: float = 300.0,
+        stale_s: float = 60.0,
+    ) -> None:
+        self._api = api
+        self._labels = labels
+        self._resync_s = resync_s
+        self._stale_s = stale_s
+        self._objects: dict[Kind, dict[str, Object]] = {kind: {} for kind in kinds}
+        self._synced = {kind: asyncio.Event() for kind in kinds}
+        self._heard_at = dict.fromkeys(kinds, 0.0)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._last_error = ""
+
+    async def start(self, *, timeout_s: float) -> None:
+        """Fill the copy, once; raises UnavailableError when the API server is away."""
+        if not self._tasks:
+            names = {kind: f"mirror:{kind.plural}" for kind in self._objects}
+            self._tasks = [
+                asyncio.create_task(self._follow(k), name=name) for k, name in names.items()
+            ]
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(event.wait() for event in self._synced.values()))
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"the cluster's objects could not be read within {timeout_s:g} s: "
+                f"{self._last_error or 'the API server did not answer'}"
+            ) from error
+
+    async def close(self) -> None:
+        """End the watches."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    def check_fresh(self) -> None:
+        """Raise UnavailableError when a watch has been silent for too long to be believed."""
+        oldest = min(self._heard_at.values())
+        if time.monotonic() - oldest > self._stale_s:
+            raise UnavailableError(
+                f"the copy of the cluster's objects is older than {self._stale_s:g} s: "
+                f"{self._last_error or 'the API server is silent'}"
+            )
+
+    def all(self, kind: Kind, **labels: str) -> list[Object]:
+        """Objects whose labels have these values (keys are given as ``**{key: value}``)."""
+        return [o for o in self._objects[kind].values() if _matches(o, labels)]
+
+    def find(self, kind: Kind, name: str) -> Object | None:
+        """The object, or None."""
+        return self._objects[kind].get(name)
+
+    def put(self, kind: Kind, found: Object) -> None:
+        """Take over what a write returned, so that a reader sees it before the watch does."""
+        known = self._objects[kind].get(found["metadata"]["name"])
+        if known is None or _version(found) >= _version(known):
+            self._objects[kind][found["metadata"]["name"]] = found
+
+    def drop(self, kind: Kind, name: str) -> None:
+        """Forget an object that was deleted and is gone."""
+        self._objects[kind].pop(name, None)
+
+    async def _follow(self, kind: Kind) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                await self._list_and_watch(kind)
+                pause_s = _FIRST_PAUSE_S
+            except TooOldError:
+                _log.info("mirror.too_old", kind=kind.name)
+            except TroupeError as error:
+                self._last_error = error.message
+                _log.warning("mirror.away", kind=kind.name, error=error.message)
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _list_and_watch(self, kind: Kind) -> None:
+        """One list, then watches from there until it is time to list again."""
+        items, since = await self._api.list(kind, labels=self._labels)
+        self._objects[kind] = {item["metadata"]["name"]: item for item in items}
+        self._heard_at[kind] = time.monotonic()
+        self._synced[kind].set()
+        until = time.monotonic() + self._resync_s
+        while (left_s := until - time.monotonic()) > 0:
+            watching_s = min(left_s, self._stale_s / 2)
+            events = self._api.watch(kind, labels=self._labels, since=since, timeout_s=watching_s)
+            async for event, found in events:
+                since = found["metadata"]["resourceVersion"]
+                self._heard_at[kind] = time.monotonic()
+                self._apply(kind, event, found)
+            self._heard_at[kind] = time.monotonic()
+
+    def _apply(self, kind: Kind, event: str, found: Object) -> None:
+        if event == "DELETED":
+            self._objects[kind].pop(found["metadata"]["name"], None)
+        elif event in ("ADDED", "MODIFIED"):
+            self._objects[kind][found["metadata"]["name"]] = found
+
+
+def _matches(found: Object, labels: dict[str, str]) -> bool:
+    own: dict[str, str] = found["metadata"].get("labels", {})
+    return all(own.get(key) == value for key, value in labels.items())
+
+
+def _version(found: Object) -> int:
+    """Opaque by the rules, yet a number in every server that keeps its objects in etcd."""
+    version = found["metadata"].get("resourceVersion", "0")
+    return int(version) if version.isdecimal() else 0

@@ -1,0 +1,126 @@
+"""A job's objects from the templates that the chart left for them. Pure.
+
+A template is a Job or StatefulSet as the chart would have installed it: images, resources, volumes
+and confinement are the chart's, and a variable that it sets is never overridden. The launcher adds
+names, labels, the owner, the number of replicas and what says which job it is.
+"""
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import yaml
+
+from troupe.errors import InvalidArgumentError
+from troupe_router.cluster import names
+from troupe_router.cluster.workloads import ORDINAL, Workload
+
+TEMPLATES_KEY = "workloads.yaml"
+"""Key of the ConfigMap with a YAML list of templates."""
+Object = dict[str, Any]
+
+
+def parse(text: str, *, source: str) -> list[Object]:
+    """The templates in ``text``; raises InvalidArgumentError that names ``source``."""
+    try:
+        found: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidArgumentError(f"{source} is not YAML: {error}") from error
+    if not isinstance(found, list) or not found:
+        raise InvalidArgumentError(f"{source} is not a list of templates; install the chart again")
+    for number, template in enumerate(found):
+        _check(template, f"{source}[{number}]")
+    return found
+
+
+def _check(template: Any, at: str) -> None:
+    kind = template.get("kind") if isinstance(template, dict) else None
+    if kind not in ("Job", "StatefulSet"):
+        raise InvalidArgumentError(f"{at} is a {kind}; a template is a Job or a StatefulSet")
+    try:
+        labels = template["metadata"]["labels"]
+        containers = template["spec"]["template"]["spec"]["containers"]
+    except (KeyError, TypeError) as error:
+        raise InvalidArgumentError(f"{at} has no {error}; install the chart again") from error
+    if names.COMPONENT not in labels or not containers:
+        raise InvalidArgumentError(f"{at} needs the label {names.COMPONENT} and a container")
+
+
+def choose(templates: Sequence[Object], workload: Workload) -> Object:
+    """The first template for the workload's service that takes its model.
+
+    Raises InvalidArgumentError that says which models the templates take.
+    """
+    own = [t for t in templates if t["metadata"]["labels"][names.COMPONENT] == workload.service]
+    model = workload.traits.get("model", "")
+    for template in own:
+        if any(fnmatchcase(model, pattern) for pattern in _models(template)):
+            return template
+    if not own:
+        raise InvalidArgumentError(
+            f"the chart has no template for '{workload.service}'; install it with "
+            "launcher.kind: kubernetes"
+        )
+    taken = "; ".join(", ".join(_models(template)) for template in own)
+    raise InvalidArgumentError(
+        f"no rollout pool takes the model '{model}': the pools take {taken}; "
+        "add a pool, or add the model to rollout.pools[].models"
+    )
+
+
+def _models(template: Object) -> list[str]:
+    patterns = template["metadata"].get("annotations", {}).get(names.MODELS, "*")
+    return [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+
+
+def render(
+    template: Object, workload: Workload, *, release: str, owner: str, anchor: Mapping[str, str]
+) -> Object:
+    """The object that runs ``workload`` for ``owner``; ``anchor`` is its ownerReference."""
+    found = copy.deepcopy(template)
+    own_labels = names.labels(release, owner, workload.name)
+    metadata = found["metadata"]
+    metadata["name"] = names.object_name(release, owner, workload.name)
+    metadata["labels"] = {**metadata.get("labels", {}), **own_labels}
+    metadata["ownerReferences"] = [dict(anchor)]
+    spec = found["spec"]
+    pod = spec["template"]
+    pod_metadata = pod.setdefault("metadata", {})
+    pod_metadata["labels"] = {**pod_metadata.get("labels", {}), **own_labels}
+    for constraint in pod["spec"].get("topologySpreadConstraints", []):
+        constraint["labelSelector"] = {"matchLabels": own_labels}
+    if found["kind"] == "StatefulSet":
+        spec["replicas"] = workload.count
+        spec["selector"] = {"matchLabels": own_labels}
+        spec.setdefault("serviceName", metadata["name"])
+        spec.setdefault("podManagementPolicy", "Parallel")
+    elif workload.count != 1:
+        raise InvalidArgumentError(
+            f"'{workload.name}' has {workload.count} replicas and its template is a Job, which "
+            "runs one; make it a StatefulSet"
+        )
+    _fill(pod["spec"]["containers"][0], workload, is_indexed=found["kind"] == "StatefulSet")
+    metadata["annotations"] = {**metadata.get("annotations", {}), names.DIGEST: digest(found)}
+    return found
+
+
+def _fill(container: Object, workload: Workload, *, is_indexed: bool) -> None:
+    container["args"] = list(workload.args)
+    given: list[Object] = list(container.get("env", []))
+    known = {variable["name"] for variable in given}
+    ordinal: Object = {"name": ORDINAL, "value": "0"}
+    if is_indexed:
+        path = f"metadata.labels['{names.POD_INDEX}']"
+        ordinal = {"name": ORDINAL, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    added = [{"name": k, "value": v} for k, v in workload.env.items() if k not in known]
+    # A variable refers to those before it.
+    container["env"] = [ordinal, *given, *added]
+
+
+def digest(document: Object) -> str:
+    """Short hash of an object's content."""
+    text = json.dumps(document, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,142 @@
+"""Reads the state of a workload's components off its object and its pods. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from troupe.runtime.launch.launcher import ComponentStatus
+from troupe_router.cluster import names
+from troupe_router.cluster.api import Object
+from troupe_router.cluster.pod_status import PodStatus, classify, judge, say
+from troupe_router.cluster.workloads import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A component's status, the pod that it was read off ("" when there is none) and the
+    restarts of the container in that pod.
+    """
+
+    status: ComponentStatus
+    pod_uid: str = ""
+    pod_restarts: int = 0
+
+
+class WorkloadStatus:
+    """One look at a workload: its object ``found`` and its ``pods``."""
+
+    def __init__(self, workload: Workload, found: Object, pods: Sequence[Object]) -> None:
+        self._workload = workload
+        self._found = found
+        self._is_job = found["kind"] == "Job"
+        self._pods = dict(zip(workload.components, self._assign(pods), strict=True))
+
+    def unclear(self) -> list[str]:
+        """Uids of the objects whose warnings say more: a pod that waits, or the pod's maker."""
+        found: list[str] = []
+        for pod in self._pods.values():
+            if pod is None:
+                found.append(self._found["metadata"]["uid"])
+            elif judge(pod).condition == "Starting":
+                found.append(pod["metadata"]["uid"])
+        return list(dict.fromkeys(found))
+
+    def statuses(self, warnings: Mapping[str, Sequence[str]]) -> list[Observed]:
+        """The components' states; ``warnings`` are messages by the uid of their object."""
+        found: list[Observed] = []
+        for name, pod in self._pods.items():
+            uid = pod["metadata"]["uid"] if pod else ""
+            if pod is None or self._found["metadata"].get("deletionTimestamp"):
+                # A pod of an object that is being removed is not the one that is wanted.
+                verdict = self._without_pod(warnings.get(self._found["metadata"]["uid"], ()))
+            else:
+                verdict = judge(pod, events=warnings.get(uid, ()))
+            found.append(Observed(self._status(name, verdict), uid, verdict.restarts))
+        return found
+
+    def _assign(self, pods: Sequence[Object]) -> list[Object | None]:
+        """Each replica's pod: a StatefulSet's by name, a Job's newest that still counts."""
+        if self._is_job:
+            return [self._of_job([pod for pod in pods if self._made(pod)])]
+        by_name = {pod["metadata"]["name"]: pod for pod in pods}
+        name = self._found["metadata"]["name"]
+        return [by_name.get(f"{name}-{ordinal}") for ordinal in range(self._workload.count)]
+
+    def _of_job(self, pods: Sequence[Object]) -> Object | None:
+        """The pod that says how a Job is: of an indexed one the first that does not run.
+
+        The pods of a trainer of several nodes are one replica: each waits for all.
+        """
+        # Final, though servers without podFailurePolicy make another pod, which would fail again.
+        if misconfigured := [pod for pod in pods if judge(pod).condition == "Misconfigured"]:
+            return _newest(misconfigured)
+        if self._found["spec"].get("completionMode") != "Indexed":
+            return _newest(pods)
+        by_index: list[list[Object]] = [[] for _ in range(self._found["spec"]["completions"])]
+        for pod in pods:
+            by_index[int(pod["metadata"]["labels"][names.COMPLETION_INDEX])].append(pod)
+        newest = [_newest(own) for own in by_index]
+        halting = (pod for pod in newest if pod is None or judge(pod).state != "running")
+        return next(halting, newest[0])
+
+    def _made(self, pod: Object) -> bool:
+        uid = self._found["metadata"]["uid"]
+        return any(o["uid"] == uid for o in pod["metadata"].get("ownerReferences", []))
+
+    def _without_pod(self, warnings: Sequence[str]) -> PodStatus:
+        if self._found["metadata"].get("deletionTimestamp"):
+            return PodStatus("absent", "Terminating", "its earlier object is being removed")
+        if self._found["spec"].get("suspend"):
+            return PodStatus("waiting", "Queued", "its queue has no room for the job yet")
+        for message in warnings:
+            condition = classify(message, "")
+            if condition:
+                return PodStatus("waiting", condition, say(condition, message))
+        return PodStatus("waiting", "Starting", "its pod is not made yet")
+
+    def _status(self, name: str, verdict: PodStatus) -> ComponentStatus:
+        """The pod's verdict with what the workload's object adds to it."""
+        restarts, state = verdict.restarts, verdict.state
+        condition, detail = verdict.condition, verdict.detail
+        if self._is_job:
+            annotations = self._found["metadata"].get("annotations") or {}
+            restarts += int(annotations.get(names.RESTARTS, "0"))
+            restarts += int(self._found.get("status", {}).get("failed", 0))
+            if verdict.state == "restarting" and restarts > 0 and _is_counted(verdict):
+                restarts -= 1
+            if failure := is_finished(self._found, "Failed"):
+                state = "failed"
+                condition = condition or "JobFailed"
+                detail = f"{failure}\n{detail}".strip()
+        if state == "exited" and self._workload.restarts:
+            state = "restarting"
+        if state == "running":
+            condition = ""
+        return ComponentStatus(name, state, None, restarts, verdict.exit_code, detail, condition)
+
+
+def _newest(pods: Sequence[Object]) -> Object | None:
+    own = sorted(pods, key=_age)
+    living = [pod for pod in own if is_living(pod)]
+    return living[-1] if living else own[-1] if own else None
+
+
+def is_living(pod: Object) -> bool:
+    """Whether a pod's containers run or may still run."""
+    return pod.get("status", {}).get("phase", "Pending") not in ("Succeeded", "Failed")
+
+
+def is_finished(job: Object, how: str) -> str:
+    """Why a Job has the condition ``how`` ("Complete", "Failed"), or "" when it does not."""
+    for condition in job.get("status", {}).get("conditions") or []:
+        if condition.get("type") == how and condition.get("status") == "True":
+            return str(condition.get("message") or condition.get("reason") or how)
+    return ""
+
+
+def _is_counted(verdict: PodStatus) -> bool:
+    """Whether a Job's count of failures has this pod's death in it already."""
+    return verdict.exit_code not in (None, 0)
+
+
+def _age(pod: Object) -> tuple[str, str]:
+    return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]

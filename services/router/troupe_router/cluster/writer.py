@@ -1,0 +1,84 @@
+"""Writes of the launcher: made again on conflict, and refusals given a name.
+
+Owns creating, replacing and deleting one object so that a second call does no harm. Never decides
+what should be there.
+"""
+
+from troupe.errors import ConflictError, NotFoundError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.cluster.api import ClusterApi, Kind, Object, RefusedError, StaleError
+from troupe_router.cluster.informer import Informer
+from troupe_router.cluster.pod_status import classify, say
+
+_log = get_logger(__name__)
+_TRIES = 5
+
+
+class Blocked(Exception):  # noqa: N818 (a state of the workload, not a failure of the code)
+    """A workload cannot be brought any further; why, for its status."""
+
+    def __init__(self, condition: str, detail: str, *, is_final: bool = False) -> None:
+        super().__init__(detail)
+        self.condition, self.detail, self.is_final = condition, detail, is_final
+
+
+class Writer:
+    """Writes through to the cluster, and tells the mirror at once."""
+
+    def __init__(self, api: ClusterApi, mirror: Informer) -> None:
+        self._api = api
+        self._mirror = mirror
+
+    async def create(self, kind: Kind, body: Object) -> Object:
+        """Create; an object of this name that is there already is the one that was meant."""
+        with _refusals():
+            try:
+                found = await self._api.create(kind, body)
+                _log.info("launcher.created", kind=kind.name, name=body["metadata"]["name"])
+            except ConflictError:
+                found = await self._api.get(kind, body["metadata"]["name"])
+        self._mirror.put(kind, found)
+        return found
+
+    async def replace(self, kind: Kind, wanted: Object) -> Object:
+        """Replace whatever version is there now: another writer's change is read first."""
+        name = wanted["metadata"]["name"]
+        with _refusals():
+            for _ in range(_TRIES):
+                current = await self._api.get(kind, name)
+                metadata = {
+                    **wanted["metadata"],
+                    "resourceVersion": current["metadata"]["resourceVersion"],
+                }
+                try:
+                    found = await self._api.replace(kind, {**wanted, "metadata": metadata})
+                except StaleError:
+                    continue
+                self._mirror.put(kind, found)
+                _log.info("launcher.replaced", kind=kind.name, name=name)
+                return found
+        raise Blocked("Contended", f"{kind.name} {name} is changed by somebody else all the time")
+
+    async def delete(self, kind: Kind, found: Object, *, grace_s: float | None = None) -> None:
+        """Delete exactly this object, and with it what it owns."""
+        metadata = found["metadata"]
+        uid, name = metadata["uid"], metadata["name"]
+        if await self._api.delete(kind, name, uid=uid, grace_s=grace_s):
+            _log.info("launcher.deleted", kind=kind.name, name=name)
+
+
+class _refusals:  # noqa: N801 (used like a function)
+    """Turns what the API server refuses into a named condition."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if isinstance(error, RefusedError):
+            name = "InvalidObject" if error.status == 422 else classify(error.message, "Forbidden")
+            final = error.status == 422
+            raise Blocked(name, say(name, error.message), is_final=final) from error
+        if isinstance(error, NotFoundError):
+            raise Blocked("NamespaceMissing", error.message) from error

@@ -1,0 +1,1 @@
+"""What drives one job: controller, processes, rounds, progress, watchdog. No HTTP."""

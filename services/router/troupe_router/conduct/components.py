@@ -1,0 +1,154 @@
+"""Keeps a job's processes running, and says which of its parts are missing.
+
+Owns the talk with the launcher for one job. Never decides what a failed component means for the
+job beyond raising JobFailedError.
+"""
+
+import asyncio
+from collections import Counter
+
+from troupe.api.router.v1.router_pb2 import ReplicaKind
+from troupe.errors import JobFailedError, TroupeError
+from troupe.runtime.launch.launcher import ComponentStatus, Launcher
+from troupe.runtime.launch.records import said
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.jobs.processes import components, needs, replica_id, trainer_name
+from troupe_router.jobs.record import JobRecord
+from troupe_router.members.store import MemberStore
+from troupe_router.settings import RouterSettings
+
+_log = get_logger(__name__)
+
+
+class JobComponents:
+    """The processes of one job. ``launcher`` None: they come and go by themselves."""
+
+    def __init__(
+        self,
+        job: JobRecord,
+        settings: RouterSettings,
+        launcher: Launcher | None,
+        members: MemberStore,
+        events: EventLog,
+        *,
+        router: str,
+    ) -> None:
+        self._job = job
+        self._settings = settings
+        self._launcher = launcher
+        self._members = members
+        self._events = events
+        self._desired = components(job.job_id, job.spec, settings, router=router)
+        self._statuses: dict[str, ComponentStatus] = {}
+
+    async def keep(self) -> None:
+        """Reconcile until cancelled; raises JobFailedError when a component cannot run."""
+        while self._launcher is not None:
+            for status in await self._reconcile(self._launcher):
+                await self._look_at(status)
+            await asyncio.sleep(self._settings.reconcile_s)
+        await asyncio.Event().wait()
+
+    async def leave(self) -> None:
+        """This router goes down: end the processes, unless the next router adopts them."""
+        if self._launcher is not None and not self._launcher.outlives_caller:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """End the job's processes."""
+        if self._launcher is not None:
+            await self._launcher.stop(self._job.job_id, grace_s=self._settings.grace_s * 0.6)
+            names = [replica_id(self._job.job_id, c.name) for c in self._desired]
+            await self._members.remove(names, reason="its process was stopped")
+
+    async def missing(self) -> list[str]:
+        """What does not serve yet, in words with the reason that is known."""
+        wanted = needs(self._job.spec, self._settings)
+        envs = 0
+        trainers: set[str] = set()
+        rollouts: Counter[str] = Counter()
+        for member in await self._members.of_job(self._job.job_id):
+            replica = member.replica
+            if not replica.is_serving and replica.kind != ReplicaKind.REPLICA_KIND_TRAINER:
+                continue
+            if replica.kind == ReplicaKind.REPLICA_KIND_TRAINER:
+                trainers.update(("", *member.policies))
+            elif replica.kind == ReplicaKind.REPLICA_KIND_ENV:
+                envs += 1
+            else:
+                rollouts.update(member.policies)
+        found: list[str] = []
+        for policy in wanted.trainers:
+            if policy not in trainers:
+                of = f" of policy '{policy}'" if policy else ""
+                prefix = trainer_name(policy).removesuffix("0")
+                found.append(self._explain(f"the trainer{of}", prefix))
+        if envs < wanted.envs:
+            found.append(self._explain(f"env ({envs} of {wanted.envs} serve)", "env-"))
+        for policy, count in wanted.rollouts.items():
+            if rollouts[policy] < count:
+                words = f"rollout of policy '{policy}' ({rollouts[policy]} of {count} serve)"
+                found.append(self._explain(words, f"rollout-{policy}-"))
+        return found
+
+    async def _reconcile(self, launcher: Launcher) -> list[ComponentStatus]:
+        """The statuses; none while what runs the processes is away: they run on without it."""
+        try:
+            return await launcher.reconcile(self._job.job_id, self._desired)
+        except TroupeError as error:
+            if not error.retryable:
+                raise
+            _log.warning("launcher.away", job_id=self._job.job_id, error=error.message)
+            return []
+
+    def _explain(self, what: str, prefix: str) -> str:
+        details = [
+            f"{s.name} is {s.state}"
+            + (f" ({s.condition})" if s.condition else "")
+            + (f": {s.detail}" if s.detail else "")
+            for s in self._statuses.values()
+            if s.name.startswith(prefix)
+        ]
+        return f"{what} [{'; '.join(details)}]" if details else what
+
+    async def _look_at(self, status: ComponentStatus) -> None:
+        before = self._statuses.get(status.name)
+        self._statuses[status.name] = status
+        if status.state == "failed":
+            code = "unknown" if status.exit_code is None else status.exit_code
+            why = status.condition or f"exit status {code}"
+            raise JobFailedError(
+                f"component {status.name} cannot run ({why}): "
+                f"{said(status.detail) or 'it said nothing'}"
+            )
+        if status.condition and (before is None or before.condition != status.condition):
+            await self._say_condition(status)
+        told = before.restarts if before is not None and before.state == "restarting" else -1
+        if status.state == "restarting" and status.restarts != told:
+            names = [replica_id(self._job.job_id, status.name)]
+            await self._members.remove(names, reason="its process ended")
+            data = {
+                "name": status.name,
+                "exit_code": status.exit_code,
+                "restarts": status.restarts + 1,
+                "detail": status.detail[-2000:],
+            }
+            event_id = f"{self._job.life}:component.restarted:{status.name}:{status.restarts + 1}"
+            await self._events.emit("component.restarted", data, event_id=event_id)
+
+    async def _say_condition(self, status: ComponentStatus) -> None:
+        """What keeps a component from running, when that changes."""
+        _log.info(
+            "component.condition",
+            job_id=self._job.job_id,
+            name=status.name,
+            condition=status.condition,
+        )
+        data = {
+            "name": status.name,
+            "state": status.state,
+            "condition": status.condition,
+            "detail": status.detail[-2000:],
+        }
+        await self._events.emit("component.condition", data)

@@ -1,0 +1,281 @@
+"""Drives one job from where it is to its end, and may be stopped and started anywhere between.
+
+Owns the job's state changes and the life of everything that works for it in this router.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from troupe.aio import WallClockDeadline
+from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
+from troupe.runtime.launch.launcher import Launcher
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.transient import is_transient
+from troupe_router.conduct.components import JobComponents
+from troupe_router.conduct.job_tasks import JobTasks, JobTasksParts
+from troupe_router.jobs.queue import Quota
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.state import JobState
+from troupe_router.jobs.store import JobStore
+from troupe_router.members.store import MemberStore
+from troupe_router.run import job_metrics
+from troupe_router.run.recorder import Recorder
+from troupe_router.run.summary import find_commit, summarize, write_summary
+from troupe_router.run.trackers import Trackers
+from troupe_router.settings import RouterSettings
+
+_log = get_logger(__name__)
+_LOOK_S = 0.2
+
+
+class Cancelled(Exception):  # noqa: N818 (the user's wish, not a failure)
+    """The user asked the job to end."""
+
+
+class Paused(Exception):  # noqa: N818 (the user's wish, not a failure)
+    """The user asked the job to stand still."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerParts:
+    """What every controller of a router shares. ``router`` is this router's gRPC address.
+
+    ``replica_limits`` tells the quotas of API keys.
+    """
+
+    settings: RouterSettings
+    redis: Redis
+    store: JobStore
+    members: MemberStore
+    launcher: Launcher | None
+    router: str
+    replica_limits: Callable[[], Mapping[str, int]] = dict
+
+    def quota(self) -> Quota:
+        """What jobs may take together."""
+        settings = self.settings
+        return Quota(settings.max_replicas, settings.max_jobs, self.replica_limits())
+
+
+class JobController:
+    """One job in this router."""
+
+    def __init__(self, parts: ControllerParts, job: JobRecord) -> None:
+        self._parts = parts
+        self._job = job
+        self._events = EventLog(parts.redis, job.job_id, source="router")
+        self._ledger = StepLedger(parts.redis, job.job_id)
+        self._recorder: Recorder | None = None
+        self._trackers = Trackers(job, parts.store, self._events)
+        self._components = JobComponents(
+            job,
+            parts.settings,
+            parts.launcher,
+            parts.members,
+            self._events,
+            router=parts.router,
+        )
+
+    async def run(self) -> None:
+        """Drive the job to its end.
+
+        Raises retryable errors, and FencedError when another router conducts the job meanwhile:
+        whoever holds the job's lease starts another controller then.
+        """
+        try:
+            await self._run()
+        finally:
+            self._trackers.abandon()
+
+    async def _run(self) -> None:
+        result: dict[str, Any] | None = None
+        try:
+            if self._job.state == "cancelling":
+                raise Cancelled
+            if self._job.state == "pausing":
+                raise Paused
+            if self._job.state == "queued":
+                await self._become("launching")
+            result = await self._drive()
+            state, reason = "succeeded", ""
+        except Paused:
+            if await self._pause():
+                return
+            state, reason = "cancelled", "cancelled by the user"
+        except Cancelled:
+            state, reason = "cancelled", self._job.reason or "cancelled by the user"
+        except (RedisError, FencedError):
+            raise
+        except TroupeError as error:
+            if error.retryable:
+                raise
+            state, reason = "failed", await self._cause(error)
+        except Exception as error:
+            if is_transient(error):
+                raise await self._lacking(error) from error
+            _log.error("job.crashed", job_id=self._job.job_id, exc_info=error)
+            state, reason = "failed", f"unexpected {type(error).__name__}: {error}"
+        await self._end(state, reason, result)
+
+    async def _lacking(self, error: Exception) -> UnavailableError:
+        """Told once a life: this machine lacks what it may have again, and the job goes on then."""
+        what = str(error) or type(error).__name__
+        message = (
+            f"this router's machine lacks something ({what}); the job goes on when it is there "
+            "again: free disk space, memory or file descriptors"
+        )
+        kind = error.errno if isinstance(error, OSError) else type(error).__name__
+        event_id = f"{self._job.life}:job.interrupted:{kind}"
+        await self._events.emit("job.interrupted", {"reason": message}, event_id=event_id)
+        return UnavailableError(message)
+
+    async def _cause(self, error: TroupeError) -> str:
+        """The first reason: what the trainer said explains better than that it ended."""
+        said = await StepLedger(self._parts.redis, self._job.job_id).failure()
+        return said or error.message
+
+    async def _pause(self) -> bool:
+        """End the processes and stand still; the ledger stays. False: it was cancelled."""
+        await self._components.stop()
+        try:
+            await self._become("paused", "paused by the user")
+        except Cancelled:
+            return False
+        job_metrics.rest(self._job.job_id)
+        return True
+
+    async def stop_processes(self) -> None:
+        """Leave the job without ending it: this router goes down."""
+        await self._components.leave()
+
+    async def _drive(self) -> dict[str, Any]:
+        """Everything that works for the job, until its result."""
+        parts, job = self._parts, self._job
+        await self._ledger.take("router", f"the router at {parts.router}")
+        job_tasks = await JobTasks.build(
+            JobTasksParts(
+                job,
+                parts.settings,
+                parts.redis,
+                self._ledger,
+                parts.store,
+                parts.members,
+                self._events,
+                self._components,
+            )
+        )
+        self._recorder = job_tasks.recorder
+        job_metrics.begin(job.job_id, job.spec.steps)
+        return await job_tasks.run(
+            self._conduct(job_tasks),
+            self._components.keep(),
+            self._watch_cancel(),
+            self._trackers.run(lambda: job_tasks.recorder.lines),
+        )
+
+    async def _conduct(self, job_tasks: JobTasks) -> dict[str, Any]:
+        if self._job.state == "launching":
+            await self._wait_started()
+            await self._become("running")
+        return await job_tasks.conduct()
+
+    async def _wait_started(self) -> None:
+        """Until every service serves and the first version of each policy is published."""
+        limit_s = self._job.spec.limits.startup_timeout_s
+        patience, began = WallClockDeadline(limit_s), self._job.started_at or time.time()
+        ledger = StepLedger(self._parts.redis, self._job.job_id)
+        while True:
+            failure = await ledger.failure()
+            if failure is not None:
+                raise JobFailedError(failure)
+            missing = await self._components.missing()
+            if not missing:
+                versions = await ledger.versions()
+                late = [p for p in self._job.spec.policies if p not in versions]
+                missing = [f"the trainer's first version of policy '{p}'" for p in late]
+            if not missing:
+                return
+            if patience.left_s(began) <= 0:
+                raise JobFailedError(
+                    f"not everything was up within limits.startup_timeout_s = {limit_s:g} s; "
+                    f"missing: {', '.join(missing)}. Look at {self._job.run_dir / 'logs'}"
+                )
+            await asyncio.sleep(_LOOK_S)
+
+    async def _watch_cancel(self) -> NoReturn:
+        while True:
+            state = await self._parts.store.state(self._job.job_id)
+            if state is None:
+                raise JobFailedError("the job's record vanished from Redis")
+            if state == "cancelling":
+                raise Cancelled
+            if state == "pausing":
+                raise Paused
+            await asyncio.sleep(_LOOK_S)
+
+    async def _become(self, state: JobState, reason: str = "") -> None:
+        try:
+            self._job = await self._parts.store.transition(self._job.job_id, state, reason=reason)
+        except TroupeError as error:
+            now = await self._parts.store.state(self._job.job_id)
+            if now == "cancelling":
+                raise Cancelled from error
+            if now == "pausing":
+                raise Paused from error
+            raise
+        _log.info("job.state", job_id=self._job.job_id, state=state, reason=reason)
+        event_id = f"{self._job.life}:{state}"
+        data = {"state": state, "reason": reason}
+        await self._events.emit("job.state", data, event_id=event_id)
+
+    async def _end(self, state: JobState, reason: str, result: dict[str, Any] | None) -> None:
+        """Stop everything, write the summary, and only then say that the job is over.
+
+        A router that was taken over from may have reasons, such as a time that passed while it
+        stood still; they end nothing.
+        """
+        await self._ledger.check()
+        commit = self._parts.settings.commit or await find_commit()
+        summary = summarize(
+            self._job, self._recorded, result, state=state, reason=reason, commit=commit
+        )
+        await asyncio.gather(self._components.stop(), self._write(summary))
+        await self._record_rest()
+        await self._trackers.close(self._recorded, state)
+        now = await self._parts.store.state(self._job.job_id)
+        if now == "cancelling":
+            state, reason = "cancelled", reason or "cancelled by the user"
+        elif now == "queued":
+            await self._become("launching")
+        await self._become(state, reason)
+        await StepLedger(self._parts.redis, self._job.job_id).delete()
+        job_metrics.end(self._job.job_id, linger_s=self._parts.settings.series_linger_s)
+
+    @property
+    def _recorded(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        return self._recorder.lines if self._recorder else []
+
+    async def _record_rest(self) -> None:
+        """Record a round that was complete but not recorded when the job was told to stop.
+
+        The trainer has ended by now and may have learnt from it; a later life goes on after it.
+        """
+        reached = min((await self._ledger.versions()).values(), default=0)
+        for step in (reached - 1, reached):
+            if self._recorder:
+                await self._recorder.catch_up(step)
+
+    async def _write(self, summary: dict[str, Any]) -> None:
+        try:
+            await write_summary(self._job.run_dir, summary)
+        except OSError as error:
+            _log.error("summary.failed", job_id=self._job.job_id, error=str(error))

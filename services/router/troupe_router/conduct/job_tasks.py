@@ -1,0 +1,136 @@
+"""Everything that works for one job in one router: built together, run together, ended together.
+
+Owns the wiring of a job's parts. Never decides what the job's state is; the controller does.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from redis.asyncio import Redis
+
+from troupe.aio import first_to_end
+from troupe.episodes.build import JobParts, load_parts
+from troupe.errors import JobFailedError
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import StepLedger
+from troupe_router.conduct.components import JobComponents
+from troupe_router.conduct.rounds import RoundRunner
+from troupe_router.conduct.watchdog import Watchdog
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.store import JobStore
+from troupe_router.members.store import MemberStore
+from troupe_router.play.routing.fleet import Fleet
+from troupe_router.play.routing.ports import FleetEnv, FleetRollout
+from troupe_router.play.workers import EpisodeWorkers
+from troupe_router.run.recorder import Recorder
+from troupe_router.settings import RouterSettings
+
+
+@dataclass(frozen=True, slots=True)
+class JobTasksParts:
+    """What a job's tasks are built from."""
+
+    job: JobRecord
+    settings: RouterSettings
+    redis: Redis
+    ledger: StepLedger
+    store: JobStore
+    members: MemberStore
+    events: EventLog
+    components: JobComponents
+
+
+@dataclass(frozen=True, slots=True)
+class JobTasks:
+    """Who works for the job in this router. ``build`` makes it."""
+
+    fleet: Fleet
+    recorder: Recorder
+    workers: EpisodeWorkers
+    conductor: RoundRunner
+    watchdog: Watchdog
+
+    @classmethod
+    async def build(cls, parts: JobTasksParts) -> "JobTasks":
+        """Load what the spec names and wire it up; raises SpecInvalidError."""
+        job = parts.job
+        loaded = await asyncio.to_thread(load_parts, job.spec)
+        fleet = Fleet(job.job_id, job.spec, parts.members)
+        ledger = parts.ledger
+        recorder = _recorder(parts, ledger, fleet)
+        workers = _workers(parts, loaded, fleet)
+        conductor = RoundRunner(
+            job,
+            ledger,
+            parts.store,
+            recorder,
+            parts.events,
+            loaded.family.taskset(),
+            last_drop=lambda: workers.last_drop,
+            last_failure=lambda: workers.last_failure,
+            missing=parts.components.missing,
+        )
+        watchdog = Watchdog(
+            job,
+            redis=parts.redis,
+            store=parts.store,
+            members=parts.members,
+            events=parts.events,
+            settings=parts.settings,
+        )
+        return cls(fleet, recorder, workers, conductor, watchdog)
+
+    async def conduct(self) -> dict[str, Any]:
+        """Every step to the last one; the trainer's result, once all is recorded."""
+        result = await self.conductor.run()
+        await self.recorder.finish()
+        return result
+
+    async def run(
+        self, conducting: Coroutine[Any, Any, dict[str, Any]], *others: Coroutine[Any, Any, Any]
+    ) -> dict[str, Any]:
+        """What ``conducting`` returns, while everybody else works; raises the first error."""
+        working = (
+            self.workers.run(),
+            self.fleet.watch(),
+            self.recorder.run(),
+            self.watchdog.run(),
+            *others,
+        )
+        try:
+            return await first_to_end(conducting, *map(_forever, working))
+        finally:
+            await self.fleet.close()
+
+
+def _recorder(parts: JobTasksParts, ledger: StepLedger, fleet: Fleet) -> Recorder:
+    return Recorder(
+        parts.job,
+        ledger,
+        parts.store,
+        parts.events,
+        fleet,
+        fraction=parts.settings.record_fraction,
+        with_tokens=parts.settings.record_tokens,
+    )
+
+
+def _workers(parts: JobTasksParts, loaded: JobParts, fleet: Fleet) -> EpisodeWorkers:
+    settings, spec = parts.settings, parts.job.spec
+    rollout = FleetRollout(fleet, max_calls=settings.generate_calls)
+    return EpisodeWorkers(
+        parts.redis,
+        parts.job.job_id,
+        loaded.player(rollout, FleetEnv(fleet)),
+        spec.limits,
+        claim_idle_s=settings.claim_idle_s,
+        max_staleness=spec.max_staleness,
+    )
+
+
+async def _forever(work: Coroutine[Any, Any, Any]) -> NoReturn:
+    """Background work of a job: its end would be a bug."""
+    await work
+    raise JobFailedError("background work of the job ended by itself; see the router's log")

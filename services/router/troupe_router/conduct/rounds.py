@@ -1,0 +1,237 @@
+"""Conducts one job: opens rounds, waits for them and for versions, until the last step.
+
+Level-triggered on the step ledger, so it may be stopped at any moment and started anywhere. Never
+plays an episode and never learns.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from troupe.aio import WallClockDeadline
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.errors import JobFailedError
+from troupe.ids import eval_round, train_round
+from troupe.runtime.faults import reached
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import RoundState, StepLedger
+from troupe.tasks.family import Split, Taskset
+from troupe_router.jobs.plan import eval_steps
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.store import JobStore
+from troupe_router.play.tickets import eval_indices, make_tickets, train_indices
+from troupe_router.run.recorder import Recorder
+
+_LOOK_S = 1.0
+"""The ledger is looked at this often even when it says that nothing changed."""
+
+
+class RoundRunner:
+    """One job's steps.
+
+    ``last_drop`` and ``last_failure`` tell why a ticket was dropped, or failed to be played, last;
+    ``missing`` names what does not serve: both are for the reasons of failed jobs.
+    """
+
+    def __init__(
+        self,
+        job: JobRecord,
+        ledger: StepLedger,
+        store: JobStore,
+        recorder: Recorder,
+        events: EventLog,
+        taskset: Taskset,
+        *,
+        last_drop: Callable[[], str],
+        last_failure: Callable[[], str],
+        missing: Callable[[], Awaitable[list[str]]],
+    ) -> None:
+        self._job = job
+        self._spec = job.spec
+        self._ledger = ledger
+        self._store = store
+        self._recorder = recorder
+        self._events = events
+        self._taskset = taskset
+        self._last_drop = last_drop
+        self._last_failure = last_failure
+        self._missing = missing
+        self._evals = eval_steps(job.spec.steps, job.spec.eval.every)
+        if not job.spec.eval.num_tasks:
+            self._evals = []
+        self._seen = 0
+        self._patience = WallClockDeadline(self._spec.limits.step_timeout_s)
+
+    async def run(self) -> dict[str, Any]:
+        """Conduct to the end; the trainer's result. Raises JobFailedError."""
+        step = await self._wait_step(at_least=0, since=time.time())
+        await self._recorder.rewind(step)
+        await self._recorder.catch_up(step - 1)
+        self._seen = max(step - 1, 0)
+        await self._tell_learned(step)
+        while True:
+            await self._store.set_step(self._job.job_id, step)
+            is_due = self._spec.eval.num_tasks > 0 and step in self._evals
+            if is_due and not await self._recorder.has_eval(step):
+                await self._play_eval(step)
+            elif step >= self._spec.steps:
+                return await self._wait_result()
+            else:
+                played = await self._play_train(step)
+                step = await self._next(step, since=played.opened_at)
+
+    async def _next(self, step: int, *, since: float) -> int:
+        """The step after ``step``, once it may be played.
+
+        Strictly on-policy, that is when every policy has learnt from ``step``. Otherwise they may
+        lag by ``max_staleness``; an evaluation and the end wait for them all the same.
+        """
+        lag = self._spec.max_staleness
+        is_barrier = step + 1 in self._evals or step + 1 >= self._spec.steps
+        if not lag or is_barrier:
+            step = await self._wait_step(at_least=step + 1, since=since)
+            await self._tell_learned(step)
+            return step
+        await self._wait_versions(at_least=step + 1 - lag, since=since)
+        return step + 1
+
+    async def _tell_learned(self, version: int) -> None:
+        """Steps below ``version`` are learnt; each is told once."""
+        for step in range(self._seen, version):
+            await self._recorder.learned(step, is_end=self._spec.max_staleness > 0)
+        self._seen = max(self._seen, version)
+
+    async def _play_train(self, step: int) -> RoundState:
+        size = self._taskset.size("train")
+        indices = train_indices(self._spec, step, size)
+        kind = pb.ROUND_KIND_TRAIN
+        return await self._play(train_round(step), kind, step, "train", indices)
+
+    async def _play_eval(self, step: int) -> None:
+        split = self._spec.eval.split
+        indices = eval_indices(self._spec, self._taskset.size(split))
+        await self._play(eval_round(step), pb.ROUND_KIND_EVAL, step, split, indices)
+
+    async def _play(
+        self, round_id: str, kind: pb.RoundKind, step: int, split: Split, indices: list[int]
+    ) -> RoundState:
+        """Open the round unless it is open, await its last ticket, and record it."""
+        state = await self._ledger.round(round_id)
+        if state is None:
+            now = time.time()
+            versions = await self._versions(kind, step)
+            tickets = make_tickets(
+                self._job.job_id, round_id, kind, step, split, indices, versions, now
+            )
+            await self._recorder.round_opens(round_id)
+            await self._ledger.open_round(round_id, kind, step, tickets)
+            reached("router.round_opened", round_id)
+            state = await self._round(round_id)
+            await self._say_opened(state)
+        if not self._spec.max_staleness:
+            await self._recorder.next_opened(state)
+        while not state.is_complete:
+            self._check_drops(state)
+            await self._wait(self._unplayed(state), state.opened_at)
+            await self._look_around(step)
+            state = await self._round(round_id)
+        self._check_drops(state)
+        if not state.is_recorded:
+            await self._recorder.record(state)
+            await self._ledger.mark_recorded(round_id)
+        return state
+
+    async def _versions(self, kind: pb.RoundKind, step: int) -> dict[str, int]:
+        """The version of each policy that a round's tickets ask for."""
+        exact = dict.fromkeys(self._spec.policies, step)
+        if not self._spec.max_staleness or kind == pb.ROUND_KIND_EVAL:
+            return exact
+        present = await self._ledger.versions()
+        return {policy: min(step, present[policy]) for policy in exact}
+
+    async def _look_around(self, step: int) -> None:
+        """While ``step`` is played ahead of the learning, note which steps before it are learnt."""
+        if self._spec.max_staleness:
+            versions = await self._ledger.versions()
+            reached = min(versions[policy] for policy in self._spec.policies)
+            await self._tell_learned(min(reached, step))
+
+    async def _wait_versions(self, *, at_least: int, since: float) -> None:
+        """Until no policy is below ``at_least``."""
+        while True:
+            await self._look_around(at_least + self._spec.max_staleness)
+            if self._seen >= at_least:
+                return
+            await self._wait(f"the trainer to publish version {at_least}", since)
+
+    async def _wait_step(self, *, at_least: int, since: float) -> int:
+        """The step that all policies are at, once it is ``at_least``."""
+        while True:
+            versions = await self._ledger.versions()
+            steps = {versions.get(policy, -1) for policy in self._spec.policies}
+            if len(steps) == 1 and min(steps) >= at_least:
+                return min(steps)
+            late = [p for p in self._spec.policies if versions.get(p, -1) < at_least]
+            names = ", ".join(late or self._spec.policies)
+            await self._wait(f"the trainer to publish version {at_least} of {names}", since)
+
+    async def _wait_result(self) -> dict[str, Any]:
+        since = time.time()
+        while True:
+            result = await self._ledger.result(self._spec.trainers())
+            if result is not None:
+                return result
+            await self._wait("the trainer to export the trained policies", since)
+
+    async def _wait(self, what: str, since: float) -> None:
+        """Until the ledger changes; raises JobFailedError when it says so or time is up."""
+        limit_s = self._spec.limits.step_timeout_s
+        left_s = self._patience.left_s(since)
+        if left_s <= 0:
+            missing = await self._missing()
+            raise JobFailedError(
+                f"waited longer than limits.step_timeout_s = {limit_s:g} s for {what}; "
+                + (f"not serving: {', '.join(missing)}; " if missing else "")
+                + f"look at the logs in {self._job.run_dir / 'logs'}"
+            )
+        await self._ledger.wait_change(min(left_s, _LOOK_S))
+        failure = await self._ledger.failure()
+        if failure is not None:
+            raise JobFailedError(failure)
+
+    def _unplayed(self, state: RoundState) -> str:
+        """The tickets that are waited for, in words."""
+        left = state.num_tickets - state.num_done - state.num_dropped
+        failure = self._last_failure()
+        why = f" (playing one failed last with {failure})" if failure else ""
+        return f"{left} of {state.num_tickets} tickets of {state.round_id}{why}"
+
+    async def _round(self, round_id: str) -> RoundState:
+        state = await self._ledger.round(round_id)
+        if state is None:
+            raise JobFailedError(f"round {round_id} vanished from Redis; resume the job")
+        return state
+
+    def _check_drops(self, state: RoundState) -> None:
+        allowed = self._spec.limits.max_dropped_fraction
+        if state.num_dropped > allowed * state.num_tickets:
+            raise JobFailedError(
+                f"{state.num_dropped} of {state.num_tickets} tickets of {state.round_id} were "
+                f"dropped, more than limits.max_dropped_fraction = {allowed:g} allows; "
+                f"the last one because of {self._last_drop() or 'a reason in episodes.jsonl'}"
+            )
+
+    async def _say_opened(self, state: RoundState) -> None:
+        data = {
+            "round_id": state.round_id,
+            "kind": kind_name(state.kind),
+            "step": state.step,
+            "num_tickets": state.num_tickets,
+        }
+        event_id = f"{self._job.life}:round.opened:{state.round_id}"
+        await self._events.emit("round.opened", data, event_id=event_id)
+
+
+def kind_name(kind: int) -> str:
+    """ "train" or "eval"."""
+    return "eval" if kind == pb.ROUND_KIND_EVAL else "train"

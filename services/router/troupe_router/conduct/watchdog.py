@@ -1,0 +1,135 @@
+"""Watches one job from beside: who is waited for, how long, what piles up.
+
+Says "phase.overdue" once when a phase exceeds limits.phase_deadline_s, with the names of who is
+waited for, and "phase.resolved" when it ends after all. Never ends a job; the deadlines that do
+are the conductor's.
+"""
+
+import asyncio
+import shutil
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from troupe.api.router.v1.router_pb2 import ReplicaKind
+from troupe.errors import TroupeError
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.streams.redis import redis_errors
+from troupe.runtime.telemetry import metrics
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.conduct.progress import ProgressReader, Waiting
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.store import JobStore
+from troupe_router.members.store import MemberStore
+from troupe_router.settings import RouterSettings
+
+_log = get_logger(__name__)
+
+
+class Watchdog:
+    """Looks at one job every ``settings.watch_s``."""
+
+    def __init__(
+        self,
+        job: JobRecord,
+        *,
+        redis: Redis,
+        store: JobStore,
+        members: MemberStore,
+        events: EventLog,
+        settings: RouterSettings,
+    ) -> None:
+        self._job_id = job.job_id
+        self._redis = redis
+        self._store = store
+        self._members = members
+        self._events = events
+        self._settings = settings
+        self._progress = ProgressReader(redis, members, settings)
+        self._overdue: Waiting | None = None
+        self._seen: set[str] = set()
+
+    async def run(self) -> None:
+        """Watch until cancelled; a look that fails is tried again."""
+        while True:
+            try:
+                await self.look()
+            except (TroupeError, OSError) as error:
+                _log.warning("watchdog.look_failed", job_id=self._job_id, error=str(error))
+            await asyncio.sleep(self._settings.watch_s)
+
+    async def look(self) -> None:
+        """Look once: set the gauges and tell what changed."""
+        with redis_errors(f"record of job {self._job_id}"):
+            job = await self._store.find(self._job_id)
+        if job is None or job.is_finished:
+            return
+        waiting = await self._progress.look(job)
+        self._show(waiting)
+        await self._tell(waiting)
+        await self._measure(job)
+
+    def _show(self, waiting: Waiting) -> None:
+        for_s = waiting.to_json()["for_s"] or 0.0
+        self._seen.add(waiting.phase)
+        for phase in self._seen:
+            is_present = phase == waiting.phase
+            metrics.JOB_WAITING_SECONDS.labels(self._job_id, phase).set(for_s * is_present)
+            overdue = is_present and waiting.is_overdue
+            metrics.JOB_OVERDUE.labels(self._job_id, phase).set(overdue)
+
+    async def _tell(self, waiting: Waiting) -> None:
+        before = self._overdue
+        is_same = before is not None and (before.phase, before.step) == (
+            waiting.phase,
+            waiting.step,
+        )
+        if before is not None and not (is_same and waiting.is_overdue):
+            await self._emit("phase.resolved", before)
+            self._overdue = None
+        if waiting.is_overdue and not is_same:
+            await self._emit("phase.overdue", waiting)
+            self._overdue = waiting
+
+    async def _emit(self, type: str, waiting: Waiting) -> None:
+        event_id = f"{type}:{waiting.phase}:{waiting.step}:{round(waiting.since)}"
+        _log.warning(type, job_id=self._job_id, sentence=waiting.sentence)
+        await self._events.emit(type, waiting.to_json(), event_id=event_id)
+
+    async def _measure(self, job: JobRecord) -> None:
+        streams = {"tickets": (keys.tickets(job.job_id), keys.WORKERS_GROUP)}
+        for policy in job.spec.policies:
+            streams[f"groups:{policy}"] = (keys.groups(job.job_id, policy), keys.TRAINER_GROUP)
+        for name, (key, group) in streams.items():
+            size = await self._unacknowledged(key, group)
+            metrics.JOB_STREAM_ENTRIES.labels(job.job_id, name).set(size)
+        versions = await StepLedger(self._redis, job.job_id).versions()
+        for member in await self._members.of_job(job.job_id, ReplicaKind.REPLICA_KIND_ROLLOUT):
+            lags = [
+                versions[held.policy] - held.active_version
+                for held in member.replica.policies
+                if held.policy in versions and job.spec.trains(held.policy)
+            ]
+            lag = max(0, *lags) if lags else 0
+            metrics.JOB_VERSION_LAG.labels(job.job_id, member.replica.replica_id).set(lag)
+        disk = await asyncio.to_thread(shutil.disk_usage, self._settings.runs_dir)
+        metrics.RUNS_FREE_BYTES.set(disk.free)
+        metrics.RUNS_SIZE_BYTES.set(disk.total)
+
+    async def _unacknowledged(self, key: str, group: str) -> int:
+        """Entries that were not read by ``group`` or are pending there; all before it exists."""
+        with redis_errors(f"stream {key}"):
+            try:
+                groups = await self._redis.xinfo_groups(key)
+            except ResponseError:
+                return 0
+            found = [g for g in groups if _text(g["name"]) == group]
+            if not found:
+                return int(await self._redis.xlen(key))
+        return int(found[0]["pending"]) + int(found[0].get("lag") or 0)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,161 @@
+"""What can be known to be wrong with a job before anything starts: names, models, folders."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from troupe import plugins
+from troupe.episodes.build import JobParts, load_parts
+from troupe.errors import InvalidArgumentError
+from troupe.ids import is_hub_id
+from troupe.spec import Issue, JobSpec, SpecInvalidError
+from troupe.spec.job import PolicySpec
+from troupe.tasks.family import TaskFamily
+from troupe_router.jobs.allowlist import Allowlist
+from troupe_router.jobs.secrets import secret_issues
+
+_LONGEST_PATH, _LONGEST_NAME = 4000, 255
+"""Of Linux, in bytes: asking for a longer one is an error of its own."""
+_OWN_FOLDERS = frozenset({"models", "runs", "checkpoints"})
+
+
+def resolve(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
+    """The spec with absolute model folders, and everything that it names, loaded.
+
+    Raises SpecInvalidError with every fault that was found.
+    """
+    with plugins.only_modules(allowed.modules):
+        return _resolved(spec, allowed)
+
+
+def _resolved(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
+    issues: list[Issue] = secret_issues(spec)
+    policies: dict[str, PolicySpec] = dict(spec.policies)
+    critic = spec.algorithm.critic
+    if critic is not None and critic.model is not None:
+        fault = _model_fault(critic.model, allowed)
+        if fault:
+            issues.append(Issue("/algorithm/critic/model", fault))
+    for name, policy in spec.policies.items():
+        fault = _model_fault(policy.model, allowed)
+        if fault:
+            issues.append(Issue(f"/policies/{name}/model", fault))
+        else:
+            is_folder = Path(policy.model).is_dir()
+            model = str(Path(policy.model).resolve()) if is_folder else policy.model
+            policies[name] = policy.model_copy(update={"model": model})
+    resolved = spec.model_copy(update={"policies": policies})
+    issues += _tracker_issues(spec, allowed)
+    if strange := _data_issues(spec, allowed):
+        # Making the task would read them.
+        raise SpecInvalidError([*issues, *strange])
+    parts: JobParts | None = None
+    try:
+        parts = load_parts(resolved)
+    except SpecInvalidError as error:
+        issues += error.issues
+    except InvalidArgumentError as error:
+        issues.append(Issue(error.pointer or "", error.message))
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        issues.append(Issue("/task/params", f"a file of the task can't be opened ({why})"))
+    if parts is None or issues:
+        raise SpecInvalidError(issues)
+    return resolved, parts
+
+
+def check_runs_dir(runs_dir: Path) -> None:
+    """Raise InvalidArgumentError unless run folders can be made in ``runs_dir``."""
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"the run folder {runs_dir} cannot be made ({error.strerror}); "
+            "set TROUPE_ROUTER_RUNS_DIR to a folder that the router may write"
+        ) from error
+    if not os.access(runs_dir, os.W_OK | os.X_OK):
+        raise InvalidArgumentError(
+            f"the run folder {runs_dir} is not writable; "
+            "give the router write access or set TROUPE_ROUTER_RUNS_DIR to another folder"
+        )
+
+
+def _tracker_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:
+    """Trackers that are unknown, and addresses that they may not talk to."""
+    issues: list[Issue] = []
+    for index, tracker in enumerate(spec.trackers):
+        try:
+            plugins.load(plugins.TRACKERS, tracker.kind, pointer=f"/trackers/{index}/kind")
+        except InvalidArgumentError as error:
+            issues.append(Issue(error.pointer or "", error.message))
+        for option, value in tracker.options.items():
+            if isinstance(value, str) and "://" in value and (why := allowed.tracker_fault(value)):
+                issues.append(Issue(f"/trackers/{index}/options/{option}", why))
+    return issues
+
+
+def _data_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:
+    """Paths among the task's parameters that it may not read; other faults are found later."""
+    try:
+        family: type[TaskFamily] = plugins.load(plugins.TASKS, spec.task.name)
+        params = family.Params.model_validate(spec.task.params).model_dump()
+    except (InvalidArgumentError, ValidationError):
+        return []
+    return [
+        Issue(pointer, fault)
+        for pointer, path in _paths("/task/params", params)
+        if (fault := allowed.data_fault(path))
+    ]
+
+
+def _paths(pointer: str, value: Any) -> Iterator[tuple[str, Path]]:
+    """The paths in a parameter's value, with their pointers."""
+    if isinstance(value, Path):
+        yield pointer, value
+    elif isinstance(value, Mapping):
+        for name, inner in cast("Mapping[Any, Any]", value).items():
+            yield from _paths(f"{pointer}/{name}", inner)
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(cast("Sequence[Any]", value)):
+            yield from _paths(f"{pointer}/{index}", inner)
+
+
+def _model_fault(model: str, allowed: Allowlist) -> str | None:
+    """Why ``model`` can be neither a local model folder nor a hub id, or None.
+
+    A folder that is not allowed is not looked into: the answer would tell what is there.
+    """
+    if "\0" in model or not _may_be_path(model):
+        return (
+            f"'{model[:80]}...' is too long for a folder or a hub id, or holds a zero byte; check "
+            "the model's name"
+        )
+    folder = Path(model)
+    is_path = model.startswith((".", "/", "~")) or (len(folder.parts) > 1 and _is_local(folder))
+    if (is_path or folder.exists()) and (fault := allowed.folder_fault(folder)):
+        return fault
+    if folder.is_dir():
+        if (folder / "config.json").is_file():
+            return None
+        return f"'{model}' is a folder without config.json, so it is not a transformers model"
+    if folder.exists():
+        return f"'{model}' is a file; give the model's folder"
+    if is_path:
+        return f"no folder '{model}' (looked from {Path.cwd()}); check the path"
+    if not is_hub_id(model):
+        return f"'{model}' is neither an existing folder nor a hub id such as 'Qwen/Qwen3-0.6B'"
+    return allowed.hub_fault(model)
+
+
+def _may_be_path(model: str) -> bool:
+    text = os.fsencode(model)
+    longest = max(len(part) for part in text.split(b"/"))
+    return len(text) <= _LONGEST_PATH and longest <= _LONGEST_NAME
+
+
+def _is_local(folder: Path) -> bool:
+    """Whether a relative path is meant as one: its first part is a folder, or named like ours."""
+    return folder.parts[0] in _OWN_FOLDERS or Path(folder.parts[0]).is_dir()

@@ -1,0 +1,78 @@
+"""The answer to a dry run: what a job would start and what a step would cost."""
+
+from pathlib import Path
+from typing import Any
+
+from troupe.episodes.build import JobParts
+from troupe.samplers.cost import draws_per_act
+from troupe_router.jobs.estimate import Pace, estimate
+from troupe_router.jobs.processes import components
+from troupe_router.settings import RouterSettings
+
+
+def plan(
+    parts: JobParts, settings: RouterSettings, *, in_use: int = 0, pace: Pace | None = None
+) -> dict[str, Any]:
+    """The resolved spec, the processes, and bounds on the work.
+
+    ``in_use`` are the replicas of jobs at work; ``pace`` is that of an earlier job of this kind.
+    """
+    spec = parts.spec
+    sampler = parts.algorithm.sampler()
+    draws = draws_per_act(sampler, spec)
+    acts = spec.tasks_per_step * spec.workflow.max_turns
+    tokens = {name: acts * draws * spec.sampling_for(name).max_new_tokens for name in spec.agents}
+    agents = {
+        name: {
+            "policy": agent.policy,
+            "candidates_at_most": acts * draws,
+            "tokens_at_most": tokens[name],
+        }
+        for name, agent in spec.agents.items()
+    }
+    processes = components("dry-run", spec, settings, router=settings.grpc_address)
+    replicas = sum(policy.replicas for policy in spec.policies.values())
+    limit = settings.max_replicas
+    evals = eval_steps(spec.steps, spec.eval.every) if spec.eval.num_tasks else []
+    return {
+        "dry_run": True,
+        "spec": spec.model_dump(mode="json"),
+        "launcher": settings.launcher,
+        "processes": [
+            {"name": c.name, "module": c.module} for c in processes if settings.launcher == "local"
+        ],
+        "replicas": replicas,
+        "quota": {
+            "max_replicas": limit or None,
+            "in_use": in_use,
+            "fits": not limit or in_use + replicas <= limit,
+        },
+        "step": {
+            "tickets": spec.tasks_per_step,
+            "candidates_per_draw": sampler.num_candidates,
+            "trajectories_per_ticket": sampler.num_trajectories,
+            "agents": agents,
+            "candidates_at_most": acts * draws * len(agents),
+            "tokens_at_most": sum(tokens.values()),
+        },
+        "eval": {"tickets": spec.eval.num_tasks, "steps": evals} if evals else None,
+        "estimate": estimate(spec, draws=draws, num_evals=len(evals), pace=pace),
+        "checks": [
+            {"name": "spec", "ok": True, "detail": "task, agents, rewards and names agree"},
+            *(
+                {"name": f"model of {name}", "ok": True, "detail": _model(policy.model)}
+                for name, policy in spec.policies.items()
+            ),
+            {"name": "run folder", "ok": True, "detail": str(settings.runs_dir.absolute())},
+        ],
+    }
+
+
+def eval_steps(steps: int, every: int) -> list[int]:
+    """Steps after which the job is evaluated: before the first, after the last, every so many."""
+    between = range(every, steps, every) if every else ()
+    return sorted({0, *between, steps})
+
+
+def _model(model: str) -> str:
+    return model if Path(model).is_dir() else f"{model} (hub id, not looked up)"

@@ -1,0 +1,97 @@
+"""Which processes a job needs, with deterministic names. Pure: starts nothing."""
+
+from dataclasses import dataclass
+
+from troupe.api.router.v1.router_pb2 import ReplicaKind
+from troupe.runtime.launch.launcher import Component
+from troupe.spec import JobSpec
+from troupe_router.settings import RouterSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """How many replicas must serve before a job runs. ``rollouts`` is by policy.
+
+    ``trainers`` are the policies that have one of their own; "" is the one of all policies.
+    """
+
+    trainers: tuple[str, ...]
+    envs: int
+    rollouts: dict[str, int]
+
+
+def needs(spec: JobSpec, settings: RouterSettings) -> Needs:
+    """What ``spec`` wants; without a launcher one replica of each is enough to begin."""
+    if settings.launcher == "none":
+        return Needs(spec.trainers(), 1, dict.fromkeys(spec.policies, 1))
+    rollouts = {name: policy.replicas for name, policy in spec.policies.items()}
+    return Needs(spec.trainers(), settings.env_replicas, rollouts)
+
+
+def components(
+    job_id: str, spec: JobSpec, settings: RouterSettings, *, router: str
+) -> list[Component]:
+    """The job's processes for a launcher; ``router`` is the address that they register at."""
+    wanted = needs(spec, settings)
+
+    def component(service: str, name: str, *, model: str = "", **more: str) -> Component:
+        prefix = f"TROUPE_{service.upper()}_"
+        env = {
+            "ROUTER": router,
+            "JOB_ID": job_id,
+            "REPLICA_ID": replica_id(job_id, name),
+            "LOG_LEVEL": settings.log_level,
+            **more,
+        }
+        threads = str(settings.process_threads)
+        return Component(
+            name,
+            f"troupe_{service}",
+            {
+                **{prefix + key: value for key, value in env.items()},
+                "OMP_NUM_THREADS": threads,
+                "PYTHONUNBUFFERED": "1",
+            },
+            traits={"model": model} if model else {},
+        )
+
+    # In a cluster the address comes from the pod's template: it may hold a password.
+    redis = {} if settings.launcher == "kubernetes" else {"REDIS_URL": settings.redis_url}
+    found = [component("trainer", trainer_name(policy), **redis) for policy in wanted.trainers]
+    for policy, count in wanted.rollouts.items():
+        model = spec.policies[policy].model
+        found += [component("rollout", f"rollout-{policy}-{i}", model=model) for i in range(count)]
+    found += [component("env", f"env-{i}") for i in range(wanted.envs)]
+    return found
+
+
+def replica_id(job_id: str, component: str) -> str:
+    """Replica names are unique over all jobs."""
+    return f"{job_id}-{component}"
+
+
+def trainer_name(policy: str) -> str:
+    """The component that learns ``policy``; "" is all of them."""
+    return f"trainer-{policy}-0" if policy else "trainer-0"
+
+
+def policy_of(replica: str, job_id: str, *, service: str = "rollout") -> str | None:
+    """The policy that a launched rollout's or trainer's name asks for, or None."""
+    prefix = replica_id(job_id, f"{service}-")
+    if not replica.startswith(prefix):
+        return None
+    return replica.removeprefix(prefix).rpartition("-")[0] or None
+
+
+def kind_of(replica: str, job_id: str, spec: JobSpec) -> ReplicaKind | None:
+    """The kind that a launched replica's name says; None for a name of another form."""
+    name, _, number = replica.removeprefix(replica_id(job_id, "")).rpartition("-")
+    if not replica.startswith(replica_id(job_id, "")) or not number.isdecimal():
+        return None
+    service, _, policy = name.partition("-")
+    if name == "env":
+        return ReplicaKind.REPLICA_KIND_ENV
+    if service == "trainer" and policy in spec.trainers():
+        return ReplicaKind.REPLICA_KIND_TRAINER
+    is_rollout = service == "rollout" and policy in spec.policies
+    return ReplicaKind.REPLICA_KIND_ROLLOUT if is_rollout else None

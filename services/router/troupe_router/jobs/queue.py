@@ -1,0 +1,98 @@
+"""Which queued jobs start now: priorities, and quotas on replicas and jobs. Pure.
+
+Order: higher priority first, then the older. A job that does not fit holds back those behind it,
+so a large job is never passed by small ones for ever; one that only its owner's limit holds back
+is passed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from troupe.spec import Issue, JobSpec, SpecInvalidError
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.state import HOLDING
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Limits; 0: none. ``by_owner`` is replicas of one owner's jobs."""
+
+    max_replicas: int = 0
+    max_jobs: int = 0
+    by_owner: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queued job and why it does not start yet (empty: it starts now)."""
+
+    job: JobRecord
+    waits_for: str
+
+
+def places(jobs: Iterable[JobRecord], quota: Quota) -> list[Place]:
+    """Every queued job among ``jobs``, in the order in which they start."""
+    known = list(jobs)
+    holding = [job for job in known if job.state in HOLDING]
+    queued = sorted(
+        (job for job in known if job.state == "queued"),
+        key=lambda job: (-job.priority, job.created_at, job.job_id),
+    )
+    found: list[Place] = []
+    blocked_by: JobRecord | None = None
+    for job in queued:
+        own = _owner_reason(job, holding, quota)
+        reason = _reason(job, holding, quota)
+        if blocked_by is not None:
+            found.append(Place(job, f"job {blocked_by.job_id}, which is before it in the queue"))
+        elif own or reason:
+            found.append(Place(job, own or reason))
+            blocked_by = job if reason and not own else None
+        else:
+            found.append(Place(job, ""))
+            holding.append(job)
+    return found
+
+
+def in_use(jobs: Iterable[JobRecord]) -> int:
+    """Replicas that jobs at work hold."""
+    return sum(job.replicas for job in jobs if job.state in HOLDING)
+
+
+def check_quota(spec: JobSpec, quota: Quota, owner: str) -> None:
+    """Raises SpecInvalidError when ``spec`` could never start."""
+    wanted = sum(policy.replicas for policy in spec.policies.values())
+    limits = [
+        (quota.max_replicas, "this router's quota (TROUPE_ROUTER_MAX_REPLICAS)"),
+        (quota.by_owner.get(owner, 0), f"the quota of the API key '{owner}'"),
+    ]
+    for limit, name in limits:
+        if limit and wanted > limit:
+            most = max(spec.policies, key=lambda policy: spec.policies[policy].replicas)
+            text = f"the job asks for {wanted} replicas, more than {name} of {limit} allows"
+            raise SpecInvalidError([Issue(f"/policies/{most}/replicas", text)])
+
+
+def _reason(job: JobRecord, holding: Sequence[JobRecord], quota: Quota) -> str:
+    if quota.max_jobs and len(holding) >= quota.max_jobs:
+        return f"one of {len(holding)} jobs at work to end ({_names(holding)})"
+    held = sum(other.replicas for other in holding)
+    if quota.max_replicas and held + job.replicas > quota.max_replicas:
+        return (
+            f"{job.replicas} replicas; {held} of {quota.max_replicas} are held by {_names(holding)}"
+        )
+    return ""
+
+
+def _owner_reason(job: JobRecord, holding: Sequence[JobRecord], quota: Quota) -> str:
+    limit = quota.by_owner.get(job.owner, 0)
+    own = [other for other in holding if other.owner == job.owner]
+    held = sum(other.replicas for other in own)
+    if limit and held + job.replicas > limit:
+        return f"{job.replicas} replicas; {job.owner} holds {held} of its {limit} ({_names(own)})"
+    return ""
+
+
+def _names(jobs: Sequence[JobRecord]) -> str:
+    names = [job.job_id for job in jobs[:3]]
+    return ", ".join(names) + (" and others" if len(jobs) > 3 else "") or "no job"

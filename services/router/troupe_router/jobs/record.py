@@ -1,0 +1,123 @@
+"""A job's record: what the router knows of one job, as it is kept in one Redis hash."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from troupe.errors import TroupeError
+from troupe.runtime.streams.versions import RECORD_VERSION, VERSION_FIELD, check_version
+from troupe.spec import JobSpec, parse_spec
+from troupe_router.jobs.state import ACTIVE, FINISHED, STATES, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job. ``spec`` is resolved; instants are Unix seconds, 0 when they have not come.
+
+    ``priority``: higher starts first; ``owner`` is the name of the API key that submitted it.
+    ``life`` counts from 1 and grows with every resume; ``step`` is the number of learned steps;
+    ``reason`` says why the state was reached.
+    """
+
+    job_id: str
+    spec: JobSpec
+    run_dir: Path
+    state: JobState
+    created_at: float
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    reason: str = ""
+    life: int = 1
+    step: int = 0
+    priority: int = 0
+    owner: str = ""
+
+    @property
+    def replicas(self) -> int:
+        """Rollout replicas that it takes from the quota."""
+        return sum(policy.replicas for policy in self.spec.policies.values())
+
+    @property
+    def is_active(self) -> bool:
+        """Whether processes work for the job."""
+        return self.state in ACTIVE
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing happens any more."""
+        return self.state in FINISHED
+
+    def to_fields(self) -> dict[str, str]:
+        """The hash fields."""
+        names = (field.name for field in dataclass_fields(self) if field.name != "spec")
+        fields = {name: str(getattr(self, name)) for name in names}
+        version = {VERSION_FIELD.decode(): str(RECORD_VERSION)}
+        return {**fields, **version, "spec": self.spec.model_dump_json()}
+
+    @property
+    def spec_as_begun(self) -> str:
+        """The spec as JSON with the fields that it had when the job began.
+
+        Its workers may be of the version before this one, and refuse a field that is new.
+        """
+        return self.spec.model_dump_json(exclude_unset=True)
+
+    def to_json(self, *, queue_position: int | None = None) -> dict[str, Any]:
+        """What REST shows."""
+        return {
+            "job_id": self.job_id,
+            "name": self.spec.name,
+            "state": self.state,
+            "reason": self.reason,
+            "error": self.reason if self.state == "failed" else None,
+            "created_at": self.created_at,
+            "started_at": self.started_at or None,
+            "ended_at": self.ended_at or None,
+            "run_dir": str(self.run_dir),
+            "life": self.life,
+            "step": self.step,
+            "steps": self.spec.steps,
+            "priority": self.priority,
+            "owner": self.owner,
+            "replicas": self.replicas,
+            "queue_position": queue_position,
+            "spec": spec_document(self.spec),
+        }
+
+
+def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
+    """The record in a hash; raises TroupeError when the hash is not one, or a newer version's."""
+    check_version(fields, f"the record of job '{fields.get(b'job_id', b'').decode()}'")
+    text = {key.decode(): value.decode() for key, value in fields.items()}
+    state = text.get("state", "")
+    if state not in STATES or "spec" not in text:
+        raise TroupeError(f"the Redis record of job '{text.get('job_id')}' is not readable")
+    return JobRecord(
+        job_id=text["job_id"],
+        spec=_stored_spec(text["spec"]),
+        run_dir=Path(text["run_dir"]),
+        state=state,
+        created_at=float(text["created_at"]),
+        started_at=float(text["started_at"]),
+        ended_at=float(text["ended_at"]),
+        reason=text["reason"],
+        life=int(text["life"]),
+        step=int(text.get("step", 0)),
+        priority=int(text.get("priority", 0)),
+        owner=text.get("owner", ""),
+    )
+
+
+@lru_cache(maxsize=256)
+def _stored_spec(text: str) -> JobSpec:
+    """Reading a record is frequent and a spec never changes: one text is parsed once."""
+    return parse_spec(json.loads(text), source="the stored spec")
+
+
+def spec_document(spec: JobSpec) -> dict[str, Any]:
+    """The spec as plain values."""
+    return spec.model_dump(mode="json")

@@ -1,0 +1,243 @@
+"""Job records in Redis: create, read, and the only way to change a job's state.
+
+Owns the record hashes, the job index and idempotency keys. Never decides what a job does next.
+"""
+
+import json
+import time
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from typing import Any, cast
+
+from redis.asyncio import Redis
+
+from troupe.errors import ConflictError, NotFoundError
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.versions import NewerRecordError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.jobs.record import JobRecord, record_from_fields
+from troupe_router.jobs.state import FINISHED, JobState, before
+
+_log = get_logger(__name__)
+
+IDEMPOTENCY_TTL_S = 24 * 3600
+_PAGE = 100
+
+_TRANSITION = """
+local now = redis.call('HGET', KEYS[1], 'state')
+if not now then return 'absent' end
+if not string.find(ARGV[1], ',' .. now .. ',', 1, true) then return now end
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+return ''
+"""
+"""HSET of ARGV[2..] when the state is in ARGV[1] (',a,b,'); else the state that forbids it."""
+
+_SET_PRIORITY = """
+local now = redis.call('HGET', KEYS[1], 'state')
+if not now then return 'absent' end
+if now ~= 'queued' and now ~= 'paused' then return now end
+redis.call('HSET', KEYS[1], 'priority', ARGV[1])
+return ''
+"""
+"""Of a job that waits; else the state that forbids it."""
+
+_REMOVE = """
+local now = redis.call('HGET', KEYS[1], 'state')
+if not now then return 'absent' end
+if not string.find(ARGV[1], ',' .. now .. ',', 1, true) then return now end
+redis.call('DEL', KEYS[1])
+return ''
+"""
+"""DEL when the state is in ARGV[1]; else the state that forbids it."""
+
+_NOTE = "note:"
+
+
+class JobStore:
+    """Every router's view of the jobs."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._newer: set[bytes] = set()
+
+    async def create(self, record: JobRecord) -> None:
+        """Add a new job."""
+        fields = cast("Mapping[Any, Any]", record.to_fields())
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.hset(keys.job(record.job_id), mapping=fields)
+            pipe.zadd(keys.JOBS, {record.job_id: record.created_at})
+            await pipe.execute()
+
+    async def find(self, job_id: str) -> JobRecord | None:
+        """The record, or None."""
+        reading = self._redis.hgetall(keys.job(job_id))
+        fields = await cast("Awaitable[dict[bytes, bytes]]", reading)
+        return record_from_fields(fields) if fields else None
+
+    async def get(self, job_id: str) -> JobRecord:
+        """The record; raises NotFoundError."""
+        record = await self.find(job_id)
+        if record is None:
+            raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists the jobs that there are")
+        return record
+
+    async def all(self) -> list[JobRecord]:
+        """Every job, oldest first."""
+        ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
+        return await self._read([job_id.decode() for job_id in ids])
+
+    async def page(
+        self, *, before: float | None, limit: int, states: Collection[str] = ()
+    ) -> list[JobRecord]:
+        """Up to ``limit`` jobs in ``states`` (none: all) made before ``before``, newest first."""
+        found: list[JobRecord] = []
+        highest: str = "+inf" if before is None else f"({before!r}"
+        start = 0
+        while len(found) < limit:
+            ids = cast(
+                "list[bytes]",
+                await self._redis.zrevrangebyscore(
+                    keys.JOBS, highest, "-inf", start=start, num=_PAGE
+                ),
+            )
+            records = await self._read([job_id.decode() for job_id in ids])
+            found += [r for r in records if not states or r.state in states]
+            start += len(ids)
+            if len(ids) < _PAGE:
+                break
+        return found[:limit]
+
+    async def _read(self, job_ids: Sequence[str]) -> list[JobRecord]:
+        """The records that there are of these jobs."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.hgetall(keys.job(job_id))
+            found = cast("list[dict[bytes, bytes]]", await pipe.execute())
+        return [record for fields in found if fields and (record := self._readable(fields))]
+
+    def _readable(self, fields: Mapping[bytes, bytes]) -> JobRecord | None:
+        """None: a newer version's record, which must not keep the others from being seen."""
+        try:
+            return record_from_fields(fields)
+        except NewerRecordError as error:
+            if (job_id := fields[b"job_id"]) not in self._newer:
+                self._newer.add(job_id)
+                _log.warning("job.of_newer_version", job_id=job_id.decode(), why=error.message)
+            return None
+
+    async def unfinished(self) -> list[JobRecord]:
+        """Jobs that somebody must conduct, oldest first."""
+        ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hget(keys.job(job_id.decode()), "state")
+            states = cast("list[bytes | None]", await pipe.execute())
+        idle = {*FINISHED, "paused"}
+        open_ids = [
+            i.decode() for i, s in zip(ids, states, strict=True) if s and s.decode() not in idle
+        ]
+        return await self._read(open_ids)
+
+    async def transition(self, job_id: str, to: JobState, *, reason: str = "") -> JobRecord:
+        """Move a job to ``to``; raises ConflictError when the state table refuses it."""
+        now = time.time()
+        changes = {"state": to, "reason": reason}
+        if to == "launching":
+            changes["started_at"] = str(now)
+        if to in FINISHED:
+            changes["ended_at"] = str(now)
+        await self._change(job_id, to, changes)
+        return await self.get(job_id)
+
+    async def set_step(self, job_id: str, step: int) -> None:
+        """Show ``step`` as the number of learned steps."""
+        await self._redis.hset(keys.job(job_id), "step", str(step))
+
+    async def reopen(self, record: JobRecord) -> JobRecord:
+        """Queue a paused, failed or cancelled job again with the spec and life of ``record``."""
+        await self._change(record.job_id, "queued", record.to_fields())
+        return await self.get(record.job_id)
+
+    async def set_priority(self, job_id: str, priority: int) -> JobRecord:
+        """Change the priority of a job that waits; raises ConflictError of any other."""
+        running = self._redis.eval(_SET_PRIORITY, 1, keys.job(job_id), str(priority))
+        state = await self._verdict(job_id, running)
+        if state:
+            raise ConflictError(
+                f"job '{job_id}' is {state}; the priority of a queued or paused job can be changed"
+            )
+        return await self.get(job_id)
+
+    async def remove(self, job_id: str) -> None:
+        """Forget a job that has ended or is paused; raises ConflictError of any other."""
+        allowed = "," + ",".join([*FINISHED, "paused"]) + ","
+        state = await self._verdict(job_id, self._redis.eval(_REMOVE, 1, keys.job(job_id), allowed))
+        if state:
+            raise ConflictError(f"job '{job_id}' is {state}; cancel it before you delete it")
+        await self._redis.zrem(keys.JOBS, job_id)
+        await self._redis.delete(keys.events(job_id), keys.event_ids(job_id))
+
+    async def note(self, job_id: str, name: str, value: Any) -> None:
+        """Remember a JSON value beside the record: what its conductor must not forget."""
+        await self._redis.hset(keys.job(job_id), _NOTE + name, json.dumps(value))
+
+    async def notes(self, job_id: str) -> dict[str, Any]:
+        """All that was noted."""
+        reading = self._redis.hgetall(keys.job(job_id))
+        fields = await cast("Awaitable[dict[bytes, bytes]]", reading)
+        prefix = _NOTE.encode()
+        return {
+            key[len(prefix) :].decode(): json.loads(value)
+            for key, value in fields.items()
+            if key.startswith(prefix)
+        }
+
+    async def forget_notes(self, job_id: str, *names: str) -> None:
+        """Drop these notes."""
+        fields = [_NOTE + name for name in names]
+        if fields:
+            await self._redis.hdel(keys.job(job_id), *fields)
+
+    async def state(self, job_id: str) -> JobState | None:
+        """The job's state now, or None when there is no such job."""
+        reading = self._redis.hget(keys.job(job_id), "state")
+        value = await cast("Awaitable[bytes | None]", reading)
+        return None if value is None else cast("JobState", value.decode())
+
+    async def claim_key(self, key: str, body_digest: str, job_id: str) -> str:
+        """Bind an Idempotency-Key to ``job_id``; the job that the key stands for.
+
+        Raises ConflictError when the key was used with another body.
+        """
+        name = keys.idempotency(key)
+        value = json.dumps({"digest": body_digest, "job_id": job_id})
+        if await self._redis.set(name, value, nx=True, ex=IDEMPOTENCY_TTL_S):
+            return job_id
+        return await self.job_of_key(key, body_digest) or job_id
+
+    async def job_of_key(self, key: str, body_digest: str) -> str | None:
+        """The job that a key was used for, or None; raises ConflictError for another body."""
+        stored = cast("bytes | None", await self._redis.get(keys.idempotency(key)))
+        if stored is None:
+            return None
+        used = json.loads(stored)
+        if used["digest"] != body_digest:
+            raise ConflictError(
+                f"Idempotency-Key '{key.partition(':')[2]}' was used with another body "
+                f"(job {used['job_id']}); send a new key with a new body"
+            )
+        return str(used["job_id"])
+
+    async def _change(self, job_id: str, to: JobState, changes: Mapping[str, str]) -> None:
+        allowed = "," + ",".join(before(to)) + ","
+        flat = [part for pair in changes.items() for part in pair]
+        running = self._redis.eval(_TRANSITION, 1, keys.job(job_id), allowed, *flat)
+        state = await self._verdict(job_id, running)
+        if state:
+            raise ConflictError(f"job '{job_id}' is {state}; it cannot become {to}")
+
+    async def _verdict(self, job_id: str, running: Any) -> str:
+        """The state that forbade what a script was to do, or ""; raises NotFoundError."""
+        answer = await cast("Awaitable[bytes]", running)
+        if answer == b"absent":
+            raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists the jobs that there are")
+        return answer.decode()

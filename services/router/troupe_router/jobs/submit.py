@@ -1,0 +1,307 @@
+"""The front commands: accepts, plans, cancels, pauses, resumes and deletes jobs.
+
+Owns run-folder names, idempotency and the first write of a job. Never conducts one.
+"""
+
+import asyncio
+import hashlib
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
+from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
+from troupe_router.jobs.allowlist import Allowlist
+from troupe_router.jobs.checks import check_runs_dir, resolve
+from troupe_router.jobs.estimate import find_pace
+from troupe_router.jobs.plan import plan
+from troupe_router.jobs.queue import Quota, check_quota, in_use
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.state import JobState
+from troupe_router.jobs.store import JobStore
+from troupe_router.run.trackers import NOTE as TRACKED
+from troupe_router.settings import RouterSettings
+
+MAY_CHANGE = frozenset({"steps", "limits", "eval", "checkpoint"})
+"""Fields of a spec that may differ when a job is resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A job and whether it was made by this call."""
+
+    record: JobRecord
+    is_new: bool
+
+
+class JobCommands:
+    """What users may ask of jobs."""
+
+    def __init__(
+        self,
+        settings: RouterSettings,
+        redis: Redis,
+        store: JobStore,
+        replica_limits: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self._settings = settings
+        self._redis = redis
+        self._store = store
+        self._replica_limits = replica_limits
+        self._submitting = asyncio.Lock()
+
+    @property
+    def quota(self) -> Quota:
+        """What jobs may take together."""
+        settings = self._settings
+        return Quota(settings.max_replicas, settings.max_jobs, self._replica_limits())
+
+    async def plan(self, spec: JobSpec, *, owner: str = "") -> dict[str, Any]:
+        """The plan of a dry run; raises SpecInvalidError."""
+        _, parts = await asyncio.to_thread(self._check, spec)
+        check_quota(parts.spec, self.quota, owner)
+        jobs = await self._store.all()
+        pace = await asyncio.to_thread(find_pace, parts.spec, jobs)
+        return plan(parts, self._settings, in_use=in_use(jobs), pace=pace)
+
+    async def submit(
+        self, body: bytes, spec: JobSpec, *, key: str | None, owner: str = "", priority: int = 0
+    ) -> Accepted:
+        """Accept a job, once for each owner's idempotency key.
+
+        Raises:
+            SpecInvalidError: it cannot run; ConflictError: the key was used for another body, or
+            for a job that was deleted.
+        """
+        digest = hashlib.sha256(body).hexdigest()
+        key = f"{owner}:{key}" if key else None
+        async with self._submitting:
+            if key and (known := await self._store.job_of_key(key, digest)):
+                return Accepted(await self._earlier(known), is_new=False)
+            spec, _ = await asyncio.to_thread(self._check, spec)
+            check_quota(spec, self.quota, owner)
+            job_id, run_dir = await asyncio.to_thread(self._make_run_dir, spec)
+            if key:
+                claimed = await self._store.claim_key(key, digest, job_id)
+                if claimed != job_id:
+                    await asyncio.to_thread(_remove_empty, run_dir)
+                    return Accepted(await self._earlier(claimed), is_new=False)
+            record = JobRecord(
+                job_id,
+                spec,
+                run_dir,
+                "queued",
+                created_at=time.time(),
+                priority=priority,
+                owner=owner,
+            )
+            await asyncio.to_thread(write_spec, run_dir, spec)
+            await self._store.create(record)
+        await self._say_state(record)
+        return Accepted(record, is_new=True)
+
+    async def cancel(self, job_id: str) -> JobRecord:
+        """Ask a job to end; one that has ended, or is ending, stays as it is."""
+        record = await self._store.get(job_id)
+        if record.is_finished or record.state == "cancelling":
+            return record
+        record = await self._store.transition(job_id, "cancelling", reason="cancelled by the user")
+        await self._say_state(record)
+        return record
+
+    async def pause(self, job_id: str) -> JobRecord:
+        """Ask a job to stand still; one that does, or is on its way there, stays as it is."""
+        record = await self._store.get(job_id)
+        if record.state in ("pausing", "paused"):
+            return record
+        if record.is_finished or record.state == "cancelling":
+            raise ConflictError(f"job '{job_id}' is {record.state}; it cannot be paused")
+        to: JobState = "paused" if record.state == "queued" else "pausing"
+        record = await self._store.transition(job_id, to, reason="paused by the user")
+        await self._say_state(record)
+        return record
+
+    async def delete(self, job_id: str, *, files: bool) -> None:
+        """Forget a job that has ended or is paused; its id is never used again.
+
+        ``files`` empties its run folder too.
+        """
+        record = await self._store.get(job_id)
+        await self._store.remove(job_id)
+        await StepLedger(self._redis, job_id).delete()
+        if files:
+            await asyncio.to_thread(_empty, record.run_dir)
+
+    async def resume(self, job_id: str, wanted: JobSpec | None = None) -> JobRecord:
+        """Queue a job again from its run folder; an active job stays as it is.
+
+        ``wanted`` may be the job's spec with other ``MAY_CHANGE`` fields.
+        """
+        record = await self._store.find(job_id)
+        if record is not None and not record.is_finished and record.state != "paused":
+            return record
+        if record is not None and record.state == "succeeded" and wanted is None:
+            return record
+        run_dir = record.run_dir if record else self._run_dir(job_id)
+        stored = await asyncio.to_thread(_stored_spec, run_dir, job_id)
+        if wanted is not None:
+            asked, _ = await asyncio.to_thread(self._check, wanted)
+            _check_same_job(job_id, stored, asked)
+            await asyncio.to_thread(_check_steps, run_dir, asked)
+        if record is not None and record.state == "succeeded":
+            raise ConflictError(f"job '{job_id}' succeeded; submit a new job instead")
+        spec, _ = await asyncio.to_thread(self._check, wanted or stored)
+        check_quota(spec, self.quota, record.owner if record else "")
+        await asyncio.to_thread(write_spec, run_dir, spec)
+        is_paused = record is not None and record.state == "paused"
+        if not is_paused:
+            await StepLedger(self._redis, job_id).delete()
+        fresh = JobRecord(job_id, spec, run_dir, "queued", created_at=time.time(), life=2)
+        if record is None:
+            await self._store.create(fresh)
+        else:
+            if not is_paused:
+                await self._store.forget_notes(job_id, *await self._stale_notes(job_id))
+            fresh = replace(
+                fresh,
+                life=record.life + 1,
+                created_at=record.created_at,
+                priority=record.priority,
+                owner=record.owner,
+                step=record.step if is_paused else 0,
+            )
+            fresh = await self._store.reopen(fresh)
+        await self._say_state(fresh)
+        return fresh
+
+    async def _stale_notes(self, job_id: str) -> list[str]:
+        """Notes of an earlier life about files that the new life rewinds.
+
+        What was measured of a step stays: its line may still have to be written. So does what
+        trackers were told.
+        """
+        kept = ("play:", TRACKED)
+        return [n for n in await self._store.notes(job_id) if not n.startswith(kept)]
+
+    async def _earlier(self, job_id: str) -> JobRecord:
+        """The job that an idempotency key stands for."""
+        earlier = await self._store.find(job_id)
+        if earlier is None:
+            raise ConflictError(
+                f"the Idempotency-Key was used for job {job_id}, which was deleted; send a new key"
+            )
+        return earlier
+
+    def _check(self, spec: JobSpec) -> Any:
+        check_runs_dir(self._settings.runs_dir)
+        return resolve(spec, Allowlist.by(self._settings))
+
+    def _run_dir(self, job_id: str) -> Path:
+        if not re.fullmatch(r"[a-z][a-z0-9_-]{0,60}", job_id):
+            raise NotFoundError(f"'{job_id}' is not a job id; give the name of a run folder")
+        return self._settings.runs_dir.absolute() / job_id
+
+    def _make_run_dir(self, spec: JobSpec) -> tuple[str, Path]:
+        """The first free folder `<name>-<n>`: making it is what reserves the job id."""
+        runs_dir = self._settings.runs_dir.absolute()
+        for number in range(1, 1_000_000):
+            job_id = f"{spec.name}-{number}"
+            try:
+                (runs_dir / job_id).mkdir()
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise InvalidArgumentError(
+                    f"the run folder {runs_dir / job_id} cannot be made: {error.strerror}"
+                ) from error
+            return job_id, runs_dir / job_id
+        raise ConflictError(f"{runs_dir} is full of jobs called '{spec.name}'; remove some")
+
+    async def _say_state(self, record: JobRecord) -> None:
+        log = EventLog(self._redis, record.job_id, source="router")
+        data = {"state": record.state, "reason": record.reason}
+        await log.emit("job.state", data, event_id=f"{record.life}:{record.state}")
+
+
+def parse_body(body: bytes, *, media_type: str = "application/json") -> JobSpec:
+    """The JobSpec in a request body: JSON, or YAML when its media type says so.
+
+    Raises SpecInvalidError.
+    """
+    if "yaml" in media_type:
+        document = read_yaml(body, source="request body")
+    else:
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            why = str(error) or type(error).__name__
+            text = (
+                f"the body is not JSON: {why}; send a job spec as JSON (or YAML with Content-Type: "
+                "application/yaml)"
+            )
+            raise SpecInvalidError([Issue("", text)], source="request body") from error
+    if not isinstance(document, dict):
+        kind = type(document).__name__
+        text = f"the body is a {kind}, not an object with the fields of a job spec"
+        raise SpecInvalidError([Issue("", text)], source="request body")
+    return parse_spec(document, source="job spec")
+
+
+def write_spec(run_dir: Path, spec: JobSpec) -> None:
+    """Write ``spec.json`` atomically."""
+    temporary = run_dir / ".spec.json.tmp"
+    temporary.write_text(spec.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    temporary.replace(run_dir / "spec.json")
+
+
+def _stored_spec(run_dir: Path, job_id: str) -> JobSpec:
+    path = run_dir / "spec.json"
+    if not path.is_file():
+        raise NotFoundError(f"no job '{job_id}': there is no {path}; check the run folder")
+    return load_spec(path)
+
+
+def _check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
+    old: Mapping[str, Any] = stored.model_dump(mode="json")
+    new: Mapping[str, Any] = wanted.model_dump(mode="json")
+    changed = sorted(n for n in old if n not in MAY_CHANGE and old[n] != new[n])
+    if changed:
+        raise ConflictError(
+            f"job '{job_id}' cannot be resumed with another {', '.join(changed)}; "
+            f"only {', '.join(sorted(MAY_CHANGE))} may change"
+        )
+
+
+def _check_steps(run_dir: Path, asked: JobSpec) -> None:
+    """What was learnt is not taken back by asking for fewer steps."""
+    folders = (checkpoints_folder(run_dir, policy) for policy in asked.trainers())
+    learnt = [max(map(step_of, newest_first(folder)), default=0) for folder in folders]
+    if asked.steps < min(learnt):
+        fault = (
+            f"the job has learnt {min(learnt)} steps, and {asked.steps} are fewer; ask for at "
+            f"least {min(learnt)}, or export the checkpoint of an earlier step"
+        )
+        raise SpecInvalidError([Issue("/steps", fault)])
+
+
+def _empty(run_dir: Path) -> None:
+    """Remove all that is in a run folder; the folder stays and keeps its name taken."""
+    for path in run_dir.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _remove_empty(run_dir: Path) -> None:
+    run_dir.rmdir()

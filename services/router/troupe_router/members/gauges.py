@@ -1,0 +1,39 @@
+"""How many jobs and replicas there are, as gauges. Every router shows the same numbers."""
+
+import asyncio
+from collections import Counter
+from typing import NoReturn
+
+from redis.exceptions import RedisError
+
+from troupe.api.router.v1.router_pb2 import ReplicaKind
+from troupe.errors import TroupeError
+from troupe.runtime.telemetry import metrics
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.jobs.state import STATES
+from troupe_router.jobs.store import JobStore
+from troupe_router.members.store import MemberStore
+
+_log = get_logger(__name__)
+_KINDS = ("rollout", "env", "trainer")
+
+
+async def count(store: JobStore, members: MemberStore) -> None:
+    """Set the gauges once."""
+    jobs = Counter(record.state for record in await store.all())
+    for state in STATES:
+        metrics.ROUTER_JOBS.labels(state).set(jobs[state])
+    names = [ReplicaKind.Name(member.replica.kind) for member in await members.all()]
+    replicas = Counter(name.removeprefix("REPLICA_KIND_").lower() for name in names)
+    for kind in _KINDS:
+        metrics.ROUTER_REPLICAS.labels(kind).set(replicas[kind])
+
+
+async def keep_counting(store: JobStore, members: MemberStore, *, every_s: float) -> NoReturn:
+    """Set the gauges until cancelled; Redis may be away meanwhile."""
+    while True:
+        try:
+            await count(store, members)
+        except (RedisError, TroupeError) as error:
+            _log.warning("census.failed", error=str(error))
+        await asyncio.sleep(every_s)

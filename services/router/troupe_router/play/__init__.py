@@ -1,0 +1,1 @@
+"""Episodes: tickets, the workers that play them, routing to replicas. No HTTP, no run folder."""

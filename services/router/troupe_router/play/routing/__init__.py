@@ -1,0 +1,1 @@
+"""Which replica answers a request: choice, admission, failover and the ports that episodes call."""

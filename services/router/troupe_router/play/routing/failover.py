@@ -1,0 +1,126 @@
+"""Failing over: asks one replica after another until one answers or time is up.
+
+Owns the retries of calls that any replica may answer, their pauses, and what a failure says of a
+replica. Which one is asked is the caller's decision.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from troupe.errors import DeadlineError, TroupeError, UnavailableError
+from troupe.runtime.telemetry import metrics
+from troupe_router.play.routing.choose import Affinity
+from troupe_router.play.routing.fleet import Seat, unless_closed
+
+_FIRST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 1.0
+_LOOKS_PER_S = 1000
+"""All callers that found nobody look again so often, together."""
+_T = TypeVar("_T")
+
+
+class Pauses:
+    """The pauses of all callers of a port that found nobody to answer.
+
+    The more there are, the longer each one pauses: ten thousand that look again each second would
+    leave the event loop no time to hear from the replicas that they wait for.
+    """
+
+    def __init__(self) -> None:
+        self._num_pausing = 0
+
+    def at_least_s(self, pause_s: float) -> float:
+        """The pause of one more caller that would pause ``pause_s``."""
+        return max(pause_s, self._num_pausing / _LOOKS_PER_S)
+
+    async def pause(self, pause_s: float) -> None:
+        """Sleep."""
+        self._num_pausing += 1
+        try:
+            await asyncio.sleep(pause_s)
+        finally:
+            self._num_pausing -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The replica to ask, and for which version.
+
+    Without a seat: none can answer, or (``is_full``) those that could have no room.
+    """
+
+    seat: Seat | None = None
+    affinity: Affinity = "miss"
+    policy_version: int = 0
+    is_full: bool = False
+
+
+async def until_answered(
+    pick: Callable[[frozenset[str]], Pick],
+    ask: Callable[[Seat, Pick, float], Awaitable[_T]],
+    *,
+    timeout_s: float,
+    missing: str,
+    pauses: Pauses,
+    refresh: Callable[[], Awaitable[None]],
+    wait_for_room: Callable[[float], Awaitable[None]] | None = None,
+) -> _T:
+    """Pick and ask until an answer, an error that is not retryable, or ``timeout_s``.
+
+    Each failure names a replica to avoid; when all have failed, the pause before the next round
+    grows and is jittered, so that callers who were refused together do not come back together.
+    """
+    deadline = time.monotonic() + timeout_s
+    avoid: frozenset[str] = frozenset()
+    pause_s = _FIRST_PAUSE_S
+    last: TroupeError | None = None
+    while (left_s := deadline - time.monotonic()) > 0:
+        picked = pick(avoid)
+        if picked.seat is None and not picked.is_full:
+            await refresh()
+            picked = pick(avoid)
+        if picked.is_full and wait_for_room is not None:
+            await wait_for_room(left_s)
+            continue
+        if picked.seat is not None:
+            try:
+                return await _ask_one(picked.seat, picked, ask, left_s)
+            except TroupeError as error:
+                if not error.retryable:
+                    raise
+                last = error
+            avoid |= {picked.seat.replica_id}
+            await refresh()
+            other = pick(avoid).seat
+            if other is not None and other.replica_id not in avoid:
+                continue
+        avoid = frozenset()  # all have failed: the next round asks each again
+        left_s = deadline - time.monotonic()
+        this_s = pauses.at_least_s(pause_s) * random.uniform(0.5, 1.5)
+        await pauses.pause(max(0.0, min(this_s, left_s)))
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+    detail = f"; the last error was: {last.message}" if last else ""
+    raise UnavailableError(
+        f"{missing} within {timeout_s:g} s{detail}. See the job's component logs."
+    ) from last
+
+
+async def _ask_one(
+    seat: Seat, picked: Pick, ask: Callable[[Seat, Pick, float], Awaitable[_T]], left_s: float
+) -> _T:
+    """Ask the picked replica, and note how it did."""
+    try:
+        with unless_closed(seat):
+            answer = await ask(seat, picked, left_s)
+    except TroupeError as error:
+        metrics.ROUTER_ROUTED.labels(seat.replica_id, error.reason).inc()
+        if isinstance(error, UnavailableError | DeadlineError):
+            seat.failed()
+        raise
+    metrics.ROUTER_ROUTED.labels(seat.replica_id, "OK").inc()
+    seat.answered()
+    return answer

@@ -1,0 +1,244 @@
+"""The living rollout and env replicas of one job, as this router sees them now.
+
+Owns connections, in-flight counts and who failed lately. What a replica holds comes from
+heartbeats, and from the replica itself when it is asked (``probe``): a new version is then known
+in milliseconds.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import grpc.aio
+
+from troupe.aio import cancel_all
+from troupe.api.router.v1.router_pb2 import ReplicaKind
+from troupe.clients import EnvClient, RolloutClient
+from troupe.errors import TroupeError, UnavailableError
+from troupe.spec import JobSpec
+from troupe_router.members.store import Member, MemberStore
+from troupe_router.play.routing.busy import BusyMeter
+from troupe_router.play.routing.choose import UNBOUNDED, RouteCandidate
+from troupe_router.play.routing.prefixes import PrefixTable
+
+_ROLLOUT = ReplicaKind.REPLICA_KIND_ROLLOUT
+_ENV = ReplicaKind.REPLICA_KIND_ENV
+_PROBE_S = 0.02
+"""Least time between two probes, and between two looks at the membership."""
+_FIRST_SUSPICION_S = 0.25
+_LONGEST_SUSPICION_S = 5.0
+_ENV_VERSIONS = {"": {0}}
+"""Env replicas hold no weights: each is asked for the same imaginary version."""
+MAX_ENV_CALLS = 256
+"""Calls that one env replica is sent at once: enough for all its threads."""
+MAX_IN_FLIGHT = 4096
+"""Candidates that one replica is sent at once: as many as the engines take."""
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """One life of one replica, with a connection to it. ``number`` differs in each life.
+
+    ``replica_id`` is its stable name. ``versions`` is shared with the candidates that it shows.
+    """
+
+    member: Member
+    client: RolloutClient | EnvClient
+    number: int
+    replica_id: str
+    num_in_flight: int = 0
+    is_serving: bool = False
+    versions: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    versions_at: float = 0.0
+    num_failures: int = 0
+    suspected_until: float = 0.0
+    _shown: RouteCandidate | None = None
+
+    def candidate(self, matched: float = 0.0, limit: int = UNBOUNDED) -> RouteCandidate:
+        """As ``choose`` sees it; ``matched`` is the share of the prompt that it was sent before.
+
+        The last one again while nothing of it has changed: every call looks at every replica.
+        """
+        is_suspect = self.suspected_until > 0.0 and time.monotonic() < self.suspected_until
+        shown = self._shown
+        if (
+            shown is not None
+            and shown.num_in_flight == self.num_in_flight
+            and shown.matched == matched
+            and shown.versions is self.versions
+            and shown.is_serving is self.is_serving
+            and shown.is_suspect is is_suspect
+            and shown.limit == limit
+        ):
+            return shown
+        shown = self._shown = RouteCandidate(
+            self.replica_id,
+            self.is_serving,
+            self.num_in_flight,
+            self.versions,
+            matched,
+            is_suspect=is_suspect,
+            limit=limit,
+        )
+        return shown
+
+    def failed(self) -> None:
+        """It did not answer: others are asked first for a while, longer with each failure."""
+        pause_s = min(_FIRST_SUSPICION_S * 2**self.num_failures, _LONGEST_SUSPICION_S)
+        self.num_failures = min(self.num_failures + 1, 16)
+        self.suspected_until = time.monotonic() + pause_s
+
+    def answered(self) -> None:
+        """It answered: what failed before is over."""
+        self.num_failures, self.suspected_until = 0, 0.0
+
+
+@contextmanager
+def unless_closed(seat: Seat) -> Generator[None]:
+    """Turn what a call says whose connection was closed into UnavailableError.
+
+    gRPC cancels the calls of a closed channel, though the task that waits for one was not
+    cancelled, and refuses to begin one: a replica may leave between its choice and the call.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise UnavailableError(f"replica {seat.replica_id} left while it was asked") from None
+    except grpc.aio.UsageError as error:
+        raise UnavailableError(f"replica {seat.replica_id} left before it was asked") from error
+
+
+class Fleet:
+    """Replicas of one job. ``watch`` must run for it to notice joins and losses."""
+
+    def __init__(
+        self, job_id: str, spec: JobSpec, members: MemberStore, *, refresh_s: float = 0.25
+    ) -> None:
+        self.job_id = job_id
+        self._spec = spec
+        self._members = members
+        self._refresh_s = refresh_s
+        self._seats: dict[tuple[str, str, str], Seat] = {}
+        self._rollouts: list[Seat] = []
+        self._envs: list[Seat] = []
+        self._probing: asyncio.Task[None] | None = None
+        self._next_look: asyncio.Task[None] | None = None
+        self._looks: set[asyncio.Task[None]] = set()
+        self._looking = asyncio.Lock()
+        self._looked_at = 0.0
+        self._probed_at = 0.0
+        self._numbers = itertools.count()
+        self.allows_newer = spec.max_staleness > 0
+        self.meter = BusyMeter()
+        self.prefixes = PrefixTable()
+
+    async def watch(self) -> None:
+        """Follow the membership until cancelled."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(self._refresh_s)
+
+    async def refresh(self) -> None:
+        """Take over the membership as it is now; who asks meanwhile shares the next look.
+
+        Thousands of calls that find nobody at once must not each read the list of everybody.
+        """
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look())
+            self._looks.add(self._next_look)
+            self._next_look.add_done_callback(self._looks.discard)
+        await asyncio.shield(self._next_look)
+
+    async def _look(self) -> None:
+        async with self._looking:
+            wait_s = self._looked_at + _PROBE_S - time.monotonic()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            self._next_look = None  # what changes from here on, this look may miss
+            found = await self._members.of_job(self.job_id)
+            self._looked_at = time.monotonic()
+        await self._take_over(found)
+
+    async def _take_over(self, found: Sequence[Member]) -> None:
+        present: set[tuple[str, str, str]] = set()
+        for member in found:
+            if member.replica.kind not in (_ROLLOUT, _ENV):
+                continue
+            replica = member.replica
+            key = (replica.replica_id, replica.incarnation, replica.address)
+            present.add(key)
+            seat = self._seats.get(key)
+            if seat is None:
+                client, number = self._client(member), next(self._numbers)
+                seat = self._seats[key] = Seat(member, client, number, replica.replica_id)
+                (self._rollouts if replica.kind == _ROLLOUT else self._envs).append(seat)
+            seat.member, seat.is_serving = member, replica.is_serving
+            if replica.kind == _ENV:
+                seat.versions = _ENV_VERSIONS
+            elif replica.seen_at > seat.versions_at:
+                seat.versions = {p.policy: set(p.loaded_versions) for p in replica.policies}
+                seat.versions_at = replica.seen_at
+        gone = [self._seats.pop(key) for key in self._seats.keys() - present]
+        for seat in gone:
+            (self._rollouts if seat in self._rollouts else self._envs).remove(seat)
+        for seat in gone:
+            await seat.client.close()
+
+    async def probe(self) -> None:
+        """Ask every rollout replica what it holds; concurrent callers share one round of asking."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe())
+        await asyncio.shield(self._probing)
+
+    def rollouts(self) -> Sequence[Seat]:
+        """Rollout replicas, serving or not."""
+        return self._rollouts
+
+    def envs(self) -> Sequence[Seat]:
+        """Env replicas, serving or not; all hold version 0 of the policy ""."""
+        return self._envs
+
+    def take_meter(self) -> BusyMeter:
+        """What was measured since the last call."""
+        meter, self.meter = self.meter, BusyMeter()
+        return meter
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await cancel_all(*self._looks, *([self._probing] if self._probing is not None else []))
+        for seat in self._seats.values():
+            await seat.client.close()
+        self._seats.clear()
+        self._rollouts, self._envs = [], []
+
+    def _client(self, member: Member) -> RolloutClient | EnvClient:
+        address = member.replica.address
+        if member.replica.kind == _ROLLOUT:
+            return RolloutClient(address, retry_for_s=0.0)
+        task = self._spec.task
+        return EnvClient(address, task.name, task.params, retry_for_s=0.0)
+
+    async def _probe(self) -> None:
+        wait_s = self._probed_at + _PROBE_S - time.monotonic()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        await asyncio.gather(*(self._ask(seat) for seat in self.rollouts()))
+        self._probed_at = time.monotonic()
+
+    async def _ask(self, seat: Seat) -> None:
+        if not isinstance(seat.client, RolloutClient):
+            return
+        asked_at = time.time()
+        try:
+            with unless_closed(seat):
+                status = await seat.client.status(timeout_s=2.0)
+        except TroupeError:
+            return
+        seat.versions = {p.policy: set(p.loaded_versions) for p in status.policies}
+        seat.versions_at = asked_at

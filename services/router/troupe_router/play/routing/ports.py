@@ -1,0 +1,235 @@
+"""Generation and judgement over a fleet, as episodes ask for them.
+
+Owns the way of a call: admission, choice of a replica, accounts. Which replica is asked is the
+strategy's decision; failing over is `attempts`'.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from troupe.clients import EnvClient, RolloutClient
+from troupe.episodes.ports import Generation, Outcome, Start
+from troupe.errors import VersionNotLoadedError
+from troupe.runtime.telemetry import metrics
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.family import Observation, Split
+from troupe_router.play.routing.admission import Admission, Line
+from troupe_router.play.routing.choose import (
+    Choice,
+    RouteCandidate,
+    RouteRequest,
+    Strategy,
+    choose,
+    is_held,
+    newer_version,
+)
+from troupe_router.play.routing.failover import Pauses, Pick, until_answered
+from troupe_router.play.routing.fleet import MAX_ENV_CALLS, MAX_IN_FLIGHT, Fleet, Seat
+from troupe_router.play.routing.prefixes import Prefix, prefix_of
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What an episode asks for, and its prompt as the router compares it."""
+
+    policy: str
+    policy_version: int
+    observation: Observation
+    num_candidates: int
+    sampling: SamplingSpec
+    seed: int
+    prefix: Prefix
+
+
+class FleetRollout:
+    """RolloutPort over a job's rollout replicas.
+
+    ``max_calls`` bounds the calls that are under way or wait here, ``max_in_flight`` the candidates
+    that one replica is sent at once. A strictly on-policy job gets the version that it asks for; a
+    job with ``max_staleness`` gets a newer one where no replica holds that one any more.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        max_calls: int = 8192,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        strategy: Strategy = choose,
+    ) -> None:
+        self._fleet = fleet
+        self._strategy = strategy
+        self._max_in_flight = max_in_flight
+        self._admission = Admission(fleet.job_id, max_calls=max_calls)
+        self._pauses = Pauses()
+
+    async def generate(
+        self,
+        *,
+        policy: str,
+        policy_version: int,
+        observation: Observation,
+        num_candidates: int,
+        sampling: SamplingSpec,
+        seed: int,
+        timeout_s: float,
+    ) -> Generation:
+        """Ask the replica that the strategy picks; wait while none can answer or has room.
+
+        Raises OverloadedError at once when too many calls wait already.
+        """
+        call = _Call(
+            policy,
+            policy_version,
+            observation,
+            num_candidates,
+            sampling,
+            seed,
+            prefix_of(observation),
+        )
+        with self._admission.call():
+            return await until_answered(
+                lambda avoid: self._pick(call, avoid),
+                lambda seat, picked, left_s: self._ask(call, seat, picked, left_s),
+                timeout_s=timeout_s,
+                missing=f"no rollout replica holds version {policy_version} of policy '{policy}'",
+                pauses=self._pauses,
+                refresh=self._fleet.probe,
+                wait_for_room=self._admission.wait,
+            )
+
+    def _pick(self, call: _Call, avoid: frozenset[str]) -> Pick:
+        prefix, version = call.prefix, call.policy_version
+        request = RouteRequest(call.policy, version, prefix.affinity, avoid, call.num_candidates)
+        seats = self._fleet.rollouts()
+        matched = self._fleet.prefixes.matched(call.policy, version, prefix.blocks)
+        candidates = [
+            seat.candidate(matched.get(seat.number, 0.0), self._max_in_flight) for seat in seats
+        ]
+        if self._fleet.allows_newer and not is_held(request, candidates):
+            newer = newer_version(request, candidates)
+            if newer is not None:
+                return self._pick(replace(call, policy_version=newer), avoid)
+        chosen = self._strategy(request, candidates)
+        if chosen is None:
+            return Pick(is_full=is_held(request, candidates))
+        return Pick(_seat_of(chosen, candidates, seats), chosen.affinity, version)
+
+    async def _ask(self, call: _Call, seat: Seat, picked: Pick, left_s: float) -> Generation:
+        assert isinstance(seat.client, RolloutClient)
+        policy, version = call.policy, picked.policy_version
+        metrics.ROUTER_AFFINITY.labels(self._fleet.job_id, policy, picked.affinity).inc()
+        self._fleet.prefixes.record(policy, version, call.prefix.blocks, seat.number)
+        seat.num_in_flight += call.num_candidates
+        try:
+            generation = await seat.client.generate(
+                policy=policy,
+                policy_version=version,
+                observation=call.observation,
+                num_candidates=call.num_candidates,
+                sampling=call.sampling,
+                seed=call.seed,
+                timeout_s=left_s,
+            )
+        except VersionNotLoadedError:
+            seat.versions.get(policy, set[int]()).discard(version)
+            raise
+        finally:
+            seat.num_in_flight -= call.num_candidates
+            self._admission.leave()
+        ended = time.monotonic()
+        self._fleet.meter.generate.append((ended - generation.engine_s, ended))
+        self._count_tokens(policy, generation)
+        return generation
+
+    def _count_tokens(self, policy: str, generation: Generation) -> None:
+        cached = generation.num_cached_tokens
+        if cached is not None:
+            asked = len(generation.prompt_token_ids) * len(generation.candidates)
+            count = metrics.ROUTER_PROMPT_TOKENS
+            count.labels(self._fleet.job_id, policy, "cached").inc(cached)
+            count.labels(self._fleet.job_id, policy, "computed").inc(max(0, asked - cached))
+
+
+class FleetEnv:
+    """EnvPort over a job's env replicas; every call is pure, so any replica may answer.
+
+    A replica is asked ``max_in_flight`` things at once; more wait here, where waiting is cheap. A
+    replica would refuse what is too much for it, and thousands of answers at once would hold up
+    this router's event loop.
+    """
+
+    def __init__(self, fleet: Fleet, *, max_in_flight: int = MAX_ENV_CALLS) -> None:
+        self._fleet = fleet
+        self._max_in_flight = max_in_flight
+        self._line = Line()
+        self._pauses = Pauses()
+
+    async def reset(
+        self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
+    ) -> Start:
+        """The first state of an episode."""
+
+        async def ask(client: EnvClient, left_s: float) -> Start:
+            return await client.reset(split=split, index=index, observe=observe, timeout_s=left_s)
+
+        return await self._call(ask, f"{split}/{index}", timeout_s)
+
+    async def step(
+        self,
+        *,
+        state: bytes,
+        agent: str,
+        actions: Sequence[str],
+        observe: Sequence[str],
+        timeout_s: float,
+    ) -> list[Outcome]:
+        """Judge each action on its own copy of ``state``."""
+
+        async def ask(client: EnvClient, left_s: float) -> list[Outcome]:
+            return await client.step(
+                state=state, agent=agent, actions=actions, observe=observe, timeout_s=left_s
+            )
+
+        return await self._call(ask, agent, timeout_s)
+
+    async def _call(
+        self, call: Callable[[EnvClient, float], Awaitable[_T]], affinity: str, timeout_s: float
+    ) -> _T:
+        async def ask(seat: Seat, _: Pick, left_s: float) -> _T:
+            assert isinstance(seat.client, EnvClient)
+            seat.num_in_flight += 1
+            began = time.monotonic()
+            try:
+                return await call(seat.client, left_s)
+            finally:
+                seat.num_in_flight -= 1
+                self._line.leave()
+                self._fleet.meter.env.append((began, time.monotonic()))
+
+        return await until_answered(
+            lambda avoid: self._pick(avoid, affinity),
+            ask,
+            timeout_s=timeout_s,
+            missing="no env replica serves",
+            pauses=self._pauses,
+            refresh=self._fleet.refresh,
+            wait_for_room=self._line.wait,
+        )
+
+    def _pick(self, avoid: frozenset[str], affinity: str) -> Pick:
+        seats = self._fleet.envs()
+        candidates = [seat.candidate(limit=self._max_in_flight) for seat in seats]
+        request = RouteRequest("", 0, affinity, avoid)
+        chosen = choose(request, candidates)
+        if chosen is None:
+            return Pick(is_full=is_held(request, candidates))
+        return Pick(_seat_of(chosen, candidates, seats))
+
+
+def _seat_of(chosen: Choice, candidates: Sequence[RouteCandidate], seats: Sequence[Seat]) -> Seat:
+    return next(s for s, c in zip(seats, candidates, strict=True) if c is chosen.replica)

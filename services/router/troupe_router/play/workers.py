@@ -1,0 +1,225 @@
+"""Episode workers: claim tickets, play many episodes at once, complete or drop each.
+
+Owns claims and retries of tickets. A machine's failure is retried and then dropped and counted;
+it is never a reward. A delivery is not a failure: routers may die at any moment.
+"""
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from google.protobuf.message import DecodeError
+from redis.asyncio import Redis
+from structlog.contextvars import bound_contextvars
+
+from troupe.aio import cancel_all, first_to_end
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.player import EpisodePlayer, Played
+from troupe.errors import OverloadedError, TroupeError
+from troupe.runtime.faults import reached
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.consumer import Consumer, Entry
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.telemetry import metrics
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.telemetry.tracing import round_span
+from troupe.runtime.transient import is_transient
+from troupe.spec.job import LimitsSpec
+
+_log = get_logger(__name__)
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
+_DELIVERIES_AN_ATTEMPT = 3
+"""A ticket that was delivered this many times ``max_attempts`` kills its workers: it is dropped."""
+
+
+class EpisodeWorkers:
+    """Plays the tickets of one job for one life of its controller."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        job_id: str,
+        player: EpisodePlayer,
+        limits: LimitsSpec,
+        *,
+        claim_idle_s: float,
+        max_staleness: int = 0,
+    ) -> None:
+        self._max_staleness = max_staleness
+        self._job_id = job_id
+        self._player = player
+        self._limits = limits
+        self._claim_idle_s = claim_idle_s
+        self._ledger = StepLedger(redis, job_id)
+        self._consumer = Consumer(
+            redis,
+            keys.tickets(job_id),
+            keys.WORKERS_GROUP,
+            f"worker-{uuid.uuid4().hex[:12]}",
+            claim_idle_s=claim_idle_s,
+            max_attempts=_DELIVERIES_AN_ATTEMPT * limits.max_attempts,
+        )
+        self._held: set[str] = set()
+        self._freed = asyncio.Event()
+        self.last_drop = ""
+        """Why a ticket was dropped last."""
+        self.last_failure = ""
+        """How playing a ticket failed last, whether or not it was dropped."""
+
+    async def run(self) -> None:
+        """Claim and play until cancelled; raises the first error that is not a play's."""
+        plays: set[asyncio.Task[None]] = set()
+        failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def ended(play: asyncio.Task[None]) -> None:
+            plays.discard(play)
+            error = None if play.cancelled() else play.exception()
+            if error is not None and not failing.done():
+                failing.set_exception(error)
+
+        async def fail() -> None:
+            await failing
+
+        def begin(entry: Entry) -> None:
+            self._held.add(entry.id)
+            play = asyncio.create_task(self._work(entry))
+            plays.add(play)
+            play.add_done_callback(ended)
+
+        try:
+            await first_to_end(self._claim(begin), self._keep(), fail())
+        finally:
+            await cancel_all(*plays)
+
+    async def _claim(self, begin: Callable[[Entry], None]) -> NoReturn:
+        while True:
+            free = self._limits.episodes_in_flight - len(self._held)
+            if free <= 0:
+                self._freed.clear()
+                await self._freed.wait()
+                continue
+            for entry in await self._consumer.read(count=min(free, 64), block_s=1.0):
+                if entry.id not in self._held:
+                    begin(entry)
+
+    async def _keep(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._claim_idle_s / 3)
+            await self._consumer.keep(*self._held)
+
+    async def _work(self, entry: Entry) -> None:
+        in_flight = metrics.ROUTER_IN_FLIGHT.labels(self._job_id)
+        in_flight.inc()
+        try:
+            await self._finish(entry)
+        finally:
+            in_flight.dec()
+            self._held.discard(entry.id)
+            self._freed.set()
+
+    async def _finish(self, entry: Entry) -> None:
+        try:
+            ticket = pb.Ticket.FromString(entry.payload)
+        except DecodeError as error:
+            if is_transient(error):
+                raise
+            await self._consumer.park(entry, f"not a Ticket: {error}")
+            await self._ledger.fail(
+                f"entry {entry.id} of the tickets stream is not a Ticket; it was parked"
+            )
+            return
+        if entry.is_exhausted:
+            times = entry.attempts - 1
+            await self._drop(ticket, entry, f"it was delivered {times} times and never ended")
+            return
+        played = await self._play(ticket, entry)
+        if played is not None:
+            reached("router.ticket_completing", ticket.round_id)
+            await self._ledger.complete_ticket(ticket, entry.id, played.groups, played.episode)
+            reached("router.ticket_completed", ticket.round_id)
+            metrics.ROUTER_TICKETS.labels(self._job_id, "done").inc()
+            metrics.ROUTER_EPISODE_SECONDS.labels(self._job_id).observe(played.episode.wall_s)
+
+    @contextmanager
+    def _observed(self, ticket: pb.Ticket) -> Generator[None]:
+        """A span and the ids in every log line of one play."""
+        place = {"split": ticket.split, "task_index": ticket.task_index}
+        with (
+            round_span("episode", ticket.job_id, ticket.round_id, **place),
+            bound_contextvars(job_id=ticket.job_id, step=ticket.step, ticket=ticket.ticket_id),
+        ):
+            yield
+
+    async def _play(self, ticket: pb.Ticket, entry: Entry) -> Played | None:
+        """The episode, or None when the ticket was dropped.
+
+        A refusal by the full queue of this router is no failure: the queue empties, since every
+        call in it has a deadline.
+        """
+        num_refused = 0
+        while True:
+            try:
+                with self._observed(ticket):
+                    return await self._player.play(await self._refreshed(ticket))
+            except OverloadedError as error:
+                num_refused += 1
+                _log.info("episode.refused", ticket=ticket.ticket_id, error=error.message)
+                await _pause(num_refused)
+                continue
+            except TroupeError as error:
+                self.last_failure = f"{error.reason}: {error.message}"
+                attempt = await self._ledger.count_failure(ticket)
+                _log.warning(
+                    "episode.failed",
+                    ticket=ticket.ticket_id,
+                    attempt=attempt,
+                    reason=error.reason,
+                    error=error.message,
+                )
+                if not error.retryable or attempt >= self._limits.max_attempts:
+                    await self._drop(ticket, entry, self.last_failure)
+                    return None
+            except Exception as error:
+                if is_transient(error):
+                    raise
+                _log.error("episode.crashed", ticket=ticket.ticket_id, exc_info=error)
+                self.last_failure = f"{type(error).__name__}: {error}"
+                await self._drop(ticket, entry, self.last_failure)
+                return None
+            await _pause(attempt)
+
+    async def _refreshed(self, ticket: pb.Ticket) -> pb.Ticket:
+        """The ticket, with the newest versions where it may be played with others than its own."""
+        if not self._max_staleness or ticket.kind == pb.ROUND_KIND_EVAL:
+            return ticket
+        fresh = pb.Ticket()
+        fresh.CopyFrom(ticket)
+        for policy, version in (await self._ledger.versions()).items():
+            if policy in ticket.policy_versions:
+                newest = min(version, ticket.step)
+                fresh.policy_versions[policy] = max(newest, ticket.policy_versions[policy])
+        return fresh
+
+    async def _drop(self, ticket: pb.Ticket, entry: Entry, reason: str) -> None:
+        self.last_drop = reason
+        episode = pb.Episode(
+            episode_id=ticket.ticket_id,
+            job_id=ticket.job_id,
+            round_id=ticket.round_id,
+            kind=ticket.kind,
+            step=ticket.step,
+            task_id=f"{ticket.split}/{ticket.task_index}",
+            dropped_reason=reason,
+        )
+        await self._ledger.drop_ticket(ticket, entry.id, episode)
+        metrics.ROUTER_TICKETS.labels(self._job_id, "dropped").inc()
+
+
+async def _pause(attempt: int) -> None:
+    """Longer after each attempt, and jittered: who failed together must not come back together."""
+    pause_s = min(_FIRST_PAUSE_S * 2 ** min(attempt - 1, 16), _LONGEST_PAUSE_S)
+    await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))

@@ -1,0 +1,1 @@
+"""HTTP only: routes, access, problems and event streams over jobs, run folders and members."""

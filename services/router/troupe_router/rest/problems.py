@@ -1,0 +1,91 @@
+"""Errors as RFC 9457 problem+json: one handler for Troupe's tree, one for the framework's."""
+
+import math
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from redis.exceptions import RedisError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from troupe.clients.rest.errors import TooManyError
+from troupe.errors import TroupeError, UnavailableError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec import SpecInvalidError
+from troupe.spec.issues import pointer_of
+
+_log = get_logger(__name__)
+MEDIA_TYPE = "application/problem+json"
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of ``app`` as problem+json."""
+
+    async def on_troupe(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, TroupeError)
+        return answer_to(error)
+
+    async def on_request(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        issues = [
+            {"pointer": pointer_of(e["loc"]), "message": str(e["msg"])} for e in error.errors()
+        ]
+        return problem(422, "INVALID_ARGUMENT", "the request is not valid", errors=issues)
+
+    async def on_http(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        path, status = request.url.path[:200], error.status_code
+        reason, detail = {
+            404: ("NOT_FOUND", f"there is no path {path}; /openapi.json lists all"),
+            405: ("METHOD_NOT_ALLOWED", f"{path} has no {request.method}; see Allow"),
+        }.get(status, ("HTTP", str(error.detail)))
+        answer = problem(status, reason, detail)
+        answer.headers.update(error.headers or {})
+        return answer
+
+    async def on_redis(_: Request, error: Exception) -> JSONResponse:
+        return answer_to(UnavailableError(f"the router's Redis does not answer ({error})"))
+
+    async def on_bug(request: Request, error: Exception) -> JSONResponse:
+        _log.error("rest.crashed", path=request.url.path, exc_info=error)
+        return problem(500, "INTERNAL", f"unexpected {type(error).__name__}; see the router's log")
+
+    app.add_exception_handler(TroupeError, on_troupe)
+    app.add_exception_handler(RequestValidationError, on_request)
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(RedisError, on_redis)
+    app.add_exception_handler(Exception, on_bug)
+
+
+def answer_to(error: TroupeError) -> JSONResponse:
+    """The problem document of an error."""
+    answer = problem(error.http_status, error.reason, error.message, **_details(error))
+    if isinstance(error, TooManyError):
+        answer.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    if error.http_status == 401:
+        answer.headers["WWW-Authenticate"] = 'Bearer realm="troupe"'
+    return answer
+
+
+def problem(status: int, reason: str, detail: str, **more: Any) -> JSONResponse:
+    """One problem document. ``reason`` is stable; ``detail`` is for people."""
+    document = {
+        "type": f"urn:troupe:{reason.lower().replace('_', '-')}",
+        "title": reason.replace("_", " ").capitalize(),
+        "status": status,
+        "detail": detail,
+        "reason": reason,
+        **more,
+    }
+    return JSONResponse(document, status_code=status, media_type=MEDIA_TYPE)
+
+
+def _details(error: TroupeError) -> dict[str, Any]:
+    if isinstance(error, SpecInvalidError):
+        issues = [{"pointer": i.pointer, "message": i.message} for i in error.issues]
+        return {"errors": issues, "pointer": error.pointer}
+    if error.pointer is not None:
+        one = {"pointer": error.pointer, "message": error.message}
+        return {"errors": [one], "pointer": error.pointer}
+    return {"errors": []} if error.http_status == 422 else {}

@@ -1,0 +1,180 @@
+"""Checkpoints of a run folder: which there are, and their files as one tar stream.
+
+Owns the formats: "peft" is an adapter folder that peft loads, "merged" a transformers folder,
+"state" the trainer's own file with the optimizer. Names are looked up among what is there, so no
+path of a request reaches the file system. Never needs torch.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from troupe.errors import ConflictError, NotFoundError
+from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_name, step_of
+from troupe.spec import JobSpec
+from troupe_router.run.paths import is_within
+from troupe_router.run.peft_export import Spliced, adapter_files, exactly
+
+FINAL = "final"
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Files of one download: name in the archive -> content or path."""
+
+    name: str
+    files: Sequence[tuple[str, bytes | Path | Spliced]]
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the tar stream."""
+        return sum(512 + _padded(_length(content)) for _, content in self.files) + 1024
+
+    def chunks(self) -> Iterator[bytes]:
+        """The tar stream (ustar), file after file, never whole in memory."""
+        for name, content in self.files:
+            size = _length(content)
+            yield _header(name, size)
+            if isinstance(content, bytes):
+                yield content
+            elif isinstance(content, Spliced):
+                yield from content.chunks()
+            else:
+                with content.open("rb") as file:
+                    yield from exactly(file, size)
+            yield bytes(_padded(size) - size)
+        yield bytes(1024)
+
+
+def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any]:
+    """Everything that can be downloaded, newest first, the exported policies before all."""
+    found = [_final(run_dir, spec, step)] if is_within(run_dir, run_dir / "policies") else []
+    for step_there in sorted(_steps(run_dir, spec), reverse=True):
+        found.append(_checkpoint(run_dir, step_there, spec))
+    return {"checkpoints": [c for c in found if c and c["policies"]]}
+
+
+def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: str) -> Archive:
+    """One policy of one checkpoint; raises NotFoundError, or ConflictError for the format."""
+    listed = checkpoint_list(run_dir, spec, 0)["checkpoints"]
+    chosen = next((c for c in listed if c["id"] == checkpoint), None)
+    if chosen is None:
+        known = ", ".join(c["id"] for c in listed) or "none yet"
+        raise NotFoundError(f"no checkpoint '{checkpoint[:80]}'; there are: {known}")
+    own = next((p for p in chosen["policies"] if p["policy"] == policy), None)
+    if own is None:
+        known = ", ".join(p["policy"] for p in chosen["policies"])
+        raise NotFoundError(
+            f"checkpoint {checkpoint} has no policy '{policy[:80]}'; it has {known}"
+        )
+    if format not in own["formats"]:
+        raise ConflictError(
+            f"{checkpoint} has policy '{policy}' as {', '.join(own['formats'])}, not as {format}; "
+            "merged models are written when a job succeeds"
+        )
+    stem = f"{run_dir.name}-{checkpoint}-{policy}-{format}"
+    if checkpoint == FINAL:
+        folder = run_dir / "policies" / policy / {"peft": "adapter", "merged": "merged"}[format]
+        files = [(f"{stem}/{path.name}", path) for path in _files(run_dir, folder)]
+        return Archive(stem, files)
+    path = _state_of(run_dir, checkpoint, policy, spec)
+    if format == "state":
+        return Archive(stem, [(f"{stem}/{path.name}", path)])
+    parts = adapter_files(path, spec.policies[policy])
+    return Archive(stem, [(f"{stem}/{name}", content) for name, content in parts])
+
+
+def _final(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any] | None:
+    policies: list[dict[str, Any]] = []
+    newest = 0.0
+    for policy in spec.policies:
+        folder = run_dir / "policies" / policy
+        formats = {"peft": folder / "adapter", "merged": folder / "merged"}
+        there = {name: _files(run_dir, path) for name, path in formats.items() if path.is_dir()}
+        files = [path for found in there.values() for path in found]
+        if files:
+            newest = max(newest, *(path.stat().st_mtime for path in files))
+            size = sum(path.stat().st_size for path in files)
+            named = [name for name, found in there.items() if found]
+            policies.append(_policy(spec, policy, step, named, size))
+    return _document(FINAL, step, newest, policies) if policies else None
+
+
+def _checkpoint(run_dir: Path, step: int, spec: JobSpec) -> dict[str, Any] | None:
+    policies: list[dict[str, Any]] = []
+    name, newest = step_name(step), 0.0
+    for policy, kind in ((n, p.train.kind) for n, p in spec.policies.items()):
+        path = _state_of(run_dir, name, policy, spec)
+        said = path.parent / "state.json"
+        if not (is_within(run_dir, said) and is_within(run_dir, path)):
+            continue
+        try:
+            body = json.loads(said.read_text("utf-8"))
+            newest = max(newest, path.parent.stat().st_mtime)
+            step = int(body["step"])
+        except (OSError, ValueError, KeyError):
+            continue
+        if path.is_file():
+            formats = ["peft", "state"] if kind == "lora" else ["state"]
+            version = int(body.get("versions", {}).get(policy, step))
+            policies.append(_policy(spec, policy, version, formats, path.stat().st_size))
+    return _document(name, step, newest, policies)
+
+
+def _policy(
+    spec: JobSpec, policy: str, version: int, formats: list[str], size: int
+) -> dict[str, Any]:
+    return {
+        "policy": policy,
+        "version": version,
+        "trains": spec.trains(policy),
+        "formats": formats,
+        "size_bytes": size,
+    }
+
+
+def _document(name: str, step: int, at: float, policies: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": name,
+        "step": step,
+        "created_at": at,
+        "size_bytes": sum(policy["size_bytes"] for policy in policies),
+        "policies": policies,
+    }
+
+
+def _state_of(run_dir: Path, name: str, policy: str, spec: JobSpec) -> Path:
+    """The file of ``policy`` in the checkpoint ``name``."""
+    trainer = policy if spec.trainer.per_policy else ""
+    return checkpoints_folder(run_dir, trainer) / name / f"{policy}.safetensors"
+
+
+def _steps(run_dir: Path, spec: JobSpec) -> set[int]:
+    """The steps that some trainer has a checkpoint of."""
+    roots = [checkpoints_folder(run_dir, policy) for policy in spec.trainers()]
+    return {step_of(folder) for root in roots for folder in newest_first(root)}
+
+
+def _files(run_dir: Path, folder: Path) -> list[Path]:
+    """Plain files of a flat folder; what lies elsewhere behind a link is left out."""
+    return sorted(p for p in folder.iterdir() if p.is_file() and is_within(run_dir, p))
+
+
+def _length(content: bytes | Path | Spliced) -> int:
+    if isinstance(content, Spliced):
+        return content.size_bytes
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
+
+
+def _padded(size: int) -> int:
+    return -(-size // 512) * 512
+
+
+def _header(name: str, size: int) -> bytes:
+    import tarfile
+
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    return entry.tobuf(tarfile.USTAR_FORMAT)

@@ -1,0 +1,201 @@
+"""Pages of recorded episodes: filters, orders and cursors over the index.
+
+Owns the cursor's form. Never reads episodes.jsonl itself but through the index.
+"""
+
+import base64
+import hashlib
+import json
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe_router.run.episode_index import EpisodeIndex
+
+Order = Literal["newest", "oldest", "reward_desc", "reward_asc"]
+Failure = Literal["any", "none", "dropped", "truncated", "unsolved"]
+
+_BUDGET_S = 0.1
+"""A page waits this long for the index to catch up; then it shows what is indexed."""
+_TWINS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeFilter:
+    """Which episodes. Rewards are means: of ``agent`` when it is given, else of the episode."""
+
+    kind: str | None = None
+    step: int | None = None
+    agent: str | None = None
+    min_reward: float | None = None
+    max_reward: float | None = None
+    failure: Failure | None = None
+    task_id: str | None = None
+    order: Order = "newest"
+
+    def digest(self) -> str:
+        """Stands for the filter in a cursor."""
+        return hashlib.blake2b(repr(self).encode(), digest_size=6).hexdigest()
+
+
+def episode_page(
+    run_dir: Path, wanted: EpisodeFilter, *, limit: int, cursor: str | None
+) -> dict[str, Any]:
+    """A page of rows; raises InvalidArgumentError for a cursor of another list."""
+    index = EpisodeIndex(run_dir)
+    after = _decode(cursor, wanted) if cursor else None
+    is_complete = index.catch_up(budget_s=_BUDGET_S)
+    with index.reading() as database:
+        if database is None:
+            return {"episodes": [], "next_cursor": None, "total": 0, "is_complete": is_complete}
+        source, where, values = _selection(wanted)
+        total = database.execute(f"SELECT count(*) FROM {source} WHERE {where}", values)
+        count = int(total.fetchone()[0])
+        found = _rows(database, wanted, source, where, values, limit + 1, after)
+    page = found[:limit]
+    more = len(found) > limit and page
+    return {
+        "episodes": [json.loads(row) for _, _, row in page],
+        "next_cursor": _encode(wanted, page[-1][0], page[-1][1]) if more else None,
+        "total": count,
+        "is_complete": is_complete,
+    }
+
+
+def find_episode(run_dir: Path, short: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Row and line of one episode; raises NotFoundError."""
+    index = EpisodeIndex(run_dir)
+    is_complete = index.catch_up(budget_s=_BUDGET_S)
+    with index.reading() as database:
+        query = "SELECT place, size, row FROM episode JOIN shown USING (place) WHERE id = ?"
+        found = database.execute(query, (short,)).fetchone() if database else None
+    line = index.line(found[0], found[1]) if found else None
+    if found is None or line is None:
+        hint = "" if is_complete else "; the index is still being made, so ask again"
+        raise NotFoundError(
+            f"no recorded episode '{short}' (training episodes are kept by "
+            f"TROUPE_ROUTER_RECORD_FRACTION){hint}"
+        )
+    return json.loads(found[2]), line
+
+
+def twins(run_dir: Path, task_id: str, short: str) -> list[dict[str, Any]]:
+    """The same task instance at other times, newest first."""
+    with EpisodeIndex(run_dir).reading() as database:
+        if database is None:
+            return []
+        query = (
+            "SELECT row FROM episode JOIN shown USING (place) WHERE task_id = ? AND id != ? "
+            "ORDER BY place DESC LIMIT ?"
+        )
+        found = database.execute(query, (task_id, short, _TWINS)).fetchall()
+    shown = ("id", "kind", "step", "is_success", "team_return")
+    return [{name: row[name] for name in shown} for row in (json.loads(r) for (r,) in found)]
+
+
+def lines_of_step(run_dir: Path, step: int, *, limit: int) -> list[dict[str, Any]]:
+    """Lines of a step's recorded training episodes, up to ``limit`` of them."""
+    index = EpisodeIndex(run_dir)
+    with index.reading() as database:
+        if database is None:
+            return []
+        query = "SELECT place, size FROM episode WHERE step = ? AND kind = 'train' LIMIT ?"
+        places = database.execute(query, (step, limit)).fetchall()
+    lines = (index.line(place, size) for place, size in places)
+    return [line for line in lines if line is not None]
+
+
+def step_counts(run_dir: Path, step: int) -> dict[str, int]:
+    """Recorded training episodes of a step: all, solved, dropped."""
+    index = EpisodeIndex(run_dir)
+    index.catch_up(budget_s=_BUDGET_S)
+    counts = {"num": 0, "num_success": 0, "num_dropped": 0}
+    with index.reading() as database:
+        if database is None:
+            return counts
+        query = "SELECT failure, count(*) FROM episode WHERE step = ? AND kind = 'train' GROUP BY 1"
+        for failure, count in database.execute(query, (step,)):
+            counts["num"] += count
+            counts["num_success"] += count if failure is None else 0
+            counts["num_dropped"] += count if failure == "dropped" else 0
+    return counts
+
+
+def _selection(wanted: EpisodeFilter) -> tuple[str, str, list[Any]]:
+    """FROM, WHERE and its values; seats repeat what is filtered by, so nothing is joined."""
+    clauses: list[str] = ["1"]
+    values: list[Any] = []
+
+    def add(clause: str, value: Any) -> None:
+        if value is not None:
+            clauses.append(clause)
+            values.append(value)
+
+    add("agent = ?", wanted.agent)
+    add("kind = ?", wanted.kind)
+    add("step = ?", wanted.step)
+    add("task_id = ?", wanted.task_id)
+    add("reward >= ?", wanted.min_reward)
+    add("reward <= ?", wanted.max_reward)
+    if wanted.failure == "any":
+        clauses.append("failure IS NOT NULL")
+    elif wanted.failure == "none":
+        clauses.append("failure IS NULL")
+    else:
+        add("failure = ?", wanted.failure)
+    if wanted.order.startswith("reward"):
+        clauses.append("reward IS NOT NULL")
+    return "episode" if wanted.agent is None else "seat", " AND ".join(clauses), values
+
+
+def _rows(
+    database: sqlite3.Connection,
+    wanted: EpisodeFilter,
+    source: str,
+    where: str,
+    values: list[Any],
+    limit: int,
+    after: tuple[float | None, int] | None,
+) -> list[tuple[float | None, int, str]]:
+    """Rows in order behind ``after``: (reward, place, row)."""
+    is_down = wanted.order in ("newest", "reward_desc")
+    sign, direction = ("<", "DESC") if is_down else (">", "ASC")
+    by_reward = wanted.order.startswith("reward")
+    if after is not None and by_reward:
+        where += f" AND (reward, place) {sign} (?, ?)"
+        values = [*values, *after]
+    elif after is not None:
+        where += f" AND place {sign} ?"
+        values = [*values, after[1]]
+    order = f"reward {direction}, " if by_reward else ""
+    query = (
+        f"SELECT reward, place FROM {source} WHERE {where} "
+        f"ORDER BY {order}place {direction} LIMIT ?"
+    )
+    places = database.execute(query, [*values, limit]).fetchall()
+    look = "SELECT row FROM shown WHERE place = ?"
+    return [(r, p, database.execute(look, (p,)).fetchone()[0]) for r, p in places]
+
+
+def _encode(wanted: EpisodeFilter, reward: float | None, place: int) -> str:
+    text = json.dumps([wanted.digest(), reward, place])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str, wanted: EpisodeFilter) -> tuple[float | None, int]:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        digest, reward, place = json.loads(base64.urlsafe_b64decode(padded.encode()))
+        if digest != wanted.digest():
+            raise ValueError("it belongs to another filter")
+        if not 0 <= int(place) < 2**62:
+            raise ValueError("it names no place")
+        return (None if reward is None else float(reward)), int(place)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidArgumentError(
+            f"the cursor {cursor[:80]!r} is not one of this list ({error}); give next_cursor of a "
+            "page with the same filters, or none to begin anew",
+            pointer="/query/cursor",
+        ) from error

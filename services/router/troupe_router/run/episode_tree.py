@@ -1,0 +1,193 @@
+"""A recorded episode as people look at it: turns, siblings, reward parts, advantages, tokens.
+
+Pure: a line of episodes.jsonl and the job's parts in, plain values out.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome, Remembering
+from troupe.algorithms.base import GroupRelative
+from troupe.algorithms.outcomes import advantages_by_policy
+from troupe.episodes.build import JobParts
+from troupe_router.run.trained_groups import Advantages
+
+Line = Mapping[str, Any]
+Origin = Literal["trainer", "rewards", "untrained"]
+"""Where advantages come from: the trainer's own record; the recorded rewards, while there is none;
+"untrained" is a group of a trained step that the trainer did not learn from."""
+_ROUNDING = 1e-5
+"""Recorded rewards have six decimals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Advantages of one group in index order, and where they come from; both None: not known."""
+
+    advantages: Sequence[float] | None = None
+    origin: Origin | None = None
+
+
+def episode_turns(
+    line: Line, parts: JobParts, credits_by_group: Mapping[str, Credit]
+) -> list[dict[str, Any]]:
+    """The groups of ``line`` by turn; what is not in ``credits_by_group`` is not known."""
+    turns: dict[int, list[dict[str, Any]]] = {}
+    for group in line.get("groups") or []:
+        shown = _group(group, parts, credits_by_group.get(group["group_id"], Credit()))
+        turns.setdefault(group["turn"], []).append(shown)
+    return [{"turn": turn, "groups": groups} for turn, groups in sorted(turns.items())]
+
+
+def episode_task(line: Line, parts: JobParts) -> dict[str, Any]:
+    """The task instance of ``line``, as its id names it: family/split/index."""
+    _, _, place = str(line["task_id"]).rpartition("/")
+    split = str(line["task_id"]).split("/")[-2] if "/" in line["task_id"] else ""
+    return {
+        "task_id": line["task_id"],
+        "name": parts.spec.task.name,
+        "params": parts.spec.task.params,
+        "split": split,
+        "index": int(place) if place.isdigit() else 0,
+    }
+
+
+def is_step_wide(parts: JobParts) -> bool:
+    """Whether an advantage depends on the other groups of the step."""
+    own = getattr(type(parts.algorithm), "across_groups", None)
+    return own is not GroupRelative.across_groups or parts.algorithm.needs.team
+
+
+def told_by_trainer(line: Line, parts: JobParts, trained: Advantages) -> dict[str, Credit]:
+    """The credit of the groups of ``line`` in a step that the trainer has written down.
+
+    A group whose advantages the file does not hold (it is older than that) is left out.
+    """
+    found: dict[str, Credit] = {}
+    for group in line.get("groups") or []:
+        name, size = group["group_id"], len(group["candidates"])
+        own = trained.get(name, ())
+        if own is not None and len(own) == size and parts.spec.trains(group["policy"]):
+            found[name] = Credit(own, "trainer")
+        elif own is not None:
+            found[name] = Credit(None, "untrained")
+    return found
+
+
+def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[float]]:
+    """Advantages by group id, from recorded rewards, as the trainer's algorithm computes them.
+
+    ``lines`` are all training episodes of one step, or only the wanted one for an algorithm that
+    is not step-wide. Nothing when an advantage holds what only the trainer knows: a KL in the
+    reward, a critic's values, ratios, what an algorithm remembers of earlier steps.
+    """
+    kl, needs = parts.spec.algorithm.loss.kl, parts.algorithm.needs
+    if (kl.coef > 0.0 and kl.where == "reward") or needs.values or needs.log_ratios:
+        return {}
+    if isinstance(parts.algorithm, Remembering):
+        return {}
+    by_policy: dict[str, list[GroupOutcome]] = {}
+    for line in lines:
+        for group in line.get("groups") or []:
+            if parts.spec.trains(group["policy"]):
+                by_policy.setdefault(group["policy"], []).append(_outcome(group))
+    for groups in by_policy.values():
+        groups.sort(key=lambda group: group.group_id)
+    values = advantages_by_policy(parts.algorithm, by_policy)
+    return {
+        group.group_id: own
+        for policy, groups in by_policy.items()
+        for group, own in zip(groups, values[policy], strict=True)
+    }
+
+
+def _outcome(group: Line) -> GroupOutcome:
+    return GroupOutcome(
+        group_id=group["group_id"],
+        agent=group["agent"],
+        turn=group["turn"],
+        candidates=[
+            CandidateOutcome(
+                index=c["index"],
+                reward=c["reward"],
+                num_tokens=_num_tokens(c),
+                is_truncated=bool(c.get("is_truncated")),
+                trajectory=c.get("trajectory", 0),
+                turn=c["turn"],
+                is_baseline=bool(c.get("is_baseline")),
+            )
+            for c in group["candidates"]
+        ],
+        node=group.get("node", ""),
+    )
+
+
+def _num_tokens(candidate: Line) -> int:
+    """Its length; lines of earlier versions say it only with their tokens."""
+    return int(candidate.get("num_tokens") or len((candidate.get("tokens") or {}).get("ids", ())))
+
+
+def _group(group: Line, parts: JobParts, credit: Credit) -> dict[str, Any]:
+    candidates: list[Line] = group["candidates"]
+    rewards = [float(c["reward"]) for c in candidates]
+    spans_turns = "prompts" in group
+    own = credit.advantages or [None] * len(candidates)
+    return {
+        "group_id": group["group_id"],
+        "agent": group["agent"],
+        "turn": group["turn"],
+        "policy": group["policy"],
+        "policy_version": group["policy_version"],
+        "spans_turns": spans_turns,
+        "prompts": group["prompts"] if spans_turns else [group.get("prompt") or []],
+        "generate_s": group.get("generate_s"),
+        "env_s": group.get("env_s"),
+        "reward_mean": statistics.fmean(rewards) if rewards else 0.0,
+        "reward_std": statistics.stdev(rewards) if len(rewards) > 1 else 0.0,
+        "is_flat": len(set(rewards)) <= 1,
+        "advantages_from": credit.origin,
+        "candidates": [
+            _candidate(c, group["agent"], parts, advantage)
+            for c, advantage in zip(candidates, own, strict=True)
+        ],
+    }
+
+
+def _candidate(
+    candidate: Line, agent: str, parts: JobParts, advantage: float | None
+) -> dict[str, Any]:
+    return {
+        "index": candidate["index"],
+        "turn": candidate["turn"],
+        "trajectory": candidate.get("trajectory", 0),
+        "prompt": candidate.get("prompt", 0),
+        "text": candidate["text"],
+        "reward": candidate["reward"],
+        "team_reward": candidate["team_reward"],
+        "reward_parts": reward_parts(candidate, agent, parts),
+        "advantage": advantage,
+        "is_chosen": candidate["is_chosen"],
+        "is_done": candidate["is_done"],
+        "is_success": candidate["is_success"],
+        "is_truncated": bool(candidate.get("is_truncated")),
+        "info": candidate.get("info"),
+        "tokens": candidate.get("tokens"),
+    }
+
+
+def reward_parts(candidate: Line, agent: str, parts: JobParts) -> list[dict[str, Any]]:
+    """The terms of a reward; what other turns or agents brought is the last, "elsewhere"."""
+    spec = parts.spec.reward
+    weights = {**parts.family.local_terms.get(agent, {}), **spec.weights.get(agent, {})}
+    terms = [("team", float(candidate["team_reward"]), spec.alpha)]
+    for name, value in (candidate.get("local_rewards") or {}).items():
+        terms.append((name, float(value), float(weights.get(name, 0.0))))
+    rest = float(candidate["reward"]) - sum(value * weight for _, value, weight in terms)
+    if abs(rest) > _ROUNDING * (1 + len(terms)):
+        terms.append(("elsewhere", rest, 1.0))
+    return [
+        {"term": name, "value": value, "weight": weight, "contribution": round(value * weight, 6)}
+        for name, value, weight in terms
+    ]

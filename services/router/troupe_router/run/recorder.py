@@ -1,0 +1,281 @@
+"""Writes what a job did into its run folder, each episode and each step exactly once.
+
+Owns episodes.jsonl and metrics.jsonl. What must outlive the process between two writes is noted
+in the job's record; the files hold the rest.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.errors import UnavailableError
+from troupe.ids import eval_round, train_round
+from troupe.runtime.faults import reached
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import RoundState, StepLedger
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.telemetry.tracing import root_span
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.store import JobStore
+from troupe_router.play.routing.fleet import Fleet
+from troupe_router.run import job_metrics
+from troupe_router.run.episode_index import EpisodeIndex
+from troupe_router.run.episodes_file import append_at, append_line, is_kept, keep_lines
+from troupe_router.run.learned_steps import LearnedSteps
+from troupe_router.run.round_metrics import eval_line, play_metrics, train_line
+
+_log = get_logger(__name__)
+_T = TypeVar("_T")
+_LEARNED_WAIT_S = 30.0
+"""A step whose trainer said nothing for so long after its end is recorded without its words."""
+
+
+_INDEX_S = 2.0
+"""What the index of episodes lacks after so long, it takes up with the next round or page."""
+
+
+class Recorder:
+    """The run folder of one job. ``run`` must be alive for step lines to be written.
+
+    Files know nothing of a conductor that was taken over from, so each write asks the ledger.
+    """
+
+    def __init__(
+        self,
+        job: JobRecord,
+        ledger: StepLedger,
+        store: JobStore,
+        events: EventLog,
+        fleet: Fleet,
+        *,
+        fraction: float,
+        with_tokens: bool = False,
+    ) -> None:
+        self._job = job
+        self._ledger = ledger
+        self._store = store
+        self._events = events
+        self._fleet = fleet
+        self._fraction = fraction
+        self._with_tokens = with_tokens
+        self._notes: dict[str, Any] = {}
+        self._learned = LearnedSteps(job.spec)
+        self._ended: dict[int, float] = {}
+        self._breaks: list[tuple[float, float]] = []
+        self._lines: dict[tuple[str, int], dict[str, Any]] = {}
+        self._cursor = "0"
+        self._settling = asyncio.Lock()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        return list(self._lines.values())
+
+    async def rewind(self, step: int) -> None:
+        """Make the files agree with a job that is at ``step``: later lines are another life's."""
+        self._notes = await self._store.notes(self._job.job_id)
+        self._breaks.append((time.time(), time.time()))
+
+        def is_past(line: dict[str, Any]) -> bool:
+            limit = step if line.get("kind") == "eval" else step - 1
+            return int(line.get("step", 0)) <= limit
+
+        metrics = self._path("metrics.jsonl")
+        found = await self._write(metrics, lambda: keep_lines(metrics, is_past))
+        self._lines = {(line["kind"], line["step"]): line for line in found}
+        is_fresh = (
+            self._job.life > 1
+            and await self._ledger.round(train_round(step)) is None
+            and await self._ledger.round(eval_round(step)) is None
+        )
+        if is_fresh:
+            episodes = self._path("episodes.jsonl")
+            await self._write(episodes, lambda: keep_lines(episodes, is_past))
+
+    async def run(self) -> None:
+        """Follow the trainer's words and write step lines, until cancelled."""
+        while True:
+            await self._listen(block_s=1.0)
+            await self._settle()
+
+    async def has_eval(self, step: int) -> bool:
+        """Whether the evaluation after ``step`` steps is recorded."""
+        return ("eval", step) in self._lines
+
+    async def round_opens(self, round_id: str) -> None:
+        """A new round begins: what was measured before is not its."""
+        _ = round_id
+        self._fleet.take_meter()
+
+    async def next_opened(self, state: RoundState) -> None:
+        """The round after a step has opened: that is the step's end."""
+        await self._end_step(state.step - 1, state.opened_at)
+
+    async def learned(self, step: int, *, is_end: bool = False) -> None:
+        """The version after ``step`` is committed; the step ends now unless a round opens.
+
+        ``is_end``: it ends now, whatever opens; so where rounds are played ahead.
+        """
+        self._ended.setdefault(step, time.time())
+        if is_end:
+            await self._end_step(step, self._ended[step])
+
+    async def record(self, state: RoundState) -> None:
+        """Record a complete round. Repeating it after a crash changes nothing."""
+        wall_s = time.time() - state.opened_at
+        meter = self._fleet.take_meter()
+        episodes = sorted(
+            await self._ledger.episodes(state.round_id), key=lambda episode: episode.episode_id
+        )
+        await self._append_episodes(state.round_id, episodes)
+        reached("router.round_recording", state.round_id)
+        play = await asyncio.to_thread(play_metrics, episodes, meter, wall_s)
+        kind = "eval" if state.kind == pb.ROUND_KIND_EVAL else "train"
+        await self._emit(
+            "round.played",
+            state.round_id,
+            {
+                "round_id": state.round_id,
+                "kind": kind,
+                "step": state.step,
+                "wall_s": play["play_s"],
+                **{k: v for k, v in play.items() if k != "play_s"},
+            },
+        )
+        if kind == "eval":
+            root_span(self._job.job_id, state.round_id, state.opened_at, time.time())
+            line = eval_line(state.step, play)
+            await self._append_line(line)
+            data = {k: line[k] for k in ("step", "success", "num_tasks", "wall_s")}
+            await self._emit("eval.done", str(state.step), data)
+        else:
+            await self._note(f"play:{state.step}", {**play, "opened_at": state.opened_at})
+
+    async def catch_up(self, step: int) -> None:
+        """Record the training round of ``step`` if it is complete and nobody recorded it.
+
+        A trainer learns from a complete round while no router is there, so a job may be past it.
+        """
+        state = await self._ledger.round(train_round(step)) if step >= 0 else None
+        if state is not None and state.is_complete and not state.is_recorded:
+            await self.record(state)
+            await self._ledger.mark_recorded(state.round_id)
+
+    async def finish(self) -> None:
+        """Write the lines of all steps that ended, waiting a while for the trainer's words."""
+        for step, ended_at in list(self._ended.items()):
+            await self._end_step(step, ended_at)
+        deadline = time.monotonic() + 5.0
+        while self._open_steps() and time.monotonic() < deadline:
+            await self._listen(block_s=0.5)
+            await self._settle()
+        await self._settle(is_last=True)
+
+    async def _append_episodes(self, round_id: str, episodes: list[pb.Episode]) -> None:
+        path = self._path("episodes.jsonl")
+        name = f"offset:{round_id}"
+        if name not in self._notes:
+            size = path.stat().st_size if path.is_file() else 0
+            await self._note(name, size)
+        kept = [e for e in episodes if is_kept(e, self._fraction)]
+        await self._ledger.check()
+        offset = int(self._notes[name])
+        await self._write(
+            path, lambda: append_at(path, offset, kept, with_tokens=self._with_tokens)
+        )
+        await asyncio.to_thread(EpisodeIndex(self._job.run_dir).catch_up, budget_s=_INDEX_S)
+
+    async def _end_step(self, step: int, ended_at: float) -> None:
+        if f"play:{step}" in self._notes and f"ended:{step}" not in self._notes:
+            await self._note(f"ended:{step}", ended_at)
+            await self._settle()
+
+    async def _listen(self, *, block_s: float) -> None:
+        for stored in await self._events.read(self._cursor, count=200, block_s=block_s):
+            self._cursor = stored.id
+            data = json.loads(stored.event.data_json)
+            job_metrics.observe_event(self._job.job_id, stored.event.type, data)
+            if stored.event.type not in ("step.learned", "component.restarted", "replica.left"):
+                continue
+            if stored.event.type == "step.learned":
+                self._learned.hear(data)
+            else:
+                at = stored.event.occurred_at
+                self._breaks.append((float(data.get("seen_at") or at), at))
+
+    def _open_steps(self) -> list[int]:
+        """Steps that ended and have no line, in order."""
+        names = [name for name in self._notes if name.startswith("ended:")]
+        return sorted(int(name.partition(":")[2]) for name in names)
+
+    async def _settle(self, *, is_last: bool = False) -> None:
+        """Write the line of every step about which all is known."""
+        async with self._settling:
+            for step in self._open_steps():
+                ended_at = float(self._notes[f"ended:{step}"])
+                is_late = is_last or time.time() - ended_at > _LEARNED_WAIT_S
+                if not self._learned.is_told(step) and not is_late:
+                    continue
+                play = dict(self._notes[f"play:{step}"])
+                opened_at = float(play.pop("opened_at"))
+                wall_s = ended_at - opened_at
+                if ("train", step) not in self._lines:
+                    is_broken = any(a <= ended_at and b >= opened_at for a, b in self._breaks)
+                    learned = self._learned.of(step)
+                    line = train_line(step, play, learned, wall_s, interrupted=is_broken)
+                    await self._append_line(line)
+                    root_span(self._job.job_id, train_round(step), opened_at, ended_at)
+                    await self._emit("step.recorded", str(step), line)
+                names = (f"play:{step}", f"ended:{step}", f"offset:{train_round(step)}")
+                for name in names:
+                    self._notes.pop(name, None)
+                await self._store.forget_notes(self._job.job_id, *names)
+                self._learned.forget(step)
+
+    async def _append_line(self, line: dict[str, Any]) -> None:
+        key = (str(line["kind"]), int(line["step"]))
+        if key not in self._lines:
+            await self._ledger.check()
+            text = json.dumps(line, separators=(",", ":")) + "\n"
+            path = self._path("metrics.jsonl")
+            await self._write(path, lambda: append_line(path, text))
+            job_metrics.observe_line(self._job.job_id, line)
+            self._lines[key] = line
+
+    async def _write(self, path: Path, change: Callable[[], _T]) -> _T:
+        """Make ``change`` to a file of the run folder, on a thread; it may be made again.
+
+        Raises:
+            UnavailableError: the disk is full or failing, which passes; the job's next controller
+                makes the change.
+        """
+
+        def work() -> _T:
+            reached("router.disk", path.name)
+            return change()
+
+        try:
+            return await asyncio.to_thread(work)
+        except OSError as error:
+            message = (
+                f"{path} can't be written ({error.strerror or error}); the job goes on when it "
+                "can: free space there"
+            )
+            data = {"path": str(path), "error": message}
+            await self._emit("recording.failed", f"{path.name}:{error.errno}", data)
+            raise UnavailableError(message) from error
+
+    async def _note(self, name: str, value: Any) -> None:
+        self._notes[name] = value
+        await self._store.note(self._job.job_id, name, value)
+
+    async def _emit(self, type: str, what: str, data: dict[str, Any]) -> None:
+        event_id = f"{self._job.life}:{type}:{what}"
+        await self._events.emit(type, data, event_id=event_id)
+
+    def _path(self, name: str) -> Path:
+        return self._job.run_dir / name

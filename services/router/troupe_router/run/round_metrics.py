@@ -1,0 +1,132 @@
+"""Numbers of a round and of a step. Pure: episodes and timings in, JSON values out."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe_router.play.routing.busy import BusyMeter
+
+_LEARN = ("learn", "advantages", "pack", "collate")
+_NOT_WORK = ("collect", "wait", "idle", "generate", "env")
+
+
+def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float) -> dict[str, Any]:
+    """What a round's episodes say. Dropped ones are counted and never scored."""
+    played = [e for e in episodes if not e.dropped_reason]
+    rewards: defaultdict[str, list[float]] = defaultdict(list)
+    terms: defaultdict[str, dict[str, list[float]]] = defaultdict(dict)
+    for episode in played:
+        for group in episode.groups:
+            sampled = [c for c in group.candidates if not c.is_baseline]
+            rewards[group.agent] += [candidate.reward for candidate in sampled]
+            _collect_terms(terms[group.agent], sampled)
+    everything = [reward for values in rewards.values() for reward in values]
+    num_tokens = sum(e.num_tokens for e in played)
+    generate_s = meter.generate_s()
+    return {
+        "num_episodes": len(played),
+        "num_dropped": len(episodes) - len(played),
+        "success_rate": _mean([_success(e) for e in played]),
+        "reward_mean": _mean(everything),
+        "reward_by_agent": {agent: _mean(values) for agent, values in sorted(rewards.items())},
+        "reward_by_term": {
+            agent: {term: _mean(values) for term, values in sorted(found.items())}
+            for agent, found in sorted(terms.items())
+        },
+        "return_mean": _mean([e.team_return for e in played]),
+        "turns_mean": _mean([float(e.num_turns) for e in played]),
+        "num_groups": sum(len(e.groups) for e in played),
+        "num_redraws": sum(e.num_redraws for e in played),
+        "num_tokens": num_tokens,
+        "cached_token_ratio": _cached_ratio(played),
+        "tokens_per_s": round(num_tokens / generate_s, 1) if generate_s > 0 else None,
+        "play_s": round(wall_s, 4),
+        "generate_s": round(generate_s, 4),
+        "env_s": round(meter.env_s(), 4),
+    }
+
+
+def train_line(
+    step: int,
+    play: Mapping[str, Any],
+    learned: Mapping[str, Any],
+    wall_s: float,
+    *,
+    interrupted: bool = False,
+) -> dict[str, Any]:
+    """The metrics.jsonl line of a training step.
+
+    ``interrupted``: a process of the job died or restarted meanwhile, so ``wall_s`` and
+    ``busy_ratio`` hold its absence too.
+    """
+    shown = {k: v for k, v in play.items() if k not in ("generate_s", "env_s")}
+    own = {k: v for k, v in learned.items() if k not in ("step", "phases", "wall_s", "kind")}
+    phases = step_phases(play, learned.get("phases") or {}, wall_s)
+    busy_s = phases["generate"] + phases["learn"]
+    return {
+        "kind": "train",
+        "step": step,
+        **own,
+        **shown,
+        "phases": phases,
+        "wall_s": round(wall_s, 4),
+        "busy_ratio": round(busy_s / wall_s, 4) if wall_s > 0 else None,
+        "interrupted": interrupted,
+    }
+
+
+def step_phases(
+    play: Mapping[str, Any], trainer: Mapping[str, float], wall_s: float
+) -> dict[str, float]:
+    """Seconds of a step by phase; they sum to ``wall_s``; env is what generation does not cover."""
+    phases = {
+        "generate": float(play.get("generate_s", 0.0)),
+        "env": float(play.get("env_s", 0.0)),
+        "learn": sum(float(trainer.get(name, 0.0)) for name in _LEARN),
+    }
+    for name, seconds in trainer.items():
+        if name not in _LEARN and name not in _NOT_WORK and name != "other":
+            phases[name] = float(seconds)
+    phases.setdefault("publish", 0.0)
+    phases.setdefault("checkpoint", 0.0)
+    phases["other"] = max(0.0, wall_s - sum(phases.values()))
+    return {name: round(seconds, 4) for name, seconds in phases.items()}
+
+
+def eval_line(step: int, play: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics.jsonl line of an evaluation."""
+    return {
+        "kind": "eval",
+        "step": step,
+        "success": play["success_rate"],
+        "num_tasks": play["num_episodes"],
+        **{k: play[k] for k in ("num_dropped", "reward_mean", "return_mean", "turns_mean")},
+        "wall_s": play["play_s"],
+    }
+
+
+def _cached_ratio(episodes: Sequence[pb.Episode]) -> float | None:
+    """Share of the prompt tokens that engines did not compute, of the groups that say so.
+
+    At most (K - 1) / K where nothing but the K candidates of a group share a prompt.
+    """
+    told = [g for e in episodes for g in e.groups if g.HasField("num_cached_tokens")]
+    asked = sum(group.num_prompt_tokens for group in told)
+    return round(sum(g.num_cached_tokens for g in told) / asked, 6) if asked else None
+
+
+def _collect_terms(terms: dict[str, list[float]], candidates: Sequence[pb.Candidate]) -> None:
+    """Add each candidate's team reward and local terms, by name, to ``terms``."""
+    for candidate in candidates:
+        terms.setdefault("team", []).append(candidate.team_reward)
+        for term, value in candidate.local_rewards.items():
+            terms.setdefault(term, []).append(value)
+
+
+def _success(episode: pb.Episode) -> float:
+    return episode.success_fraction if not episode.is_success else 1.0
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(sum(values) / len(values), 6) if values else None

@@ -1,0 +1,127 @@
+"""Where the router runs: addresses, limits and paths (TROUPE_ROUTER_*)."""
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from troupe.runtime.serving import ServingSettings
+
+_PREFIX = "TROUPE_ROUTER_"
+_SERVICE_LINK = re.compile(r"(SERVICE_(HOST|PORT)|PORT)(_|$)")
+"""What Kubernetes sets for a Service that is called troupe-router."""
+
+
+class RouterSettings(ServingSettings):
+    """Settings of one router process."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=_PREFIX, extra="forbid", use_attribute_docstrings=True
+    )
+
+    grpc_address: str = "127.0.0.1:8481"
+    """host:port of RouterService."""
+    max_request_bytes: int = Field(default=4 << 20, ge=1024)
+    """Largest gRPC message that is received; heartbeats are small."""
+    rest_address: str = "127.0.0.1:8480"
+    """host:port of the REST API."""
+    redis_url: str = "redis://127.0.0.1:6390/0"
+    """The Redis or Valkey that holds streams and records."""
+    runs_dir: Path = Path("runs")
+    """Folder of the run folders."""
+    launcher: Literal["local", "kubernetes", "none"] = "local"
+    """local: start a job's processes on this machine; kubernetes: as objects of the cluster that
+    the router runs in; none: they come by themselves."""
+    release: str = "troupe"
+    """Name of the chart's objects: the launcher's templates are the ConfigMap <it>-launcher."""
+    namespace: str = ""
+    """Namespace of the launcher's objects; empty: the router's own."""
+    kubeconfig: str = ""
+    """Kubeconfig file of the launcher; empty: the service account of the router's pod."""
+    env_replicas: int = Field(default=1, ge=1, le=64)
+    """Env processes that a launcher starts for a job."""
+    process_threads: int = Field(default=1, ge=1)
+    """OMP_NUM_THREADS of the processes that a launcher starts."""
+    replica_ttl_s: float = Field(default=5.0, gt=0.0)
+    """A replica that is silent for so long is evicted."""
+    claim_idle_s: float = Field(default=5.0, gt=0.0)
+    """A ticket whose worker is silent for so long is played by another."""
+    lease_ttl_s: float = Field(default=5.0, gt=0.0)
+    """A job whose router is silent for so long is conducted by another."""
+    reconcile_s: float = Field(default=0.25, gt=0.0)
+    """Time between two looks at a job's processes."""
+    watch_s: float = Field(default=2.0, gt=0.0)
+    """Time between two looks at what a job waits for."""
+    series_linger_s: float = Field(default=120.0, ge=0.0)
+    """The Prometheus series of a job that ended stay for so long: several scrapes."""
+    generate_calls: int = Field(default=8192, ge=1)
+    """Generate calls of one job that are under way or wait here; one more is refused."""
+    record_fraction: float = Field(default=1.0, ge=0.0, le=1.0)
+    """Share of the training episodes that episodes.jsonl keeps; evaluation is kept whole."""
+    record_tokens: bool = True
+    """Whether episodes.jsonl keeps token ids and their log probabilities, for the viewer."""
+    max_body_bytes: int = Field(default=1 << 20, ge=1024)
+    """Largest body of a REST request."""
+    max_streams: int = Field(default=2000, ge=1)
+    """Clients that may follow events (SSE) at once."""
+    max_streams_per_caller: int = Field(default=1000, ge=1)
+    """Of these, those of one key, or of one address without keys."""
+    max_replicas: int = Field(default=0, ge=0)
+    """Rollout replicas of all jobs at work; jobs beyond wait in the queue; 0: no limit."""
+    max_jobs: int = Field(default=0, ge=0)
+    """Jobs at work at once; 0: no limit."""
+    api_keys: Path | None = None
+    """File of API keys (`troupe keys add`), read again when it changes; none: no key is needed."""
+    allow_anonymous: bool = False
+    """Serve REST without keys on an address that is not loopback: others guard the way to it."""
+    hosts: str = ""
+    """Names by which a router without keys may be asked, comma-separated, with * for any part;
+    addresses, names without a dot and those of a cluster's Services (*.svc) always."""
+    rate_per_s: float | None = Field(default=None, ge=0.0)
+    """Requests a second of one key, or of one address without keys; 0: no limit. Not set: no limit
+    where REST listens on loopback alone, else 50."""
+    rate_burst: int = Field(default=100, ge=1)
+    """Requests that may come at once within that rate."""
+    plugin_modules: str | None = None
+    """Modules that specs may name as `module:attr`, with what lies in them, comma-separated; "*":
+    any; empty: none. Not set: any where REST listens on loopback alone, else none."""
+    model_folders: str | None = None
+    """Folders that models of specs may lie in, comma-separated, beside runs_dir; "*": any. Not set:
+    any where REST listens on loopback alone, else `models`."""
+    data_folders: str | None = None
+    """Folders that data files of specs' tasks may lie in, comma-separated; "*": any. Not set: any
+    where REST listens on loopback alone, else `data`."""
+    model_ids: str = "*"
+    """Hub ids that specs may name, comma-separated, with * for any part: "Qwen/*"; empty: none."""
+    tracker_hosts: str | None = None
+    """Hosts that trackers of specs may name (mlflow's tracking_uri), comma-separated, with * for
+    any part, beside MLFLOW_TRACKING_URI; "*": any. Not set: any where REST listens on loopback
+    alone, else none."""
+    tls_certificate: Path | None = None
+    """PEM certificate (chain) of the REST port; with tls_key it speaks https."""
+    tls_key: Path | None = None
+    """PEM private key of tls_certificate."""
+    commit: str = ""
+    """Version-control commit for summary.json; asked of git when empty."""
+
+    @model_validator(mode="after")
+    def _knows_every_variable(self) -> Self:
+        """A misspelt limit is no limit: it is refused."""
+        known = [name.upper() for name in type(self).model_fields]
+        for variable in sorted(each for each in os.environ if each.upper().startswith(_PREFIX)):
+            name = variable.upper().removeprefix(_PREFIX)
+            if name in known or _SERVICE_LINK.match(name):
+                continue
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f" (did you mean {_PREFIX}{close[0]}?)" if close else ""
+            raise ValueError(f"the router has no setting {variable}{meant}")
+        return self
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """``hosts``, taken apart."""
+        return tuple(name.strip() for name in self.hosts.split(",") if name.strip())

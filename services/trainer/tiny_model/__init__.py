@@ -1,6 +1,0 @@
-"""A tiny language model made here, so that Troupe can be tried without downloads or a GPU."""
-
-from services.trainer.tiny_model.build import build
-from services.trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
-
-__all__ = ["ModelShape", "Recipe", "WarmStart", "build"]

@@ -1,0 +1,1 @@
+"""The trainer: collects groups, learns from them, keeps checkpoints and publishes weights."""

@@ -1,0 +1,48 @@
+"""``python -m troupe_trainer``: settings, logging, run."""
+
+import sys
+
+from troupe.runtime.serving.life import main
+from troupe.runtime.telemetry.logging import configure_logging
+from troupe_trainer.app import TrainerService
+from troupe_trainer.learn.learners import resolve_device
+from troupe_trainer.model.ranks.follower import follow
+from troupe_trainer.model.ranks.group import join
+from troupe_trainer.model.ranks.start import TorchrunSettings
+from troupe_trainer.settings import TrainerSettings
+
+
+def run() -> int:
+    """Live until the job is over; 3 when it failed for good.
+
+    Under torchrun every rank but the first only computes with it.
+    """
+    torchrun = TorchrunSettings()
+    if torchrun.rank:
+        return follow_torchrun(torchrun)
+    built: list[TrainerService] = []
+
+    def build(settings: TrainerSettings) -> TrainerService:
+        built.append(TrainerService(settings))
+        return built[0]
+
+    status = main("trainer", TrainerSettings, build)
+    return status or (built[0].exit_code if built else 0)
+
+
+def follow_torchrun(torchrun: TorchrunSettings) -> int:
+    """A rank above 0, until rank 0 says that it is over; 1 when that is gone."""
+    settings = TrainerSettings()
+    configure_logging("trainer", level=settings.log_level, rank=str(torchrun.rank))
+    device = resolve_device(settings.device)
+    ranks = join("env://", torchrun.rank, torchrun.world_size, device=device)
+    try:
+        follow(ranks, device=device, threads=settings.torch_threads)
+    except ConnectionError as error:
+        print(f"rank {torchrun.rank}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,192 @@
+"""What the job remembers of its steps: checkpoints with the trained groups, and the events.
+
+Owns when a checkpoint is written and that each step is told once, even when the trainer dies
+between writing and telling.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from troupe.errors import UnavailableError
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.files import Checkpoints, Snapshot, Trained
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learners import Learned, Learners
+from troupe_trainer.learn.report import with_phases
+
+_log = get_logger(__name__)
+_AGAIN_S = 1.0
+"""Between two tries of a checkpoint that must be written now."""
+
+
+class Checkpointing:
+    """The journal of one trainer. ``restore`` comes first.
+
+    Trainers of one job that learn a policy each tell of the same steps: their events' ids differ.
+    """
+
+    def __init__(
+        self, spec: JobSpec, team: Learners, checkpoints: Checkpoints, events: EventLog
+    ) -> None:
+        self._spec = spec
+        self._team = team
+        self._checkpoints = checkpoints
+        self._events = events
+        self._mark = f"{team.policy}-" if team.policy else ""
+        self._covered = 0
+        self._reached = 0
+        self._reports: list[Mapping[str, Any]] = []
+        self._trained: list[tuple[int, Trained]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._began = 0
+        self._refusal = ""
+
+    async def restore(self, *, with_all: bool = False) -> int:
+        """Put the newest checkpoint into the learners; the step to go on with.
+
+        ``with_all``: the newest of a step that every policy has.
+        """
+        snapshot = await self._team.on_thread(lambda: self._checkpoints.load(with_all=with_all))
+        if snapshot is None:
+            return 0
+        await self._team.on_thread(
+            lambda: self._team.restore(snapshot.learners, snapshot.baselines)
+        )
+        for report in snapshot.reports:
+            await self.tell(report, {})
+        self._covered = self._reached = self._began = snapshot.step
+        _log.info("journal.restored", step=snapshot.step)
+        return snapshot.step
+
+    async def write(
+        self, reached: int, batch: Batch, learned: Learned, report: Mapping[str, Any]
+    ) -> int:
+        """Note the step that led to ``reached`` and begin a checkpoint when it is due.
+
+        The weights are copied at once and written while the job goes on; the last step's
+        checkpoint is awaited. Returns the number of steps that a checkpoint on disk covers now.
+        One that the disk refused is told of, and the next one holds what it would have held.
+
+        Raises:
+            UnavailableError: the last step's was refused for limits.step_timeout_s.
+        """
+        self._trained.append((batch.step, _trained(batch, learned)))
+        self._reports.append(report)
+        self._reached = reached
+        if reached == self._spec.steps:
+            await self.save()
+        elif reached % self._spec.checkpoint.every == 0:
+            await self._begin()
+        return self._covered
+
+    async def save(self) -> None:
+        """Checkpoint what was reached, and return when it is on disk.
+
+        Raises:
+            UnavailableError: the disk refused it for limits.step_timeout_s.
+        """
+        limit_s = self._spec.limits.step_timeout_s
+        deadline = time.monotonic() + limit_s
+        while True:
+            await self._begin()
+            await self._end()
+            if self._covered >= self._reached:
+                return
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"The checkpoint of step {self._reached} could not be written for "
+                    f"{limit_s:g} s: {self._refusal}"
+                )
+            await asyncio.sleep(_AGAIN_S)
+
+    async def close(self) -> None:
+        """Let a checkpoint that is being written end; an error of it is logged."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await asyncio.wait({writing})
+            if not writing.cancelled() and (error := writing.exception()) is not None:
+                _log.warning("checkpoint.failed", error=str(error))
+
+    async def _begin(self) -> None:
+        """Copy the state and write it on another thread; one checkpoint is written at a time."""
+        await self._end()
+        if self._reached == self._began:
+            return
+        step, reports, trained = self._reached, list(self._reports), list(self._trained)
+        states, baselines = await self._team.on_thread(
+            lambda: (self._team.states(), self._team.baselines())
+        )
+        self._reports.clear()
+        self._trained.clear()
+        self._began = step
+        snapshot = Snapshot(step, states, reports, trained, baselines)
+        self._writing = asyncio.create_task(self._write(snapshot), name="checkpoint")
+
+    async def _write(self, snapshot: Snapshot) -> None:
+        try:
+            await asyncio.to_thread(self._checkpoints.save, snapshot)
+        except UnavailableError as error:
+            self._reports[:0], self._trained[:0] = snapshot.reports, snapshot.trained
+            self._began, self._refusal = self._covered, error.message
+            _log.warning("checkpoint.failed", step=snapshot.step, error=error.message)
+            data = {"step": snapshot.step, "error": error.message}
+            event_id = f"checkpoint-failed-{self._mark}{snapshot.step}"
+            await self._events.emit("checkpoint.failed", data, event_id=event_id)
+            return
+        self._covered = snapshot.step
+
+    async def _end(self) -> None:
+        """The checkpoint that is being written is on disk, or was refused."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await asyncio.shield(writing)
+
+    async def tell(self, report: Mapping[str, Any], phases: Mapping[str, float]) -> None:
+        """Emit the step's event; a step that was told before stays told once."""
+        event_id = f"learned-{self._mark}{report['step']}"
+        await self._events.emit("step.learned", with_phases(report, phases), event_id=event_id)
+
+    async def warn_flat(self, report: Mapping[str, Any]) -> None:
+        """Emit an event when no group of the step had rewards to learn from."""
+        if not report["is_flat"]:
+            return
+        names = ("step", "groups_trained", "groups_zero_variance", "groups_dropped", "reward_mean")
+        policy = self._team.policy
+        whose = f" of policy '{policy}'" if policy else ""
+        data: dict[str, Any] = {name: report[name] for name in names} | {
+            "sentence": f"No group{whose} of this step had advantages other than 0: "
+            f"{_moved(report)}. Make the tasks easier or harder, raise group_size or the "
+            "temperature, or set redraws."
+        }
+        _log.warning("learning.flat", **data)
+        await self._events.emit(
+            "learning.flat", data, event_id=f"flat-{self._mark}{report['step']}"
+        )
+
+    async def warn(self, alarms: Sequence[Mapping[str, Any]]) -> None:
+        """Emit one event for each policy whose rollout and trainer disagree."""
+        for alarm in alarms:
+            _log.warning("parity.alarm", **alarm)
+            event_id = f"parity-{alarm['policy']}-{alarm['step']}"
+            await self._events.emit("parity.alarm", alarm, event_id=event_id)
+
+
+def _moved(report: Mapping[str, Any]) -> str:
+    """What a flat step has moved all the same, for people."""
+    parts = ["the KL term or entropy bonus"] if report["groups_trained"] else []
+    if report.get("value_loss") is not None:
+        parts.append("the critic")
+    return f"only {' and '.join(parts)} moved any weight" if parts else "nothing was learnt"
+
+
+def _trained(batch: Batch, learned: Learned) -> Trained:
+    """Every group of the step with its advantages; a policy that does not learn has none."""
+    own = {g.record.group_id: g.advantages for found in learned.credited.values() for g in found}
+    return {
+        policy: {group.group_id: own.get(group.group_id, ()) for group in groups}
+        for policy, groups in batch.groups.items()
+    }

@@ -1,0 +1,148 @@
+"""Weights as files: what replicas are sent, and what the user keeps.
+
+Owns file formats and folders. Never talks to replicas.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from peft import PeftModel
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.runtime.weights import TensorSum, build_manifest, data_digest, header_bytes_of
+from troupe.runtime.weights.group import TORCH_DTYPES
+from troupe.spec.job import PolicySpec
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.model.model import quiet_peft
+
+CANARY_LENGTH = 16
+_DISK = ThreadPoolExecutor(1, "export")
+"""Kept: where memory has run out, CPython waits for ever for a thread that could not start."""
+_NAMES = {getattr(torch, name): short for short, name in TORCH_DTYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One version of one policy, ready to be sent.
+
+    ``canary_logprobs`` are the trainer's own for ``canary_token_ids``, every token but the first;
+    ``export_s`` is the time that making it took.
+    """
+
+    manifest: WeightsManifest
+    path: Path
+    canary_token_ids: list[int]
+    canary_logprobs: list[float]
+    export_s: float = 0.0
+
+
+def export_version(learner: Learner, version: int, folder: Path, *, job_id: str) -> Export:
+    """Write the policy's weights as they are now, with their manifest and canary."""
+    began = time.perf_counter()
+    model = learner.model
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{learner.policy}-v{version:05d}.safetensors"
+    sums = write_weights(model.weights(), path)
+    kind: Literal["lora", "full"] = "lora" if model.is_lora else "full"
+    manifest = build_manifest(
+        path,
+        policy=learner.policy,
+        policy_version=version,
+        kind=kind,
+        adapter_config_json=model.adapter_config_json,
+        job_id=job_id,
+        sums=sums,
+    )
+    tokens = [(7 * i + 1) % model.vocabulary_size for i in range(CANARY_LENGTH)]
+    scores = model.score(tokens)
+    return Export(manifest, path, tokens, scores, time.perf_counter() - began)
+
+
+def write_weights(tensors: Mapping[str, Tensor], path: Path) -> list[TensorSum]:
+    """A safetensors file, whole or not there, and each tensor's digest.
+
+    Bytes go from the tensors' memory to the file and are hashed there meanwhile: no copy is made.
+    """
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # aligned
+    items = [(name, tensors[name].detach().contiguous()) for name in names]
+    header = [(name, _NAMES[t.dtype], tuple(t.shape)) for name, t in items]
+    draft = path.with_suffix(".draft")
+    with draft.open("wb", buffering=0) as file:
+        file.write(header_bytes_of(header))
+        writing = [_DISK.submit(_write_all, file, _bytes(tensor)) for _, tensor in items]
+        try:
+            sums = [
+                TensorSum(name, dtype, shape, data_digest(_bytes(tensor)))
+                for (name, dtype, shape), (_, tensor) in zip(header, items, strict=True)
+            ]
+        finally:
+            wait(writing)  # the file is not closed under them
+        for each in writing:
+            each.result()
+    draft.replace(path)
+    return sums
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return memoryview(cast("Any", tensor.reshape(-1).view(torch.uint8).numpy()))
+
+
+def _write_all(file: Any, data: memoryview) -> None:
+    while data:
+        data = data[file.write(data) :]
+
+
+def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[str, str]:
+    """Write ``adapter`` (LoRA only) and ``merged``; their paths by name.
+
+    The merged model is made from the written adapter, so that what the user gets was read once.
+    """
+    paths: dict[str, str] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    module: Any = learner.model.module
+    weights: dict[str, Tensor] | None = None
+    if learner.model.is_lora:
+        adapter = _replace(folder / "adapter", module.save_pretrained)
+        paths["adapter"] = str(adapter)
+        base = AutoModelForCausalLM.from_pretrained(
+            spec.model, dtype=spec.dtype, use_safetensors=True
+        )
+        with quiet_peft():
+            module = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
+    else:
+        weights = learner.model.weights()
+    merged = _replace(folder / "merged", lambda path: _save_merged(module, weights, spec, path))
+    return paths | {"merged": str(merged)}
+
+
+def _save_merged(
+    module: Any, weights: dict[str, Tensor] | None, spec: PolicySpec, path: Path
+) -> None:
+    """``weights`` in the place of the module's own, which are a float32 master copy."""
+    module.save_pretrained(path, state_dict=weights)
+    if weights is not None:
+        config = path / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": spec.dtype}))
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(spec.model)
+    except (OSError, ValueError):
+        return
+    tokenizer.save_pretrained(path)
+
+
+def _replace(target: Path, write: Any) -> Path:
+    """Let ``write`` fill a new folder, then put it in the place of ``target``."""
+    draft = target.with_name(f".{target.name}-draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    write(draft)
+    shutil.rmtree(target, ignore_errors=True)
+    return draft.rename(target)

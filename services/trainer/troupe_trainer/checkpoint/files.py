@@ -1,0 +1,313 @@
+"""Checkpoints on disk: atomic, of one spec, and never pickle.
+
+A checkpoint is a folder that appears under its name when it is complete. Tensors are safetensors,
+the rest is JSON. A trainer that was taken over from may still write: it asks ``admit`` right before
+a checkpoint appears, writes in a folder that carries its epoch, and replaces no successor's. Owns
+the folder ``checkpoints`` and the file ``groups.jsonl`` that goes with it, or the ones of a policy
+that has a trainer of its own; may be called from any thread but the event loop's, one call at a
+time.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
+from troupe.runtime.faults import reached
+from troupe.runtime.run_folder import (
+    checkpoints_folder,
+    groups_file,
+    newest_first,
+    step_name,
+    step_of,
+)
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.compatibility import check_spec, spec_parts
+from troupe_trainer.learn.learner_state import LearnerState
+
+_log = get_logger(__name__)
+
+FORMAT = 2
+STATE = "state.json"
+_STAGING = ".staging-"
+
+Trained = Mapping[str, Mapping[str, Sequence[float]]]
+"""By policy and group id: what the candidates' advantages were; none where nothing was learnt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything after ``step`` training steps.
+
+    ``reports`` are the events of the steps since the checkpoint before, so that none is lost
+    between learning a step and telling of it; ``trained`` are those steps' groups by policy, each
+    with its candidates' advantages. ``baselines`` is what the algorithm remembers from step to
+    step.
+    """
+
+    step: int
+    learners: Mapping[str, LearnerState]
+    reports: Sequence[Mapping[str, Any]] = ()
+    trained: Sequence[tuple[int, Trained]] = ()
+    baselines: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def _anybody() -> None:
+    """Admits a process that has no epoch."""
+
+
+class Checkpoints:
+    """The checkpoints of one run folder.
+
+    ``admit`` raises FencedError when another trainer has taken over from the one with ``epoch``.
+    ``policy`` is that of a trainer that learns this one alone: a new life of its job can only go on
+    from a step that every policy has, so the newest of those stays, and all after it.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        spec: JobSpec,
+        *,
+        epoch: int = 0,
+        admit: Callable[[], None] = _anybody,
+        policy: str = "",
+    ) -> None:
+        self._epoch = epoch
+        self._admit = admit
+        self._run_dir = run_dir
+        self._policy = policy
+        self._folder = checkpoints_folder(run_dir, policy)
+        self._groups = groups_file(run_dir, policy)
+        self._keep_last = spec.checkpoint.keep_last
+        self._keep_best = spec.checkpoint.keep_best
+        self._spec = spec
+
+    def save(self, snapshot: Snapshot) -> Path:
+        """Write a checkpoint; it is there wholly or not at all.
+
+        Raises:
+            UnavailableError: the disk is full or failing; nothing of the checkpoint is left.
+            FencedError: another trainer has taken over.
+        """
+        target = self._folder / step_name(snapshot.step)
+        staging = self._folder / f"{_STAGING}{self._epoch}-{target.name}"
+        listed: int | None = None
+        try:
+            rewards = self._stage(snapshot, staging)
+            self._admit_over(target)
+            listed = self._groups.stat().st_size if self._groups.exists() else 0
+            self._append_groups(snapshot)
+            shutil.rmtree(target, ignore_errors=True)
+            staging.rename(target)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(staging, ignore_errors=True)
+            with suppress(OSError):
+                if listed is not None:
+                    os.truncate(self._groups, listed)
+            raise UnavailableError(
+                f"The checkpoint of step {snapshot.step} can't be written to {self._folder} "
+                f"({error}); it is tried again. Free space there."
+            ) from error
+        except TroupeError:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        sync(self._folder)
+        reached("trainer.checkpoint_there", snapshot.step)
+        self._remove_old(rewards)
+        return target
+
+    def _admit_over(self, target: Path) -> None:
+        """Nobody has taken over, and nobody who did has written ``target``."""
+        self._admit()
+        try:
+            there = int(json.loads((target / STATE).read_text())["epoch"])
+        except (OSError, ValueError, KeyError):
+            return  # none, or a torn one
+        if there > self._epoch:
+            raise FencedError(
+                f"{target} was written by a trainer with epoch {there}, which has taken over from "
+                f"this one with epoch {self._epoch}. This trainer stops; its checkpoint is dropped."
+            )
+
+    def _stage(self, snapshot: Snapshot, staging: Path) -> dict[str, float]:
+        """Every file of the checkpoint, safely on disk; the rewards that are known."""
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        for name, state in snapshot.learners.items():
+            save_file(state.tensors, staging / f"{name}.safetensors")
+        rewards = self._rewards(snapshot)
+        (staging / STATE).write_text(json.dumps(self._body(snapshot, rewards)))
+        reached("trainer.checkpoint_staged", snapshot.step)
+        for file in staging.iterdir():
+            sync(file)
+        sync(staging)
+        return rewards
+
+    def load(self, *, with_all: bool = False) -> Snapshot | None:
+        """The newest complete checkpoint, or None; ``groups.jsonl`` is cut back to it.
+
+        ``with_all``: the newest of a step that every policy has; what is newer goes.
+
+        Raises:
+            CheckpointMismatchError: it was made under another model, seed, algorithm or policy.
+            JobFailedError: that of the step that every policy has can't be read.
+        """
+        for left in self._folder.glob(f"{_STAGING}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        if with_all:
+            self._go_back_to(newest_common(self._run_dir, self._spec))
+        for folder in newest_first(self._folder):
+            try:
+                snapshot = self.read(folder)
+            except (OSError, ValueError, KeyError, SafetensorError) as error:
+                if with_all:
+                    raise JobFailedError(
+                        f"The checkpoint {folder} can't be read ({error}), and the other policies "
+                        f"go on from its step. Remove {folder.name} of every policy in "
+                        f"{self._folder.parent} to go on from the step before, and resume the job."
+                    ) from error
+                _log.warning("checkpoint.unreadable", path=str(folder), error=str(error))
+                continue
+            self._cut_groups(snapshot.step)
+            return snapshot
+        self._cut_groups(0)
+        return None
+
+    def _go_back_to(self, step: int) -> None:
+        """Remove what the life before learnt beyond ``step``: this one learns it again."""
+        for folder in newest_first(self._folder):
+            if step_of(folder) > step:
+                self._admit()
+                _log.info("checkpoint.beyond_the_others", path=str(folder), common=step)
+                shutil.rmtree(folder)
+
+    def read(self, folder: Path) -> Snapshot:
+        """One checkpoint; raises CheckpointMismatchError, or what its files are broken with."""
+        body = json.loads((folder / STATE).read_text())
+        check_spec(folder, body, self._spec, format=FORMAT)
+        bases = body.get("bases", {})  # older checkpoints do not say
+        learners = {
+            name: LearnerState(
+                load_file(folder / f"{name}.safetensors"), int(count), bases.get(name, "")
+            )
+            for name, count in body["optimizer_steps"].items()
+        }
+        return Snapshot(int(body["step"]), learners, body["reports"], baselines=body["baselines"])
+
+    def _body(self, snapshot: Snapshot, rewards: Mapping[str, float]) -> dict[str, Any]:
+        """The rest of a checkpoint. The data cursor is the step: a step's tasks follow from it."""
+        return {
+            "format": FORMAT,
+            "step": snapshot.step,
+            "epoch": self._epoch,
+            "spec": spec_parts(self._spec),
+            "versions": dict.fromkeys(self._learnt(), snapshot.step),
+            "tasks_seen": snapshot.step * self._spec.tasks_per_step,
+            "optimizer_steps": {n: s.optimizer_step for n, s in snapshot.learners.items()},
+            "bases": {n: s.base for n, s in snapshot.learners.items()},
+            "baselines": dict(snapshot.baselines),
+            "reports": list(snapshot.reports),
+            "rewards": dict(rewards),
+        }
+
+    def _learnt(self) -> Sequence[str]:
+        return [self._policy] if self._policy else list(self._spec.policies)
+
+    def _rewards(self, snapshot: Snapshot) -> dict[str, float]:
+        """Mean training reward of each kept checkpoint's weights, by folder name.
+
+        The step after a checkpoint is played with its weights, so its reward is known one step on.
+        """
+        known: dict[str, float] = {}
+        folders = newest_first(self._folder)
+        if folders:
+            try:
+                known = dict(json.loads((folders[0] / STATE).read_text())["rewards"])
+            except (OSError, ValueError, KeyError):
+                known = {}
+        for report in snapshot.reports:
+            if report.get("reward_mean") is not None:
+                known[step_name(int(report["step"]))] = float(report["reward_mean"])
+        names = {folder.name for folder in folders}
+        return {name: reward for name, reward in known.items() if name in names}
+
+    def _remove_old(self, rewards: Mapping[str, float]) -> None:
+        folders = newest_first(self._folder)
+        best = sorted(rewards, key=lambda name: (rewards[name], name))[-self._keep_best :]
+        kept = {folder.name for folder in folders[: self._keep_last]}
+        kept |= set(best) if self._keep_best else set()
+        if self._policy:
+            common = newest_common(self._run_dir, self._spec)
+            kept |= {folder.name for folder in folders if step_of(folder) >= common}
+        for folder in folders:
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _append_groups(self, snapshot: Snapshot) -> None:
+        with self._groups.open("a") as file:
+            for step, groups in snapshot.trained:
+                for policy, own in groups.items():
+                    values = [[float(f"{a:.6g}") for a in each] for each in own.values()]
+                    line = {"step": step, "policy": policy, "group_ids": list(own)}
+                    file.write(f"{json.dumps({**line, 'advantages': values})}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _cut_groups(self, step: int) -> None:
+        """Keep the lines of steps below ``step``; a torn line was never covered."""
+        if not self._groups.exists():
+            return
+        kept: list[str] = []
+        for line in self._groups.read_text().splitlines():
+            try:
+                covered = json.loads(line)["step"] < step
+            except (ValueError, KeyError):
+                continue
+            if covered:
+                kept.append(f"{line}\n")
+        draft = self._groups.with_suffix(".draft")
+        draft.write_text("".join(kept))
+        sync(draft)
+        draft.replace(self._groups)
+
+
+def steps_of_all(run_dir: Path, spec: JobSpec) -> list[int]:
+    """The steps that every trainer has a checkpoint of, newest first."""
+    steps = [
+        {step_of(folder) for folder in newest_first(checkpoints_folder(run_dir, policy))}
+        for policy in spec.trainers()
+    ]
+    return sorted(set.intersection(*steps), reverse=True)
+
+
+def newest_common(run_dir: Path, spec: JobSpec) -> int:
+    """The newest step that every trainer has a checkpoint of; 0, the beginning, without one."""
+    return next(iter(steps_of_all(run_dir, spec)), 0)
+
+
+def best_first(folder: Path) -> list[Path]:
+    """The checkpoints whose reward is known, best first; the newer of equals first."""
+    for newest in newest_first(folder)[:1]:
+        rewards = json.loads((newest / STATE).read_text())["rewards"]
+        names = sorted(rewards, key=lambda name: (rewards[name], name), reverse=True)
+        return [folder / name for name in names if (folder / name).is_dir()]
+    return []
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or a folder's list of names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

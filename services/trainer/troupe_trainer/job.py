@@ -1,0 +1,240 @@
+"""One job from its assignment to its end: builds the parts, runs the loop, exports.
+
+Owns what happens around the loop. Never serves and never registers.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from troupe.clients.rollout import RolloutClient
+from troupe.clients.router import RouterClient
+from troupe.errors import InvalidArgumentError
+from troupe.runtime.faults import reached
+from troupe.runtime.serving.life import replica_name
+from troupe.runtime.serving.memory import keep_freed_memory, settle_heap
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.fencing import Fence
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.checkpointing import Checkpointing
+from troupe_trainer.checkpoint.export import export_artifacts
+from troupe_trainer.checkpoint.files import Checkpoints
+from troupe_trainer.control import Control, Progress, StoppedError
+from troupe_trainer.learn.collector import Collector
+from troupe_trainer.learn.learners import Learners, resolve_device
+from troupe_trainer.loop import Parts, train
+from troupe_trainer.model.ranks.group import Ranks
+from troupe_trainer.model.ranks.start import start
+from troupe_trainer.publish import Publisher, make_transport
+from troupe_trainer.publish.push_events import Chronicle
+from troupe_trainer.publish.versions import Versions
+from troupe_trainer.settings import TrainerSettings
+
+_log = get_logger(__name__)
+_ADMIT_S = 60.0
+"""A ledger that does not answer by then refuses a checkpoint, which is tried again."""
+
+
+class TrainingJob:
+    """One job in this process: all its policies, or ``policy`` alone."""
+
+    def __init__(
+        self,
+        job_id: str,
+        spec: JobSpec,
+        run_dir: Path,
+        settings: TrainerSettings,
+        *,
+        redis: Redis,
+        router: RouterClient,
+        progress: Progress,
+        control: Control,
+        policy: str = "",
+    ) -> None:
+        self._policy = policy
+        self._ledger = StepLedger(redis, job_id)
+        self._fence: Fence | None = None
+        self._job_id = job_id
+        self._spec = spec
+        self._run_dir = run_dir
+        self._settings = settings
+        self._redis = redis
+        self._publisher = Publisher(
+            job_id,
+            spec,
+            router,
+            connect=self._replica,
+            transport=make_transport(settings, job_id, spec),
+            witness=Chronicle(job_id, EventLog(redis, job_id, source="trainer")),
+            policy=policy,
+        )
+        self._progress = progress
+        self._control = control
+
+    async def run(self) -> None:
+        """Train, export, then keep replicas at the last version until cancelled or stopped.
+
+        Raises:
+            JobFailedError, InvalidArgumentError: the job can't go on.
+            StoppedError: it was asked to stop; what was learnt is in a checkpoint.
+            FencedError: another trainer has taken over.
+        """
+        _check_writable(self._run_dir)
+        # Before anything is read: from here on a predecessor that wakes up changes nothing.
+        holder = replica_name(self._settings, "trainer")
+        self._fence = await self._ledger.take("trainer", holder, policy=self._policy)
+        self._progress.job_id, self._progress.num_steps = self._job_id, self._spec.steps
+        self._progress.enter("load")
+        settings = self._settings
+        device, threads = resolve_device(settings.device), settings.torch_threads
+        started = await asyncio.to_thread(start, settings.ranks, device=device, threads=threads)
+        try:
+            await self._with(started.ranks, device)
+        finally:
+            await asyncio.to_thread(started.end)
+
+    async def fail(self, reason: str) -> None:
+        """Tell the ledger why the job can't go on; raises FencedError as ``run`` does."""
+        await self._ledger.fail(reason)
+
+    @property
+    def _epoch(self) -> int:
+        return self._fence.epoch if self._fence is not None else 0
+
+    def _replica(self, address: str) -> RolloutClient:
+        return RolloutClient(address, epoch=self._epoch)
+
+    async def _with(self, ranks: Ranks, device: str) -> None:
+        """The job on ``ranks``."""
+        settings = self._settings
+        if device == "cpu":
+            keep_freed_memory()
+        team = await Learners.load(
+            self._spec,
+            self._run_dir,
+            device=device,
+            threads=settings.torch_threads,
+            attention=settings.attention,
+            ranks=ranks,
+            policy=self._policy,
+        )
+        settle_heap()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(self._publisher.watch())
+                await self._train(team)
+                self._progress.enter("done")
+                await self._control.stopped()
+                watch.cancel()
+        except ExceptionGroup as group:
+            raise _first(group) from group
+        finally:
+            team.close()
+            await self._publisher.close()
+
+    async def _train(self, team: Learners) -> None:
+        journal = Checkpointing(
+            self._spec,
+            team,
+            Checkpoints(
+                self._run_dir,
+                self._spec,
+                epoch=self._epoch,
+                admit=admitting(self._ledger),
+                policy=self._policy,
+            ),
+            EventLog(self._redis, self._job_id, source="trainer"),
+        )
+        first_step = await journal.restore(with_all=await self._begins_a_life())
+        self._progress.begin_step(first_step)
+        await self._publisher.wait_for_replicas()
+        parts = self._parts(team, journal, first_step)
+        try:
+            await train(self._spec, parts, first_step=first_step)
+        except StoppedError as reason:
+            await journal.save()
+            _log.info("job.stopped", reason=str(reason))
+            raise
+        finally:
+            await journal.close()
+        self._progress.enter("export")
+        await self._ledger.check()
+        result = await self._export(team)
+        reached("trainer.exported")
+        await self._ledger.set_result(result, policy=self._policy)
+
+    async def _begins_a_life(self) -> bool:
+        """Whether this policy's trainer must go on from where the other policies' do.
+
+        Within a life it goes on from its own newest checkpoint: its groups since then are in Redis.
+        """
+        return bool(self._policy) and self._policy not in await self._ledger.versions()
+
+    def _parts(self, team: Learners, journal: Checkpointing, first_step: int) -> Parts:
+        vocabularies = {p: it.model.vocabulary_size for p, it in team.learners.items()}
+        collector = Collector(
+            self._redis,
+            self._job_id,
+            vocabularies,
+            first_step=first_step,
+            timeout_s=self._spec.limits.step_timeout_s,
+            control=self._control,
+            max_staleness=self._spec.max_staleness,
+            fence=self._fence,
+        )
+        versions = Versions(
+            self._job_id,
+            team,
+            self._publisher,
+            self._ledger,
+            self._run_dir / "publish" / self._policy,
+            self._progress,
+            epoch=self._epoch,
+        )
+        return Parts(team, collector, versions, journal, self._progress, self._control)
+
+    async def _export(self, team: Learners) -> dict[str, Any]:
+        """Artifacts of every policy; their paths are in the job's result."""
+        policies: dict[str, dict[str, str]] = {}
+        for policy, learner in team.learners.items():
+            spec, folder = self._spec.policies[policy], self._run_dir / "policies" / policy
+            policies[policy] = await team.on_thread(
+                lambda it=learner, s=spec, f=folder: export_artifacts(it.alone(), s, f)
+            )
+        return {"step": self._spec.steps, "policies": policies}
+
+
+def admitting(ledger: StepLedger) -> Callable[[], None]:
+    """For a thread that is about to change a file: raises FencedError when it must not."""
+    loop = asyncio.get_running_loop()
+
+    def admit() -> None:
+        asyncio.run_coroutine_threadsafe(ledger.check(), loop).result(_ADMIT_S)
+
+    return admit
+
+
+def _check_writable(run_dir: Path) -> None:
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        probe = run_dir / ".writable"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"The run folder {run_dir} is not writable for the trainer ({error.strerror}). Give "
+            "another one, or change its owner."
+        ) from error
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """The first single error in a tree of groups."""
+    error: Exception = group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,235 @@
+"""Collects the groups of one step while its round is played.
+
+Owns reading, validation, dedupe and acks. Groups stay pending in Redis until a checkpoint covers
+them, so a trainer that is killed finds them again. Never learns from them.
+"""
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+from redis.asyncio import Redis
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.errors import JobFailedError
+from troupe.ids import step_of, train_round
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.consumer import Consumer, Entry
+from troupe.runtime.streams.fencing import Fence
+from troupe.runtime.streams.ledger import RoundState, StepLedger
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.transient import is_transient
+from troupe_trainer.control import Control
+from troupe_trainer.learn.validation import Expected, fault
+
+_log = get_logger(__name__)
+
+CONSUMER = "trainer"
+"""A job has one trainer; under a stable name it gets back what it held when it died."""
+
+NEVER_S = 10.0 * 365 * 86400
+READ_COUNT = 256
+POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The valid groups of one step by policy, sorted by id, and what was refused and why.
+
+    ``overlap_s``: for how long the step had been played when it was asked for, so for how long
+    playing and learning went on at once; 0 when strictly on-policy.
+    """
+
+    step: int
+    groups: Mapping[str, Sequence[pb.Group]]
+    dropped: Mapping[str, int]
+    overlap_s: float = 0.0
+
+
+class Collector:
+    """Collects for every policy of a job. ``vocabularies`` gives each policy's number of tokens."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        job_id: str,
+        vocabularies: Mapping[str, int],
+        *,
+        first_step: int,
+        timeout_s: float,
+        control: Control,
+        max_staleness: int = 0,
+        fence: Fence | None = None,
+    ) -> None:
+        self._max_staleness = max_staleness
+        self._job_id = job_id
+        self._ledger = StepLedger(redis, job_id, fence=fence)
+        self._vocabularies = vocabularies
+        self._timeout_s = timeout_s
+        self._control = control
+        self._intakes = {
+            policy: _Intake(redis, keys.groups(job_id, policy), first_step, fence)
+            for policy in sorted(vocabularies)
+        }
+
+    async def collect(self, step: int) -> Batch:
+        """All groups of ``step``, once its round is complete and every group has arrived.
+
+        Raises:
+            JobFailedError: not so within ``timeout_s`` of the opening of the round.
+            StoppedError: the job was asked to stop.
+            FencedError: another trainer has taken over.
+        """
+        round_id, asked_at = train_round(step), time.time()
+        deadline, is_open = time.monotonic() + self._timeout_s, False
+        while True:
+            self._control.raise_if_stopped()
+            await self._ledger.check()
+            state = await self._ledger.round(round_id)
+            await asyncio.gather(*(i.read(step) for i in self._intakes.values()))
+            if state is not None and self._missing(step, state) == {}:
+                return self._batch(step, max(0.0, asked_at - state.opened_at))
+            if state is not None and not is_open:
+                deadline, is_open = time.monotonic() + self._timeout_s, True
+            if time.monotonic() > deadline:
+                raise JobFailedError(self._what_is_missing(step, state))
+            if state is not None and state.is_complete:
+                for intake in self._intakes.values():
+                    intake.reread()
+            await self._ledger.wait_change(POLL_S)
+
+    async def ack_below(self, step: int) -> None:
+        """A checkpoint covers every step below ``step``: forget their entries."""
+        await asyncio.gather(*(i.ack_below(step) for i in self._intakes.values()))
+
+    def _missing(self, step: int, state: RoundState) -> dict[str, int]:
+        """Tickets and groups that have not come yet."""
+        if not state.is_complete:
+            return {"tickets": state.num_tickets - state.num_done - state.num_dropped}
+        counts = {p: state.num_groups.get(p, 0) - i.count(step) for p, i in self._intakes.items()}
+        return {policy: count for policy, count in counts.items() if count > 0}
+
+    def _what_is_missing(self, step: int, state: RoundState | None) -> str:
+        waited = f"Step {step} was not complete after {self._timeout_s:g} s: "
+        after = " Look at the router's and the replicas' logs, or raise limits.step_timeout_s."
+        if state is None:
+            return f"{waited}its round {train_round(step)} was never opened.{after}"
+        missing = self._missing(step, state)
+        if "tickets" in missing:
+            return (
+                f"{waited}{missing['tickets']} of {state.num_tickets} tickets of round "
+                f"{state.round_id} are still being played.{after}"
+            )
+        lost = ", ".join(f"{count} of policy '{policy}'" for policy, count in missing.items())
+        return f"{waited}groups that the ledger counts did not arrive: {lost}.{after}"
+
+    def _batch(self, step: int, overlap_s: float) -> Batch:
+        groups: dict[str, list[pb.Group]] = {}
+        dropped: Counter[str] = Counter()
+        for policy, intake in self._intakes.items():
+            size = self._vocabularies[policy]
+            expected = Expected(self._job_id, policy, step, step, size, self._max_staleness)
+            groups[policy] = []
+            found, refused = intake.take(step)
+            dropped.update(refused)
+            for group in found:
+                if reason := fault(group, expected):
+                    dropped[reason] += 1
+                else:
+                    groups[policy].append(group)
+        return Batch(step, groups, dict(sorted(dropped.items())), overlap_s)
+
+
+class _Intake:
+    """One policy's stream: groups by step and id, and the entries to ack.
+
+    A group that can't be read was counted in its round all the same. It stays pending like the
+    others until a checkpoint covers its step, so that a trainer that restarts counts it again.
+    """
+
+    def __init__(self, redis: Redis, key: str, first_step: int, fence: Fence | None) -> None:
+        self._consumer = Consumer(
+            redis,
+            key,
+            keys.TRAINER_GROUP,
+            CONSUMER,
+            claim_idle_s=NEVER_S,
+            max_attempts=0,
+            fence=fence,
+        )
+        self._unreadable: dict[str, Entry] = {}
+        self._first_step = first_step
+        self._entries: dict[str, int] = {}
+        self._groups: defaultdict[int, dict[str, pb.Group]] = defaultdict(dict)
+        self._refused: defaultdict[int, Counter[str]] = defaultdict(Counter)
+
+    async def read(self, step: int) -> None:
+        """Take in everything that is there; what belongs to a trained step is acked unseen."""
+        while entries := await self._consumer.read(count=READ_COUNT, block_s=0.0):
+            covered: list[str] = []
+            for entry in entries:
+                if entry.id not in self._entries and not await self._take_in(entry, step):
+                    covered.append(entry.id)
+            await self._consumer.ack(*covered)
+
+    def reread(self) -> None:
+        """Groups are missing that were written: look again at what was delivered to this name."""
+        self._consumer.reread()
+
+    def count(self, step: int) -> int:
+        """Distinct groups of ``step`` that came, unreadable ones included."""
+        return len(self._groups[step]) + self._refused[step]["unreadable"]
+
+    def take(self, step: int) -> tuple[list[pb.Group], Counter[str]]:
+        """Groups of ``step`` in the order of their ids, and how many were refused on arrival."""
+        groups = self._groups.pop(step, {})
+        refused = self._refused.pop(step, Counter())
+        return [groups[name] for name in sorted(groups)], refused
+
+    async def ack_below(self, step: int) -> None:
+        """Forget entries of steps below ``step``."""
+        covered = [entry for entry, of in self._entries.items() if of < step]
+        for entry in self._unreadable.keys() & set(covered):
+            await self._consumer.park(self._unreadable.pop(entry), "not a Group")
+        for start in range(0, len(covered), 1000):
+            await self._consumer.ack(*covered[start : start + 1000])
+        for entry in covered:
+            del self._entries[entry]
+        self._first_step = max(self._first_step, step)
+
+    async def _take_in(self, entry: Entry, step: int) -> bool:
+        """False when a checkpoint covers the entry already."""
+        try:
+            group = pb.Group.FromString(entry.payload)
+        except DecodeError as error:
+            if is_transient(error):
+                raise
+            return await self._take_in_unreadable(entry, str(error))
+        if group.step < self._first_step:
+            return False
+        self._entries[entry.id] = group.step
+        if group.step < step:  # learnt, and not in a checkpoint yet: steps are collected in order
+            self._refused[step]["late"] += 1
+            return True
+        known = self._groups[group.step]
+        if group.group_id in known:
+            self._refused[group.step]["duplicate"] += 1
+        else:
+            known[group.group_id] = group
+        return True
+
+    async def _take_in_unreadable(self, entry: Entry, why: str) -> bool:
+        step = step_of(entry.round_id)
+        if step is None:  # no round counts it, so none waits for it
+            _log.warning("collector.foreign_entry", entry=entry.id, why=why)
+            await self._consumer.park(entry, f"not a Group, and of no round: {why}")
+            return True
+        if step < self._first_step:
+            return False
+        self._entries[entry.id] = step
+        self._unreadable[entry.id] = entry
+        self._refused[step]["unreadable"] += 1
+        return True

@@ -1,0 +1,115 @@
+"""Credit assignment of one step: groups of all policies in, samples with advantages out.
+
+Owns what an algorithm may ask for before its advantages: KL in the reward, values, log ratios.
+Never moves a weight.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from troupe.algorithms.algorithm import Algorithm, GroupOutcome
+from troupe.algorithms.outcomes import advantages_by_policy, group_outcome, penalised
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.spec.job import JobSpec
+from troupe_trainer.learn.critic import Lesson
+from troupe_trainer.learn.critics import Critics
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.samples import CreditedGroup, credit
+
+Groups = Mapping[str, Sequence[pb.Group]]
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Credited groups and what the critics learn of them, by policy."""
+
+    groups: dict[str, list[CreditedGroup]]
+    lessons: dict[str, list[Lesson]]
+
+
+class CreditAssigner:
+    """Assigns the credit of one job's steps. ``critics`` is None for an algorithm without."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        algorithm: Algorithm,
+        learners: Mapping[str, Learner],
+        critics: Critics | None,
+    ) -> None:
+        self._spec = spec
+        self._algorithm = algorithm
+        self._learners = learners
+        self._critics = critics
+
+    def assign(self, groups: Groups) -> Credit:
+        """Advantages of all groups of a step, attached to their completions."""
+        outcomes = {policy: self._outcomes(policy, own) for policy, own in groups.items()}
+        lessons: dict[str, list[Lesson]] = {}
+        if self._critics is not None:
+            for policy, own in groups.items():
+                prompts = [self._critics.prompts(group) for group in own]
+                values = self._critics.values(policy, prompts)
+                outcomes[policy] = _with(outcomes[policy], "value", values)
+                lessons[policy] = self._lessons(prompts, outcomes[policy])
+        found = advantages_by_policy(self._algorithm, outcomes)
+        drop = self._spec.algorithm.filters.truncated
+        credited = {
+            policy: [
+                self._attach(group, advantages, drop_truncated=drop)
+                for group, advantages in zip(own, found[policy], strict=True)
+            ]
+            for policy, own in groups.items()
+        }
+        return Credit(credited, lessons)
+
+    def _outcomes(self, policy: str, groups: Sequence[pb.Group]) -> list[GroupOutcome]:
+        outcomes = [group_outcome(group) for group in groups]
+        kl, learner = self._spec.algorithm.loss.kl, self._learners[policy]
+        is_taxed = kl.coef > 0.0 and kl.where == "reward"
+        if not groups or not (is_taxed or self._algorithm.needs.log_ratios):
+            return outcomes
+        plain = [self._attach(group, [0.0] * len(group.candidates)) for group in groups]
+        if is_taxed:
+            by_turn = self._algorithm.sampler().grouping == "turns"
+            outcomes = [
+                penalised(outcome, values, kl.coef, by_turn=by_turn)
+                for outcome, values in zip(outcomes, learner.reference_kl(plain), strict=True)
+            ]
+        if self._algorithm.needs.log_ratios:
+            outcomes = _with(outcomes, "log_ratio", learner.log_ratios(plain))
+        return outcomes
+
+    def _lessons(
+        self, prompts: Sequence[Sequence[tuple[int, ...]]], outcomes: Sequence[GroupOutcome]
+    ) -> list[Lesson]:
+        """The critic's target is its value plus the advantage before any whitening."""
+        return [
+            Lesson(prompt, candidate.value + advantage, candidate.value)
+            for own, outcome in zip(prompts, outcomes, strict=True)
+            for prompt, candidate, advantage in zip(
+                own, outcome.candidates, self._algorithm.advantages(outcome), strict=True
+            )
+        ]
+
+    def _attach(
+        self, group: pb.Group, advantages: Sequence[float], *, drop_truncated: bool = False
+    ) -> CreditedGroup:
+        temperature = self._spec.sampling_for(group.agent).temperature
+        return credit(group, advantages, temperature, drop_truncated=drop_truncated)
+
+
+def _with(
+    outcomes: Sequence[GroupOutcome], name: str, values: Sequence[Sequence[float]]
+) -> list[GroupOutcome]:
+    """``outcomes`` whose candidates have ``values`` in their field ``name``."""
+    return [
+        replace(
+            outcome,
+            candidates=[
+                replace(candidate, **{name: value})
+                for candidate, value in zip(outcome.candidates, own, strict=True)
+            ],
+        )
+        for outcome, own in zip(outcomes, values, strict=True)
+    ]

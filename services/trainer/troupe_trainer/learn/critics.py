@@ -1,0 +1,110 @@
+"""The critics of a job: one for each policy, or one for the team.
+
+Owns what a critic reads: the agent's own prompt as it was sampled from, or what all agents saw.
+Never computes an advantage.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from transformers import AutoTokenizer
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.errors import InvalidArgumentError, JobFailedError
+from troupe.spec.job import CriticSpec, JobSpec, PolicySpec
+from troupe_trainer.checkpoint.compatibility import state_of
+from troupe_trainer.learn.critic import Critic, Lesson, Prompt
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.learner_state import LearnerState
+from troupe_trainer.model.model import PolicyModel
+
+TEAM = "team"
+"""Name of a centralised critic."""
+
+
+class Critics:
+    """See the module. ``view`` is the algorithm's ``needs.values``."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        view: Literal["own", "joint"],
+        learners: Mapping[str, Learner],
+        *,
+        device: str,
+    ) -> None:
+        assert spec.algorithm.critic is not None, "checked when the algorithm was made"
+        self._spec: CriticSpec = spec.algorithm.critic
+        self._is_joint = view == "joint"
+        self._tokenizer: Any = None
+        trained = [policy for policy in sorted(learners) if spec.trains(policy)]
+        tokens = spec.batch.tokens_per_row * spec.batch.rows_per_microbatch
+        self._critics: dict[str, Critic] = {}
+        for name in [TEAM] if self._is_joint else trained:
+            if self._spec.kind == "head":
+                network = learners[name].model
+            else:
+                own = self._network_spec(spec.policies[trained[0] if self._is_joint else name])
+                network = PolicyModel(
+                    f"critic.{name}",
+                    own,
+                    seed=spec.seed,
+                    device=device,
+                    shares=[learner.model for learner in learners.values()],
+                )
+                if self._is_joint:
+                    self._tokenizer = _tokenizer(own.model)
+            self._critics[name] = Critic(name, self._spec, network, tokens_per_pass=tokens)
+
+    def prompts(self, group: pb.Group) -> list[Prompt]:
+        """What the critic reads at each candidate of ``group``."""
+        if self._is_joint:
+            return [self._joint_prompt(candidate, group) for candidate in group.candidates]
+        by_digest = {prompt.digest: tuple(prompt.token_ids) for prompt in group.prompts}
+        return [by_digest[candidate.prompt_digest] for candidate in group.candidates]
+
+    def values(self, policy: str, prompts: Sequence[Sequence[Prompt]]) -> list[list[float]]:
+        """The value of each prompt, group by group."""
+        critic = self._critics[TEAM if self._is_joint else policy]
+        flat = iter(critic.values([prompt for own in prompts for prompt in own]))
+        return [[next(flat) for _ in own] for own in prompts]
+
+    def learn(self, lessons: Mapping[str, Sequence[Lesson]]) -> dict[str, dict[str, float]]:
+        """One step of every critic on the lessons of each policy; metrics by policy."""
+        if self._is_joint:
+            metrics = self._critics[TEAM].learn([it for own in lessons.values() for it in own])
+            return dict.fromkeys(lessons, metrics)
+        return {policy: self._critics[policy].learn(own) for policy, own in lessons.items() if own}
+
+    def states(self) -> dict[str, LearnerState]:
+        """What to checkpoint, under names that no policy has."""
+        return {f"critic.{name}": critic.state() for name, critic in self._critics.items()}
+
+    def restore(self, states: Mapping[str, LearnerState]) -> None:
+        """Go on from ``states``; raises IncompatibleWeightsError where they do not fit."""
+        for name, critic in self._critics.items():
+            critic.restore(state_of(states, f"critic.{name}"))
+
+    def _network_spec(self, policy: PolicySpec) -> PolicySpec:
+        model = self._spec.model or policy.model
+        return PolicySpec(model=model, train=self._spec.train, dtype=policy.dtype)
+
+    def _joint_prompt(self, candidate: pb.Candidate, group: pb.Group) -> Prompt:
+        if not candidate.joint_observation:
+            raise JobFailedError(
+                f"Group {group.group_id} does not say what the team saw, and its critic reads it. "
+                "Run router and trainer of one version."
+            )
+        ids = self._tokenizer(candidate.joint_observation, add_special_tokens=False)["input_ids"]
+        return tuple(ids[-self._spec.max_tokens :])
+
+
+def _tokenizer(model: str) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidArgumentError(
+            f"The tokenizer of the critic's model '{model}' can't be loaded: {error}. Give a model "
+            "folder that has one.",
+            pointer="/algorithm/critic/model",
+        ) from error

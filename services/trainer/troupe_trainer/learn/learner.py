@@ -1,0 +1,372 @@
+"""One policy's learning: credited groups in, an optimizer step out.
+
+Owns model, optimizer and step count. Never sees Redis, replicas or files, and does not know
+which algorithm it runs.
+"""
+# ruff: noqa: N815 (tensor names carry shape suffixes)
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from troupe.algorithms.algorithm import Algorithm, LossInputs
+from troupe.algorithms.losses.kl import kl_estimate
+from troupe.runtime.faults import reached
+from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.compatibility import check_fits
+from troupe_trainer.learn.learner_state import LearnerState
+from troupe_trainer.learn.outcome import LearnOutcome, Minibatch, NonFiniteError, correction
+from troupe_trainer.learn.samples import CreditedGroup, PromptSamples
+from troupe_trainer.learn.schedule import learning_rate
+from troupe_trainer.model.kernels import AttentionChoice, choose
+from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.model.packing import Microbatch, pack
+from troupe_trainer.model.peak_memory import peak_bytes, reset_peak
+from troupe_trainer.model.ranks.group import SOLO, Ranks, together, whole
+from troupe_trainer.model.ranks.shard import spread_like
+
+_NAMED_GROUPS = 8
+"""An error names so many groups; the file has all."""
+
+
+class Learner:
+    """Trains the weights of one policy."""
+
+    def __init__(
+        self,
+        policy: str,
+        spec: JobSpec,
+        algorithm: Algorithm,
+        *,
+        device: str,
+        attention: AttentionChoice = "auto",
+        shares: Sequence[PolicyModel] = (),
+        ranks: Ranks = SOLO,
+    ) -> None:
+        self.policy = policy
+        self.ranks = ranks
+        self._make = (spec, algorithm)
+        own = spec.policies[policy]
+        self.model = PolicyModel(
+            policy,
+            own,
+            seed=spec.seed,
+            device=device,
+            kernels=choose(own, device, attention),
+            checkpoint_activations=spec.batch.checkpoint_activations,
+            shares=shares if ranks.size == 1 else (),
+        )
+        self._batch = spec.batch
+        self._algorithm = algorithm
+        self._kl = spec.algorithm.loss.kl
+        self._keeps_flat_groups = algorithm.needs.entropy or (
+            algorithm.needs.reference and self._kl.where == "loss"
+        )
+        if algorithm.needs.reference or algorithm.needs.log_ratios:
+            self.model.keep_reference()
+        self.model.spread(ranks)
+        self._config = spec.policies[policy].optimizer
+        self._num_minibatches = spec.algorithm.minibatches
+        turns = sum(spec.learns(policy, step) for step in range(spec.steps))
+        self._num_optimizer_steps = turns * spec.algorithm.minibatches
+        self._optimizer_step = 0
+        self._parameters = self.model.trainable()
+        self._optimizer = torch.optim.AdamW(
+            list(self._parameters.values()),
+            lr=self._config.learning_rate,
+            betas=(self._config.beta1, self._config.beta2),
+            weight_decay=self._config.weight_decay,
+            fused=True,
+        )
+
+    def alone(self) -> "Learner":
+        """This learner on one process; itself unless it is spread over ranks."""
+        if self.ranks.size == 1:
+            return self
+        found = Learner(self.policy, *self._make, device="cpu")
+        found.restore(self.state())
+        return found
+
+    @together
+    def step(self, groups: Sequence[CreditedGroup], version: int | None = None) -> LearnOutcome:
+        """One training step: each group is seen once, in one of the minibatches.
+
+        ``version`` is that of the present weights: groups of older ones have no parity to show.
+
+        Raises:
+            NonFiniteError: before any weight of the minibatch changes.
+        """
+        reset_peak(self.model.device)
+        totals: dict[str, float] = defaultdict(float)
+        maximum, trained = 0.0, 0
+        parity: dict[str, float] = {}
+        parts = [groups[part :: self._num_minibatches] for part in range(self._num_minibatches)]
+        fixed = [self._fixed_logprobs(part) for part in parts]
+        for part, part_fixed in zip(parts, fixed, strict=True):
+            outcome = self._minibatch(part, part_fixed)
+            for name, value in outcome.sums.items():
+                totals[name] += value
+            maximum = max(maximum, outcome.ratio_max)
+            parity = parity or outcome.parity()
+            trained += outcome.num_tokens
+            totals["_loss"] += outcome.loss / self._num_minibatches
+            totals["_grad_norm"] += outcome.grad_norm / self._num_minibatches
+        loss, grad_norm = totals.pop("_loss", 0.0), totals.pop("_grad_norm", 0.0)
+        metrics = {name: value / max(1, trained) for name, value in totals.items()}
+        metrics |= {"loss": loss, "grad_norm": grad_norm, "ratio_max": maximum}
+        if version is None or all(g.record.policy_version == version for g in groups):
+            metrics |= parity
+        metrics["learning_rate"] = self._rate(self._optimizer_step - 1)
+        low, high = metrics.get("clip_fraction_low"), metrics.get("clip_fraction_high")
+        if low is not None and high is not None:
+            metrics["clip_fraction"] = low + high
+        used = sum(self._is_used(group) for group in groups)
+        return LearnOutcome(metrics, trained, peak_bytes(self.model.device), used)
+
+    @together
+    def reference_kl(self, groups: Sequence[CreditedGroup]) -> list[list[float]]:
+        """KL(rollout || reference) of each candidate, summed over its tokens, in index order."""
+
+        def kl(batch: Microbatch) -> Tensor:
+            reference_N = self.model.reference_logprobs(batch).cpu()
+            rollout_N = torch.from_numpy(batch.rollout_logprobs_N)
+            return kl_estimate(rollout_N, reference_N, self._kl.estimator)
+
+        return self._candidate_sums(groups, kl)
+
+    @together
+    def log_ratios(self, groups: Sequence[CreditedGroup]) -> list[list[float]]:
+        """log pi / pi_ref of each candidate under the present weights, in index order."""
+
+        def log_ratio(batch: Microbatch) -> Tensor:
+            return (self._old_logprobs(batch) - self.model.reference_logprobs(batch)).cpu()
+
+        return self._candidate_sums(groups, log_ratio)
+
+    def _candidate_sums(
+        self, groups: Sequence[CreditedGroup], of_tokens: Callable[[Microbatch], Tensor]
+    ) -> list[list[float]]:
+        """Sums over each candidate's tokens; 0 for one that is not among a group's samples."""
+        found = [[0.0] * len(group.record.candidates) for group in groups]
+        place = {
+            id(sample): (row, sample.index)
+            for row, group in zip(found, groups, strict=True)
+            for prompt in group.prompts
+            for sample in prompt.samples
+        }
+        prompts = [prompt for group in groups for prompt in group.prompts]
+        for batch in self._pack(prompts):
+            values_N = of_tokens(batch).numpy()
+            sums = np.bincount(batch.sequence_N, weights=values_N, minlength=len(batch.samples))
+            for sample, value in zip(batch.samples, sums.tolist(), strict=True):
+                row, index = place[id(sample)]
+                row[index] = value
+        return found
+
+    @together
+    def state(self) -> LearnerState:
+        """Copies of the trained parameters and Adam's moments."""
+        tensors: dict[str, Tensor] = {"rng": torch.get_rng_state()}
+        for name, parameter in self._parameters.items():
+            tensors[f"param/{name}"] = whole(parameter.detach()).cpu().clone()
+            for key, value in self._optimizer.state[parameter].items():
+                tensors[f"adam.{key}/{name}"] = whole(value.detach()).cpu().clone()
+        return LearnerState(tensors, self._optimizer_step, self.model.base_digest)
+
+    @together
+    def restore(self, state: LearnerState) -> None:
+        """Go on from ``state``, bit for bit.
+
+        Raises:
+            IncompatibleWeightsError: its tensors do not fit the policy's; nothing was changed.
+            BaseChangedError: they were learnt on another model; nothing was changed.
+        """
+        check_fits(f"policy '{self.policy}'", state, self._parameters, self.model.base_digest)
+        torch.set_rng_state(state.tensors["rng"])
+        self.model.load_trainable(
+            {name: state.tensors[f"param/{name}"] for name in self._parameters}
+        )
+        self._optimizer.state.clear()
+        for name, parameter in self._parameters.items():
+            found = {
+                key: spread_like(parameter, state.tensors[f"adam.{key}/{name}"].clone())
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"adam.{key}/{name}" in state.tensors
+            }
+            if found:
+                self._optimizer.state[parameter] = found
+        self._optimizer_step = state.optimizer_step
+
+    def _rate(self, step: int) -> float:
+        return learning_rate(self._config, max(0, step), self._num_optimizer_steps)
+
+    def _is_used(self, group: CreditedGroup) -> bool:
+        """Whether the loss of ``group`` has a gradient."""
+        return group.num_samples > 0 and (self._keeps_flat_groups or group.has_signal)
+
+    def _batches(self, groups: Sequence[CreditedGroup]) -> Iterator[Microbatch]:
+        """The same groups give the same micro-batches, each time.
+
+        Groups without signal have no gradient under a loss without entropy or KL: they count in
+        the denominator and are not computed.
+        """
+        used = filter(self._is_used, groups)
+        return self._pack([prompt for group in used for prompt in group.prompts])
+
+    def _pack(self, prompts: Sequence[PromptSamples]) -> Iterator[Microbatch]:
+        return pack(prompts, self._batch, shares_prompts=self.model.shares_prompts)
+
+    def _fixed_logprobs(self, groups: Sequence[CreditedGroup]) -> list["_Fixed"]:
+        """What must be computed before the step's first update, by micro-batch."""
+        needs = self._algorithm.needs
+        return [
+            _Fixed(
+                old_N=self._old_logprobs(batch) if needs.old else None,
+                reference_N=self.model.reference_logprobs(batch) if needs.reference else None,
+            )
+            for batch, _ in (self._share(groups) if needs.old or needs.reference else ())
+        ]
+
+    @torch.no_grad()
+    def _old_logprobs(self, batch: Microbatch) -> Tensor:
+        return self.model.logprobs(batch, want_entropy_grad=False)[0]
+
+    def _minibatch(self, groups: Sequence[CreditedGroup], fixed: Sequence["_Fixed"]) -> Minibatch:
+        """Accumulate the gradient of all groups, then step once."""
+        outcome = self._gradient(groups, fixed)
+        reached("trainer.learning", self._optimizer_step)
+        for group_parameters in self._optimizer.param_groups:
+            group_parameters["lr"] = self._rate(self._optimizer_step)
+        # Only those count that had groups: a policy whose turn it is not keeps its warm-up.
+        self._optimizer_step += 1 if groups else 0
+        if outcome.num_tokens:
+            self._update(outcome, groups)
+        return outcome
+
+    def _gradient(self, groups: Sequence[CreditedGroup], fixed: Sequence["_Fixed"]) -> Minibatch:
+        """Add the gradient of all groups to the parameters'."""
+        by_token = self._algorithm.aggregation == "token"
+        denominator = sum(g.num_tokens if by_token else g.num_samples for g in groups)
+        outcome = Minibatch(sums=defaultdict(float))
+        for number, (batch, counts) in enumerate(self._share(groups)):
+            known = fixed[number] if fixed else _Fixed()
+            self._backward(batch, known, denominator, outcome, counts)
+        return outcome.over(self.ranks)
+
+    def _share(self, groups: Sequence[CreditedGroup]) -> Iterator[tuple[Microbatch, bool]]:
+        """This rank's micro-batches, and whether each counts.
+
+        All ranks compute equally many, for their collectives must meet; one that has fewer
+        computes one of another's, which does not count.
+        """
+        size = self.ranks.size
+        if size == 1:
+            yield from ((batch, True) for batch in self._batches(groups))
+            return
+        batches = list(self._batches(groups))
+        for start in range(0, len(batches), size):
+            place = start + self.ranks.rank
+            counts = place < len(batches)
+            yield batches[place if counts else start], counts
+
+    def _backward(
+        self,
+        batch: Microbatch,
+        fixed: "_Fixed",
+        denominator: int,
+        outcome: Minibatch,
+        counts: bool = True,
+    ) -> None:
+        device = self.model.device
+        with_entropy = self._algorithm.needs.entropy
+        trainer_logprobs, entropy = self.model.logprobs(batch, want_entropy_grad=with_entropy)
+        rollout_logprobs = torch.from_numpy(batch.rollout_logprobs_N).to(device)
+        result = self._algorithm.loss(
+            LossInputs(
+                trainer_logprobs_N=trainer_logprobs,
+                rollout_logprobs_N=rollout_logprobs,
+                advantages_N=torch.from_numpy(batch.advantages_N).to(device),
+                sequence_N=torch.from_numpy(batch.sequence_N).to(device),
+                weights_N=torch.from_numpy(self._weights(batch)).to(device),
+                entropy_N=entropy if with_entropy else None,
+                old_logprobs_N=fixed.old_N,
+                ref_logprobs_N=fixed.reference_N,
+            )
+        )
+        loss = result.loss_sum / denominator if counts else result.loss_sum * 0.0
+        spread_loss: Any = loss * self.ranks.size  # FSDP2 takes the mean over ranks
+        spread_loss.backward()
+        with torch.no_grad():
+            log_ratio = trainer_logprobs - rollout_logprobs
+            drift = torch.expm1(log_ratio).abs().max()
+            values = [loss.detach(), entropy.sum(), log_ratio.max(), drift]
+            numbers = torch.stack(values).tolist()
+        scale = 1.0 if counts else 0.0
+        outcome.loss += numbers[0]
+        outcome.sums["entropy"] += scale * numbers[1]
+        outcome.ratio_max = max(outcome.ratio_max, math.exp(min(numbers[2], 80.0)))
+        outcome.drift_max = max(outcome.drift_max, numbers[3])
+        corrected = correction(fixed.old_N, rollout_logprobs)
+        for name, value in (corrected | result.metric_sums).items():
+            outcome.sums[name] += scale * value
+        outcome.num_tokens += len(batch.targets_N) if counts else 0
+
+    def _weights(self, batch: Microbatch) -> NDArray[np.float32]:
+        """1 a token, or 1 / length where completions are averaged over their token means."""
+        if self._algorithm.aggregation != "sequence":
+            return np.ones(len(batch.targets_N), dtype=np.float32)
+        lengths = np.bincount(batch.sequence_N)[batch.sequence_N]
+        return (1.0 / lengths).astype(np.float32)
+
+    def _update(self, outcome: Minibatch, groups: Sequence[CreditedGroup]) -> None:
+        outcome.grad_norm = self._clip(self._config.max_grad_norm)
+        if not outcome.is_finite():
+            self._optimizer.zero_grad(set_to_none=True)
+            raise NonFiniteError(
+                f"Policy '{self.policy}': loss is {outcome.loss} and gradient norm "
+                f"{outcome.grad_norm} at optimizer step {self._optimizer_step}; no weight was "
+                f"changed. {self._blame(at_fault := self._offenders(groups))} Look at them, then "
+                "lower the learning rate or use float32.",
+                at_fault,
+            )
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def _clip(self, limit: float) -> float:
+        """Cut the gradient to ``limit``; its L2 norm before."""
+        parameters = list(self._parameters.values())
+        return float(whole(torch.nn.utils.clip_grad_norm_(parameters, limit)))
+
+    def _offenders(self, groups: Sequence[CreditedGroup]) -> Sequence[CreditedGroup]:
+        """The groups that give no number alone; all of them where none does."""
+        found: list[CreditedGroup] = []
+        for group in groups:
+            outcome = self._gradient([group], self._fixed_logprobs([group]))
+            outcome.grad_norm = self._clip(math.inf) if outcome.num_tokens else 0.0
+            self._optimizer.zero_grad(set_to_none=True)
+            if not outcome.is_finite():
+                found.append(group)
+        return found or groups
+
+    def _blame(self, groups: Sequence[CreditedGroup]) -> str:
+        if not all(bool(whole(p.detach()).isfinite().all()) for p in self._parameters.values()):
+            return "The weights themselves hold numbers that are not finite."
+        names = [group.record.group_id for group in groups]
+        shown = ", ".join(names[:_NAMED_GROUPS])
+        more = f" and {len(names) - _NAMED_GROUPS} more" if len(names) > _NAMED_GROUPS else ""
+        return f"Groups at fault: {shown}{more}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """Log probabilities of one micro-batch that do not change within a step."""
+
+    old_N: Tensor | None = None
+    reference_N: Tensor | None = None

@@ -1,0 +1,194 @@
+"""The learners of one job, one for each policy, on one thread of their own.
+
+Owns credit assignment and the hand-over to torch, so that the event loop goes on answering while
+a step is computed. Never waits for anything but that thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from troupe import plugins
+from troupe.algorithms.algorithm import Algorithm, Remembering
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.seeds import derive_seed
+from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.compatibility import state_of
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.credit import CreditAssigner
+from troupe_trainer.learn.critics import Critics
+from troupe_trainer.learn.learner import Learner, LearnOutcome, NonFiniteError
+from troupe_trainer.learn.learner_state import LearnerState
+from troupe_trainer.learn.samples import CreditedGroup
+from troupe_trainer.model.kernels import AttentionChoice
+from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.model.ranks.group import LOAD, SOLO, Ranks
+from troupe_trainer.model.ranks.start import refuse_what_cannot_spread
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """One step of all policies: what was trained and what came of it, by policy."""
+
+    credited: Mapping[str, list[CreditedGroup]]
+    outcomes: Mapping[str, LearnOutcome]
+
+
+class Learners:
+    """The learners of one trainer. Make it with ``Learners.load``.
+
+    ``policy`` is the only one that it learns; "" learns every policy of the job.
+    """
+
+    def __init__(
+        self, spec: JobSpec, algorithm: Algorithm, run_dir: Path, *, policy: str = ""
+    ) -> None:
+        self.policy = policy
+        self._spec = spec
+        self._algorithm = algorithm
+        self._run_dir = run_dir
+        self._thread = ThreadPoolExecutor(1, "learner")
+        self.learners: dict[str, Learner] = {}
+        self._critics: Critics | None = None
+
+    @classmethod
+    async def load(
+        cls,
+        spec: JobSpec,
+        run_dir: Path,
+        *,
+        device: str,
+        threads: int,
+        attention: AttentionChoice = "auto",
+        ranks: Ranks = SOLO,
+        policy: str = "",
+    ) -> "Learners":
+        """Load the models; raises InvalidArgumentError or JobFailedError."""
+        torch.set_num_threads(threads)
+        disable_progress_bar()
+        kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind, pointer="/algorithm/kind")
+        team = cls(spec, kind(spec.algorithm), run_dir, policy=policy)
+        where = resolve_device(device)
+        refuse_what_cannot_spread(spec, team._algorithm, ranks)
+        ranks.tell((policy, LOAD, (spec.model_dump_json(), attention)))
+        for name in [policy] if policy else sorted(spec.policies):
+            team.learners[name] = await team.on_thread(
+                lambda p=name: Learner(
+                    p,
+                    spec,
+                    team._algorithm,
+                    device=where,
+                    attention=attention,
+                    shares=team._models(),
+                    ranks=ranks,
+                )
+            )
+        view = team._algorithm.needs.values
+        if view is not None:
+            team._critics = await team.on_thread(
+                lambda: Critics(spec, view, team.learners, device=where)
+            )
+        torch.manual_seed(derive_seed(spec.seed, "learner"))
+        return team
+
+    def _models(self) -> list[PolicyModel]:
+        return [learner.model for learner in self.learners.values()]
+
+    async def on_thread(self, work: Callable[[], _T]) -> _T:
+        """Run ``work`` where torch runs."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def learn(self, batch: Batch) -> Learned:
+        """One training step of every policy.
+
+        Raises:
+            NonFiniteError: the groups at fault are in ``nan-step-<k>.pb`` of the run folder.
+        """
+        return await self.on_thread(lambda: self._learn(batch))
+
+    def states(self) -> dict[str, LearnerState]:
+        """What to checkpoint; call it on the thread."""
+        states = {policy: learner.state() for policy, learner in self.learners.items()}
+        return states | (self._critics.states() if self._critics is not None else {})
+
+    def baselines(self) -> Mapping[str, Any]:
+        """What the algorithm remembers from step to step, to checkpoint."""
+        algorithm = self._algorithm
+        return algorithm.baselines() if isinstance(algorithm, Remembering) else {}
+
+    def restore(
+        self, states: Mapping[str, LearnerState], baselines: Mapping[str, Any] | None = None
+    ) -> None:
+        """Go on from ``states`` and ``baselines``; call it on the thread."""
+        if isinstance(self._algorithm, Remembering):
+            self._algorithm.restore_baselines(baselines or {})
+        for policy, learner in self.learners.items():
+            learner.restore(state_of(states, policy))
+        if self._critics is not None:
+            self._critics.restore(states)
+
+    def close(self) -> None:
+        """End the thread after what it does now."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _learn(self, batch: Batch) -> Learned:
+        learns = self._spec.learns
+        credit = self._assigner().assign(
+            {p: groups if learns(p, batch.step) else [] for p, groups in batch.groups.items()}
+        )
+        values = self._critics.learn(credit.lessons) if self._critics is not None else {}
+        outcomes: dict[str, LearnOutcome] = {}
+        for policy, groups in credit.groups.items():
+            try:
+                outcomes[policy] = self.learners[policy].step(self._learnt_from(groups), batch.step)
+            except NonFiniteError as error:
+                mark = f"{self.policy}-" if self.policy else ""
+                path = self._run_dir / f"nan-{mark}step-{batch.step}.pb"
+                records = pb.Episode(groups=[group.record for group in error.groups])
+                path.write_bytes(records.SerializeToString())
+                raise NonFiniteError(
+                    f"Step {batch.step} stopped. {error.message} They are in {path} (a "
+                    "troupe.api.records.v1.Episode).",
+                    error.groups,
+                ) from error
+            own = outcomes[policy]
+            outcomes[policy] = replace(own, metrics=own.metrics | values.get(policy, {}))
+        self._take_over(batch.step + 1)
+        return Learned(credit.groups, outcomes)
+
+    def _take_over(self, version: int) -> None:
+        """Past versions that are due at ``version`` get the weights that their policy has now."""
+        for name, learner in self.learners.items():
+            past = self._spec.policies[name].past
+            if past is not None and past.every and version % past.every == 0:
+                present = self.learners[past.of].model.trainable()
+                learner.model.load_trainable(
+                    {tensor: weight.detach() for tensor, weight in present.items()}
+                )
+
+    def credit(self, policy: str, groups: Sequence[pb.Group]) -> list[CreditedGroup]:
+        """The credit of one policy's groups alone; call it on the thread."""
+        return self._assigner().assign({policy: groups}).groups[policy]
+
+    def _assigner(self) -> CreditAssigner:
+        return CreditAssigner(self._spec, self._algorithm, self.learners, self._critics)
+
+    def _learnt_from(self, groups: list[CreditedGroup]) -> list[CreditedGroup]:
+        if not self._spec.algorithm.filters.zero_variance:
+            return groups
+        return [group for group in groups if group.has_signal]
+
+
+def resolve_device(device: str) -> str:
+    """ "auto" as the device that is there."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device

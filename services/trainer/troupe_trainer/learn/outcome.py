@@ -1,0 +1,98 @@
+"""What a training step gives: its metrics, its running sums, and its failure.
+
+Owns the adding up. Never sees a model.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from troupe.errors import JobFailedError
+from troupe_trainer.learn.samples import CreditedGroup
+from troupe_trainer.model.ranks.group import Ranks
+
+CORRECTED = 1e-3
+"""A token counts as corrected when its importance weight is further from 1 than this."""
+
+
+class NonFiniteError(JobFailedError):
+    """Loss or gradient is not a number; ``groups`` are those at fault.
+
+    They are the groups that alone give no number; all of the minibatch where none does alone.
+    """
+
+    reason = "NON_FINITE"
+
+    def __init__(self, message: str, groups: Sequence[CreditedGroup]) -> None:
+        super().__init__(message)
+        self.groups = groups
+
+
+@dataclass(frozen=True, slots=True)
+class LearnOutcome:
+    """What one training step did. ``metrics`` are means over tokens or minibatches.
+
+    ``parity_ratio`` (largest |ratio - 1| of a token) and ``parity_kl`` (mean k3) are of the first
+    minibatch, before any weight moved: there the rollout's and the trainer's probabilities are
+    those of the same weights. ``peak_memory_bytes`` is the most that the step held.
+    ``trained_groups`` had a gradient: of their advantages or, where the loss has such terms, of KL
+    and entropy alone.
+    """
+
+    metrics: dict[str, float]
+    trained_tokens: int
+    peak_memory_bytes: int | None = None
+    trained_groups: int = 0
+
+
+@dataclass(slots=True)
+class Minibatch:
+    """Running sums of one minibatch."""
+
+    sums: defaultdict[str, float]
+    loss: float = 0.0
+    grad_norm: float = 0.0
+    ratio_max: float = 0.0
+    drift_max: float = 0.0
+    num_tokens: int = 0
+
+    def over(self, ranks: Ranks) -> "Minibatch":
+        """The sums of all ranks."""
+        if ranks.size == 1:
+            return self
+        names = dict(sorted(self.sums.items()))
+        found = ranks.added(
+            {**names, "_loss": self.loss, "_tokens": float(self.num_tokens)},
+            {"_ratio_max": self.ratio_max, "_drift_max": self.drift_max},
+        )
+        return Minibatch(
+            sums=defaultdict(float, {name: found[name] for name in names}),
+            loss=found["_loss"],
+            ratio_max=found["_ratio_max"],
+            drift_max=found["_drift_max"],
+            num_tokens=int(found["_tokens"]),
+        )
+
+    def is_finite(self) -> bool:
+        """Loss and gradient are numbers."""
+        return math.isfinite(self.loss) and math.isfinite(self.grad_norm)
+
+    def parity(self) -> dict[str, float]:
+        """How far rollout and trainer were apart; nothing when nothing was trained."""
+        if not self.num_tokens or "kl_rollout" not in self.sums:
+            return {}
+        kl = self.sums["kl_rollout"] / self.num_tokens
+        return {"parity_ratio": self.drift_max, "parity_kl": kl}
+
+
+def correction(old_N: Tensor | None, rollout_N: Tensor) -> dict[str, float]:
+    """Sums over tokens of the weight pi_old / pi_rollout, and of how many are not 1."""
+    if old_N is None:
+        return {}
+    weight_N = torch.exp(old_N - rollout_N)
+    is_active_N = (weight_N - 1.0).abs() > CORRECTED
+    return {"importance_mean": float(weight_N.sum()), "importance_active": float(is_active_N.sum())}

@@ -1,0 +1,44 @@
+"""Parity of rollout and trainer: at staleness 0 both compute the same probabilities.
+
+Owns the limits and the words of the alarm. A difference means that the engine serves other
+weights, renders other tokens or rounds differently: every update is then off-policy unnoticed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from troupe.spec.job import JobSpec
+from troupe_trainer.learn.learner import LearnOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class ParityLimits:
+    """Largest |ratio - 1| of a token, and largest mean k3 estimate of KL(rollout || trainer)."""
+
+    ratio: float
+    kl: float
+
+
+LIMITS = {"float32": ParityLimits(0.005, 1e-4), "bfloat16": ParityLimits(0.3, 0.01)}
+"""By the policy's dtype: bfloat16 rounds a logit to about 1 part in 256."""
+
+
+def parity_alarms(
+    spec: JobSpec, step: int, outcomes: Mapping[str, LearnOutcome]
+) -> list[dict[str, Any]]:
+    """One event for each policy whose first minibatch of ``step`` was beyond its limits.
+
+    Example: ``{"step": 4, "policy": "coder", "ratio": 0.4, "kl": 0.02, ...}``.
+    """
+    alarms: list[dict[str, Any]] = []
+    for policy, outcome in outcomes.items():
+        ratio, kl = outcome.metrics.get("parity_ratio"), outcome.metrics.get("parity_kl")
+        limits = LIMITS[spec.policies[policy].dtype]
+        if ratio is None or kl is None or not outcome.trained_tokens:
+            continue
+        if ratio <= limits.ratio and kl <= limits.kl:
+            continue
+        found = {"step": step, "policy": policy, "ratio": ratio, "kl": kl}
+        alarms.append({**found, "ratio_limit": limits.ratio, "kl_limit": limits.kl})
+    return alarms

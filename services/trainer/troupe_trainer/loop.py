@@ -1,0 +1,58 @@
+"""The training loop: collect, learn, checkpoint, publish. One function on one screen.
+
+Owns the order of things and nothing else: no branch on transport, device, LoRA or agent.
+"""
+
+from dataclasses import dataclass
+
+from troupe.runtime.faults import reached
+from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.checkpointing import Checkpointing
+from troupe_trainer.control import Control, Progress
+from troupe_trainer.learn.collector import Collector
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.learn.parity import parity_alarms
+from troupe_trainer.learn.report import step_report
+from troupe_trainer.publish.versions import Versions
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the loop drives."""
+
+    team: Learners
+    collector: Collector
+    versions: Versions
+    journal: Checkpointing
+    progress: Progress
+    control: Control
+
+
+async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
+    """Train from ``first_step`` to the last step; every effect before its ack.
+
+    Raises:
+        JobFailedError: the job can't go on; StoppedError: it was asked to stop.
+    """
+    progress = parts.progress
+    with progress.during("publish"):
+        await parts.versions.publish(first_step)
+    await parts.collector.ack_below(first_step)
+    for step in range(first_step, spec.steps):
+        progress.begin_step(step)
+        with progress.during("collect"):
+            batch = await parts.collector.collect(step)
+            reached("trainer.collected", step)
+            await parts.control.gate()
+        with progress.during("learn"):
+            learned = await parts.team.learn(batch)
+        learn_s = progress.phase_seconds["learn"]
+        report = step_report(batch, learned, learn_s, policy=parts.team.policy)
+        await parts.journal.warn(parity_alarms(spec, step, learned.outcomes))
+        await parts.journal.warn_flat(report)
+        with progress.during("checkpoint"):
+            covered = await parts.journal.write(step + 1, batch, learned, report)
+        with progress.during("publish"):
+            await parts.versions.publish(step + 1)
+        await parts.collector.ack_below(covered)
+        await parts.journal.tell(report, progress.phase_seconds)

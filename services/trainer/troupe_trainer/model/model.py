@@ -1,0 +1,338 @@
+"""One policy's transformers model: loading, the adapter, and log probabilities of tokens.
+
+Owns what depends on transformers and peft. Never sees groups, rewards or other policies.
+
+Shape suffixes: M tokens, N trained ones, C a chunk of N, R rows, T tokens of a row, D hidden, V
+vocabulary.
+"""
+
+import copy
+import functools
+import json
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from troupe.errors import InvalidArgumentError, JobFailedError
+from troupe.seeds import derive_seed
+from troupe.spec.job import LoraSpec, PolicySpec
+from troupe_trainer.model.base_digest import base_digest
+from troupe_trainer.model.kernels import PLAIN, Kernels
+from troupe_trainer.model.logprobs import token_logprobs
+from troupe_trainer.model.packing import Microbatch
+from troupe_trainer.model.ranks.group import SOLO, Ranks, together, whole
+from troupe_trainer.model.ranks.shard import Sharded, fill
+from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
+
+_T = TypeVar("_T")
+
+LOGITS_PER_CHUNK = 1 << 24
+"""Largest number of logits that exist at once (64 MiB in float32)."""
+
+
+class PolicyModel:
+    """A causal language model with the weights that are trained.
+
+    Raises InvalidArgumentError when the model can't be loaded, JobFailedError when it does not
+    fit into memory.
+    """
+
+    def __init__(
+        self,
+        policy: str,
+        spec: PolicySpec,
+        *,
+        seed: int,
+        device: str,
+        kernels: Kernels = PLAIN,
+        checkpoint_activations: bool = False,
+        shares: "Sequence[PolicyModel]" = (),
+    ) -> None:
+        """``shares``: models whose frozen base this one takes over where it is the same."""
+        self.policy = policy
+        self.device = torch.device(device)
+        self._spec = spec
+        self._kernels = kernels
+        kin = next((other for other in shares if other.has_base_of(spec)), None)
+        base = _load(policy, spec, self.device, kernels) if kin is None else kin.base_again()
+        self._has_tree = not kernels.is_packed and use_tree(base, policy)
+        self.base_digest = base_digest(base, spec.model) if kin is None else kin.base_digest
+        """Of the model as it was found; see ``LearnerState.base``."""
+        self._bare: Any = _same_weights(base) if isinstance(spec.train, LoraSpec) else None
+        self._config: Any = base.config
+        self.is_lora = isinstance(spec.train, LoraSpec)
+        self.module: Any = (
+            _adapted(policy, base, spec.train, seed) if isinstance(spec.train, LoraSpec) else base
+        )
+        self.module.eval()
+        self._causal: Any = self.module.get_base_model() if self.is_lora else self.module
+        self._head: nn.Module = self._causal.get_output_embeddings()
+        self._reference: Any = None
+        self.ranks = SOLO
+        self._sharded: Sharded | None = None
+        if checkpoint_activations:
+            _checkpoint_layers(self._causal)
+
+    def has_base_of(self, spec: PolicySpec) -> bool:
+        """Whether the frozen base under this adapter is what ``spec``'s adapter wants."""
+        both_adapt = self._bare is not None and isinstance(spec.train, LoraSpec)
+        return both_adapt and (spec.model, spec.dtype) == (self._spec.model, self._spec.dtype)
+
+    def base_again(self) -> Any:
+        """Modules of the base as it was loaded, for another adapter; the weights are the same."""
+        return _same_weights(self._bare)
+
+    def spread(self, ranks: Ranks) -> None:
+        """Spread the weights over ``ranks``; what is computed stays the same."""
+        self.ranks = ranks
+        if ranks.mesh is not None:
+            self._bare = None
+            self._sharded = Sharded(self.module, ranks.mesh)
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether the layout may be a tree; see ``pack``."""
+        return not self._kernels.is_packed
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Token ids are below this."""
+        return int(self._config.vocab_size)
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the decoder's output."""
+        return int(self._config.hidden_size)
+
+    @property
+    def adapter_config_json(self) -> str:
+        """peft's adapter_config.json; empty for full weights."""
+        if not self.is_lora:
+            return ""
+        config = self.module.peft_config["default"].to_dict()
+        return json.dumps(config, default=_jsonable, sort_keys=True)
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        """Parameters that receive gradients, by name, in a fixed order."""
+        return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+
+    @together
+    def weights(self) -> dict[str, Tensor]:
+        """Tensors that are published: the adapter, or every weight once; in the policy's dtype."""
+        if self.is_lora:
+            found = get_peft_model_state_dict(self.module)
+            return {name: whole(t.detach()).cpu().contiguous() for name, t in found.items()}
+        dtype = getattr(torch, self._spec.dtype)
+        tied: set[str] = set(self.module.all_tied_weights_keys or ())
+        state = cast("dict[str, Tensor]", self.module.state_dict())
+        kinds = {n: dtype if t.is_floating_point() else t.dtype for n, t in state.items()}
+        return {
+            name: whole(t.detach()).to("cpu", kinds[name]).contiguous()
+            for name, t in state.items()
+            if name not in tied
+        }
+
+    def load_trainable(self, tensors: dict[str, Tensor]) -> None:
+        """Overwrite the trained parameters; ``tensors`` has exactly the names of ``trainable``."""
+        for name, parameter in self.trainable().items():
+            fill(parameter, tensors[name])
+
+    def keep_reference(self) -> None:
+        """Remember the present weights as the reference; an adapter need only be switched off."""
+        if not self.is_lora and self._reference is None:
+            self._reference = copy.deepcopy(self._causal).requires_grad_(False)
+
+    @torch.no_grad()
+    def reference_logprobs(self, batch: Microbatch) -> Tensor:
+        """Log probability of each trained token under the reference; float32 of shape N."""
+        if self.is_lora:
+            with self.module.disable_adapter():
+                return self.logprobs(batch, want_entropy_grad=False)[0]
+        assert self._reference is not None, "keep_reference() comes first"
+        present, self._causal = self._causal, self._reference
+        self._head = self._causal.get_output_embeddings()
+        try:
+            return self.logprobs(batch, want_entropy_grad=False)[0]
+        finally:
+            self._causal = present
+            self._head = present.get_output_embeddings()
+
+    @property
+    def autocast(self) -> torch.autocast:
+        """Computes full bfloat16 weights, whose master copy is float32, in bfloat16."""
+        is_mixed = not self.is_lora and self._spec.dtype == "bfloat16"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=is_mixed)
+
+    def logprobs(self, batch: Microbatch, *, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
+        """Log probability and entropy of the sampled distribution at each trained token.
+
+        Both are float32 of shape N; the entropy carries a gradient only if it is wanted.
+        """
+        return self._gathered(lambda: self._logprobs(batch, want_entropy_grad))
+
+    def _gathered(self, work: Callable[[], _T]) -> _T:
+        """Do ``work`` while the weights that it needs are here."""
+        return work() if self._sharded is None else self._sharded(work)
+
+    def _logprobs(self, batch: Microbatch, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
+        with self.autocast:
+            hidden_N_D = self._hidden(batch)
+            targets_N = torch.from_numpy(batch.targets_N).to(self.device)
+            temperatures_N = torch.from_numpy(batch.temperatures_N).to(self.device)
+            size = max(1, LOGITS_PER_CHUNK // self.vocabulary_size)
+            columns = [column.split(size) for column in (hidden_N_D, targets_N, temperatures_N)]
+            chunks: list[tuple[Tensor, Tensor, Tensor]] = list(zip(*columns, strict=True))
+            if len(chunks) == 1:
+                return self._head_logprobs(*chunks[0], want_entropy_grad)
+            parts = [
+                checkpoint(self._head_logprobs, *chunk, want_entropy_grad, use_reentrant=False)
+                for chunk in chunks
+            ]
+        pairs = cast("list[tuple[Tensor, Tensor]]", parts)
+        return torch.cat([p[0] for p in pairs]), torch.cat([p[1] for p in pairs])
+
+    def features(self, tokens_R_T: Tensor, last_R: Tensor) -> Tensor:
+        """The decoder's float32 output at token ``last_R`` of each right-padded row, R x D."""
+        with self.autocast:
+            hidden_R_T_D = self._causal.model(
+                input_ids=tokens_R_T, use_cache=False
+            ).last_hidden_state
+        rows_R = torch.arange(len(tokens_R_T), device=self.device)
+        return hidden_R_T_D[rows_R, last_R].float()
+
+    @together
+    def score(self, token_ids: list[int]) -> list[float]:
+        """Log probability of every token but the first, at temperature 1."""
+        return self._gathered(lambda: self._score(token_ids))
+
+    def _score(self, token_ids: list[int]) -> list[float]:
+        with torch.no_grad(), self.autocast:
+            tokens_1_T = torch.tensor([token_ids], device=self.device)
+            logits = self._causal(input_ids=tokens_1_T, use_cache=False).logits[0, :-1].float()
+            table = torch.log_softmax(logits, dim=-1)
+            return table.gather(1, tokens_1_T[0, 1:, None])[:, 0].tolist()
+
+    def _hidden(self, batch: Microbatch) -> Tensor:
+        """The decoder's output at each predictor, N x D."""
+        tokens_M = torch.from_numpy(batch.tokens_M).to(self.device)
+        positions_M = torch.from_numpy(batch.positions_M).to(self.device)
+        hidden_1_M_D = self._causal.model(
+            input_ids=tokens_M[None],
+            position_ids=positions_M[None],
+            use_cache=False,
+            **self._attention(batch),
+        ).last_hidden_state
+        predictors_N = torch.from_numpy(batch.predictors_N).to(self.device)
+        return hidden_1_M_D[0].index_select(0, predictors_N)
+
+    def _attention(self, batch: Microbatch) -> dict[str, Any]:
+        """What tells the layers who sees whom."""
+        if self._kernels.is_packed:  # a sequence begins where the position is 0
+            return {}
+        if self._has_tree:
+            tree = Tree(batch.lengths, batch.ends_M, self.device, self._compute_dtype())
+            return arguments(tree)
+        ends_1_M = torch.from_numpy(batch.ends_M)[None].to(self.device)
+        return {"attention_mask": bias_of(ends_1_M, self._compute_dtype())}
+
+    def _compute_dtype(self) -> torch.dtype:
+        return getattr(torch, self._spec.dtype)
+
+    def _head_logprobs(
+        self, hidden_C_D: Tensor, targets_C: Tensor, temperatures_C: Tensor, want_grad: bool
+    ) -> tuple[Tensor, Tensor]:
+        logits_C_V = self._head(hidden_C_D)
+        return token_logprobs(logits_C_V, targets_C, temperatures_C, want_entropy_grad=want_grad)
+
+
+def _checkpoint_layers(causal: Any) -> None:
+    """Compute the layers' activations again in the backward pass instead of keeping them.
+
+    transformers does it in training mode only; the mode is set on the layers alone, so that no
+    dropout wakes up inside them.
+    """
+    again = functools.partial(checkpoint, use_reentrant=False)
+    for module in causal.modules():
+        if isinstance(module, GradientCheckpointingLayer):
+            layer: Any = module
+            layer.gradient_checkpointing, layer.training = True, True
+            layer._gradient_checkpointing_func = again
+
+
+def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels) -> Any:
+    is_lora = isinstance(spec.train, LoraSpec)
+    dtype = getattr(torch, spec.dtype) if is_lora else torch.float32
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            spec.model,
+            dtype=dtype,
+            attn_implementation=kernels.attention,
+            use_safetensors=True,  # a .bin file is pickle
+        )
+        model.to(device)
+        kernels.patch(model)
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidArgumentError(
+            f"The model '{spec.model}' of policy '{policy}' can't be loaded: {error}. Give a "
+            "local folder of a transformers causal language model with safetensors weights, or a "
+            "hub id within reach.",
+            pointer=f"/policies/{policy}/model",
+        ) from error
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise JobFailedError(
+            f"The model '{spec.model}' of policy '{policy}' does not fit into the memory of "
+            f"{device}: {error}. Use a smaller model, bfloat16, or a larger machine."
+        ) from error
+    if not hasattr(model, "model") or model.get_output_embeddings() is None:
+        raise InvalidArgumentError(
+            f"The model '{spec.model}' has no separate decoder and output head "
+            f"({type(model).__name__}); use a Llama-, Qwen- or Mistral-like architecture.",
+            pointer=f"/policies/{policy}/model",
+        )
+    return model
+
+
+def _same_weights(model: Any) -> Any:
+    """Modules of their own around the very same parameters: costs no memory worth naming."""
+    return copy.deepcopy(model, {id(p): p for p in model.parameters()})
+
+
+def _adapted(policy: str, base: Any, spec: LoraSpec, seed: int) -> Any:
+    config = LoraConfig(
+        r=spec.rank,
+        lora_alpha=cast("int", spec.alpha),
+        target_modules=spec.targets if spec.targets == "all-linear" else list(spec.targets),
+        lora_dropout=0.0,
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(devices=[]), quiet_peft():
+        torch.manual_seed(derive_seed(seed, "adapter", policy))
+        try:
+            return get_peft_model(base, config)
+        except ValueError as error:
+            raise InvalidArgumentError(
+                f"The adapter of policy '{policy}' can't be made: {error}. Name linear layers of "
+                "the model, or use 'all-linear'.",
+                pointer=f"/policies/{policy}/train/targets",
+            ) from error
+
+
+@contextmanager
+def quiet_peft() -> Generator[None]:
+    """peft reads an attribute that transformers has renamed, and warns of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
+def _jsonable(value: Any) -> Any:
+    return sorted(value) if isinstance(value, (set, frozenset)) else str(value)

@@ -1,0 +1,153 @@
+"""Lays completions out so that nothing is computed twice: one prompt, then a tree of completions.
+
+The completions of a prompt share it, and share every beginning that they have in common. A
+token attends to its own beginning only, and its position continues from it, so each log
+probability is the one that the sequence would have alone. A completion's last token predicts
+nothing and is left out of the input. Owns layout in numpy; never sees a model.
+
+Shape suffixes: M tokens of a micro-batch, N trained ones of them, B tokens of a block.
+"""
+# ruff: noqa: N815 (array names carry shape suffixes)
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troupe.spec.job import BatchSpec
+from troupe_trainer.learn.samples import PromptSamples, Sample
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One prompt and the tree of its completions, each subtree in one piece (depth first).
+
+    ``ends_B`` holds, for each token, the end of its subtree: it is seen by itself and by the
+    tokens from there to its end. ``predictors_N`` holds the place whose output predicts each
+    trained token.
+    """
+
+    tokens_B: Ints
+    positions_B: Ints
+    ends_B: Ints
+    predictors_N: Ints
+    samples: PromptSamples
+
+
+@dataclass(frozen=True, slots=True)
+class Microbatch:
+    """Blocks one after another for one forward pass and what to learn from which output.
+
+    Token i sees token j when ``j <= i < ends_M[j]``. ``lengths`` are the blocks', longest first;
+    ``predictors_N`` indexes the M outputs and ``sequence_N`` indexes ``samples``.
+    """
+
+    tokens_M: Ints
+    positions_M: Ints
+    ends_M: Ints
+    lengths: Sequence[int]
+    predictors_N: Ints
+    targets_N: Ints
+    rollout_logprobs_N: Floats
+    advantages_N: Floats
+    temperatures_N: Floats
+    sequence_N: Ints
+    samples: Sequence[Sample]
+
+
+def pack(
+    prompts: Sequence[PromptSamples], batch: BatchSpec, *, shares_prompts: bool = True
+) -> Iterator[Microbatch]:
+    """Micro-batches that hold every sample once, each within a budget of tokens.
+
+    The budget is ``tokens_per_row * rows_per_microbatch``; a block longer than that gets a
+    micro-batch of its own. The layout depends on the arguments alone. Without ``shares_prompts``
+    each completion is laid out with its own copy of the prompt: plain sequences, for kernels that
+    know no trees.
+    """
+    if not shares_prompts:
+        prompts = [PromptSamples(p.prompt, [s]) for p in prompts for s in p.samples]
+    budget = batch.tokens_per_row * batch.rows_per_microbatch
+    return map(_microbatch, fill([build_block(p) for p in prompts], budget))
+
+
+def build_block(samples: PromptSamples) -> Block:
+    """The tree of one prompt's completions, depth first.
+
+    In sorted order a completion shares with the tree what it shares with the one before it.
+    """
+    num_prompt = len(samples.prompt)
+    paths = [np.array(sample.token_ids[:-1], dtype=np.int64) for sample in samples.samples]
+    order = sorted(range(len(paths)), key=lambda i: tuple(samples.samples[i].token_ids[:-1]))
+    tokens, depths = [samples.prompt], [np.arange(num_prompt)]
+    ends = np.zeros(num_prompt + sum(map(len, paths)), dtype=np.int64)
+    places: list[Ints] = [np.empty(0, dtype=np.int64)] * len(paths)
+    size, before, at = num_prompt, paths[order[0]][:0], np.empty(0, dtype=np.int64)
+    for i in order:
+        path = paths[i]
+        shared = _common(before, path)
+        ends[at[shared:]] = size
+        added = np.arange(size, size + len(path) - shared)
+        tokens.append(path[shared:])
+        depths.append(num_prompt + np.arange(shared, len(path)))
+        size += len(added)
+        before, at = path, np.concatenate([at[:shared], added])
+        places[i] = at
+    ends[at] = size
+    ends[:num_prompt] = size
+    root = np.array([num_prompt - 1])
+    return Block(
+        tokens_B=np.concatenate(tokens),
+        positions_B=np.concatenate(depths),
+        ends_B=ends[:size],
+        predictors_N=np.concatenate([part for place in places for part in (root, place)]),
+        samples=samples,
+    )
+
+
+def fill(blocks: Sequence[Block], budget: int) -> list[list[Block]]:
+    """First fit, longest block first: at most ``budget`` tokens together, or one longer block."""
+    found: list[list[Block]] = []
+    free: list[int] = []
+    for block in sorted(blocks, key=lambda b: -len(b.tokens_B)):
+        size = len(block.tokens_B)
+        place = next((i for i, space in enumerate(free) if space >= size), None)
+        if place is None:
+            place = len(found)
+            found.append([])
+            free.append(max(budget, size))
+        found[place].append(block)
+        free[place] -= size
+    return found
+
+
+def _common(one: Ints, other: Ints) -> int:
+    """Length of the beginning that both share."""
+    size = min(len(one), len(other))
+    differs = np.flatnonzero(one[:size] != other[:size])
+    return int(differs[0]) if len(differs) else size
+
+
+def _microbatch(blocks: Sequence[Block]) -> Microbatch:
+    lengths = [len(block.tokens_B) for block in blocks]
+    starts = np.cumsum([0, *lengths[:-1]])
+    samples = [s for block in blocks for s in block.samples.samples]
+    sizes = [len(s.token_ids) for s in samples]
+    placed = list(zip(starts, blocks, strict=True))
+    return Microbatch(
+        tokens_M=np.concatenate([b.tokens_B for b in blocks]),
+        positions_M=np.concatenate([b.positions_B for b in blocks]),
+        ends_M=np.concatenate([b.ends_B + start for start, b in placed]),
+        lengths=lengths,
+        predictors_N=np.concatenate([b.predictors_N + start for start, b in placed]),
+        targets_N=np.concatenate([np.asarray(s.token_ids, dtype=np.int64) for s in samples]),
+        rollout_logprobs_N=np.concatenate([s.rollout_logprobs for s in samples]),
+        advantages_N=np.repeat([np.float32(s.advantage) for s in samples], sizes),
+        temperatures_N=np.repeat([np.float32(s.temperature) for s in samples], sizes),
+        sequence_N=np.repeat(np.arange(len(samples)), sizes),
+        samples=samples,
+    )

@@ -1,0 +1,61 @@
+"""A rank above 0: holds its part of every policy and does what rank 0 tells.
+
+Owns no decision. Never serves, never talks to Redis and never writes a file.
+"""
+
+from typing import Any
+
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from troupe import plugins
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.seeds import derive_seed
+from troupe.spec.job import JobSpec
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.outcome import NonFiniteError
+from troupe_trainer.model.ranks.group import END, LOAD, Spread, is_told
+
+_log = get_logger(__name__)
+
+
+def follow(ranks: Spread, *, device: str, threads: int) -> None:
+    """Compute with rank 0 until it says that it is over; the caller ends the process.
+
+    Raises:
+        ConnectionError: rank 0 is gone.
+    """
+    torch.set_num_threads(threads)
+    disable_progress_bar()
+    learners: dict[str, Learner] = {}
+    while True:
+        policy, method, arguments = ranks.told()
+        if method == END:
+            return
+        if method == LOAD:
+            spec = JobSpec.model_validate_json(arguments[0])
+            learners = _load(ranks, spec, device, arguments[1], policy)
+            continue
+        learner = learners[policy]
+        owner: Any = learner if hasattr(Learner, method) else learner.model
+        work: Any = getattr(owner, method, None)
+        if not is_told(work):
+            raise ConnectionError(f"rank 0 told to run {method!r}, which ranks do not run")
+        try:
+            work(*arguments)
+        except NonFiniteError as error:  # rank 0 raises the same one and ends the job
+            _log.warning("ranks.not_finite", rank=ranks.rank, error=error.message)
+
+
+def _load(
+    ranks: Spread, spec: JobSpec, device: str, attention: Any, only: str
+) -> dict[str, Learner]:
+    """The learner of the policy ``only``; "" loads every policy's."""
+    kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind)
+    algorithm = kind(spec.algorithm)
+    learners = {
+        policy: Learner(policy, spec, algorithm, device=device, attention=attention, ranks=ranks)
+        for policy in ([only] if only else sorted(spec.policies))
+    }
+    torch.manual_seed(derive_seed(spec.seed, "learner"))
+    return learners

@@ -1,0 +1,187 @@
+"""The processes of one trainer: who they are, what rank 0 tells them, and what they add up.
+
+Rank 0 is the service; it tells the others which method of which policy to run, and all run it at
+once, so that the collectives inside meet. Owns torch.distributed. Never sees groups or Redis.
+"""
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Generator, Mapping
+from datetime import timedelta
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.rendezvous import rendezvous
+
+from troupe.errors import JobFailedError
+from troupe_trainer.model.ranks.wire import Message, decode, encode
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+JOIN_S = 300.0
+"""Time for all ranks to come, and for one collective."""
+LISTEN_S = 10.0
+"""A follower looks so often whether rank 0 is still there."""
+END = "!end"
+LOAD = "!load"
+_TOLD = "_is_told_to_ranks"
+
+
+class Ranks:
+    """One process alone: nothing to tell and nothing to add up."""
+
+    rank = 0
+    size = 1
+    mesh: DeviceMesh | None = None
+
+    @contextlib.contextmanager
+    def telling(self, policy: str, method: str, args: tuple[Any, ...]) -> Generator[None]:
+        """Let the other ranks run ``method`` of ``policy`` at the same time."""
+        _ = policy, method, args
+        yield
+
+    def added(self, sums: Mapping[str, float], maxima: Mapping[str, float]) -> dict[str, float]:
+        """Over all ranks: the sums of ``sums`` and the largest of ``maxima``."""
+        return {**sums, **maxima}
+
+    def tell(self, message: Message) -> None:
+        """Give every other rank a (policy, method, arguments) to run."""
+
+    def end(self) -> None:
+        """Let the other ranks end."""
+
+
+SOLO = Ranks()
+
+
+class Spread(Ranks):
+    """Several processes. Make it with ``join``."""
+
+    def __init__(self, store: Any, rank: int, size: int, device: str) -> None:
+        self.rank, self.size = rank, size
+        self.mesh = init_device_mesh(device, (size,))
+        self._store = store
+        self._number = 0
+        self._depth = 0
+
+    @contextlib.contextmanager
+    def telling(self, policy: str, method: str, args: tuple[Any, ...]) -> Generator[None]:
+        """As ``Ranks``; a call inside a call is not told, for each rank makes it itself."""
+        if self.rank == 0 and self._depth == 0:
+            self.tell((policy, method, args))
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    def tell(self, message: Message) -> None:
+        """Rank 0: put ``message`` where each follower finds it next."""
+        self._store.set(self._key(), encode(message))
+        if self._number > 1:
+            self._store.delete_key(f"told/{self._number - 2}")
+        self._number += 1
+
+    def told(self) -> Message:
+        """Follower: wait for the next message, as long as rank 0 lives.
+
+        Raises:
+            ConnectionError: rank 0 is gone, or what it told is no message.
+        """
+        while True:
+            try:
+                self._store.wait([self._key()], timedelta(seconds=LISTEN_S))
+            except dist.DistStoreError:
+                self._store.get("alive")
+                continue
+            except (dist.DistNetworkError, RuntimeError) as error:
+                raise ConnectionError(f"rank 0 is gone: {error}") from error
+            found = self._store.get(self._key())
+            self._number += 1
+            return decode(found)
+
+    def added(self, sums: Mapping[str, float], maxima: Mapping[str, float]) -> dict[str, float]:
+        """As ``Ranks``; each rank gives the same names."""
+        total = torch.tensor(list(sums.values()), dtype=torch.float64)
+        largest = torch.tensor([*maxima.values(), -math.inf], dtype=torch.float64)
+        group = _gloo()
+        dist.all_reduce(total, group=group)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
+        values: list[float] = [*total.tolist(), *largest.tolist()[:-1]]
+        return dict(zip([*sums, *maxima], values, strict=True))
+
+    def end(self) -> None:
+        """Tell the followers to end, and leave the group."""
+        self.tell(("", END, ()))
+        dist.destroy_process_group()
+
+    def _key(self) -> str:
+        return f"told/{self._number}"
+
+
+def join(url: str, rank: int, size: int, *, device: str, timeout_s: float = JOIN_S) -> Spread:
+    """Join the ranks that meet at ``url``: "env://", as torchrun sets it, or "tcp://host:port".
+
+    Raises:
+        JobFailedError: not all came in time.
+    """
+    limit = timedelta(seconds=timeout_s)
+    try:
+        store, _, _ = next(rendezvous(url, rank, size, timeout=limit))
+        shared: Any = PrefixStore("troupe", store)
+        if device == "cuda":
+            torch.cuda.set_device(rank % torch.cuda.device_count())
+        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
+    except (dist.DistError, ValueError, RuntimeError) as error:
+        raise JobFailedError(
+            f"Rank {rank} of {size} could not join the trainer's ranks within {timeout_s:g} s: "
+            f"{error}. Look at the other ranks' logs, and at MASTER_ADDR and MASTER_PORT."
+        ) from error
+    if rank == 0:
+        shared.set("alive", b"1")
+    return Spread(shared, rank, size, device)
+
+
+class Ranked(Protocol):
+    """What has a policy and ranks."""
+
+    policy: str
+    ranks: Ranks
+
+
+def together(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A method that all ranks run at once, because collectives are inside."""
+
+    @functools.wraps(method)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        owner: Any = args[0]
+        if kwargs:
+            raise TypeError(f"{method.__name__} is told to other ranks: give arguments by place")
+        with owner.ranks.telling(owner.policy, method.__name__, args[1:]):
+            return method(*args, **kwargs)
+
+    setattr(run, _TOLD, True)
+    return run
+
+
+def is_told(method: object) -> bool:
+    """Whether ``method`` is one that rank 0 lets the others run."""
+    return getattr(method, _TOLD, False)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """``tensor`` with the parts of all ranks."""
+    gather: Any = getattr(tensor, "full_tensor", None)
+    return tensor if gather is None else gather()
+
+
+def _gloo() -> Any:
+    """The group that adds up numbers of the CPU."""
+    return dist.group.WORLD

@@ -1,0 +1,9 @@
+"""A version from the trainer's files to every replica of its policy, and proof that it is there.
+
+`Publisher` is the one way in; how bytes travel is a `Transport`, chosen by a setting.
+"""
+
+from troupe_trainer.publish.publisher import Publisher
+from troupe_trainer.publish.transport import Transport, make_transport
+
+__all__ = ["Publisher", "Transport", "make_transport"]

@@ -1,0 +1,174 @@
+"""One version to some replicas: staged, proved by digest and canary, activated, filed.
+
+Owns the calls to replicas and what their answers must be. Which replicas, when, and what a failure
+means is the publisher's; how bytes travel is the transport's.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from troupe.api.router.v1.router_pb2 import Replica
+from troupe.clients.rollout import RolloutClient
+from troupe.errors import TroupeError, VersionNotLoadedError, WeightsRejectedError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.publish.push_events import Arrival
+from troupe_trainer.publish.round import Round, life_of, serves
+from troupe_trainer.publish.transport import Send, Target, Transport
+
+_log = get_logger(__name__)
+
+CANARY_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
+"""Largest difference of a log probability between trainer and replica."""
+
+Errors = list[TroupeError | None]
+"""What went wrong with each replica of a call; None where nothing did."""
+
+
+class Delivery:
+    """Calls to the replicas of one job. ``connect`` makes the client of an address."""
+
+    def __init__(
+        self, spec: JobSpec, transport: Transport, connect: Callable[[str], RolloutClient]
+    ) -> None:
+        self._spec = spec
+        self._transport = transport
+        self._connect = connect
+        self._clients: dict[str, RolloutClient] = {}
+
+    @property
+    def via(self) -> str:
+        """How bytes travel."""
+        return self._transport.name
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            await client.close()
+        self._clients.clear()
+
+    async def forget(self, export: Export) -> None:
+        """Nobody will be sent this version any more."""
+        await self._transport.forget(export)
+        export.path.unlink(missing_ok=True)
+
+    async def stage(self, replicas: Sequence[Replica], round_: Round) -> Errors:
+        """Stage on those that do not serve it already: one session, all at once."""
+        todo = [r for r in replicas if not serves(r, round_.export)]
+        round_.staged |= {life_of(r) for r in replicas if r not in todo}
+        if not todo:
+            return [None] * len(replicas)
+        targets = [self._target(replica) for replica in todo]
+        limit_s = self._spec.limits.startup_timeout_s
+        try:
+            async with self._transport.session(round_.export, targets, timeout_s=limit_s) as send:
+                results = await _gather(self._stage_one(r, round_, send) for r in todo)
+        except TroupeError as error:
+            results: Errors = [error] * len(todo)
+        found = {life_of(r): error for r, error in zip(todo, results, strict=True)}
+        return [found.get(life_of(r)) for r in replicas]
+
+    async def _stage_one(self, replica: Replica, round_: Round, send: Send) -> None:
+        """Stage, compare digests, ask the canary."""
+        export, life, arrival = round_.export, life_of(replica), round_.arrival(replica)
+        manifest, target = export.manifest, self._target(replica)
+        began = time.perf_counter()
+        receipt = await send(target)
+        arrival.stage_s = receipt.staged_s - receipt.received_s
+        arrival.transfer_s = time.perf_counter() - began - arrival.stage_s
+        arrival.tensor_digest = receipt.tensor_digest
+        if receipt.tensor_digest != manifest.tensor_digest:
+            raise WeightsRejectedError(
+                f"it computed the tensor digest {receipt.tensor_digest}, and "
+                f"{manifest.tensor_digest} was sent. The old version serves on."
+            )
+        began = time.perf_counter()
+        scores = await target.client.score(
+            manifest.policy, manifest.policy_version, export.canary_token_ids
+        )
+        arrival.canary_s = time.perf_counter() - began
+        self._check_canary(scores, export, arrival)
+        round_.staged.add(life)
+        if receipt.wants_file:
+            round_.wants_file.add(life)
+
+    async def activate(self, replicas: Sequence[Replica], round_: Round) -> Errors:
+        """Activate; stage first on replicas that came meanwhile."""
+        late = [r for r in replicas if life_of(r) not in round_.staged]
+        errors = await self.stage(late, round_) if late else []
+        failed = {life_of(r): e for r, e in zip(late, errors, strict=True) if e is not None}
+        ready = [r for r in replicas if life_of(r) not in failed]
+        results = await _gather(self._activate_one(r, round_) for r in ready)
+        failed |= {life_of(r): e for r, e in zip(ready, results, strict=True) if e is not None}
+        return [failed.get(life_of(r)) for r in replicas]
+
+    async def _activate_one(self, replica: Replica, round_: Round) -> None:
+        manifest, life = round_.export.manifest, life_of(replica)
+        began = time.perf_counter()
+        try:  # also where it serves already: the call brings this trainer's epoch
+            await self._target(replica).client.activate(
+                manifest.policy,
+                manifest.policy_version,
+                tensor_digest=manifest.tensor_digest,
+            )
+        except VersionNotLoadedError:  # its lease ended, or its engine was restarted
+            round_.staged.discard(life)
+            raise
+        round_.arrival(replica).activate_s = time.perf_counter() - began
+        round_.active.add(life)
+
+    async def send_files(self, round_: Round, members: Sequence[Replica]) -> None:
+        """To those that have the version in memory alone: what they would restart from."""
+        lacking = [m for m in members if life_of(m) in round_.wants_file & round_.active]
+        manifest, path = round_.export.manifest, round_.export.path
+        timeout_s = self._spec.limits.startup_timeout_s
+
+        async def send(replica: Replica) -> None:
+            await self._target(replica).client.send_weights(manifest, path, timeout_s)
+            round_.wants_file.discard(life_of(replica))
+
+        for replica, error in zip(lacking, await _gather(map(send, lacking)), strict=True):
+            if error is not None:
+                name = replica.replica_id
+                _log.warning("publisher.file_not_sent", replica=name, error=error.message)
+
+    def _check_canary(self, scores: list[float], export: Export, arrival: Arrival) -> None:
+        """Note the largest difference; raises WeightsRejectedError beyond the tolerance."""
+        policy = self._spec.policies[export.manifest.policy]
+        limit = CANARY_TOLERANCE[policy.dtype]
+        pairs = zip(scores, export.canary_logprobs, strict=False)
+        worst = max((abs(a - b) for a, b in pairs), default=float("inf"))
+        arrival.canary_error = worst
+        if len(scores) != len(export.canary_logprobs) or not worst <= limit:
+            raise WeightsRejectedError(
+                f"its log probabilities of the canary differ from the trainer's by {worst:.3g} "
+                f"(limit {limit:g}). The digests of all {len(export.manifest.tensors)} tensors are "
+                "right, so no single tensor is at fault: it computes without them, or with another "
+                "base model or number format. The old version serves on."
+            )
+
+    async def discard(self, policy: str, version: int, members: Sequence[Replica]) -> None:
+        """Best effort: a replica that does not answer has nothing to keep."""
+        calls = (self._target(m).client.discard(policy, version, timeout_s=5.0) for m in members)
+        for error in await _gather(calls):
+            if error is not None:
+                _log.warning("publisher.discard_failed", policy=policy, error=error.message)
+
+    def _target(self, replica: Replica) -> Target:
+        address = replica.address
+        if address not in self._clients:
+            self._clients[address] = self._connect(address)
+        return Target(replica.replica_id, self._clients[address])
+
+
+async def _gather(calls: Iterable[Coroutine[Any, Any, None]]) -> Errors:
+    """All at once; TroupeErrors come back, anything else is raised."""
+    errors: Errors = []
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, BaseException) and not isinstance(result, TroupeError):
+            raise result
+        errors.append(result)
+    return errors

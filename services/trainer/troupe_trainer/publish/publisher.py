@@ -1,0 +1,233 @@
+"""Brings every replica of a policy to one version: staged on all, then activated on all.
+
+Level-triggered: it looks at who is there and does what is missing, so a replica that restarts or
+joins late is brought to the current version by the same code. A version is active nowhere until
+every replica has staged it, returned the right digest and answered the canary. Owns the order of
+things and what a failure means; the calls are `delivery`, and how bytes travel is `transport`.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+
+from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT, Replica
+from troupe.clients.rollout import RolloutClient
+from troupe.clients.router import RouterClient
+from troupe.errors import (
+    FencedError,
+    JobFailedError,
+    TroupeError,
+    WeightsRejectedError,
+)
+from troupe.runtime.faults import reached
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.publish.delivery import Delivery, Errors
+from troupe_trainer.publish.push_events import Silent, Witness, refusal_of
+from troupe_trainer.publish.round import Life, Round, has_other, life_of
+from troupe_trainer.publish.stream import StreamTransport
+from troupe_trainer.publish.transport import Transport
+
+_log = get_logger(__name__)
+
+POLL_S = 0.2
+WATCH_S = 1.0
+MAX_REJECTIONS = 3
+
+Act = Callable[[Sequence[Replica], Round], Awaitable[Errors]]
+"""One attempt on some replicas; what went wrong with each of them."""
+
+
+class Publisher:
+    """Publishes policies of one job. ``connect`` makes the client of an address.
+
+    ``policy`` is the only one, of a trainer that learns no other.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        spec: JobSpec,
+        router: RouterClient,
+        *,
+        connect: Callable[[str], RolloutClient] = RolloutClient,
+        transport: Transport | None = None,
+        witness: Witness | None = None,
+        policy: str = "",
+    ) -> None:
+        self._job_id = job_id
+        self._spec = spec
+        self._router = router
+        self._delivery = Delivery(spec, transport or StreamTransport(), connect)
+        self._witness = witness or Silent()
+        self._current: dict[str, Round] = {}
+        self._replaced: defaultdict[str, list[Export]] = defaultdict(list)
+        own = [policy] if policy else list(spec.policies)
+        self._locks = {name: asyncio.Lock() for name in own}
+
+    async def wait_for_replicas(self) -> None:
+        """Until each of its policies has as many serving replicas as the spec asks for.
+
+        Raises:
+            JobFailedError: not so within limits.startup_timeout_s.
+        """
+        limit_s = self._spec.limits.startup_timeout_s
+        deadline = time.monotonic() + limit_s
+        while True:
+            counts = {p: len(await self._members(p)) for p in self._locks}
+            lacking = {p: n for p, n in counts.items() if n < self._spec.policies[p].replicas}
+            if not lacking:
+                return
+            if time.monotonic() > deadline:
+                seen = ", ".join(
+                    f"'{p}' has {n} of {self._spec.policies[p].replicas}"
+                    for p, n in lacking.items()
+                )
+                raise JobFailedError(
+                    f"Not enough rollout replicas registered within {limit_s:g} s: policy {seen}. "
+                    "Look at the replicas' logs, or raise limits.startup_timeout_s."
+                )
+            await asyncio.sleep(POLL_S)
+
+    async def publish(self, export: Export) -> None:
+        """Make every replica of the policy serve ``export``; on failure the old version stays.
+
+        Raises:
+            JobFailedError: a replica refused the weights, answered the canary with other numbers,
+                or could not be reached within limits.startup_timeout_s.
+            FencedError: a replica gets its weights from another trainer now.
+        """
+        policy = export.manifest.policy
+        round_ = Round(export)
+        async with self._locks[policy]:
+            previous = self._current.get(policy)
+            if previous is not None:
+                await self._delivery.send_files(
+                    previous, await self._members_or_none(policy, round_)
+                )
+            try:
+                await self._until_all(policy, round_, round_.staged, self._delivery.stage)
+            except JobFailedError:
+                await self._discard(policy, export.manifest.policy_version)
+                raise
+            reached("trainer.weights_staged", export.manifest.policy_version)
+            await self._until_all(policy, round_, round_.active, self._delivery.activate)
+            reached("trainer.weights_active", export.manifest.policy_version)
+            self._current[policy] = round_
+        await self._witness.published(export, self._delivery.via, [*round_.arrivals.values()])
+        if previous is not None and previous.export.path != export.path:
+            self._replaced[policy].append(previous.export)
+
+    async def forget_before(self, policy: str, version: int) -> None:
+        """``version`` is committed: unload what is older than the one before it. Best effort.
+
+        Files of earlier versions go now and not before: until then one of them was the committed.
+        """
+        while self._replaced[policy]:
+            await self._delivery.forget(self._replaced[policy].pop())
+        if version > 1:
+            await self._discard(policy, version - 2)
+
+    async def watch(self) -> None:
+        """Bring replicas that join or return to the current version, until cancelled."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for policy, lock in self._locks.items():
+                async with lock:
+                    await self._catch_up(policy)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._delivery.close()
+
+    async def _catch_up(self, policy: str) -> None:
+        round_ = self._current.get(policy)
+        if round_ is None:
+            return
+        try:
+            members = await self._members(policy)
+        except TroupeError:
+            return
+        await self._delivery.send_files(round_, members)
+        for replica in members:
+            if life_of(replica) in round_.active and not has_other(replica, round_.export):
+                continue
+            round_.staged.discard(life_of(replica))
+            (error,) = await self._delivery.activate([replica], round_)
+            words = {"replica": replica.replica_id, "policy": policy}
+            words["version"] = str(round_.export.manifest.policy_version)
+            if isinstance(error, FencedError):
+                raise error
+            if error is not None:
+                _log.warning("publisher.catch_up_failed", **words, error=error.message)
+                continue
+            _log.info("publisher.caught_up", **words)
+            arrival = round_.arrival(replica)
+            await self._witness.caught_up(round_.export, self._delivery.via, arrival)
+
+    async def _until_all(self, policy: str, round_: Round, done: set[Life], act: Act) -> None:
+        """Repeat ``act`` on whoever is there and not ``done``, until nobody is left."""
+        limit_s = self._spec.limits.startup_timeout_s
+        deadline = time.monotonic() + limit_s
+        while True:
+            members = await self._members_or_none(policy, round_)
+            todo = [m for m in members if life_of(m) not in done]
+            if members and not todo:
+                return
+            errors = await act(todo, round_) if todo else []
+            for member, error in zip(todo, errors, strict=True):
+                if error is not None:
+                    await self._judge(member, error, round_)
+            if todo and not any(errors):
+                continue
+            if time.monotonic() > deadline:
+                version = round_.export.manifest.policy_version
+                raise JobFailedError(
+                    f"Version {version} of policy '{policy}' did not reach every replica within "
+                    f"{limit_s:g} s: {round_.problem or 'no replica is registered'}. Look at the "
+                    "replicas' logs, or raise limits.startup_timeout_s."
+                )
+            await asyncio.sleep(POLL_S)
+
+    async def _members_or_none(self, policy: str, round_: Round) -> list[Replica]:
+        try:
+            return await self._members(policy)
+        except TroupeError as error:
+            if not error.retryable:
+                raise
+            round_.problem = error.message
+            return []
+
+    async def _judge(self, replica: Replica, error: TroupeError, round_: Round) -> None:
+        """Note a failure that may pass; raise one that won't."""
+        if isinstance(error, FencedError):
+            raise error
+        round_.problem = f"{replica.replica_id}: {error.message}"
+        life = life_of(replica)
+        is_rejection = isinstance(error, WeightsRejectedError)
+        if is_rejection:
+            round_.rejections[life] = round_.rejections.get(life, 0) + 1
+        is_final = not error.retryable and not is_rejection
+        if is_final or round_.rejections.get(life, 0) >= MAX_REJECTIONS:
+            manifest = round_.export.manifest
+            refusal = refusal_of(round_.arrival(replica), error)
+            await self._witness.refused(round_.export, self._delivery.via, refusal)
+            raise JobFailedError(
+                f"Replica {replica.replica_id} does not take version {manifest.policy_version} of "
+                f"policy '{manifest.policy}': {error.message}",
+                pointer=error.pointer,
+            ) from error
+
+    async def _discard(self, policy: str, version: int) -> None:
+        try:
+            members = await self._members(policy)
+        except TroupeError:
+            return
+        await self._delivery.discard(policy, version, members)
+
+    async def _members(self, policy: str) -> list[Replica]:
+        """Serving replicas of the policy; those that load or drain come later or not at all."""
+        replicas = await self._router.list_replicas(self._job_id, REPLICA_KIND_ROLLOUT)
+        return [r for r in replicas if r.is_serving and policy in {p.policy for p in r.policies}]

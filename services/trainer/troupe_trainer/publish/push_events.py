@@ -1,0 +1,159 @@
+"""Proof of arrival: what each replica answered, how long each phase took, and what went wrong.
+
+Owns the records, and their way into the job's events and the metrics. Never decides anything, and
+its own failure never fails a push.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from troupe.errors import TroupeError
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.telemetry import metrics
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_trainer.checkpoint.export import Export
+
+_log = get_logger(__name__)
+_TENSOR = "/tensors/"
+
+
+@dataclass(slots=True)
+class Arrival:
+    """One version on one replica. ``canary_error`` is the largest difference of a logprob, nats.
+
+    ``transfer_s`` ends when the replica has the bytes, ``stage_s`` when its engine holds them,
+    ``canary_s`` when it has answered with them, ``activate_s`` when it serves them.
+    """
+
+    replica: str
+    tensor_digest: str = ""
+    transfer_s: float = 0.0
+    stage_s: float = 0.0
+    canary_s: float = 0.0
+    activate_s: float = 0.0
+    canary_error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A version that a replica did not take. ``tensor`` is empty where none is at fault.
+
+    ``canary_error`` as in ``Arrival``; None where the canary was not asked.
+    """
+
+    replica: str
+    tensor: str
+    reason: str
+    canary_error: float | None = None
+
+
+class Witness(Protocol):
+    """Who is told of pushes."""
+
+    async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
+        """Every replica serves the version."""
+        ...
+
+    async def refused(self, export: Export, via: str, refusal: Refusal) -> None:
+        """A replica does not take the version; the old one serves on."""
+        ...
+
+    async def caught_up(self, export: Export, via: str, arrival: Arrival) -> None:
+        """A replica that came or came back has the current version."""
+        ...
+
+
+class Silent:
+    """Nobody is told; for tools and tests."""
+
+    async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
+        """See ``Witness``."""
+
+    async def refused(self, export: Export, via: str, refusal: Refusal) -> None:
+        """See ``Witness``."""
+
+    async def caught_up(self, export: Export, via: str, arrival: Arrival) -> None:
+        """See ``Witness``."""
+
+
+class Chronicle:
+    """Tells metrics and the job's events: ``weights.published``, ``.refused``, ``.caught_up``."""
+
+    def __init__(self, job_id: str, events: EventLog) -> None:
+        self._job_id = job_id
+        self._events = events
+
+    async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
+        """See ``Witness``."""
+        for arrival in arrivals:
+            self._measure(export, arrival)
+        self._count(export, "published")
+        replicas = [_rounded(arrival) for arrival in arrivals]
+        await self._emit("weights.published", {**_what(export, via), "replicas": replicas})
+
+    async def refused(self, export: Export, via: str, refusal: Refusal) -> None:
+        """See ``Witness``."""
+        data = {**_what(export, via), **asdict(refusal)}
+        if (error := refusal.canary_error) is not None:
+            labels = (self._job_id, export.manifest.policy, refusal.replica)
+            metrics.WEIGHTS_CANARY_ERROR.labels(*labels).set(error)
+            data["canary_error"] = float(f"{error:.4g}") if math.isfinite(error) else None
+        self._count(export, "refused")
+        await self._emit("weights.refused", data)
+
+    async def caught_up(self, export: Export, via: str, arrival: Arrival) -> None:
+        """See ``Witness``."""
+        self._measure(export, arrival)
+        self._count(export, "caught_up")
+        await self._emit("weights.caught_up", {**_what(export, via), **_rounded(arrival)})
+
+    def _measure(self, export: Export, arrival: Arrival) -> None:
+        labels = (self._job_id, export.manifest.policy, arrival.replica)
+        for phase, seconds in (
+            ("export", export.export_s),
+            ("transfer", arrival.transfer_s),
+            ("stage", arrival.stage_s),
+            ("canary", arrival.canary_s),
+            ("activate", arrival.activate_s),
+        ):
+            metrics.WEIGHTS_PHASE_SECONDS.labels(*labels, phase).set(seconds)
+        metrics.WEIGHTS_CANARY_ERROR.labels(*labels).set(arrival.canary_error)
+
+    def _count(self, export: Export, outcome: str) -> None:
+        metrics.WEIGHTS_PUSHES.labels(self._job_id, export.manifest.policy, outcome).inc()
+
+    async def _emit(self, type: str, data: dict[str, object]) -> None:
+        try:
+            await self._events.emit(type, data)
+        except TroupeError as error:
+            _log.warning("publisher.event_lost", type=type, error=error.message)
+
+
+def refusal_of(arrival: Arrival, error: TroupeError) -> Refusal:
+    """Why a replica refused; the tensor travels in the error's pointer."""
+    pointer = error.pointer or ""
+    tensor = pointer.removeprefix(_TENSOR) if pointer.startswith(_TENSOR) else ""
+    asked = arrival.canary_s > 0
+    return Refusal(arrival.replica, tensor, error.message, arrival.canary_error if asked else None)
+
+
+def _what(export: Export, via: str) -> dict[str, object]:
+    manifest = export.manifest
+    return {
+        "policy": manifest.policy,
+        "policy_version": manifest.policy_version,
+        "kind": manifest.kind,
+        "via": via,
+        "size_bytes": manifest.size_bytes,
+        "tensor_digest": manifest.tensor_digest,
+        "export_s": round(export.export_s, 4),
+    }
+
+
+def _rounded(arrival: Arrival) -> dict[str, object]:
+    return {
+        name: float(f"{value:.4g}") if isinstance(value, float) else value
+        for name, value in asdict(arrival).items()
+    }

@@ -1,0 +1,54 @@
+"""What is known of the replicas while one version is published, and what a heartbeat says of it.
+
+Owns no calls. A replica is known by its life: one that was restarted is another one.
+"""
+
+from dataclasses import dataclass, field
+
+from troupe.api.router.v1.router_pb2 import Replica
+from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.publish.push_events import Arrival
+
+Life = tuple[str, str]
+"""One life of one replica: replica_id and incarnation."""
+
+
+@dataclass(slots=True)
+class Round:
+    """One version on its way. ``wants_file``: who has it in the engine's memory alone."""
+
+    export: Export
+    staged: set[Life] = field(default_factory=set[Life])
+    active: set[Life] = field(default_factory=set[Life])
+    wants_file: set[Life] = field(default_factory=set[Life])
+    rejections: dict[Life, int] = field(default_factory=dict[Life, int])
+    arrivals: dict[Life, Arrival] = field(default_factory=dict[Life, Arrival])
+    problem: str = ""
+
+    def arrival(self, replica: Replica) -> Arrival:
+        """The record of one replica; the same one until the round ends."""
+        return self.arrivals.setdefault(life_of(replica), Arrival(replica.replica_id))
+
+
+def life_of(replica: Replica) -> Life:
+    """Which life of the replica this is."""
+    return replica.replica_id, replica.incarnation
+
+
+def serves(replica: Replica, export: Export) -> bool:
+    """The heartbeat says that it serves exactly these weights."""
+    manifest = export.manifest
+    return any(
+        (p.policy, p.active_version, p.tensor_digest)
+        == (manifest.policy, manifest.policy_version, manifest.tensor_digest)
+        for p in replica.policies
+    )
+
+
+def has_other(replica: Replica, export: Export) -> bool:
+    """The heartbeat says that it no longer holds the version that it was given."""
+    manifest = export.manifest
+    return not any(
+        p.policy == manifest.policy and manifest.policy_version in p.loaded_versions
+        for p in replica.policies
+    )

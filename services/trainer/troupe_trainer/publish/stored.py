@@ -1,0 +1,66 @@
+"""Weights by a store: the trainer writes a file and its manifest once, and every replica reads it.
+
+Owns the keys. The manifest is written last, so that whoever sees it finds the file whole.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+from google.protobuf import json_format
+
+from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.clients.rollout import WeightsReceipt
+from troupe.errors import TroupeError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.weights.store import WeightStore
+from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.publish.transport import Send, Target
+
+_log = get_logger(__name__)
+
+
+class StoredTransport:
+    """One upload for all replicas; good where they share a volume, or are many."""
+
+    name = "store"
+
+    def __init__(self, store: WeightStore, job_id: str) -> None:
+        self._store = store
+        self._job_id = job_id
+        self._there: set[str] = set()
+
+    @asynccontextmanager
+    async def session(
+        self, export: Export, targets: Sequence[Target], *, timeout_s: float
+    ) -> AsyncGenerator[Send]:
+        key = self._key(export)
+        if key not in self._there:
+            await asyncio.to_thread(self._put, export, key)
+            self._there.add(key)
+
+        async def send(target: Target) -> WeightsReceipt:
+            source = pb.StoredWeights(key=key)
+            return await target.client.send_weights(export.manifest, source, timeout_s)
+
+        yield send
+
+    async def forget(self, export: Export) -> None:
+        """Delete it; what can't be deleted is left behind and named in the log."""
+        key = self._key(export)
+        self._there.discard(key)
+        try:
+            for each in (f"{key}.manifest.json", key):
+                await asyncio.to_thread(self._store.delete, each)
+        except TroupeError as error:
+            _log.warning("publisher.forget_failed", key=key, error=error.message)
+
+    def _put(self, export: Export, key: str) -> None:
+        self._store.put(export.path, key)
+        manifest = json_format.MessageToJson(export.manifest, indent=None)
+        self._store.put_bytes(manifest.encode(), f"{key}.manifest.json")
+
+    def _key(self, export: Export) -> str:
+        manifest = export.manifest
+        name = f"v{manifest.policy_version:05d}-{manifest.tensor_digest[:12]}.safetensors"
+        return f"{self._job_id}/{manifest.policy}/{name}"

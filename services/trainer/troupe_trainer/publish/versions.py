@@ -1,0 +1,125 @@
+"""A version from the learners to the replicas and into the ledger, for every policy.
+
+Owns the rule that a trainer which went back to a checkpoint does not take replicas back: until it
+has caught up with the committed version it publishes nothing. Owns as well that a version number
+never stands for two sets of weights: the file of a committed version is on disk before it is
+committed and stays until the next one is, so a trainer that learns a version again, and gets other
+bits, publishes the committed ones.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from troupe.errors import JobFailedError, TroupeError
+from troupe.runtime.faults import reached
+from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.telemetry.logging import get_logger
+from troupe.runtime.weights import build_manifest
+from troupe_trainer.checkpoint.export import Export, export_version
+from troupe_trainer.checkpoint.files import sync
+from troupe_trainer.control import Progress
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.publish import Publisher
+
+_log = get_logger(__name__)
+
+
+class Versions:
+    """Publishes and commits versions of one job. Each ``epoch`` has a folder of its own."""
+
+    def __init__(
+        self,
+        job_id: str,
+        team: Learners,
+        publisher: Publisher,
+        ledger: StepLedger,
+        folder: Path,
+        progress: Progress,
+        *,
+        epoch: int = 0,
+    ) -> None:
+        self._job_id = job_id
+        self._team = team
+        self._publisher = publisher
+        self._ledger = ledger
+        self._folder = folder
+        self._epoch = epoch
+        self._own = folder / str(epoch)
+        self._progress = progress
+
+    async def publish(self, version: int) -> None:
+        """Make the learners' weights ``version`` of every policy.
+
+        Raises:
+            JobFailedError: it did not reach every replica, and the old version serves on; or it
+                was committed with weights that are gone.
+            FencedError: another trainer has taken over.
+        """
+        committed, digests = await self._ledger.versions(), await self._ledger.digests()
+        for policy, learner in self._team.learners.items():
+            if version < committed.get(policy, 0):
+                _log.info("versions.catching_up", policy=policy, version=version)
+                continue
+            export = await self._team.on_thread(
+                lambda it=learner: export_version(it, version, self._own, job_id=self._job_id)
+            )
+            if committed.get(policy) == version:
+                export = await asyncio.to_thread(self._as_committed, export, digests[policy])
+            # A replica that has not heard of a successor yet would take the weights.
+            await self._ledger.check()
+            async with _on_disk(export.path):
+                await self._publisher.publish(export)
+            await self._ledger.commit_version(policy, version, export.manifest.tensor_digest)
+            reached("trainer.version_committed", version)
+            self._progress.policy_versions[policy] = version
+            await self._publisher.forget_before(policy, version)
+            await asyncio.to_thread(self._forget_predecessors, policy)
+
+    def _as_committed(self, export: Export, digest: str) -> Export:
+        """``export``, or what was committed under its number if learning again gave other bits."""
+        manifest = export.manifest
+        if manifest.tensor_digest == digest:
+            return export
+        for path in sorted(self._folder.rglob(export.path.name)):
+            with suppress(TroupeError, OSError):
+                found = build_manifest(
+                    path,
+                    policy=manifest.policy,
+                    policy_version=manifest.policy_version,
+                    kind="lora" if manifest.kind == "lora" else "full",
+                    adapter_config_json=manifest.adapter_config_json,
+                    job_id=manifest.job_id,
+                )
+                if found.tensor_digest == digest:
+                    _log.warning(
+                        "versions.learnt_otherwise", policy=manifest.policy, path=str(path)
+                    )
+                    path.replace(export.path)
+                    return replace(export, manifest=found)
+        raise JobFailedError(
+            f"Version {manifest.policy_version} of policy '{manifest.policy}' was committed with "
+            f"the tensor digest {digest[:16]}; learning it again gave "
+            f"{manifest.tensor_digest[:16]}, and {self._folder} does not have the committed file. "
+            "Resume the job: its next life goes on from the last checkpoint."
+        )
+
+    def _forget_predecessors(self, policy: str) -> None:
+        """What trainers before this one published of the policy: this one's is committed now."""
+        for path in self._folder.rglob(f"{policy}-v*"):
+            epoch = path.parent.name
+            if path.parent == self._folder or (epoch.isdecimal() and int(epoch) < self._epoch):
+                path.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def _on_disk(path: Path) -> AsyncGenerator[None]:
+    """Bring a file to the disk meanwhile."""
+    syncing = asyncio.create_task(asyncio.to_thread(sync, path))
+    try:
+        yield
+    finally:
+        await asyncio.wait({syncing})
+    syncing.result()

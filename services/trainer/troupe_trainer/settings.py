@@ -1,0 +1,42 @@
+"""Where the trainer runs: addresses, limits and paths (TROUPE_TRAINER_*)."""
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from troupe.runtime.serving.settings import ServingSettings
+
+
+class TrainerSettings(ServingSettings):
+    """Settings of one trainer process."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TROUPE_TRAINER_", extra="ignore", use_attribute_docstrings=True
+    )
+
+    max_request_bytes: int = Field(default=1 << 20, ge=1024)
+    """Largest gRPC message that is received: commands are small, and groups come by Redis."""
+    redis_url: str = "redis://127.0.0.1:6390/0"
+    """Redis or Valkey that holds the job's streams."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the models live; auto takes an accelerator if there is one."""
+    attention: Literal["auto", "tree", "packed"] = "auto"
+    """tree: each prompt once, then a tree of its completions; packed: plain sequences side by side,
+    as flash attention wants them; auto: packed where flash attention is installed and fits."""
+    ranks: int = Field(default=1, ge=1, le=1024)
+    """Processes on this machine that the weights are spread over (FSDP2). Over several machines:
+    start the trainer with torchrun instead, which sets rank and size itself."""
+    torch_threads: int = Field(default=1, ge=1, le=1024)
+    """Threads of one CPU operation."""
+    weights_via: Literal["grpc", "store", "distributed"] = "grpc"
+    """How weights reach replicas: streamed to each; through a store that all reach; or, for full
+    weights, broadcast by torch.distributed (NCCL between GPUs, gloo without)."""
+    weights_url: str = ""
+    """The store: a shared folder, or s3://, gs://, az://."""
+    weights_options: dict[str, str] = Field(default_factory=dict[str, str])
+    """Options of an object store (JSON): endpoint, region, keys; what obstore knows."""
+    weights_join_timeout_s: float = Field(default=60.0, gt=0.0)
+    """A torch.distributed group that has not come together by then is given up, seconds."""
+    run_dir: str = ""
+    """Folder of the job's artifacts; empty: the one that the router assigns."""

@@ -1,0 +1,6 @@
+"""A tiny language model made here, so that Troupe can be tried without downloads or a GPU."""
+
+from troupe_trainer.tiny_model.build import build
+from troupe_trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
+
+__all__ = ["ModelShape", "Recipe", "WarmStart", "build"]

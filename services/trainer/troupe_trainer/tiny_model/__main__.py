@@ -1,0 +1,91 @@
+"""Command line of the tiny-model builder; ``troupe model tiny`` runs it."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from troupe.errors import InvalidArgumentError
+from troupe.spec.issues import SpecInvalidError, issues_of
+from troupe_trainer.tiny_model.build import build
+from troupe_trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
+
+_BAD_INPUT = 2
+
+_Part = TypeVar("_Part", ModelShape, WarmStart)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build one tiny model and say where it is; the exit status."""
+    try:
+        _build(_parser().parse_args(arguments))
+    except InvalidArgumentError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return _BAD_INPUT
+    return 0
+
+
+def _build(parsed: argparse.Namespace) -> None:
+    size = {} if parsed.size is None else {"size": parsed.size}
+    recipe = Recipe(
+        task=parsed.task,
+        params={**_fields(parsed.params, "--params"), **size},
+        seed=parsed.seed,
+        shape=_part(ModelShape, parsed.shape, "--shape"),
+        warm_start=_part(WarmStart, parsed.warm_start, "--warm-start"),
+    )
+    started_at = time.monotonic()
+    is_built = build(recipe, parsed.out, _Report())
+    seconds = time.monotonic() - started_at
+    print(f"{parsed.out}: {f'built in {seconds:.0f} s' if is_built else 'already there'}")
+
+
+def _part(model: type[_Part], text: str, flag: str) -> _Part:
+    try:
+        return model.model_validate(_fields(text, flag))
+    except ValidationError as error:
+        raise SpecInvalidError(issues_of(error, model), source=flag) from error
+
+
+def _fields(text: str, flag: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{flag} is not JSON ({error}): {text}") from error
+    if not isinstance(found, dict):
+        raise InvalidArgumentError(f"{flag} must be a JSON object of fields, got {text}")
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m troupe_trainer.tiny_model")
+    parser.add_argument("--task", default="plan_path", help="task family")
+    parser.add_argument("--size", type=int, default=None, help="its size parameter")
+    parser.add_argument("--params", default="{}", help="its other parameters, as JSON")
+    parser.add_argument("--shape", default="{}", help="fields of ModelShape, as JSON")
+    parser.add_argument("--warm-start", default="{}", help="fields of WarmStart, as JSON")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True, help="directory of the model")
+    return parser
+
+
+class _Report:
+    """Prints one line every few seconds."""
+
+    def __init__(self, every_s: float = 5.0) -> None:
+        self._every_s = every_s
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, total: int, loss: float) -> None:
+        now = time.monotonic()
+        if done == total or now - self._last >= self._every_s:
+            self._last = now
+            print(f"warm start {done}/{total} loss {loss:.3f}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

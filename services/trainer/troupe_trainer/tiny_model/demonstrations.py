@@ -1,0 +1,76 @@
+"""Demonstrations of a task family, as token ids to imitate: first careful, then careless.
+
+A careless demonstrator slips: now and then one word of an answer is another word. Slips are
+imitated *and* played, so the states seen are those of a clumsy team.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import cast
+
+from transformers import PreTrainedTokenizerFast
+
+from troupe.tasks.family import Observation, TaskFamily
+from troupe_trainer.tiny_model.recipe import WarmStart
+from troupe_trainer.tiny_model.tokenizer import END
+
+RECENT = 64
+"""Words of an agent's answers so far that a slip is drawn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """Token ids of one prompt and of the answer to imitate, which ends with the end token."""
+
+    prompt: list[int]
+    completion: list[int]
+
+
+def demonstrations(
+    family: TaskFamily,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: WarmStart,
+    rng: Random,
+) -> Iterator[Demonstration]:
+    """Demonstrations without end: train tasks 0, 1, 2, ..., and again when they end."""
+    taskset, env = family.taskset(), family.environment()
+    size = taskset.size("train")
+    recent: dict[str, list[str]] = {agent: [] for agent in family.agents}
+    num_careful = recipe.num_careful_steps * recipe.batch_size
+    num_shown = 0
+    for index in count():
+        state = env.reset(taskset.task("train", index % size if size else index))
+        is_solo = rng.random() < recipe.solo_share
+        team = family.agents[-1:] if is_solo else family.agents
+        for agent in team * recipe.num_turns:
+            # An empty observation: in a game that takes turns, it is another seat's turn.
+            if not env.observe(state, agent):
+                continue
+            words = family.demonstrate(state, agent, rng).split(" ")
+            recent[agent] = [*recent[agent], *words][-RECENT:]
+            if num_shown >= num_careful:
+                words = _with_slips(words, recent[agent], recipe.slip_rate, rng)
+            shown = " ".join(words)
+            yield _encoded(tokenizer, env.observe(state, agent), shown)
+            num_shown += 1
+            transition = env.step(state, agent, shown)
+            if transition.done:
+                break
+            state = transition.state
+
+
+def _with_slips(words: list[str], others: list[str], rate: float, rng: Random) -> list[str]:
+    return [rng.choice(others) if rng.random() < rate else word for word in words]
+
+
+def _encoded(
+    tokenizer: PreTrainedTokenizerFast, observation: Observation, answer: str
+) -> Demonstration:
+    chat = [{"role": message.role, "content": message.content} for message in observation]
+    prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    return Demonstration(
+        tokenizer.encode(cast("str", prompt), add_special_tokens=False),
+        tokenizer.encode(answer + END, add_special_tokens=False),
+    )

@@ -1,0 +1,88 @@
+"""Imitation of noisy demonstrations, until the model is mediocre.
+
+Tensor shapes: B demonstrations, T tokens, S = T - 1 predictions, D width, N learnt tokens,
+V vocabulary.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import torch
+from torch.nn import functional as F
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import Qwen3ForCausalLM
+
+from troupe_trainer.tiny_model.demonstrations import Demonstration
+from troupe_trainer.tiny_model.recipe import WarmStart
+
+Progress = Callable[[int, int, float], None]
+"""Called with (steps done, steps in all, present loss)."""
+
+_IGNORED = -100
+
+
+def imitate(
+    model: Qwen3ForCausalLM,
+    samples: Iterator[Demonstration],
+    recipe: WarmStart,
+    progress: Progress,
+) -> None:
+    """Train ``model`` in place on the completions of ``samples``, in their order."""
+    optimizers = _optimizers(model, recipe)
+    schedules = [LambdaLR(optimizer, lambda step: _rate(step, recipe)) for optimizer in optimizers]
+    model.train()
+    for step in range(recipe.num_steps):
+        tokens_BT, labels_BT = _batch(list(islice(samples, recipe.batch_size)))
+        loss = _loss(model, tokens_BT, labels_BT)
+        model.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer, schedule in zip(optimizers, schedules, strict=True):
+            optimizer.step()
+            schedule.step()
+        progress(step + 1, recipe.num_steps, loss.item())
+    model.eval()
+
+
+def _loss(
+    model: Qwen3ForCausalLM, tokens_BT: torch.Tensor, labels_BT: torch.Tensor
+) -> torch.Tensor:
+    """Mean cross-entropy of the completion tokens."""
+    hidden_BTD = model.model(input_ids=tokens_BT, use_cache=False).last_hidden_state
+    labels_BS = labels_BT[:, 1:]
+    is_learnt_BS = labels_BS != _IGNORED
+    logits_NV = model.lm_head(hidden_BTD[:, :-1][is_learnt_BS])
+    return F.cross_entropy(logits_NV, labels_BS[is_learnt_BS])
+
+
+def _optimizers(model: Qwen3ForCausalLM, recipe: WarmStart) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices, which needs about two thirds of AdamW's samples; AdamW for the rest.
+
+    Source: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon.
+    """
+    embeddings = model.get_input_embeddings().weight
+    matrices = [p for p in model.parameters() if p.ndim == 2 and p is not embeddings]
+    others = [p for p in model.parameters() if p.ndim != 2 or p is embeddings]
+    return [
+        torch.optim.Muon(matrices, lr=recipe.muon_learning_rate, weight_decay=0.0),
+        torch.optim.AdamW(
+            others, lr=recipe.adam_learning_rate, betas=(0.9, 0.98), weight_decay=0.0
+        ),
+    ]
+
+
+def _rate(step: int, recipe: WarmStart) -> float:
+    warmup = min(1.0, (step + 1) / max(1, recipe.num_warmup_steps))
+    fall = min(1.0, 2 * (recipe.num_steps - step) / recipe.num_steps)
+    return warmup * fall
+
+
+def _batch(samples: list[Demonstration]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Right-padded tokens and labels (B, T); causal attention never looks at the padding."""
+    length = max(len(s.prompt) + len(s.completion) for s in samples)
+    tokens, labels = [], []
+    for sample in samples:
+        padding = length - len(sample.prompt) - len(sample.completion)
+        tokens.append([*sample.prompt, *sample.completion, *[0] * padding])
+        labels.append([*[_IGNORED] * len(sample.prompt), *sample.completion, *[_IGNORED] * padding])
+    return torch.tensor(tokens), torch.tensor(labels)

@@ -1,0 +1,86 @@
+"""Coroutines awaited together, and deadlines of the wall clock. Knows no job and no service."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+_TRIES = 20
+_TRY_S = 0.5
+
+
+async def gather(calls: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """Results in order; the first failure cancels the other calls.
+
+    Raises that single failure, never a group of them.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except ExceptionGroup as failures:
+        raise _first(failures) from failures
+    return [task.result() for task in tasks]
+
+
+async def first_to_end(*work: Coroutine[Any, Any, _T]) -> _T:
+    """What the first to end returns or raises; the others are cancelled and awaited."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        ended = next(task for task in tasks if task in done)
+        return ended.result()
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from failures
+    finally:
+        await cancel_all(*tasks)
+
+
+async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel and await tasks, again and again: a library may lose one cancellation on its way."""
+    for _ in range(_TRIES):
+        pending = [task for task in tasks if not task.done()]
+        if not pending:
+            break
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=_TRY_S)
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()
+
+
+class WallClockDeadline:
+    """``limit_s`` from an instant on. Instants are Unix seconds, possibly of an earlier process.
+
+    Translates to the monotonic clock once, when the instant is first seen: a clock that is set
+    while a job runs must neither end the job nor let it wait for ever.
+
+    Example: ``WallClockDeadline(3600.0).left_s(state.opened_at)``.
+    """
+
+    def __init__(
+        self,
+        limit_s: float,
+        *,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit_s = limit_s
+        self._wall = wall
+        self._monotonic = monotonic
+        self._since: float | None = None
+        self._deadline = 0.0
+
+    def left_s(self, since: float) -> float:
+        """Seconds that are left; none or fewer: the time is up."""
+        now = self._monotonic()
+        if since != self._since:
+            self._since = since
+            self._deadline = now + self._limit_s - max(0.0, self._wall() - since)
+        return self._deadline - now
+
+
+def _first(failures: BaseExceptionGroup[Any]) -> Any:
+    inner = failures.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -1,0 +1,164 @@
+"""The algorithm hooks: how candidates are drawn, what they were worth, and what is minimised.
+
+The trainer is blind to algorithms: it calls these three hooks and nothing else. Advantages are
+pure floats; only the loss sees tensors.
+"""
+# ruff: noqa: N815 (tensor names carry shape suffixes)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from troupe.samplers.sampler import Sampler
+    from troupe.spec.job import AlgorithmSpec
+
+
+Aggregation = Literal["token", "sequence", "sequence_sum"]
+"""How a minibatch's loss is averaged: over tokens; over completions, of their token means; over
+completions, of their token sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What an algorithm reads beyond rewards and the log probabilities of trainer and rollout.
+
+    For the loss: ``entropy``, and ``reference`` and ``old``, which cost a forward pass each before
+    the step's first update. For the advantages: ``values`` of a critic, which reads the agent's
+    "own" prompt or, one critic for the team, what all agents see ("joint"); ``log_ratios`` of
+    completions, policy to reference. ``team``: ``across_groups`` gets the groups of all policies at
+    once.
+    """
+
+    entropy: bool = False
+    reference: bool = False
+    old: bool = False
+    values: Literal["own", "joint"] | None = None
+    log_ratios: bool = False
+    team: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateOutcome:
+    """What the advantage of one candidate may depend on.
+
+    ``trajectory`` numbers the independent episode of one task that it belongs to: in a group
+    that spans turns, all candidates of one trajectory carry the trajectory's reward, or under a
+    sampler that groups by "turns" what their ``turn`` brought. ``is_baseline``: drawn greedily to
+    be compared with. ``value`` is what the critic expected at its prompt and ``log_ratio`` is
+    log pi / pi_ref of the whole completion, where the algorithm ``needs`` them.
+
+    Example: ``CandidateOutcome(index=0, reward=1.25, num_tokens=9, is_truncated=False)``.
+    """
+
+    index: int
+    reward: float
+    num_tokens: int
+    is_truncated: bool
+    trajectory: int = 0
+    turn: int = 0
+    is_baseline: bool = False
+    value: float = 0.0
+    log_ratio: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcome:
+    """One group as advantages see it: K candidates of one policy, in index order.
+
+    ``node`` names the joint action's history that groups of several agents share; "" without one.
+    """
+
+    group_id: str
+    agent: str
+    turn: int
+    candidates: Sequence[CandidateOutcome]
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LossInputs:
+    """One micro-batch, flattened over the N trained tokens of all its sequences.
+
+    ``trainer_logprobs_N`` carries the gradient; ``rollout_logprobs_N`` are those the tokens were
+    sampled with; ``advantages_N`` is the candidate's advantage on each of its tokens;
+    ``entropy_N`` carries the gradient and is None unless the algorithm asks for it, like
+    ``old_logprobs_N`` (the trainer's own at the beginning of the step) and ``ref_logprobs_N`` (the
+    reference's); ``sequence_N`` numbers the candidate that each token belongs to (int64);
+    ``weights_N`` is what a token's loss counts (1, or 1 / length where completions are averaged).
+    """
+
+    trainer_logprobs_N: Tensor
+    rollout_logprobs_N: Tensor
+    advantages_N: Tensor
+    sequence_N: Tensor
+    weights_N: Tensor
+    entropy_N: Tensor | None = None
+    old_logprobs_N: Tensor | None = None
+    ref_logprobs_N: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossOutput:
+    """``loss_sum`` is a scalar, weighted and summed over tokens: the learner divides it by the
+    minibatch's number of tokens or completions, so it does not depend on the micro-batches.
+
+    ``metric_sums`` are detached sums over tokens, unweighted, under their metric names.
+    """
+
+    loss_sum: Tensor
+    metric_sums: dict[str, float]
+
+
+class Algorithm(Protocol):
+    """Hooks. Constructed with the spec's ``algorithm`` part; ``GroupRelative`` is a good base."""
+
+    def __init__(self, spec: AlgorithmSpec) -> None: ...
+
+    @property
+    def needs(self) -> Needs:
+        """What ``loss`` reads."""
+        ...
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How the loss is averaged over a minibatch."""
+        ...
+
+    def sampler(self) -> Sampler:
+        """How an episode's candidates are drawn and which one advances it."""
+        ...
+
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        """One advantage a candidate, in index order."""
+        ...
+
+    def across_groups(
+        self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
+    ) -> list[list[float]]:
+        """The step's advantages after what its groups share, such as one whitening."""
+        ...
+
+    def loss(self, inputs: LossInputs) -> LossOutput:
+        """The summed loss of one micro-batch."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """What an algorithm has besides when it remembers from step to step, as a running baseline.
+
+    The trainer checkpoints it, so a resumed job goes on with the same numbers.
+    """
+
+    def baselines(self) -> Mapping[str, Any]:
+        """What it remembers, as JSON."""
+        ...
+
+    def restore_baselines(self, baselines: Mapping[str, Any]) -> None:
+        """Go on from what ``baselines`` gave; from nothing when it is empty."""
+        ...

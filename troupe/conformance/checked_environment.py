@@ -1,0 +1,174 @@
+"""An environment that watches another one: every step of every check testifies.
+
+Owns what is true of any single step: it returns in time, never raises for what an agent wrote,
+and what it returns has the shape that the contract promises.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from troupe.conformance.findings import BrokenStepError, Findings, GaveUpError, clipped, is_finite
+from troupe.conformance.time_limit import Overrun, alarm
+from troupe.errors import TroupeError
+from troupe.tasks.family import Environment, Message, Observation, Task, TaskFamily, Transition
+
+if TYPE_CHECKING:
+    from troupe.conformance.subject import Limits
+
+_T = TypeVar("_T")
+MAX_OVERRUNS = 5
+"""Interrupted steps after which nothing more is tried."""
+
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+class CheckedEnvironment:
+    """Passes calls on to ``env`` and records what breaks a promise.
+
+    A step that raises or overruns is recorded under ``any_text`` or ``step_time`` and raises
+    BrokenStepError. A retryable TroupeError is a machine's failure and goes through as it is.
+    """
+
+    def __init__(
+        self, env: Environment, family: TaskFamily, limits: "Limits", findings: Findings
+    ) -> None:
+        self._env = env
+        self._family = family
+        self._limits = limits
+        self._findings = findings
+        self.num_steps = 0
+        self.slowest_s = 0.0
+
+    def reset(self, task: Task) -> bytes:
+        """The first state, watched."""
+        state = self._watched("any_text", f"reset({task.id})", lambda: self._env.reset(task))
+        self._see_state(state, f"reset({task.id})")
+        return state
+
+    def observe(self, state: bytes, agent: str) -> Observation:
+        """What an agent sees, watched."""
+        what = f"observe(..., {agent!r})"
+        seen = self._watched("any_text", what, lambda: self._env.observe(state, agent))
+        self._see_messages(seen, what)
+        return seen
+
+    def step(self, state: bytes, agent: str, action: str) -> Transition:
+        """One judged action, watched."""
+        what = f"step(..., {agent!r}, {clipped(action)})"
+        self.num_steps += 1
+        done = self._watched("any_text", what, lambda: self._env.step(state, agent, action))
+        self._see_transition(done, agent, what)
+        return done
+
+    def unwatched(self) -> Environment:
+        """The environment itself, for what must raise."""
+        return self._env
+
+    def _watched(self, check: str, what: str, call: Callable[[], _T]) -> _T:
+        limit_s = self._limits.step_limit_s or math.inf
+        if self._findings.num_overruns >= MAX_OVERRUNS:
+            raise GaveUpError
+        began = time.perf_counter()
+        try:
+            # The alarm leaves room for the measurement below to be what speaks in the common case.
+            with alarm(1.5 * limit_s):
+                result = call()
+        except Overrun:
+            self._findings.num_overruns += 1
+            self._findings.fail("step_time", f"{what} did not return within {1.5 * limit_s:g} s")
+            raise BrokenStepError from None
+        except TroupeError as error:
+            if error.retryable:
+                raise
+            self._findings.fail(check, f"{what} raised {_named(error)}")
+            raise BrokenStepError from error
+        except Exception as error:
+            self._findings.fail(check, f"{what} raised {_named(error)}")
+            raise BrokenStepError from error
+        took_s = time.perf_counter() - began
+        self.slowest_s = max(self.slowest_s, took_s)
+        if took_s > limit_s:
+            self._findings.fail("step_time", f"{what} took {took_s:.2f} s; at most {limit_s:g} s")
+        return result
+
+    def _see_state(self, state: object, what: str) -> None:
+        if not isinstance(state, bytes):
+            self._findings.fail("state_bytes", f"{what} gave a {type(state).__name__} as state")
+            raise BrokenStepError
+        size, limits = len(state), self._limits
+        if size > limits.state_fail_bytes:
+            self._findings.fail(
+                "state_bytes", f"{what} gave {size} bytes; at most {limits.state_fail_bytes}"
+            )
+        elif size > limits.state_warn_bytes:
+            self._findings.warn(
+                "state_bytes",
+                f"{what} gave {size} bytes of state; games stay below {limits.state_warn_bytes}",
+            )
+
+    def _see_transition(self, done: object, agent: str, what: str) -> None:
+        if not isinstance(done, Transition):
+            self._findings.fail("transition", f"{what} gave a {type(done).__name__}")
+            raise BrokenStepError
+        self._see_state(done.state, what)
+        if not is_finite(done.team_reward):
+            self._findings.fail("transition", f"{what}: team_reward is {done.team_reward!r}")
+        for flag in ("done", "success"):
+            if not isinstance(getattr(done, flag), bool):
+                self._findings.fail(
+                    "transition", f"{what}: {flag} is {getattr(done, flag)!r}, no bool"
+                )
+        for name, value in done.local_rewards.items():
+            owner, slash, term = name.rpartition("/")
+            if term not in self._family.local_terms.get(owner if slash else agent, {}):
+                self._findings.fail("local_terms", f"{what}: the term '{name}' is not declared")
+            if not is_finite(value):
+                self._findings.fail("local_terms", f"{what}: term '{name}' is {value!r}")
+        self._see_info(done.info, what)
+
+    def _see_info(self, info: Any, what: str) -> None:
+        try:
+            text = json.dumps(dict(info), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            self._findings.fail("info_json", f"{what}: {_named(error)} in {clipped(info)}")
+            return
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            self._findings.fail("info_json", f"{what}: {_named(error)}")
+        if len(text) > self._limits.info_warn_bytes:
+            self._findings.warn("info_json", f"{what}: {len(text)} bytes of info")
+
+    def _see_messages(self, seen: object, what: str) -> None:
+        def wrong(reason: str) -> None:
+            self._findings.fail("messages", f"{what}: {reason}")
+
+        if not isinstance(seen, tuple):
+            wrong(f"gave {clipped(seen)}, not a tuple of Messages")
+            raise BrokenStepError
+        if not seen:
+            return
+        for message in seen:
+            content: object = getattr(message, "content", None)
+            if not isinstance(message, Message) or not isinstance(content, str):
+                wrong(f"holds {clipped(message)}, which is no Message")
+                raise BrokenStepError
+            if message.role not in _ROLES:
+                wrong(f"has the unknown role '{message.role}'")
+            if not message.content.strip():
+                wrong(f"has an empty {message.role} message")
+            try:
+                message.content.encode()
+            except UnicodeEncodeError as error:
+                wrong(f"cannot be sent: {_named(error)}")
+        if any(message.role == "system" for message in seen[1:]):
+            wrong("has a system message that is not the first one")
+        if seen[-1].role not in ("user", "tool"):
+            wrong(f"ends with the role '{seen[-1].role}', so no chat template asks for an answer")
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {clipped(str(error))}"

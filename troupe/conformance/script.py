@@ -1,0 +1,43 @@
+"""A written-down line of play, and all that can be told of it by any process that plays it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from troupe.conformance import digest
+from troupe.errors import TroupeError
+from troupe.tasks.family import Environment, Split, TaskFamily
+
+
+@dataclass(frozen=True, slots=True)
+class PlayScript:
+    """A task and the (agent, action) pairs that are played on it."""
+
+    split: Split
+    index: int
+    moves: Sequence[tuple[str, str]]
+
+
+def fields_of_script(
+    family: TaskFamily, env: Environment, script: PlayScript
+) -> list[dict[str, str]]:
+    """One entry for the task and one for each step: every field as a short text."""
+    task = family.taskset().task(script.split, script.index)
+    state = env.reset(task)
+    told = [{"task": digest.of_task(task), "first_state": digest.short(state)}]
+    for number, (agent, action) in enumerate(script.moves):
+        seen = {f"prompt of {a}": digest.of_messages(env.observe(state, a)) for a in family.agents}
+        acts = {
+            "demonstrate": family.demonstrate(state, agent, Random(number)),
+            "random_action": family.random_action(state, agent, Random(number)),
+        }
+        try:
+            done = env.step(state, agent, action)
+        except TroupeError:
+            raise
+        except Exception as error:
+            told.append({**seen, **acts, "raised": type(error).__name__})
+            break
+        told.append({**seen, **acts, **digest.fields_of(done)})
+        state = done.state
+    return told

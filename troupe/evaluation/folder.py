@@ -1,0 +1,194 @@
+"""The folder of one evaluation: its plan, and one line for each sample that was played.
+
+Owns what makes a killed evaluation go on: lines are appended whole, a torn last line is cut off,
+and a folder holds samples of one plan and of unchanged policies only.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Self
+
+from troupe.errors import ConflictError, InvalidArgumentError, JobFailedError
+from troupe.evaluation.lines import Line
+from troupe.evaluation.plan import EvalPlan
+
+EPISODES = "episodes.jsonl"
+PLAN = "plan.json"
+_LOCK = ".lock"
+
+
+class EvaluationFolder:
+    """An evaluation's folder, locked while it is open.
+
+    ``policies`` maps each label to its fingerprint: what the label stood for when it was played.
+    """
+
+    def __init__(self, folder: Path, plan: EvalPlan, policies: Mapping[str, str]) -> None:
+        self.folder = folder
+        self._plan = plan
+        self._policies = dict(policies)
+        self._file: IO[bytes] | None = None
+        self._lock: IO[bytes] | None = None
+        self._made: list[Path] = []
+
+    def __enter__(self) -> Self:
+        self._open_folder()
+        try:
+            self._check_plan()
+            path = self.folder / EPISODES
+            _cut_torn_line(path)
+            self._file = path.open("ab", buffering=0)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._remove_if_empty()
+        self._close()
+
+    def _close(self) -> None:
+        for file in (self._file, self._lock):
+            if file is not None:
+                file.close()
+
+    def _remove_if_empty(self) -> None:
+        """Leave no folder behind of an evaluation that failed before its first sample."""
+        if (self.folder / EPISODES).stat().st_size:
+            return
+        for name in (EPISODES, PLAN, _LOCK):
+            (self.folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody put something there
+            for folder in self._made:
+                folder.rmdir()
+
+    def append(self, line: Line) -> None:
+        """Add one sample with one write, so that a kill leaves it out or leaves it whole."""
+        assert self._file is not None
+        text = json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
+        data = text.encode()
+        try:
+            num_written = self._file.write(data)
+        except OSError as error:
+            raise self._unwritable(str(error.strerror)) from error
+        if num_written != len(data):
+            raise self._unwritable("it took only a part of a line")
+
+    def lines(self) -> Iterator[Line]:
+        """Every line so far, in the order of play. A sample may have been tried again later."""
+        with (self.folder / EPISODES).open("rb") as file:
+            for number, text in enumerate(file, 1):
+                try:
+                    yield json.loads(text)
+                except ValueError as error:
+                    raise InvalidArgumentError(
+                        f"line {number} of {self.folder / EPISODES} is not JSON ({error}); remove "
+                        "it, or give another folder with --out"
+                    ) from error
+
+    def sync(self) -> None:
+        """Have everything on the disk."""
+        assert self._file is not None
+        os.fsync(self._file.fileno())
+
+    def _unwritable(self, why: str) -> JobFailedError:
+        return JobFailedError(
+            f"{self.folder / EPISODES} can't be written ({why}); make room and give the same "
+            "command again, it goes on from the last whole line"
+        )
+
+    def _open_folder(self) -> None:
+        try:
+            self._made = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / _LOCK).open("wb")
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"folder {self.folder} can't be written ({error.strerror}); choose another with "
+                "--out"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise ConflictError(
+                f"another evaluation is writing to {self.folder}; wait for it, or choose another "
+                "folder with --out"
+            ) from error
+
+    def _check_plan(self) -> None:
+        path = self.folder / PLAN
+        known: dict[str, str] = {}
+        if path.is_file():
+            found = _read_plan(path)
+            _refuse_other_settings(path, found["settings"], self._plan.fixed())
+            known = found["policies"]
+            for label, fingerprint in self._policies.items():
+                if known.get(label, fingerprint) != fingerprint:
+                    raise ConflictError(
+                        f"{self.folder} holds samples of policy '{label}' with other weights or "
+                        "another server; choose another folder with --out"
+                    )
+        elif any(p.name != _LOCK for p in self.folder.iterdir()):
+            raise ConflictError(
+                f"{self.folder} holds other files and no {PLAN}; choose an empty folder with --out"
+            )
+        document = {
+            "digest": self._plan.digest,
+            "settings": self._plan.fixed(),
+            "policies": {**known, **self._policies},
+        }
+        _replace(path, json.dumps(document, indent=2) + "\n")
+
+
+def _read_plan(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        return {"settings": dict(found["settings"]), "policies": dict(found["policies"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConflictError(
+            f"{path} is not an evaluation's plan ({error!r}); choose another folder with --out"
+        ) from error
+
+
+def _refuse_other_settings(path: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    differing = [
+        f"{name} was {json.dumps(old.get(name))} and is {json.dumps(new.get(name))}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    if differing:
+        raise ConflictError(
+            f"{path.parent} holds an evaluation with other settings: {'; '.join(differing)}. Give "
+            "the same settings to go on with it, or another folder with --out"
+        )
+
+
+def _cut_torn_line(path: Path) -> None:
+    """A write that a kill cut short left no newline: what follows the last one goes."""
+    if not path.is_file():
+        return
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        position = end
+        while position > 0:
+            start = max(0, position - 65536)
+            file.seek(start)
+            found = file.read(position - start).rfind(b"\n")
+            if found >= 0:
+                position = start + found + 1
+                break
+            position = start
+        if position < end:
+            file.truncate(position)
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

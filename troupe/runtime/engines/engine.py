@@ -1,0 +1,134 @@
+"""The Engine seam: what a rollout sidecar needs of an inference engine, and nothing of which one.
+
+An engine holds policies; a policy has loaded versions, one of them active. Generation names the
+version that must answer. New weights are staged beside the old ones, then activated; requests
+in flight finish on the version that they began with.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from troupe.spec.job import PolicySpec, SamplingSpec
+from troupe.tasks.family import Message
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """Sample ``num_candidates`` completions of one prompt. ``seed`` fixes each candidate's draw."""
+
+    policy: str
+    policy_version: int
+    prompt_token_ids: Sequence[int]
+    num_candidates: int
+    sampling: SamplingSpec
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCandidate:
+    """One completion. ``logprobs`` are natural logs under the distribution that was sampled.
+
+    ``version_spans`` says which versions sampled its tokens, in order, as (version, number of
+    tokens); empty: the result's version sampled all. Example: ``((3, 10), (4, 2))``.
+    """
+
+    token_ids: list[int]
+    logprobs: list[float]
+    text: str
+    finish_reason: Literal["stop", "length"]
+    version_spans: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineResult:
+    """Candidates in index order. ``engine_s`` is the time spent computing, queueing left out.
+
+    ``num_cached_tokens``: prompt tokens over all candidates that were not computed, because a cache
+    held them or a sibling had computed them; None when the engine can't say.
+    """
+
+    candidates: list[EngineCandidate]
+    policy_version: int
+    engine_s: float
+    num_cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWeights:
+    """A safetensors file on this machine that holds one version of one policy.
+
+    ``adapter_config_json`` is peft's own configuration for "lora" and empty for "full";
+    ``announced`` is the digest of each tensor, by name, that the trainer sent.
+    """
+
+    policy: str
+    policy_version: int
+    kind: Literal["lora", "full"]
+    path: Path
+    adapter_config_json: str
+    announced: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyState:
+    """What the engine holds of one policy."""
+
+    policy: str
+    active_version: int | None
+    tensor_digest: str
+    loaded_versions: tuple[int, ...]
+    staged_versions: tuple[int, ...]
+
+
+class Engine(Protocol):
+    """One inference engine. All methods are safe to call concurrently from one event loop."""
+
+    name: str
+
+    async def start(self, policies: dict[str, PolicySpec]) -> None:
+        """Load and warm the models; raises InvalidArgumentError when a model can't be loaded."""
+        ...
+
+    def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a chat prompt, ready for the assistant's answer."""
+        ...
+
+    async def generate(self, request: EngineRequest) -> EngineResult:
+        """Raises VersionNotLoadedError, InvalidArgumentError, OverloadedError."""
+        ...
+
+    async def score(
+        self, policy: str, policy_version: int, token_ids: Sequence[int]
+    ) -> list[float]:
+        """Logprob of every token but the first, at temperature 1, by a loaded or staged version."""
+        ...
+
+    async def stage(self, weights: StagedWeights) -> str:
+        """Load a version beside the serving one; the digest of the tensors that it now holds."""
+        ...
+
+    async def activate(self, policy: str, policy_version: int) -> None:
+        """Serve a staged version; raises VersionNotLoadedError. Idempotent."""
+        ...
+
+    async def discard(self, policy: str, policy_version: int) -> None:
+        """Drop a staged version, or unload an old one after its last request. Idempotent."""
+        ...
+
+    def policies(self) -> list[PolicyState]:
+        """What is loaded."""
+        ...
+
+    def num_in_flight(self) -> int:
+        """Candidates queued or being generated."""
+        ...
+
+    def is_ready(self) -> bool:
+        """False while the engine can't answer, as when a server of its own is being restarted."""
+        ...
+
+    async def stop(self) -> None:
+        """Finish what is in flight and free everything."""
+        ...

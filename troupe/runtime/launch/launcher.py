@@ -1,0 +1,62 @@
+"""The Launcher seam: bring the processes of an owner (a job, or the platform) to a wanted set."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+EXIT_CONFIGURATION = 3
+"""Exit status of a component whose configuration is wrong: starting it again will not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One process that should run.
+
+    ``name`` is deterministic inside its owner ("rollout-shared-0"); ``module`` is run with
+    ``python -m``, or ``argv`` as it is when it is given (programs that are not Python); ``env``
+    is added to the environment. A component with ``restarts`` False is left alone after it exits
+    with status 0. ``traits`` are facts that a launcher may place it by, such as ``model``.
+
+    Example: ``Component("trainer-0", "troupe_trainer", {"TROUPE_TRAINER_JOB_ID": "demo-1"})``.
+    """
+
+    name: str
+    module: str
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    args: Sequence[str] = ()
+    restarts: bool = True
+    argv: Sequence[str] = ()
+    traits: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStatus:
+    """What the launcher sees of one component.
+
+    ``waiting`` is asked for and not up yet. ``condition`` is the stable name of what is wrong
+    ("ImagePullFailed"), if something is; ``detail`` is for people: its last log lines, or what
+    keeps it from running and what to do.
+    """
+
+    name: str
+    state: Literal["running", "waiting", "restarting", "exited", "failed", "absent"]
+    pid: int | None
+    restarts: int
+    exit_code: int | None
+    detail: str = ""
+    condition: str = ""
+
+
+class Launcher(Protocol):
+    """Level-triggered: call ``reconcile`` as often as you like, from any life of the caller."""
+
+    outlives_caller: bool
+    """Whether components go on while nobody reconciles, for the caller's next life to adopt."""
+
+    async def reconcile(self, owner: str, desired: Sequence[Component]) -> list[ComponentStatus]:
+        """Start what is missing, adopt what runs, restart what died, stop the rest."""
+        ...
+
+    async def stop(self, owner: str, *, grace_s: float) -> None:
+        """End every process of the owner: SIGTERM, then SIGKILL after ``grace_s``."""
+        ...

@@ -1,0 +1,104 @@
+"""Requests that are no messages: refused with INVALID_ARGUMENT, or UNAVAILABLE without memory.
+
+Owns what happens when the bytes of a request can't be decoded. gRPC itself would take that for a
+bug of the servicer: a traceback in the log, and UNKNOWN for the caller. Methods of Troupe raise
+the refusal, and the error interceptor around them tells it; those of gRPC's own services have none
+around them. Never changes a message.
+"""
+
+import inspect
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from troupe.clients.status import trailing_of
+from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
+from troupe.runtime.transient import is_transient
+
+_SHAPES: dict[str, Callable[..., Any]] = {
+    "unary_unary": grpc.unary_unary_rpc_method_handler,
+    "unary_stream": grpc.unary_stream_rpc_method_handler,
+    "stream_unary": grpc.stream_unary_rpc_method_handler,
+    "stream_stream": grpc.stream_stream_rpc_method_handler,
+}
+
+
+class _Malformed:
+    """Stands in for a request whose bytes are no message."""
+
+    def __init__(self, error: DecodeError) -> None:
+        self.error = error
+
+
+def refusing_malformed(handler: Any, method: str) -> Any:
+    """``handler``, of any shape, so that it refuses what it can't decode."""
+    shape = next(name for name in _SHAPES if getattr(handler, name) is not None)
+    decode: Callable[[bytes], Any] = handler.request_deserializer
+
+    def read(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except DecodeError as error:
+            return _Malformed(error)
+
+    behaviour = getattr(handler, shape)
+    check = _checked_stream if handler.request_streaming else _checked
+    return _SHAPES[shape](
+        _like(behaviour, check(method)),
+        request_deserializer=read,
+        response_serializer=handler.response_serializer,
+    )
+
+
+def _like(behaviour: Any, check: Callable[[Any, Any], Any]) -> Any:
+    """``behaviour`` on checked requests, a generator again if it was one."""
+
+    async def answer(request: Any, context: Any) -> Any:
+        return await behaviour(await check(request, context), context)
+
+    async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
+        async for found in behaviour(await check(request, context), context):
+            yield found
+
+    return answers if inspect.isasyncgenfunction(behaviour) else answer
+
+
+def _checked(method: str) -> Callable[[Any, Any], Any]:
+    async def check(request: Any, context: Any) -> Any:
+        if isinstance(request, _Malformed):
+            refusal = _refusal(method, request.error)
+            # A servicer that reads a stream under a deadline would cancel an abort that takes
+            # long, and raise its own error: a second abort, which gRPC calls a bug.
+            if not method.startswith("/grpc."):
+                raise refusal
+            await context.abort(refusal.code, refusal.message, trailing_of(refusal))
+        return request
+
+    return check
+
+
+def _refusal(method: str, error: DecodeError) -> TroupeError:
+    if is_transient(error):
+        return UnavailableError(
+            f"A request to {method} can't be read for want of memory ({error}). Try again; give "
+            "the service more of it."
+        )
+    return InvalidArgumentError(
+        f"The bytes of a request to {method} are not its message ({error}). Send what this "
+        "release's proto files describe."
+    )
+
+
+def _checked_stream(method: str) -> Callable[[Any, Any], Any]:
+    check_one = _checked(method)
+
+    async def messages(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async for request in requests:
+            yield await check_one(request, context)
+
+    async def check(requests: AsyncIterator[Any], context: Any) -> Any:
+        return messages(requests, context)
+
+    return check

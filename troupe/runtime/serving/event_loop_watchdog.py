@@ -1,0 +1,65 @@
+"""Ends a process whose event loop stands still: nobody outside can tell it from a busy one.
+
+Owns one thread that looks at the loop's pulse. A thread that could not start for want of memory, or
+a call that never returns, blocks the loop for good; the end of the process lets its launcher start
+a fresh one. A process that is itself stopped for a while is not taken for one that stands still.
+"""
+
+import asyncio
+import faulthandler
+import os
+import sys
+import threading
+
+EXIT_STALLED = 1
+LOOK_S = 1.0
+STALLED_S = 120.0
+"""More than any work that a loop does at once, also on a machine that is far too busy."""
+
+
+class EventLoopWatchdog:
+    """Feels the pulse of the running loop until ``stop``.
+
+    ``look_s`` is the time between two looks; after ``stalled_s`` of looks without a beat between
+    them the tracebacks of all threads go to stderr and the process ends.
+    """
+
+    def __init__(self, *, stalled_s: float = STALLED_S, look_s: float = LOOK_S) -> None:
+        self._stalled_s = stalled_s
+        self._look_s = look_s
+        self._num_beats = self._num_seen = 0
+        self._silent_s = 0.0
+        self._stopped = threading.Event()
+        self._beating: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin; call it in the loop's thread."""
+        self.beat()
+        threading.Thread(target=self._watch, name="pulse", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopped.set()
+        if self._beating is not None:
+            self._beating.cancel()
+
+    def beat(self) -> None:
+        """The loop lives; it says so again and again."""
+        self._num_beats += 1
+        self._beating = asyncio.get_running_loop().call_later(self._look_s, self.beat)
+
+    def is_stalled(self) -> bool:
+        """One look: whether the loop has been silent for too many of them."""
+        is_silent, self._num_seen = self._num_beats == self._num_seen, self._num_beats
+        self._silent_s = self._silent_s + self._look_s if is_silent else 0.0
+        return self._silent_s >= self._stalled_s
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(self._look_s):
+            if self.is_stalled():
+                words = (
+                    f"the event loop has stood still for {self._stalled_s:g} s; the process ends"
+                )
+                os.write(2, f"{words}, to be started afresh\n".encode())
+                faulthandler.dump_traceback(sys.__stderr__ or 2)
+                os._exit(EXIT_STALLED)

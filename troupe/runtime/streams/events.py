@@ -1,0 +1,97 @@
+"""What happened to a job, as a bounded stream for people and trackers.
+
+Owns the events stream: old events are trimmed, nothing waits for a reader. Never a source of truth.
+"""
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis
+
+from troupe.api.records.v1.records_pb2 import Event
+from troupe.errors import InvalidArgumentError
+from troupe.runtime.streams import keys
+from troupe.runtime.streams.redis import MAX_BLOCK_S, redis_errors
+from troupe.runtime.streams.stream import FIELD
+from troupe.runtime.streams.versions import RECORD_VERSION, check_version
+
+_EMIT = f"""
+if redis.call('ZADD', KEYS[2], 'NX', ARGV[1], ARGV[2]) == 0 then return false end
+redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -tonumber(ARGV[3]) - 1)
+return redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*',
+                  'v', '{RECORD_VERSION}', 'p', ARGV[4])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event and its place in the stream (``after`` of the next read)."""
+
+    id: str
+    event: Event
+
+
+class EventLog:
+    """Events of one job, said by one ``source``."""
+
+    def __init__(self, redis: Redis, job_id: str, *, source: str, max_length: int = 10_000) -> None:
+        self._redis = redis
+        self._job_id = job_id
+        self._source = source
+        self._max_length = max_length
+        self._emit = redis.register_script(_EMIT)
+
+    async def emit(
+        self, type: str, data: Mapping[str, Any], *, event_id: str | None = None
+    ) -> None:
+        """Say it once: a second event with the same ``event_id`` is ignored."""
+        event = Event(
+            job_id=self._job_id,
+            type=type,
+            occurred_at=time.time(),
+            source=self._source,
+            data_json=json.dumps(data, separators=(",", ":")),
+            event_id=event_id or uuid.uuid4().hex,
+        )
+        with redis_errors(f"event {type} of job {self._job_id}"):
+            await self._emit(
+                keys=[keys.events(self._job_id), keys.event_ids(self._job_id)],
+                args=[
+                    event.occurred_at,
+                    event.event_id,
+                    self._max_length,
+                    event.SerializeToString(),
+                ],
+            )
+
+    async def read(
+        self, after: str = "0", *, count: int = 100, block_s: float = 0.0
+    ) -> list[StoredEvent]:
+        """Events after the place ``after``; waits for the first one up to ``block_s``.
+
+        Raises:
+            InvalidArgumentError: ``after`` is not an event's place.
+        """
+        if not re.fullmatch(r"\d{1,19}(-\d{1,19})?", after):
+            raise InvalidArgumentError(
+                f"{after!r} is not the id of an event; give 0 or an id that was read before."
+            )
+        key = keys.events(self._job_id)
+        deadline = time.monotonic() + block_s
+        while True:
+            left_s = deadline - time.monotonic()
+            block_ms = max(1, round(min(left_s, MAX_BLOCK_S) * 1000)) if left_s > 0 else None
+            with redis_errors(f"events of job {self._job_id}"):
+                streams: Any = await self._redis.xread({key: after}, count=count, block=block_ms)
+            if streams or block_ms is None:
+                entries = streams[0][1] if streams else []
+                return [self._stored(entry_id.decode(), fields) for entry_id, fields in entries]
+
+    def _stored(self, entry_id: str, fields: Mapping[bytes, bytes]) -> StoredEvent:
+        check_version(fields, f"event {entry_id} of job '{self._job_id}'")
+        return StoredEvent(entry_id, Event.FromString(fields[FIELD]))

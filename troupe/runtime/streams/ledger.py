@@ -1,0 +1,360 @@
+"""The step ledger: which rounds are open, what they brought, and which versions exist.
+
+Every change is one script that happens wholly or not at all and may be repeated: a process may be
+killed between any two commands, and no group is lost or counted twice. Never decides what comes
+next; that is the conductor's.
+"""
+
+import json
+import time
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from redis.asyncio import Redis
+
+from troupe.api.records.v1.records_pb2 import Episode, Group, RoundKind, Ticket
+from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
+from troupe.runtime.streams import keys, scripts
+from troupe.runtime.streams.fencing import (
+    Fence,
+    Role,
+    check_fence,
+    fence_args,
+    fenced,
+    take_epoch,
+)
+from troupe.runtime.streams.redis import MAX_BLOCK_S, redis_errors
+from troupe.runtime.streams.stream import FIELD
+from troupe.runtime.streams.versions import check_version
+
+
+@dataclass(frozen=True, slots=True)
+class RoundState:
+    """Counters of one round. ``num_groups`` is by policy; ``opened_at`` is in Unix seconds.
+
+    Example: ``RoundState("train-00003", ROUND_KIND_TRAIN, 3, 32, 30, 0, {"shared": 240}, ...)``.
+    """
+
+    round_id: str
+    kind: RoundKind
+    step: int
+    num_tickets: int
+    num_done: int
+    num_dropped: int
+    num_groups: Mapping[str, int]
+    opened_at: float
+    is_recorded: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """Every ticket was played or dropped."""
+        return self.num_done + self.num_dropped >= self.num_tickets
+
+
+class StepLedger:
+    """The ledger of one job. Cheap to make; ``wait_change`` wants an instance for each waiter.
+
+    ``fence`` is the turn of the trainer or the conductor that changes it: each change that is
+    theirs alone then raises FencedError once another process has taken over. Workers and readers
+    have none.
+    """
+
+    def __init__(self, redis: Redis, job_id: str, *, fence: Fence | None = None) -> None:
+        self._redis = redis
+        self._fence = fence
+        self._job_id = job_id
+        self._seen: bytes | str = "0"
+        self._open_round = redis.register_script(scripts.OPEN_ROUND)
+        self._complete_ticket = redis.register_script(scripts.COMPLETE_TICKET)
+        self._drop_ticket = redis.register_script(scripts.DROP_TICKET)
+        self._count_failure = redis.register_script(scripts.COUNT_FAILURE)
+        self._mark_recorded = redis.register_script(scripts.MARK_RECORDED)
+        self._commit_version = redis.register_script(scripts.COMMIT_VERSION)
+        self._set_result = redis.register_script(scripts.SET_RESULT)
+        self._fail = redis.register_script(scripts.FAIL)
+
+    async def take(self, role: Role, holder: str, *, policy: str = "") -> Fence:
+        """Begin a turn in ``role`` and make this instance's changes under it.
+
+        ``policy``: in the role of this policy's own trainer.
+        """
+        self._fence = await take_epoch(self._redis, self._job_id, role, holder, policy=policy)
+        return self._fence
+
+    async def check(self) -> None:
+        """Raises FencedError when another process has taken over; for effects outside of Redis."""
+        if self._fence is not None:
+            await check_fence(self._redis, self._fence)
+
+    async def open_round(
+        self, round_id: str, kind: RoundKind, step: int, tickets: Sequence[Ticket]
+    ) -> bool:
+        """Open a round with all its tickets, once; False when it was open already.
+
+        Raises:
+            InvalidArgumentError: a ticket belongs to another job or round, or is there twice.
+        """
+        self._check_tickets(round_id, tickets)
+        job = self._job_id
+        with self._changing(f"opening of round {round_id} of job {job}"):
+            opened = await self._open_round(
+                keys=[
+                    keys.round_state(job, round_id),
+                    keys.tickets(job),
+                    keys.changes(job),
+                    keys.epochs(job),
+                ],
+                args=[
+                    int(kind),
+                    step,
+                    time.time(),
+                    round_id,
+                    keys.WORKERS_GROUP,
+                    *(ticket.SerializeToString() for ticket in tickets),
+                    *fence_args(self._fence),
+                ],
+            )
+        return opened == 1
+
+    async def round(self, round_id: str) -> RoundState | None:
+        """The round's counters, or None when it was never opened."""
+        with redis_errors(f"round {round_id} of job {self._job_id}"):
+            fields: Any = await self._redis.hgetall(keys.round_state(self._job_id, round_id))
+        if not fields:
+            return None
+        text = {name.decode(): value.decode() for name, value in fields.items()}
+        groups = {n.split(":", 1)[1]: int(v) for n, v in text.items() if n.startswith("groups:")}
+        return RoundState(
+            round_id=round_id,
+            kind=cast("RoundKind", int(text["kind"])),
+            step=int(text["step"]),
+            num_tickets=int(text["num_tickets"]),
+            num_done=int(text["num_done"]),
+            num_dropped=int(text["num_dropped"]),
+            num_groups=groups,
+            opened_at=float(text["opened_at"]),
+            is_recorded="is_recorded" in text,
+        )
+
+    async def complete_ticket(
+        self, ticket: Ticket, entry_id: str, groups: Sequence[Group], episode: Episode
+    ) -> bool:
+        """The ticket was played: store its groups and episode, count them and ack the ticket.
+
+        False (and only the ack) when the ticket was finished before: a replay counts once.
+        """
+        policies = sorted({group.policy for group in groups})
+        script_keys = self._ticket_keys(ticket)
+        index_of = {policy: len(script_keys) + 1 + i for i, policy in enumerate(policies)}
+        script_keys += [keys.groups(self._job_id, policy) for policy in policies]
+        args = self._ticket_args(ticket, entry_id, episode)
+        for group in groups:
+            args += [index_of[group.policy], group.policy, group.SerializeToString()]
+        with redis_errors(f"completion of ticket {ticket.ticket_id}"):
+            return await self._complete_ticket(keys=script_keys, args=args) == 1
+
+    async def drop_ticket(self, ticket: Ticket, entry_id: str, episode: Episode) -> bool:
+        """The ticket can't be played: park it with ``episode.dropped_reason`` and count it.
+
+        The episode is stored with those that were played. False when it was finished before.
+        """
+        script_keys = [*self._ticket_keys(ticket), keys.dead(keys.tickets(self._job_id))]
+        args = self._ticket_args(ticket, entry_id, episode)
+        args += [ticket.SerializeToString(), episode.dropped_reason]
+        with redis_errors(f"dropping of ticket {ticket.ticket_id}"):
+            return await self._drop_ticket(keys=script_keys, args=args) == 1
+
+    async def count_failure(self, ticket: Ticket) -> int:
+        """Playing the ticket failed once more: how many times so far, in all its deliveries."""
+        with redis_errors(f"failure of ticket {ticket.ticket_id}"):
+            return await self._count_failure(
+                keys=[keys.round_state(self._job_id, ticket.round_id)], args=[ticket.ticket_id]
+            )
+
+    async def episodes(self, round_id: str) -> list[Episode]:
+        """Episodes of a round that is not recorded yet, in the order in which they ended."""
+        key = keys.episodes(self._job_id, round_id)
+        found: list[Episode] = []
+        after = "-"
+        while True:
+            with redis_errors(f"episodes of round {round_id} of job {self._job_id}"):
+                page: Any = await self._redis.xrange(key, min=after, count=256)
+            for entry_id, fields in page:
+                check_version(fields, f"episode {entry_id.decode()} of round {round_id}")
+                found.append(Episode.FromString(fields[FIELD]))
+            if len(page) < 256:
+                return found
+            after = f"({page[-1][0].decode()}"
+
+    async def mark_recorded(self, round_id: str) -> None:
+        """The round's metrics are safe: forget its episodes. Idempotent.
+
+        Raises:
+            NotFoundError: it was never opened.
+            ConflictError: it is still being played.
+        """
+        job = self._job_id
+        with self._changing(f"recording of round {round_id} of job {job}"):
+            answer = await self._mark_recorded(
+                keys=[
+                    keys.round_state(job, round_id),
+                    keys.round_done(job, round_id),
+                    keys.episodes(job, round_id),
+                    keys.changes(job),
+                    keys.epochs(job),
+                ],
+                args=[round_id, *fence_args(self._fence)],
+            )
+        if answer == -1:
+            raise NotFoundError(f"Job {job} has no round {round_id}; open it before recording it.")
+        if answer == -2:
+            raise ConflictError(f"Round {round_id} of job {job} is not complete; record it then.")
+
+    async def commit_version(self, policy: str, version: int, tensor_digest: str) -> None:
+        """Every replica serves ``version`` of ``policy``. Repeating the newest is allowed.
+
+        Raises:
+            ConflictError: a higher version was committed, or this one with another digest: one
+                version number never stands for two sets of weights.
+        """
+        with self._changing(f"commit of {policy} version {version}"):
+            newer = await self._commit_version(
+                keys=self._ledger_keys(),
+                args=[policy, version, tensor_digest, *fence_args(self._fence)],
+            )
+        if newer == -2:
+            raise ConflictError(
+                f"Version {version} of policy {policy} of job {self._job_id} is committed with "
+                f"other weights than those with digest {tensor_digest[:16]}. Publish the weights "
+                "that were committed, or begin a new life of the job: resume it after it failed."
+            )
+        if newer >= 0:
+            raise ConflictError(
+                f"Policy {policy} of job {self._job_id} is at version {newer}, so version "
+                f"{version} can't be committed; another trainer is ahead, or this one restored "
+                "an old checkpoint."
+            )
+
+    async def versions(self) -> dict[str, int]:
+        """Committed version of each policy that has one."""
+        fields = await self._ledger_fields()
+        return {n.split(":", 1)[1]: int(v) for n, v in fields.items() if n.startswith("version:")}
+
+    async def digests(self) -> dict[str, str]:
+        """Tensor digest of each policy's committed version."""
+        fields = await self._ledger_fields()
+        return {n.split(":", 1)[1]: v for n, v in fields.items() if n.startswith("digest:")}
+
+    async def set_result(self, result: Mapping[str, Any], *, policy: str = "") -> None:
+        """The job's artifacts are exported; ``result`` is JSON-serialisable.
+
+        ``policy``: only this policy's, by its own trainer; the job's result has a part from each.
+        """
+        with self._changing(f"result of job {self._job_id}"):
+            await self._set_result(
+                keys=self._ledger_keys(),
+                args=[_result_of(policy), json.dumps(result), *fence_args(self._fence)],
+            )
+
+    async def result(self, trainers: Sequence[str] = ("",)) -> dict[str, Any] | None:
+        """What ``set_result`` was told, or None; of several trainers only when all have told."""
+        fields = await self._ledger_fields()
+        told = [fields.get(_result_of(policy)) for policy in trainers]
+        parts: list[dict[str, Any]] = [json.loads(raw) for raw in told if raw is not None]
+        if len(parts) < len(told):
+            return None
+        if len(parts) == 1:
+            return parts[0]
+        policies = {name: paths for part in parts for name, paths in part["policies"].items()}
+        return {**parts[0], "policies": policies}
+
+    async def fail(self, reason: str) -> None:
+        """The job can't go on. The first reason stays."""
+        with self._changing(f"failure of job {self._job_id}"):
+            await self._fail(keys=self._ledger_keys(), args=[reason, *fence_args(self._fence)])
+
+    async def failure(self) -> str | None:
+        """Why the job can't go on, or None."""
+        return (await self._ledger_fields()).get("failure")
+
+    async def wait_change(self, timeout_s: float) -> None:
+        """Return when the ledger changed since the last return, or after ``timeout_s``.
+
+        The first call of an instance returns at once when the ledger ever changed: read the state
+        after it returns, not before, and nothing is missed.
+        """
+        deadline = time.monotonic() + timeout_s
+        key = keys.changes(self._job_id)
+        while (left_s := deadline - time.monotonic()) > 0:
+            block_ms = max(1, round(min(left_s, MAX_BLOCK_S) * 1000))
+            with redis_errors(f"wait for job {self._job_id}"):
+                streams: Any = await self._redis.xread({key: self._seen}, block=block_ms)
+            if streams:
+                self._seen = streams[0][1][-1][0]
+                return
+
+    async def delete(self) -> None:
+        """Delete every key of the job but its record and its events.
+
+        Whoever had a turn in it is refused from then on.
+        """
+        job = self._job_id
+        pattern = keys.every_key_of(job)
+        kept = {keys.job(job), keys.events(job), keys.event_ids(job)}
+        with redis_errors(f"deletion of job {job}"):
+            found = cast("AsyncIterator[bytes]", self._redis.scan_iter(pattern, count=1000))
+            async for key in found:
+                if key.decode() not in kept:
+                    await self._redis.unlink(key)
+
+    @contextmanager
+    def _changing(self, what: str) -> Generator[None]:
+        """Around a change that is refused to whoever was taken over from."""
+        with redis_errors(what), fenced(self._fence):
+            yield
+
+    def _ledger_keys(self) -> list[str]:
+        return [keys.ledger(self._job_id), keys.changes(self._job_id), keys.epochs(self._job_id)]
+
+    async def _ledger_fields(self) -> dict[str, str]:
+        with redis_errors(f"ledger of job {self._job_id}"):
+            fields: Any = await self._redis.hgetall(keys.ledger(self._job_id))
+        return {name.decode(): value.decode() for name, value in fields.items()}
+
+    def _ticket_keys(self, ticket: Ticket) -> list[str]:
+        job, round_id = self._job_id, ticket.round_id
+        return [
+            keys.round_state(job, round_id),
+            keys.round_done(job, round_id),
+            keys.tickets(job),
+            keys.episodes(job, round_id),
+            keys.changes(job),
+        ]
+
+    def _ticket_args(
+        self, ticket: Ticket, entry_id: str, episode: Episode
+    ) -> list[str | int | bytes]:
+        return [
+            ticket.ticket_id,
+            entry_id,
+            keys.WORKERS_GROUP,
+            episode.SerializeToString(),
+            ticket.round_id,
+        ]
+
+    def _check_tickets(self, round_id: str, tickets: Sequence[Ticket]) -> None:
+        if len({ticket.ticket_id for ticket in tickets}) != len(tickets):
+            raise InvalidArgumentError(f"Round {round_id} has two tickets with one ticket_id.")
+        for ticket in tickets:
+            if (ticket.job_id, ticket.round_id) != (self._job_id, round_id):
+                raise InvalidArgumentError(
+                    f"Ticket {ticket.ticket_id!r} is of job {ticket.job_id!r}, round "
+                    f"{ticket.round_id!r}; it can't be opened in {self._job_id!r}, {round_id!r}."
+                )
+
+
+def _result_of(policy: str) -> str:
+    """The ledger's field with the result of one trainer."""
+    return f"result:{policy}" if policy else "result"

@@ -1,0 +1,83 @@
+"""Who may call what: roles are DNS names of certificates, and each gRPC method names its callers.
+
+A certificate names roles, not machines: a pod's address changes with every start. It may name
+several, as that of a machine on which all services run.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, cast, get_args
+
+from troupe.api.env.v1 import env_pb2
+from troupe.api.rollout.v1 import rollout_pb2
+from troupe.api.router.v1 import router_pb2
+from troupe.api.trainer.v1 import trainer_pb2
+
+Role = Literal["router", "rollout", "env", "trainer", "redis"]
+ROLES: tuple[Role, ...] = get_args(Role)
+DOMAIN = "troupe.internal"
+
+_SAN = "x509_subject_alternative_name"
+_Methods = Mapping[str, frozenset[Role]]
+
+
+def host_of(role: Role) -> str:
+    """The DNS name of a role: ``router.troupe.internal``."""
+    return f"{role}.{DOMAIN}"
+
+
+def _methods(service: Any, callers: Mapping[str, Iterable[Role]]) -> dict[str, frozenset[Role]]:
+    return {f"/{service.full_name}/{name}": frozenset(roles) for name, roles in callers.items()}
+
+
+_router, _env = router_pb2.DESCRIPTOR.services_by_name, env_pb2.DESCRIPTOR.services_by_name
+_rollout, _trainer = (
+    rollout_pb2.DESCRIPTOR.services_by_name,
+    trainer_pb2.DESCRIPTOR.services_by_name,
+)
+_MEMBERS: tuple[Role, ...] = ("rollout", "env", "trainer")
+
+CALLERS: _Methods = {
+    **_methods(
+        _router["RouterService"],
+        # A member speaks only of its own kind: see services/router/troupe_router/servicer.py.
+        {"RegisterReplica": _MEMBERS, "SendHeartbeat": _MEMBERS, "ListReplicas": ("trainer",)},
+    ),
+    **_methods(
+        _env["EnvService"], {"ListTasks": ("router",), "Reset": ("router",), "Step": ("router",)}
+    ),
+    **_methods(
+        _rollout["RolloutService"],
+        {
+            "Generate": ("router",),
+            "ScoreTokens": ("trainer",),
+            "UpdateWeights": ("trainer",),
+            "ActivateWeights": ("trainer",),
+            "DiscardWeights": ("trainer",),
+            "GetStatus": ("router", "trainer"),
+        },
+    ),
+    **_methods(
+        _trainer["TrainerService"],
+        {
+            "GetProgress": ("router",),
+            "Pause": ("router",),
+            "Resume": ("router",),
+            "Cancel": ("router",),
+        },
+    ),
+}
+"""Full method name to the roles that may call it: the edges of the architecture, and no other."""
+
+
+def roles_of(names: Iterable[str]) -> frozenset[Role]:
+    """The roles among a certificate's DNS names; other names mean nothing here."""
+    hosts = set(names)
+    return frozenset(role for role in ROLES if host_of(role) in hosts)
+
+
+def peer_roles(context: Any) -> frozenset[Role] | None:
+    """The roles of a gRPC call's peer; None: the connection has no TLS, so nobody is known."""
+    found = cast("Mapping[str, Iterable[bytes]]", context.auth_context())
+    if b"ssl" not in found.get("transport_security_type", ()):
+        return None
+    return roles_of(name.decode("utf-8", "replace") for name in found.get(_SAN, ()))

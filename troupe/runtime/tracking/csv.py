@@ -1,0 +1,29 @@
+"""Tracker ``csv``: one long table ``tracking.csv`` (step, name, value) in the run folder."""
+
+import csv
+from collections.abc import Mapping
+
+from troupe.runtime.tracking.tracker import TrackedRun, own_options
+
+
+class CsvTracker:
+    """Appends rows; a file that an earlier life wrote goes on."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        own_options(run, "csv")
+        path = run.run_dir / "tracking.csv"
+        is_new = not (run.resumes and path.is_file())
+        self._file = path.open("w" if is_new else "a", newline="", encoding="utf-8")
+        self._rows = csv.writer(self._file)
+        if is_new:
+            self._rows.writerow(["step", "name", "value"])
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """A row for each value."""
+        self._rows.writerows((step, name, value) for name, value in values.items())
+        self._file.flush()
+
+    def close(self, state: str) -> None:
+        """Close the file."""
+        _ = state
+        self._file.close()

@@ -1,0 +1,135 @@
+"""Tracker ``mlflow``: an MLflow server, over its REST API 2.0.
+
+MLflow's own client holds protobuf below the version that Troupe's wire needs, and the six calls
+that a run takes are documented and stable, so no package is needed. Addresses and credentials come
+from MLFLOW_TRACKING_*; option ``tracking_uri`` overrides the address. Credentials go to the address
+that they were set for and to no other: whoever may submit a job may not read them.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import httpx
+
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.runtime.hosts import check_addresses
+from troupe.runtime.tracking.settings import MlflowSettings
+from troupe.runtime.tracking.tracker import TrackedRun, own_options
+
+_BATCH = 100
+"""Parameters in one log-batch call; the server takes no more."""
+_LONGEST_PARAM = 500
+_STATUS = {"": "RUNNING", "succeeded": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
+_TAG = "troupe.job_id"
+
+
+class MlflowTracker:
+    """One MLflow run, found again by its tag when the job is resumed."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        options = own_options(run, "mlflow", "tracking_uri")
+        settings = MlflowSettings()
+        uri = str(options.get("tracking_uri") or settings.uri)
+        if not uri.startswith(("http://", "https://")):
+            raise InvalidArgumentError(
+                f"tracker 'mlflow' needs the address of a server, not '{uri}'; set "
+                "MLFLOW_TRACKING_URI or the option tracking_uri to http(s)://host:port"
+            )
+        is_ours = uri.rstrip("/") == settings.uri.rstrip("/")
+        if not is_ours:
+            _check_strange(uri)
+        self._http = _client(uri, settings, is_ours=is_ours)
+        experiment = self._experiment(run.project or "troupe")
+        found = self._find(experiment, run.job_id) if run.resumes else None
+        self._run_id = found or self._create(experiment, run.job_id)
+        if found is None:
+            self._params(run.config)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """A point for each value."""
+        now = int(time.time() * 1000)
+        points = [
+            {"key": name, "value": value, "timestamp": now, "step": step}
+            for name, value in values.items()
+        ]
+        self._post("runs/log-batch", {"run_id": self._run_id, "metrics": points})
+
+    def close(self, state: str) -> None:
+        """Give the run its end state."""
+        ended = {"end_time": int(time.time() * 1000)} if state else {}
+        body = {"run_id": self._run_id, "status": _STATUS.get(state, "FAILED"), **ended}
+        try:
+            self._post("runs/update", body)
+        finally:
+            self._http.close()
+
+    def _experiment(self, name: str) -> str:
+        answer = self._http.get("experiments/get-by-name", params={"experiment_name": name})
+        if answer.status_code == 404:
+            return str(self._post("experiments/create", {"name": name})["experiment_id"])
+        return str(_checked(answer)["experiment"]["experiment_id"])
+
+    def _find(self, experiment: str, job_id: str) -> str | None:
+        body = {"experiment_ids": [experiment], "filter": f"tags.`{_TAG}` = '{job_id}'"}
+        runs = cast("Sequence[Any]", self._post("runs/search", body).get("runs", ()))
+        return str(runs[0]["info"]["run_id"]) if runs else None
+
+    def _create(self, experiment: str, job_id: str) -> str:
+        body = {
+            "experiment_id": experiment,
+            "run_name": job_id,
+            "start_time": int(time.time() * 1000),
+            "tags": [{"key": _TAG, "value": job_id}],
+        }
+        return str(self._post("runs/create", body)["run"]["info"]["run_id"])
+
+    def _params(self, config: Mapping[str, Any]) -> None:
+        params = [{"key": k, "value": v[:_LONGEST_PARAM]} for k, v in _flat(config).items()]
+        for start in range(0, len(params), _BATCH):
+            part = params[start : start + _BATCH]
+            self._post("runs/log-batch", {"run_id": self._run_id, "params": part})
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return _checked(self._http.post(path, json=body))
+
+
+def _check_strange(uri: str) -> None:
+    """Raise InvalidArgumentError for an address of a spec that can't be an MLflow server's.
+
+    A query or fragment would swallow the path of the API, so that any other path is asked.
+    """
+    if "?" in uri or "#" in uri:
+        raise InvalidArgumentError(
+            "the option tracking_uri of tracker 'mlflow' has a query or a fragment; give "
+            "http(s)://host:port and a path at most"
+        )
+    check_addresses(uri)
+
+
+def _client(uri: str, settings: MlflowSettings, *, is_ours: bool) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {settings.token}"} if is_ours and settings.token else {}
+    auth = (settings.username, settings.password) if is_ours and settings.username else None
+    base = f"{uri.rstrip('/')}/api/2.0/mlflow/"
+    return httpx.Client(base_url=base, headers=headers, auth=auth, timeout=10.0)
+
+
+def _checked(answer: httpx.Response) -> dict[str, Any]:
+    # The body stays here: the address may be a stranger's choice, and errors become events.
+    if answer.is_error:
+        raise UnavailableError(
+            f"MLflow answered {answer.status_code} at {answer.request.url.path}; its own log says "
+            "why"
+        )
+    return cast("dict[str, Any]", answer.json())
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Leaves of a nested mapping by dotted path."""
+    found: dict[str, str] = {}
+    for name, inner in value.items():
+        if isinstance(inner, Mapping) and inner:
+            found |= _flat(cast("Mapping[str, Any]", inner), f"{prefix}{name}.")
+        elif inner is not None:
+            found[f"{prefix}{name}"] = str(inner)
+    return found

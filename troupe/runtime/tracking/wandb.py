@@ -1,0 +1,40 @@
+"""Tracker ``wandb``: Weights & Biases, online or offline.
+
+Needs the package wandb (extra ``troupe[trackers]``). The key and the host come from where wandb
+looks for them (WANDB_API_KEY, WANDB_BASE_URL, its own login), never from a spec.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from troupe.runtime.tracking.tracker import TrackedRun, own_options
+
+
+class WandbTracker:
+    """One run with the job's id, so that a resumed job goes on in it."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        import wandb
+
+        options = own_options(run, "wandb", "mode", "entity", "group", "tags")
+        self._run: Any = wandb.init(
+            project=run.project or "troupe",
+            id=run.job_id,
+            name=run.job_id,
+            resume="allow",
+            dir=str(run.run_dir),
+            config=dict(run.config),
+            mode=options.get("mode"),
+            entity=options.get("entity"),
+            group=options.get("group"),
+            tags=options.get("tags"),
+            settings=wandb.Settings(console="off", silent=True, init_timeout=60),
+        )
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """A history row."""
+        self._run.log(dict(values), step=step)
+
+    def close(self, state: str) -> None:
+        """Finish the run; a failed job is a failed run."""
+        self._run.finish(exit_code=0 if state in ("", "succeeded") else 1)

@@ -1,0 +1,43 @@
+"""What a machine says that lacks something for a while: disk, memory, threads, file descriptors.
+
+Owns the list of such errors. Never decides what whoever meets one does: it is a machine's failure,
+so the work is tried again and never counts against the job or an agent.
+"""
+
+import errno
+from collections.abc import Mapping
+
+from google.protobuf.message import DecodeError, EncodeError
+
+_ERRNOS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.ENOMEM,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+_SAYING: Mapping[type[Exception], tuple[str, ...]] = {
+    RuntimeError: ("can't start new thread", "Cannot allocate memory", "std::bad_alloc"),
+    DecodeError: ("Arena alloc failed",),
+    EncodeError: ("Failed to serialize proto",),
+}
+"""Errors that mean many things, and the words in which Python, torch (on the CPU) and protobuf say
+that there is no memory."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether ``error`` passes when the machine has again what it lacks.
+
+    Example: ``is_transient(OSError(errno.EMFILE, "Too many open files"))``.
+    """
+    if isinstance(error, OSError):
+        return error.errno in _ERRNOS
+    for kind, words in _SAYING.items():
+        if isinstance(error, kind):
+            return any(each in str(error) for each in words)
+    return isinstance(error, MemoryError)

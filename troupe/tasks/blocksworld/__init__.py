@@ -1,5 +1,0 @@
-"""Blocksworld: a tool agent tries moves out, a planner builds the stacks of the goal."""
-
-from troupe.tasks.blocksworld.family import Blocksworld, BlocksworldParams
-
-__all__ = ["Blocksworld", "BlocksworldParams"]

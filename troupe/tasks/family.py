@@ -1,0 +1,154 @@
+"""What a task family promises: tasks, an environment that is a pure function, and demonstrations.
+
+Owns the value types that cross from a task to the rest of Troupe. Never does I/O, and never
+names an algorithm: an environment judges one action at a time and forgets it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+from troupe.sandbox.sandbox import Sandbox
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message, rendered by the rollout service with the model's own chat template.
+
+    Example: ``Message("user", "grid: ...")``.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+Observation = tuple[Message, ...]
+"""What one agent sees before it acts: the messages of one prompt, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One frozen problem instance.
+
+    ``index`` counts from 0 inside ``split``; ``payload`` is the instance itself, in the family's
+    own encoding, and equal indices give equal payloads on every machine.
+
+    Example: ``Task("plan_path/train/7", "train", 7, b'{"size": 6, ...}')``.
+    """
+
+    id: str
+    split: Split
+    index: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What one action did, judged on its own copy of the state.
+
+    ``team_reward`` is shared by the team; ``local_rewards`` are the acting agent's named terms,
+    unweighted (the job spec holds the weights); a term named ``<agent>/<term>`` is another
+    agent's: what this action brought it (the loser of a game did not move last). ``done`` ends the
+    episode, ``success`` says that the task is solved in ``state``. ``info`` is small and
+    JSON-serialisable, for people to read.
+
+    Example: ``Transition(b"...", 0.25, {"format": 1.0, "legal": 1.0}, False, False)``.
+    """
+
+    state: bytes
+    team_reward: float
+    local_rewards: Mapping[str, float]
+    done: bool
+    success: bool
+    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Taskset(Protocol):
+    """A seeded collection of tasks with disjoint splits."""
+
+    def size(self, split: Split) -> int | None:
+        """Number of tasks in the split, or None when it does not end."""
+        ...
+
+    def task(self, split: Split, index: int) -> Task:
+        """The task at ``index``; raises InvalidArgumentError when it is out of range."""
+        ...
+
+
+class Environment(Protocol):
+    """A pure function over opaque state bytes (DESIGN invariant 4).
+
+    Equal arguments give equal results on every machine, so any pod can serve any step, a state
+    forks by being copied, and a retry is safe. What an agent does wrong is a low reward, never
+    an exception.
+    """
+
+    def reset(self, task: Task) -> bytes:
+        """The first state of an episode."""
+        ...
+
+    def observe(self, state: bytes, agent: str) -> Observation:
+        """What ``agent`` sees in ``state``; empty when another seat is to move."""
+        ...
+
+    def step(self, state: bytes, agent: str, action: str) -> Transition:
+        """Judge ``action``, the raw completion text of ``agent``, in ``state``."""
+        ...
+
+
+class TaskFamily(Protocol):
+    """One task folder: everything that Troupe needs to train a team on it.
+
+    ``local_terms`` maps each agent to its reward terms with default weights. ``return_bound`` is
+    the largest sum of ``team_reward`` that any sequence of actions can collect in one episode;
+    a property test tries to beat it (DESIGN invariant 6).
+
+    A family may also have ``usual_workflow: ClassVar[Mapping[str, Any]]``, the workflow part of a
+    spec that evaluation uses when it is given none: ``{"order": ["tool", "planner"], "max_turns":
+    4}``. Without it, all agents act in order, for 32 turns at most.
+    """
+
+    name: ClassVar[str]
+    agents: ClassVar[tuple[str, ...]]
+    Params: ClassVar[type[BaseModel]]
+    local_terms: ClassVar[Mapping[str, Mapping[str, float]]]
+    return_bound: ClassVar[float]
+
+    def __init__(self, params: BaseModel) -> None: ...
+
+    def taskset(self) -> Taskset: ...
+
+    def environment(self) -> Environment: ...
+
+    def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
+        """A good action for ``agent`` in ``state``: for scripted policies and warm starts."""
+        ...
+
+    def random_action(self, state: bytes, agent: str, rng: Random) -> str:
+        """A well-formed action drawn without thought: the floor for every policy."""
+        ...
+
+    def vocabulary(self) -> Sequence[str]:
+        """Words that a small made-here tokenizer keeps as single tokens."""
+        ...
+
+
+@runtime_checkable
+class SandboxedTaskFamily(Protocol):
+    """A task family whose environment runs untrusted programs.
+
+    Its ``environment()`` raises InvalidArgumentError; ``troupe.tasks.registry.make_environment``
+    calls ``environment_in`` with the sandbox of the process that judges.
+    """
+
+    name: ClassVar[str]
+
+    def environment_in(self, sandbox: Sandbox) -> Environment:
+        """The family's judge, running programs in ``sandbox``."""
+        ...

@@ -1,5 +1,0 @@
-"""Hanabi: two to five seats that see every hand but their own, and share one score."""
-
-from troupe.tasks.hanabi.family import Hanabi, HanabiParams
-
-__all__ = ["Hanabi", "HanabiParams"]

@@ -1,5 +1,0 @@
-"""Plan-Path: a tool agent tries moves out, a planner walks to the goal of a walled grid."""
-
-from troupe.tasks.plan_path.family import PlanPath, PlanPathParams
-
-__all__ = ["PlanPath", "PlanPathParams"]

@@ -1,5 +1,0 @@
-"""Sokoban: a tool agent tries moves out, a planner pushes every box onto a goal."""
-
-from troupe.tasks.sokoban.family import Sokoban, SokobanParams
-
-__all__ = ["Sokoban", "SokobanParams"]

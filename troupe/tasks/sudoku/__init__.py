@@ -1,5 +1,0 @@
-"""Sudoku: a tool agent tries digits out, a planner fills the grid; givens cannot be changed."""
-
-from troupe.tasks.sudoku.family import Sudoku, SudokuParams
-
-__all__ = ["Sudoku", "SudokuParams"]

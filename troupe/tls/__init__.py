@@ -1,7 +1,0 @@
-"""Mutual TLS between the services: who a process is, and whom it believes. See docs/security.md."""
-
-from troupe.tls.files import TlsFiles
-from troupe.tls.roles import ROLES, Role, host_of
-from troupe.tls.settings import TlsSettings, configured
-
-__all__ = ["ROLES", "Role", "TlsFiles", "TlsSettings", "configured", "host_of"]

@@ -1,0 +1,104 @@
+"""Judges the tester's tests by the reference and by programs that are known to be wrong.
+
+Nothing here looks at the coder's program: a tester is paid for its tests, never for the coder's
+luck.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from troupe_tasks.code.grade import Graded, Grader
+from troupe_tasks.code.judge import Ran
+from troupe_tasks.code.problem import Problem, TestCase
+from troupe_tasks.code.state import Proposal, Verdict
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTests:
+    """The tester's tests with their verdicts.
+
+    ``valid_share`` is the share of tests that are valid; ``caught_share`` the share of the known
+    wrong programs that fail at least one valid test.
+    """
+
+    proposals: tuple[Proposal, ...]
+    valid_share: float
+    caught_share: float
+
+
+def judge_tests(grader: Grader, problem: Problem, pairs: Sequence[Pair]) -> JudgedTests:
+    """Verdicts and shares for the tests of one answer."""
+    if not problem.references:
+        return _by_public_tests(grader, problem, pairs)
+    fresh = _fresh(problem, pairs)
+    ran = grader.outputs(problem, problem.references[0], [pairs[n][0] for n in fresh])
+    truths = {
+        n: truth
+        for n, one in zip(fresh, ran, strict=True)
+        if (truth := _truth(problem, pairs[n][0], one)) is not None
+    }
+    right = grader.agree(problem, [(truths[n], pairs[n][1]) for n in truths])
+    valid = {n: truth for (n, truth), ok in zip(truths.items(), right, strict=True) if ok}
+    proposals = tuple(Proposal(*p, _verdict(n, fresh, valid)) for n, p in enumerate(pairs))
+    caught = _caught_share(grader, problem, list(valid.values()))
+    return JudgedTests(proposals, len(valid) / max(1, len(pairs)), caught)
+
+
+def _by_public_tests(grader: Grader, problem: Problem, pairs: Sequence[Pair]) -> JudgedTests:
+    """Without a reference only the public tests are known: a test of one of their inputs is valid
+    when it agrees, and any other is unknown and pays nothing."""
+    public = {_key(problem, t.input): t for t in problem.public_tests if t.script is None}
+    known = [n for n, (given, _) in enumerate(pairs) if _key(problem, given) in public]
+    claims = [(public[_key(problem, pairs[n][0])], pairs[n][1]) for n in known]
+    agreed = dict(zip(known, grader.agree(problem, claims), strict=True))
+    proposals = tuple(
+        Proposal(*pair, "unknown" if n not in agreed else "repeat" if agreed[n] else "wrong")
+        for n, pair in enumerate(pairs)
+    )
+    return JudgedTests(proposals, sum(agreed.values()) / max(1, len(pairs)), 0.0)
+
+
+def _fresh(problem: Problem, pairs: Sequence[Pair]) -> list[int]:
+    """Tests whose input is neither that of a public test nor of an earlier one."""
+    seen = {_key(problem, test.input) for test in problem.public_tests if test.script is None}
+    fresh: list[int] = []
+    for number, (given, _) in enumerate(pairs):
+        key = _key(problem, given)
+        if key not in seen:
+            seen.add(key)
+            fresh.append(number)
+    return fresh
+
+
+def _key(problem: Problem, given: str) -> str:
+    return " ".join(given.split()) if problem.kind == "stdin" else "".join(given.split())
+
+
+def _truth(problem: Problem, given: str, ran: Ran) -> TestCase | None:
+    """The test with the reference's own output, or None when the input breaks the reference."""
+    if ran.status != "ok" or (problem.kind == "call" and not ran.has_value):
+        return None
+    output = ran.output if problem.kind == "stdin" else repr(ran.value)
+    return TestCase(input=given, output=output)
+
+
+def _verdict(number: int, fresh: Sequence[int], valid: dict[int, TestCase]) -> Verdict:
+    if number not in fresh:
+        return "repeat"
+    return "valid" if number in valid else "wrong"
+
+
+def _is_caught(graded: Graded) -> bool:
+    """Wrong by what it did. A program that ran late, or was not run as others did, is not caught:
+    a tester could make all programs late with inputs that the reference just manages."""
+    return not graded.passed and graded.ran.status not in ("time", "skipped", "lost")
+
+
+def _caught_share(grader: Grader, problem: Problem, tests: Sequence[TestCase]) -> float:
+    if not tests or not problem.wrong_programs:
+        return 0.0
+    graded = grader.grade_all(problem, problem.wrong_programs, tests)
+    caught = [any(_is_caught(test) for test in program) for program in graded]
+    return sum(caught) / len(caught)

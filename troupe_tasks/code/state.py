@@ -1,0 +1,88 @@
+"""What a Code episode remembers between steps, and its encoding as compact JSON bytes.
+
+The problem itself, with its hidden tests, is not in the state: only its place and digest are.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from troupe.tasks.family import Split
+
+Verdict = Literal["valid", "wrong", "repeat", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One test of the tester. ``verdict`` is for the judge and never shown to the tester.
+
+    ``valid``: the reference agrees; ``wrong``: it does not, or the input breaks it; ``repeat``: the
+    input is that of a public or an earlier test; ``unknown``: there is no reference.
+    """
+
+    input: str
+    output: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the coder's last program did on one test that agents may see."""
+
+    input: str
+    expected: str
+    passed: bool
+    shown: str
+    """What it wrote or returned, or how it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One moment of an episode. ``best`` is the largest hidden pass rate so far."""
+
+    split: Split
+    index: int
+    digest: str
+    best: float = 0.0
+    proposals: tuple[Proposal, ...] = ()
+    code: str = ""
+    public_outcomes: tuple[Outcome, ...] = ()
+    proposal_outcomes: tuple[Outcome, ...] = ()
+    """In the order of ``proposals``; empty while the last program has not met them."""
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether a program passed every hidden test."""
+        return self.best >= 1.0
+
+
+def encode_task(split: Split, index: int, problem_id: str, digest: str) -> bytes:
+    """A task payload: which problem, and the hash of what is in it."""
+    return _encode({"split": split, "index": index, "id": problem_id, "digest": digest})
+
+
+def first_state(payload: bytes) -> State:
+    """The state that an episode of a task payload begins in."""
+    raw = json.loads(payload)
+    return State(raw["split"], raw["index"], raw["digest"])
+
+
+def encode_state(state: State) -> bytes:
+    """Opaque state bytes; ``decode_state`` is the inverse."""
+    return _encode(asdict(state))
+
+
+def decode_state(data: bytes) -> State:
+    """The state that ``encode_state`` wrote."""
+    raw = json.loads(data)
+    for name, part in (
+        ("proposals", Proposal),
+        ("public_outcomes", Outcome),
+        ("proposal_outcomes", Outcome),
+    ):
+        raw[name] = tuple(part(**item) for item in raw[name])
+    return State(**raw)
+
+
+def _encode(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,65 @@
+"""Where writing tasks come from: prepared files, or the texts that this project wrote."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from troupe.data.overlap import normalised
+from troupe.data.prepared import SplitRows
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.family import Split, Task
+from troupe_tasks.writing.row import WritingRow
+
+
+class BuiltInTexts:
+    """A few texts of this project: most of them train, the rest shared out between the others."""
+
+    def __init__(self, name: str, rows: Sequence[WritingRow]) -> None:
+        held_out = max(1, len(rows) // 6)
+        self._name = name
+        self._rows: dict[Split, Sequence[WritingRow]] = {
+            "train": rows[: -2 * held_out],
+            "validation": rows[-2 * held_out : -held_out],
+            "test": rows[-held_out:],
+        }
+
+    def size(self, split: Split) -> int | None:
+        """Number of texts in the split."""
+        return len(self._rows[split])
+
+    def task(self, split: Split, index: int) -> Task:
+        """Text ``index`` of the split."""
+        rows = self._rows[split]
+        if not 0 <= index < len(rows):
+            raise InvalidArgumentError(
+                f"The built-in {split} split of {self._name} has {len(rows)} texts; there is no "
+                f"text {index}. Prepared data has more: set task.params.data."
+            )
+        return Task(
+            f"{self._name}/{split}/{index}", split, index, rows[index].model_dump_json().encode()
+        )
+
+
+class PreparedTexts:
+    """Texts from files that ``troupe data prepare`` wrote; the splits must not share any."""
+
+    def __init__(self, data: Path | Mapping[Split, Path]) -> None:
+        self._rows = SplitRows(data, WritingRow)
+        train = {hash(normalised(row.text)) for row in self._rows.rows("train")}
+        held_out: tuple[Split, ...] = ("validation", "test")
+        for split in held_out:
+            shared = [r.id for r in self._rows.rows(split) if hash(normalised(r.text)) in train]
+            if train and shared:
+                raise InvalidArgumentError(
+                    f"{len(shared)} {split} texts are also train texts, among them {shared[0]!r}; "
+                    f"prepare the train file with --against <{split} file> --drop-contaminated",
+                    pointer="/task/params/data",
+                )
+
+    def size(self, split: Split) -> int | None:
+        """Number of texts in the split, 0 when no file was given for it."""
+        return self._rows.size(split)
+
+    def task(self, split: Split, index: int) -> Task:
+        """Row ``index`` of the split's file."""
+        row = self._rows.row(split, index)
+        return Task(row.id, split, index, row.model_dump_json().encode())
