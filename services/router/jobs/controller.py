@@ -173,7 +173,7 @@ class JobController:
             )
         )
         self._recorder = crew.recorder
-        job_metrics.begin(job.job_id, job.spec.steps)
+        job_metrics.begin(job.job_id, job.spec.steps, job.spec.policies)
         return await crew.run(
             self._conduct(crew),
             self._components.keep(),
