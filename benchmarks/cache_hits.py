@@ -32,10 +32,12 @@ from benchmarks.report import commit, goal
 from benchmarks.rollout_fleet import Sidecar, TinyTrainer, sidecar
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT
 from troupe.episodes.ports import Generation
+from troupe.errors import TroupeError
 from troupe.spec import parse_spec
 from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.sglang import SglangEngine
+from troupe_rollout.engines.sglang.environment import look_at_machine
 from troupe_rollout.engines.sglang.settings import SglangSettings
 from troupe_router.members.store import Member
 from troupe_router.play.routing.choose import (
@@ -314,6 +316,16 @@ def _summary(results: dict[str, Any], size: Size) -> dict[str, Any]:
     }
 
 
+def _measured(folder: Path, size: Size) -> dict[str, Any]:
+    """The measurement, or why there is none: without SGLang nothing is measured."""
+    try:
+        asyncio.run(look_at_machine(_settings(folder)))
+    except TroupeError as error:
+        print(f"Nothing was measured: {error.message}")
+        return {"skipped": error.message, "goals": []}
+    return asyncio.run(measure(folder, size))
+
+
 def _settings(work: Path) -> SglangSettings:
     return SglangSettings(work_dir=str(work), max_running_requests=64, start_timeout_s=280)
 
@@ -342,7 +354,7 @@ def main() -> None:
         size = Size(candidates=args.candidates, prompts=6, episodes=6, turns=3)
     transformers_logging.disable_progress_bar()
     with tempfile.TemporaryDirectory(prefix="troupe-cache-") as scratch:
-        found = asyncio.run(measure(Path(scratch), size))
+        found = _measured(Path(scratch), size)
     head = {
         "benchmark": "cache_hits",
         "commit": commit(),

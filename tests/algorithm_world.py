@@ -1,10 +1,13 @@
 """A whole job in one process: real tasks, the real engine, real groups, the real learners.
 
-Only gRPC and Redis are left out, so a step of a tiny model takes a fraction of a second.
+Only gRPC and Redis are left out, so a step of a tiny model takes a fraction of a second. What the
+environment judges is scripted: a random model's tokens differ between kinds of processor, and with
+them whether a group's rewards differ.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
@@ -15,6 +18,7 @@ from troupe.episodes.ports import Generation, Sampled
 from troupe.ids import prompt_digest, ticket_id, train_round
 from troupe.runtime.engines.engine import EngineRequest, StagedWeights
 from troupe.spec.job import JobSpec
+from troupe.tasks.family import Observation, TaskFamily
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 from troupe_trainer.checkpoint.export import export_version
@@ -30,7 +34,7 @@ SMALL = ModelShape(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=
 
 
 def build_planner(folder: Path, shape: ModelShape = SMALL, steps: int = 40) -> Path:
-    """A Qwen3 that has seen a few Plan-Path answers: right now and then, so rewards differ."""
+    """A Qwen3 that has seen a few Plan-Path answers, so that some completions end by themselves."""
     recipe = Recipe(
         task="plan_path",
         params={"size": SIZE},
@@ -69,11 +73,32 @@ def plan_path_spec(model: Path, algorithm: dict[str, Any], **overrides: Any) -> 
     return JobSpec.model_validate(body | overrides)
 
 
-class EngineRollout:
-    """RolloutPort on an engine in this process."""
+class Script:
+    """Answers of every quality, drawn by the seed of the request alone."""
 
-    def __init__(self, engine: CpuEngine) -> None:
-        self._engine = engine
+    def __init__(self, family: TaskFamily, env: LocalEnv) -> None:
+        self._family, self._env = family, env
+
+    def answers(self, observation: Observation, num: int, seed: int) -> list[str]:
+        """``num`` answers to an observation; of two or more, one is right and one is malformed."""
+        state, agent = self._env.origin[observation]
+        rng = Random(seed)
+        right = self._family.demonstrate(state, agent, rng)
+        wrong = "no answer"
+        further = [
+            rng.choice([right, wrong, self._family.random_action(state, agent, rng)])
+            for _ in range(num)
+        ]
+        answers = [right, wrong, *further][:num] if num > 1 else further
+        rng.shuffle(answers)
+        return answers
+
+
+class EngineRollout:
+    """RolloutPort on an engine in this process: its tokens and logprobs, with scripted texts."""
+
+    def __init__(self, engine: CpuEngine, script: Script) -> None:
+        self._engine, self._script = engine, script
 
     async def generate(
         self, *, policy, policy_version, observation, num_candidates, sampling, seed, timeout_s
@@ -82,11 +107,13 @@ class EngineRollout:
         result = await self._engine.generate(
             EngineRequest(policy, policy_version, prompt, num_candidates, sampling, seed)
         )
-        found = [
-            Sampled(c.token_ids, c.logprobs, c.text, c.finish_reason) for c in result.candidates
+        answers = self._script.answers(observation, num_candidates, seed)
+        candidates = [
+            Sampled(c.token_ids, c.logprobs, text, c.finish_reason)
+            for c, text in zip(result.candidates, answers, strict=True)
         ]
         return Generation(
-            prompt, prompt_digest(prompt), found, result.policy_version, result.engine_s
+            prompt, prompt_digest(prompt), candidates, result.policy_version, result.engine_s
         )
 
 
@@ -98,7 +125,8 @@ class InProcess:
         self._engine, self._run_dir = engine, run_dir
         parts = load_parts(spec)
         self._env = LocalEnv(parts.family)
-        self._player = parts.player(EngineRollout(engine), self._env)
+        rollout = EngineRollout(engine, Script(parts.family, self._env))
+        self._player = parts.player(rollout, self._env)
         self.version = 0
 
     @classmethod

@@ -2,6 +2,7 @@
 
 import subprocess
 import tarfile
+import tomllib
 from io import BytesIO
 from pathlib import Path
 
@@ -28,6 +29,22 @@ def extract_previous(folder: Path, *paths: str) -> Path:
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
         archive.extractall(folder, filter="data")
     return folder
+
+
+def write_entry_points(folder: Path) -> None:
+    """Metadata of the code in ``folder``, so that its names load its own modules, not this one's.
+
+    ``folder`` must hold its pyproject.toml and come first on the import path.
+    """
+    project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+    info = folder / f"{project['name']}-{project['version']}.dist-info"
+    info.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    (info / "METADATA").write_text(metadata, encoding="utf-8")
+    lines: list[str] = []
+    for group, names in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in names.items()), ""]
+    (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
 def _newest_release() -> str:

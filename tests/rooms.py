@@ -47,9 +47,12 @@ class Rooms:
     def start(self, service: str, version: str) -> None:
         """Start the service's process from that version's code."""
         code = self.versions[version]
+        name = f"troupe_{service}"
+        is_own_package = (code / "services" / service / name).exists()
+        module = name if is_own_package else f"services.{service}"
         with self.log_of(service).open("ab") as log:
             self._processes[service] = subprocess.Popen(
-                [sys.executable, "-m", f"troupe_{service}"],
+                [sys.executable, "-m", module],
                 cwd=code,
                 env={**self._environments[service], "PYTHONPATH": str(code)},
                 stdin=subprocess.DEVNULL,

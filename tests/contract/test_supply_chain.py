@@ -115,6 +115,23 @@ def test_workflows_when_they_call_make_then_the_targets_exist() -> None:
     assert called and called <= targets
 
 
+def test_workflows_when_they_name_tests_then_those_are_there() -> None:
+    named = {
+        path
+        for workflow in WORKFLOWS
+        for path in re.findall(r"\btests/[\w./-]+", workflow.read_text("utf-8"))
+    }
+    assert named and [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_nightly_when_read_then_processors_of_two_kinds_run_the_tests_with_models() -> None:
+    text = (ROOT / ".github" / "workflows" / "nightly.yml").read_text("utf-8")
+    job = yaml.safe_load(text)["jobs"]["processors"]
+    assert set(job["env"]) == {"ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS"}
+    kinds = job["strategy"]["matrix"]["instructions"]
+    assert {kind["torch"] for kind in kinds} == {"default", "avx2"}
+
+
 def test_release_when_read_then_what_is_published_is_signed() -> None:
     text = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
     jobs = yaml.safe_load(text)["jobs"]

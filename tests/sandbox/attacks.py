@@ -229,7 +229,7 @@ FILES = [
     _attack("reads the project", "if tried(os.listdir, '@PROJECT@'): escaped(os.listdir('@PROJECT@'))\n"),
     _attack("reads installed packages", """
 import glob
-for folder in ("/usr/lib/python3*/*-packages", "/usr/local/lib/python3*/*-packages", "@PREFIX@/lib/*/site-packages"):
+for folder in ("/usr/lib*/python*/*-packages", "/usr/local/lib*/python*/*-packages", "@PREFIX@/lib*/*/*-packages"):
     for path in glob.glob(folder + "/*"): escaped(path)
 """),
     _attack("reads accounts", """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from platform_world import make_tiny_base, tiny_spec, trained_groups
-from previous_version import ROOT, extract_previous
+from previous_version import ROOT, extract_previous, write_entry_points
 from rooms import SERVICES, Rooms
 
 from tests.conftest import ValkeyServer
@@ -21,7 +21,9 @@ _ENDED = ("succeeded", "failed", "cancelled")
 @pytest.fixture(scope="session")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """Folders with the code of the previous version and of this one."""
-    before = extract_previous(tmp_path_factory.mktemp("previous"), "troupe", "services")
+    paths = ("troupe", "services", "pyproject.toml")
+    before = extract_previous(tmp_path_factory.mktemp("previous"), *paths)
+    write_entry_points(before)
     return {"previous": before, "this": ROOT}
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Sequence
+from typing import get_args
 
 import grpc.aio
 
@@ -11,6 +12,8 @@ from troupe.api.env.v1.env_pb2_grpc import add_EnvServiceServicer_to_server
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ENV, Replica
 from troupe.clients.router import RouterClient
 from troupe.runtime.serving import Membership, replica_name
+from troupe.runtime.telemetry import metrics
+from troupe.sandbox.sandbox import Limit
 from troupe_env.families import Families
 from troupe_env.judge import Judge
 from troupe_env.sandbox.settings import SandboxSettings
@@ -35,6 +38,7 @@ class EnvApp:
         self._incarnation = uuid.uuid4().hex
         self._address = ""
         self._is_serving = False
+        _count_from_zero()
 
     async def connect(self) -> None:
         """Prove the isolation that was asked for. The router may come later."""
@@ -80,6 +84,13 @@ class EnvApp:
             num_in_flight=self._judge.num_requests,
             is_serving=self._is_serving,
         )
+
+
+def _count_from_zero() -> None:
+    metrics.start_at_zero(metrics.ENV_ACTIONS, ["true", "false"])
+    metrics.start_at_zero(metrics.ENV_REFUSED_STATES, ["changed", "unreadable"])
+    outcomes = ["ok", "failed", "broken", *get_args(Limit)]
+    metrics.start_at_zero(metrics.ENV_SANDBOX_RUNS, outcomes)
 
 
 async def _live(membership: Membership) -> None:

@@ -70,7 +70,11 @@ class TrainingJob:
             router,
             connect=self._replica,
             transport=make_transport(settings, job_id, spec),
-            witness=Chronicle(job_id, EventLog(redis, job_id, source="trainer")),
+            witness=Chronicle(
+                job_id,
+                EventLog(redis, job_id, source="trainer"),
+                [policy] if policy else spec.policies,
+            ),
             policy=policy,
         )
         self._progress = progress

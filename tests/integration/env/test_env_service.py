@@ -217,8 +217,10 @@ async def test_step_when_the_task_fails_on_a_state_without_a_seal_then_the_calle
 
 async def test_step_when_a_state_changed_on_its_way_then_refused_by_name_and_counted(serve):
     counted = ("troupe_env_refused_states_total", {"reason": "changed"})
-    before = REGISTRY.get_sample_value(*counted) or 0
-    async with EnvClient(await serve(), "plan_path", {"size": 6}, retry_for_s=0) as client:
+    address = await serve()
+    before = REGISTRY.get_sample_value(*counted)
+    assert before is not None, "Prometheus sees an increase only from a sample before it"
+    async with EnvClient(address, "plan_path", {"size": 6}, retry_for_s=0) as client:
         start = await client.reset(split="test", index=0, observe=[], timeout_s=30)
         assert isinstance(start.state, SealedState)
         moved = start.state.replace(b'"best":', b'"best":1')

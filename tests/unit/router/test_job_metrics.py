@@ -30,13 +30,20 @@ LINE = {
 
 @pytest.fixture(autouse=True)
 def begun() -> Iterator[None]:
-    job_metrics.begin(JOB, 10)
+    job_metrics.begin(JOB, 10, ["p"])
     yield
     job_metrics._forget(JOB)  # pyright: ignore[reportPrivateUsage]
 
 
 def read(name: str, /, **labels: str) -> float | None:
     return REGISTRY.get_sample_value(name, {"job_id": JOB, **labels})
+
+
+def test_job_when_it_begins_then_what_alerts_count_is_zero() -> None:
+    """Prometheus sees the increase to a first event only from a sample before it."""
+    assert read("troupe_job_parity_alarms_total", policy="p") == 0
+    assert read("troupe_job_component_restarts_total") == 0
+    assert read("troupe_job_groups_total", outcome="trained") == 0
 
 
 def test_step_line_when_observed_then_every_part_has_its_series() -> None:
@@ -81,6 +88,6 @@ async def test_series_when_the_job_ends_then_linger_and_go() -> None:
 async def test_series_when_the_job_is_resumed_meanwhile_then_stay() -> None:
     job_metrics.observe_line(JOB, LINE)
     job_metrics.end(JOB, linger_s=0.02)
-    job_metrics.begin(JOB, 10)
+    job_metrics.begin(JOB, 10, ["p"])
     await asyncio.sleep(0.06)
     assert read("troupe_job_step") == 5

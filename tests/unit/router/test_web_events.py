@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-APP = ROOT / "services" / "router" / "web" / "page" / "app"
+APP = ROOT / "services" / "router" / "troupe_router" / "web" / "page" / "app"
 _SAID = re.compile(r"""emit\(\s*"([a-z]+\.[a-z_]+)\"""")
 
 

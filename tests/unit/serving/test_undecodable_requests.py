@@ -61,3 +61,12 @@ async def test_call_when_there_is_no_memory_to_read_it_then_may_be_tried_again()
     handler = refusing_malformed(made, "/troupe.api.rollout.v1.RolloutService/UpdateWeights")
     with pytest.raises(UnavailableError, match="UpdateWeights"):
         await handler.stream_unary(sent(b"", handler.request_deserializer), Context())
+
+
+async def test_call_when_its_method_takes_bytes_then_they_reach_it_as_they_are():
+    async def answer(request: bytes, context: Any) -> bytes:
+        return request
+
+    handler = refusing_malformed(grpc.unary_unary_rpc_method_handler(answer), "/bench.Floor/Wait")
+    assert handler.request_deserializer is None
+    assert await handler.unary_unary(JUNK, Context()) == JUNK

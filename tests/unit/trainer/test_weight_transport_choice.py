@@ -83,7 +83,7 @@ def value(name: str, **labels: str) -> float | None:
 
 async def test_push_is_told_with_the_phases_of_each_replica():
     events = Events()
-    told = Chronicle("job-told", cast("EventLog", events))
+    told = Chronicle("job-told", cast("EventLog", events), ["p"])
     arrivals = [Arrival("r0", "ab", 1.0, 2.0, 3.0, 4.0, 1e-6), Arrival("r1", "ab", 1.5)]
     await told.published(EXPORT, "grpc", arrivals)
     ((type, data),) = events.said
@@ -97,13 +97,16 @@ async def test_push_is_told_with_the_phases_of_each_replica():
     found = [value(name, **labels, replica="r0", phase=phase) for phase in phases]
     assert found == [0.5, 1.0, 2.0, 3.0, 4.0]
     assert value("troupe_weights_canary_error_nats", **labels, replica="r0") == 1e-6
-    assert value("troupe_weights_pushes_total", **labels, outcome="published") == 1
+    name = "troupe_weights_pushes_total"
+    assert value(name, **labels, outcome="published") == 1
+    # An alert on the increase of refusals sees the first one only if there was a zero before.
+    assert value(name, **labels, outcome="refused") == 0
 
 
 async def test_refusal_names_replica_policy_and_tensor():
     events = Events()
     error = WeightsRejectedError("wrong", pointer="/tensors/model.norm.weight")
-    await Chronicle("job-refused", cast("EventLog", events)).refused(
+    await Chronicle("job-refused", cast("EventLog", events), ["p"]).refused(
         EXPORT, "store", refusal_of(Arrival("r1"), error)
     )
     ((type, data),) = events.said
@@ -121,7 +124,7 @@ async def test_refusal_by_the_canary_tells_how_far_off_it_was(error: float, told
     job_id = f"job-canary-{error:g}"
     arrival = Arrival("r1", canary_s=0.1, canary_error=error)
     refusal = refusal_of(arrival, WeightsRejectedError("it differs"))
-    await Chronicle(job_id, cast("EventLog", events)).refused(EXPORT, "grpc", refusal)
+    await Chronicle(job_id, cast("EventLog", events), ["p"]).refused(EXPORT, "grpc", refusal)
     assert events.said[0][1]["canary_error"] == told
     labels = {"job_id": job_id, "policy": "p", "replica": "r1"}
     assert value("troupe_weights_canary_error_nats", **labels) == error
@@ -129,6 +132,6 @@ async def test_refusal_by_the_canary_tells_how_far_off_it_was(error: float, told
 
 async def test_event_log_that_is_down_fails_no_push():
     events = cast("EventLog", Events(is_down=True))
-    await Chronicle("job-down", events).published(EXPORT, "grpc", [Arrival("r0")])
+    await Chronicle("job-down", events, ["p"]).published(EXPORT, "grpc", [Arrival("r0")])
     labels = {"job_id": "job-down", "policy": "p", "outcome": "published"}
     assert value("troupe_weights_pushes_total", **labels) == 1

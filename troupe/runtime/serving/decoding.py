@@ -33,7 +33,12 @@ class _Malformed:
 
 
 def refusing_malformed(handler: Any, method: str) -> Any:
-    """``handler``, of any shape, so that it refuses what it can't decode."""
+    """``handler``, of any shape, so that it refuses what it can't decode.
+
+    One that takes bytes as they are decodes nothing and stays as it is.
+    """
+    if handler.request_deserializer is None:
+        return handler
     shape = next(name for name in _SHAPES if getattr(handler, name) is not None)
     decode: Callable[[bytes], Any] = handler.request_deserializer
 

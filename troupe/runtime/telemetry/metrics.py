@@ -4,6 +4,9 @@ Names start with ``troupe_`` and end in their unit; labels are job, policy, agen
 fixed sets, never a task or an episode.
 """
 
+from collections.abc import Iterable
+from itertools import product
+
 from prometheus_client import Counter, Gauge, Histogram
 
 _FAST_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -157,3 +160,15 @@ RUNS_SIZE_BYTES = Gauge("troupe_router_runs_size_bytes", "Size of the volume of 
 TRACKER_LINES = Counter(
     "troupe_tracker_lines_total", "Lines for experiment trackers, by outcome.", ["kind", "outcome"]
 )
+
+
+def start_at_zero(counter: Counter, *values: Iterable[str]) -> None:
+    """Show a series of ``counter`` for each combination of values of its labels.
+
+    Prometheus computes an increase between two samples: of a series that begins with its first
+    event, that event is never seen, and an alert on one event never fires.
+
+    Example: ``start_at_zero(WEIGHTS_PUSHES, [job_id], policies, ["published", "refused"])``.
+    """
+    for labels in product(*values):
+        counter.labels(*labels).inc(0)

@@ -173,7 +173,7 @@ class JobController:
             )
         )
         self._recorder = job_tasks.recorder
-        job_metrics.begin(job.job_id, job.spec.steps)
+        job_metrics.begin(job.job_id, job.spec.steps, job.spec.policies)
         return await job_tasks.run(
             self._conduct(job_tasks),
             self._components.keep(),

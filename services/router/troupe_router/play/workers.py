@@ -63,6 +63,7 @@ class EpisodeWorkers:
             claim_idle_s=claim_idle_s,
             max_attempts=_DELIVERIES_AN_ATTEMPT * limits.max_attempts,
         )
+        metrics.start_at_zero(metrics.ROUTER_TICKETS, [job_id], ["done", "dropped"])
         self._held: set[str] = set()
         self._freed = asyncio.Event()
         self.last_drop = ""

@@ -6,7 +6,7 @@ start again with the process.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from troupe.runtime.telemetry import metrics
@@ -80,13 +80,16 @@ def observe_event(job_id: str, type: str, data: Mapping[str, Any]) -> None:
         metrics.JOB_RESTARTS.labels(job_id).inc()
 
 
-def begin(job_id: str, num_steps: int) -> None:
+def begin(job_id: str, num_steps: int, policies: Iterable[str]) -> None:
     """Show ``job_id``: its series stay until ``end``."""
     leaving = _leaving.pop(job_id, None)
     if leaving is not None:
         leaving.cancel()
     metrics.JOB_NUM_STEPS.labels(job_id).set(num_steps)
-    metrics.JOB_RESTARTS.labels(job_id).inc(0)
+    metrics.start_at_zero(metrics.JOB_RESTARTS, [job_id])
+    metrics.start_at_zero(metrics.JOB_PARITY_ALARMS, [job_id], policies)
+    metrics.start_at_zero(metrics.JOB_GROUPS, [job_id], _COUNTED.values())
+    metrics.start_at_zero(metrics.JOB_TOKENS, [job_id], _TOKENS.values())
 
 
 def rest(job_id: str) -> None:

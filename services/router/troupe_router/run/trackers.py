@@ -40,6 +40,7 @@ class TrackerThread:
 
     def __init__(self, spec: TrackerSpec, run: TrackedRun) -> None:
         self.kind = spec.kind
+        metrics.start_at_zero(metrics.TRACKER_LINES, [spec.kind], ["told", "failed", "dropped"])
         self.done = 0
         self.error = ""
         self._run = run

@@ -5,7 +5,7 @@ its own failure never fails a push.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from troupe_trainer.checkpoint.export import Export
 
 _log = get_logger(__name__)
 _TENSOR = "/tensors/"
+_OUTCOMES = ("published", "refused", "caught_up")
 
 
 @dataclass(slots=True)
@@ -81,9 +82,10 @@ class Silent:
 class Chronicle:
     """Tells metrics and the job's events: ``weights.published``, ``.refused``, ``.caught_up``."""
 
-    def __init__(self, job_id: str, events: EventLog) -> None:
+    def __init__(self, job_id: str, events: EventLog, policies: Iterable[str]) -> None:
         self._job_id = job_id
         self._events = events
+        metrics.start_at_zero(metrics.WEIGHTS_PUSHES, [job_id], policies, _OUTCOMES)
 
     async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
         """See ``Witness``."""

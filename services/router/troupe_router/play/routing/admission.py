@@ -65,6 +65,7 @@ class Admission(Line):
         self._max_calls = max_calls
         self._num_calls = 0
         self._waiting = metrics.ROUTER_WAITING.labels(job_id)
+        metrics.start_at_zero(metrics.ROUTER_REFUSED, [job_id])
 
     @contextmanager
     def call(self) -> Generator[None]:

@@ -8,10 +8,10 @@ from troupe.runtime.serving.event_loop_watchdog import EventLoopWatchdog
 
 STUCK = """
 import asyncio, threading
-from troupe.runtime.serving.event_loop_watchdog import Pulse
+from troupe.runtime.serving.event_loop_watchdog import EventLoopWatchdog
 
 async def main():
-    Pulse(stalled_s=1.0, look_s=0.25).start()
+    EventLoopWatchdog(stalled_s=1.0, look_s=0.25).start()
     await asyncio.sleep(0.1)
     lock = threading.Lock()
     lock.acquire()

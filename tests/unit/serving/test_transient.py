@@ -40,7 +40,7 @@ def test_shortage_when_there_is_no_memory_then_is_one(demand: Callable[[], None]
 READ_AND_WRITE = """
 import resource
 from troupe.api.records.v1.records_pb2 import Group
-from troupe.runtime.transient import is_shortage
+from troupe.runtime.transient import is_transient
 
 group = Group(group_id="x" * (64 << 20))
 data = group.SerializeToString()
@@ -51,7 +51,7 @@ for demand in (lambda: Group.FromString(data), group.SerializeToString):
     try:
         demand()
     except Exception as error:
-        print(is_shortage(error), end=" ")
+        print(is_transient(error), end=" ")
 """
 
 

@@ -100,10 +100,10 @@ def test_code_when_named_inside_an_adapters_params_then_is_refused_too(field: st
 
 
 def test_code_when_a_module_is_allowed_then_its_own_alone_loads() -> None:
-    with plugins.only_modules(["troupe.tasks"]):
+    with plugins.only_modules(["troupe_tasks"]):
         assert plugins.load(plugins.TASKS, "troupe_tasks.plan_path.family:PlanPath").name
         # What it imports from elsewhere is not its own.
-        for name in ("troupe_tasks.plan_path.family:Any", "troupe.tasksother:x", "troupe:tasks"):
+        for name in ("troupe_tasks.plan_path.family:Any", "troupe_tasksother:x", "troupe:tasks"):
             with pytest.raises(InvalidArgumentError, match="may not load from a spec"):
                 plugins.load(plugins.TASKS, name)
         assert plugins.load(plugins.TASKS, "plan_path")
