@@ -27,7 +27,8 @@ from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.spec import JobSpec
 
-DEMO_SPEC = Path("examples/demo.yaml")
+DEMO_SPEC = Path(__file__).with_name("demo.yaml")
+"""Part of the package, so that the demo runs where there is no checkout."""
 _CANCEL_WITHIN_S = 30.0
 
 Begin = Callable[[RestClient], Job]
@@ -73,7 +74,12 @@ def train(
 
 
 def demo(
-    spec: Annotated[Path, typer.Option(help="Job spec.")] = DEMO_SPEC,
+    spec: Annotated[
+        Path, typer.Option(help="Job spec.", show_default="examples/demo.yaml")
+    ] = DEMO_SPEC,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps, instead of the spec's.")
+    ] = None,
     overrides: opt.Overrides = None,
     runs_dir: opt.RunsDir = None,
     as_json: opt.AsJson = False,
@@ -83,13 +89,14 @@ def demo(
     if platform.running(settings.runs_dir) is None:
         check_ports(settings)
     check_folder(settings.runs_dir)
-    found = read_spec(spec, overrides or ())
-    for model in dict.fromkeys(policy.model for policy in found.policies.values()):
+    changes = [*(overrides or ()), *([] if steps is None else [f"steps={steps}"])]
+    job_spec = read_spec(spec, changes)
+    for model in dict.fromkeys(policy.model for policy in job_spec.policies.values()):
         folder = Path(model)
         if is_missing_folder(model) or (folder / "manifest.json").is_file():
             note(f"base model {model}: made once, then kept")
-            make_tiny(folder, tiny_model_args(found, model), says=err())
-    raise typer.Exit(run_job(settings, submitting(with_local_models(found)), as_json=as_json))
+            make_tiny(folder, tiny_model_args(job_spec, model), says=err())
+    raise typer.Exit(run_job(settings, submitting(with_local_models(job_spec)), as_json=as_json))
 
 
 def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> int:
