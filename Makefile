@@ -1,6 +1,6 @@
 # The commands of a developer. Each sets up what it needs; a second call of the same one starts at once.
 #   make demo    train the two-agent demo from nothing and leave its results under runs/
-#   make test    run every test that this machine can run
+#   make test    run the tests that this machine can run in minutes; make test-slow the others
 #   make check   lint, types, import contracts, drift of generated files
 
 VENV ?= .venv
@@ -10,6 +10,7 @@ DEMO_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?=
 AUDIT_ARGS ?=
+TEST_ALL_ARGS ?=
 
 bin := $(VENV)/bin
 installed := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
@@ -17,7 +18,7 @@ local_stamp := $(VENV)/.installed-local-$(installed)
 dev_stamp := $(VENV)/.installed-dev-$(installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos chaos-quick soak fuzz audit test-sandbox test-sglang test-chart images test-k8s test-cluster test-compose test-upgrade test-browser test-observability check format generate compose-check clean
+.PHONY: help setup demo test test-slow test-all chaos chaos-quick soak fuzz audit test-sandbox test-sglang test-chart images test-k8s test-cluster test-compose test-upgrade test-browser test-observability check format generate compose-check clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,8 +43,14 @@ setup: $(dev_stamp) ## Make .venv with all that a developer needs
 demo: $(local_stamp) ## Train the two-agent demo, from nothing to a curve
 	$(bin)/troupe demo $(DEMO_ARGS)
 
-test: $(dev_stamp) ## Run the tests (PYTEST_ARGS="tests/unit -k grid")
-	$(bin)/python -m pytest $(PYTEST_ARGS)
+test: $(dev_stamp) ## Run the tests that most changes need (PYTEST_ARGS="tests/unit -k grid")
+	$(bin)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(dev_stamp) ## Run the tests that are marked slow; .ci/run does
+	$(bin)/python -m pytest -m slow $(PYTEST_ARGS)
+
+test-all: $(dev_stamp) ## Every suite and quick benchmark that this machine can; writes docs/testing-status.md
+	$(bin)/python scripts/test_all.py $(TEST_ALL_ARGS)
 
 test-sandbox: $(dev_stamp) ## Attack the sandbox, then 1,000 honest runs
 	$(bin)/python -m pytest tests/sandbox --sandbox-full $(PYTEST_ARGS)
