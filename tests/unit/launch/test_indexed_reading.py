@@ -8,7 +8,7 @@ from troupe_router.cluster import names
 from troupe_router.cluster.workload_status import WorkloadStatus
 from troupe_router.cluster.workloads import Workload
 
-WORKLOAD = Workload("trainer", "trainer", ("trainer-0",), {}, ("troupe_trainer",), False, {})
+WORKLOAD = Workload("trainer", "trainer", ("trainer-0",), {}, (), False, {})
 JOB = {
     "kind": "Job",
     "metadata": {"name": "t-demo-1-trainer", "uid": "job"},

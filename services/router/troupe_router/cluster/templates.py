@@ -108,7 +108,8 @@ def render(
 
 
 def _fill(container: Object, workload: Workload, *, is_indexed: bool) -> None:
-    container["args"] = list(workload.args)
+    # A running job keeps its templates over upgrades, and they name the module of their image.
+    container["args"] = [*container.get("args", [f"troupe_{workload.service}"]), *workload.args]
     given: list[Object] = list(container.get("env", []))
     known = {variable["name"] for variable in given}
     ordinal: Object = {"name": ORDINAL, "value": "0"}

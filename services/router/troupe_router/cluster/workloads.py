@@ -68,10 +68,10 @@ def _workload(stem: str, members: list[Component]) -> Workload:
     env, args, restarts = shapes[0]
     return Workload(
         name=stem,
-        service=first.module.rpartition(".")[2],
+        service=first.module.removeprefix("troupe_"),
         components=tuple(component.name for component in members),
         env=dict(env),
-        args=(first.module, *args),
+        args=args,
         restarts=restarts,
         traits=dict(first.traits),
     )

@@ -5,11 +5,11 @@ between writing and telling.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from troupe.errors import UnavailableError
+from troupe.retry import STEADY, Backoff, retry
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
@@ -19,7 +19,7 @@ from troupe_trainer.learn.learners import Learned, Learners
 from troupe_trainer.learn.report import with_phases
 
 _log = get_logger(__name__)
-_AGAIN_S = 1.0
+_BACKOFF = Backoff(1.0, 1.0, STEADY)
 """Between two tries of a checkpoint that must be written now."""
 
 
@@ -89,19 +89,16 @@ class Checkpointing:
         Raises:
             UnavailableError: the disk refused it for limits.step_timeout_s.
         """
-        limit_s = self._spec.limits.step_timeout_s
-        deadline = time.monotonic() + limit_s
-        while True:
-            await self._begin()
-            await self._end()
-            if self._covered >= self._reached:
-                return
-            if time.monotonic() > deadline:
-                raise UnavailableError(
-                    f"The checkpoint of step {self._reached} could not be written for "
-                    f"{limit_s:g} s: {self._refusal}"
-                )
-            await asyncio.sleep(_AGAIN_S)
+        await retry(self._save_once, _BACKOFF, within_s=self._spec.limits.step_timeout_s)
+
+    async def _save_once(self) -> None:
+        await self._begin()
+        await self._end()
+        if self._covered < self._reached:
+            raise UnavailableError(
+                f"The checkpoint of step {self._reached} could not be written for "
+                f"{self._spec.limits.step_timeout_s:g} s: {self._refusal}"
+            )
 
     async def close(self) -> None:
         """Let a checkpoint that is being written end; an error of it is logged."""
