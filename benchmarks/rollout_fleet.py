@@ -29,7 +29,7 @@ from troupe_rollout.staging import StagingArea
 from troupe_trainer.checkpoint.export import Export, write_weights
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.publish import Publisher, Transport
-from troupe_trainer.publish.push_events import Witness
+from troupe_trainer.publish.push_events import PushListener
 
 CANARY_LENGTH = 16
 
@@ -173,7 +173,7 @@ def publisher(
     timeout_s: float = 60.0,
     *,
     transport: Transport | None = None,
-    witness: Witness | None = None,
+    listener: PushListener | None = None,
 ) -> Publisher:
     """The trainer's real publisher."""
     spec = JobSpec.model_validate(
@@ -188,4 +188,4 @@ def publisher(
         }
     )
     router: Any = members
-    return Publisher("job", spec, router, transport=transport, witness=witness)
+    return Publisher("job", spec, router, transport=transport, listener=listener)

@@ -40,8 +40,8 @@ from troupe.tasks.family import Message
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_trainer.checkpoint.export import export_version
 from troupe_trainer.learn.learner import Learner
-from troupe_trainer.learn.samples import CreditedGroup, credit
 from troupe_trainer.model.peak_memory import peak_bytes
+from troupe_trainer.samples import CreditedGroup, credit
 
 REPO = Path(__file__).parent.parent
 PEERS = ("comlrl_magrpo", "comlrl_iac", "trl_grpo")

@@ -33,7 +33,7 @@ from troupe_rollout.engines.sglang.settings import SglangSettings
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.publish import Transport
 from troupe_trainer.publish.broadcast import BroadcastTransport
-from troupe_trainer.publish.push_events import Arrival, Silent
+from troupe_trainer.publish.push_events import NoPushListener, PushResult
 from troupe_trainer.publish.stored import StoredTransport
 from troupe_trainer.publish.stream import StreamTransport
 
@@ -59,14 +59,14 @@ class Case:
 
 
 @dataclass
-class Stopwatch(Silent):
+class Stopwatch(NoPushListener):
     """Keeps the phases of the newest push; of several replicas the slowest."""
 
     phases: dict[str, float] = field(default_factory=dict[str, float])
 
-    async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
-        """See `Witness`."""
-        self.phases = {name: max(getattr(a, name) for a in arrivals) for name in PHASES}
+    async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
+        """See `PushListener`."""
+        self.phases = {name: max(getattr(a, name) for a in results) for name in PHASES}
 
 
 def transport(via: str, folder: Path) -> Transport:
@@ -109,7 +109,7 @@ async def measure(
         )
         watch = Stopwatch()
         way = transport(case.via, folder)
-        publish = publisher(members, policies, timeout_s=600.0, transport=way, witness=watch)
+        publish = publisher(members, policies, timeout_s=600.0, transport=way, listener=watch)
         stack.push_async_callback(publish.close)
         rows: list[dict[str, float]] = []
         for version in range(n + 1):

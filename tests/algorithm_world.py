@@ -27,13 +27,13 @@ from troupe_trainer.learn.learners import Learned, Learners
 from troupe_trainer.learn.report import step_report
 from troupe_trainer.learn.validation import Expected, fault
 from troupe_trainer.tiny_model.build import build
-from troupe_trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
+from troupe_trainer.tiny_model.recipe import Recipe, TinyModelShape, WarmStart
 
 SIZE = 4
-SMALL = ModelShape(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64)
+SMALL = TinyModelShape(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64)
 
 
-def build_planner(folder: Path, shape: ModelShape = SMALL, steps: int = 40) -> Path:
+def build_planner(folder: Path, shape: TinyModelShape = SMALL, steps: int = 40) -> Path:
     """A Qwen3 that has seen a few Plan-Path answers, so that some completions end by themselves."""
     recipe = Recipe(
         task="plan_path",
@@ -139,7 +139,7 @@ class InProcess:
         return job
 
     async def publish(self) -> None:
-        for policy, learner in self.team.learners.items():
+        for policy, learner in self.team.by_policy.items():
             export = export_version(learner, self.version, self._run_dir / "out", job_id="j")
             config = export.manifest.adapter_config_json
             kind = "lora" if config else "full"
@@ -170,7 +170,7 @@ class InProcess:
         groups = sorted((g for p in played for g in p.groups), key=lambda g: g.group_id)
         assert len({g.group_id for g in groups}) == len(groups)
         for group in groups:
-            size = self.team.learners[group.policy].model.vocabulary_size
+            size = self.team.by_policy[group.policy].model.vocabulary_size
             expected = Expected("j", group.policy, self.version, self.version, size)
             assert fault(group, expected) is None
         by_policy = {p: [g for g in groups if g.policy == p] for p in self.spec.policies}

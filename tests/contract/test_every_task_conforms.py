@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from troupe import plugins
-from troupe.conformance import Limits, Reference, check_family
+from troupe.conformance import CheckLimits, Reference, check_family
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.family import SandboxedTaskFamily
 from troupe.tasks.registry import load_family
 
-QUICK = Limits(
+QUICK = CheckLimits(
     num_tasks=2,
     seconds=0.3,
     huge_chars=200_000,

@@ -33,8 +33,8 @@ from troupe_env.families import Families
 from troupe_env.judge import judged
 from troupe_router.members.store import Member, _decode, _encode, _last_words
 from troupe_router.servicer import _checked
-from troupe_trainer.learn.samples import credit
 from troupe_trainer.learn.validation import Expected, fault
+from troupe_trainer.samples import credit
 
 PACKAGES = (env_pb2, records_pb2, rollout_pb2, router_pb2, trainer_pb2)
 MESSAGES = {

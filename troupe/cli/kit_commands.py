@@ -10,21 +10,21 @@ import typer
 
 from troupe.cli import options as opt
 from troupe.cli.output import EXIT_FAILED, note, out, print_json
-from troupe.conformance import Limits, Reference, Report, check_family
+from troupe.conformance import CheckLimits, CheckReport, Reference, check_family
 from troupe.conformance.sandbox import DEFAULT, sandbox_for
 from troupe.conformance.scaffold import write_task_package
 from troupe.conformance.target import find_targets, load_target
 from troupe.errors import InvalidArgumentError
 
 
-class Kind(StrEnum):
+class NewKind(StrEnum):
     """What ``troupe new`` makes."""
 
     task = "task"
 
 
 def new(
-    kind: Annotated[Kind, typer.Argument(help="What to make.")],
+    kind: Annotated[NewKind, typer.Argument(help="What to make.")],
     name: Annotated[str, typer.Argument(help="Its name: lower case, with _ between words.")],
     folder: Annotated[
         Path | None, typer.Option("--out", help="Folder of the package, new or empty [./NAME].")
@@ -66,7 +66,7 @@ def check(
     as_json: opt.AsJson = False,
 ) -> None:
     """Try to break a task family: purity, replay, forks, splits, bounded reward, odd texts."""
-    limits = Limits(num_tasks=num_tasks, seconds=seconds, step_limit_s=step_limit, seed=seed)
+    limits = CheckLimits(num_tasks=num_tasks, seconds=seconds, step_limit_s=step_limit, seed=seed)
     reports = [
         _checked(reference, limits, only, sandbox)
         for reference in find_targets(target, _object(params))
@@ -82,8 +82,8 @@ def check(
 
 
 def _checked(
-    reference: Reference, limits: Limits, only: list[str] | None, sandbox_name: str
-) -> Report:
+    reference: Reference, limits: CheckLimits, only: list[str] | None, sandbox_name: str
+) -> CheckReport:
     family = load_target(reference)
     reference = replace(reference, sandbox=sandbox_name)
     sandbox = sandbox_for(family, sandbox_name)
@@ -94,7 +94,7 @@ def _checked(
             sandbox.close()
 
 
-def _tell(report: Report) -> None:
+def _tell(report: CheckReport) -> None:
     out().print(report.text(), markup=False)
     counts = {word: len(report.named(word)) for word in ("passed", "warned", "failed", "skipped")}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)

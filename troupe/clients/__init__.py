@@ -3,13 +3,13 @@
 from troupe.clients.env import EnvClient
 from troupe.clients.rollout import RolloutClient, RolloutStatus
 from troupe.clients.router import RouterClient
-from troupe.clients.trainer import Progress, TrainerClient
+from troupe.clients.trainer import TrainerClient, TrainerStatus
 
 __all__ = [
     "EnvClient",
-    "Progress",
     "RolloutClient",
     "RolloutStatus",
     "RouterClient",
     "TrainerClient",
+    "TrainerStatus",
 ]

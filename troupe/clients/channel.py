@@ -1,10 +1,9 @@
-"""How gRPC calls are made: channel settings, error mapping, retries. The only retry loop there is.
+"""How gRPC calls are made: channel settings, error mapping, and which calls are retried.
 
 Settings of servers stand beside those of clients because keepalive must match on both ends.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -21,6 +20,7 @@ from troupe.errors import (
     error_for_code,
     error_for_reason,
 )
+from troupe.retry import Backoff, is_retryable, retry
 from troupe.runtime.telemetry.tracing import client_interceptors
 from troupe.runtime.tls import Role, configured
 from troupe.runtime.tls.channel import RotatingChannel
@@ -34,6 +34,7 @@ CORE_FAILED = "Internal error from Core"
 being sent (https://github.com/grpc/grpc/issues/36066)."""
 MAX_LOST = 5
 """Such an attempt is repeated so often, also of a call that is otherwise made once."""
+_BACKOFF = Backoff(0.05, 1.0)
 
 RECEIVED_BYTES = "grpc.max_receive_message_length"
 """Option of a channel or server: the largest message that it takes. The last one given counts."""
@@ -104,12 +105,9 @@ class Client:
     ) -> _T:
         """``attempt`` with the seconds that are left, repeated while that may help."""
         now = asyncio.get_running_loop().time
-        started = now()
-        deadline = started + timeout_s
-        give_up_at = min(deadline, started + self._retry_for_s) if retries else started
-        pause_s = 0.05
-        num_repeats = 0
-        while True:
+        deadline = now() + timeout_s
+
+        async def once() -> _T:
             left_s = deadline - now()
             if left_s <= 0:
                 raise DeadlineError(f"{what} at {self.address} did not answer in {timeout_s:g} s.")
@@ -118,15 +116,22 @@ class Client:
             except (grpc.aio.AioRpcError, asyncio.CancelledError) as failure:
                 if _is_callers_own(failure):
                     raise
-                error = _error_of(failure, what, self.address)
-                wait_s = pause_s * random.uniform(0.5, 1.5)
-                is_over = not _is_worth_retrying(error) or now() + wait_s >= give_up_at
-                may_repeat = _is_answer_lost(failure) and num_repeats < MAX_LOST
-                if self._is_closed or (is_over and not may_repeat):
-                    raise error from failure
-                num_repeats += 1
-            await asyncio.sleep(wait_s)
-            pause_s = min(pause_s * 2, 1.0)
+                raise _error_of(failure, what, self.address) from failure
+
+        async def until_heard() -> _T:
+            most = MAX_LOST + 1
+            return await retry(once, _BACKOFF, max_attempts=most, may_pass=self._is_answer_lost)
+
+        within_s = min(timeout_s, self._retry_for_s) if retries else 0.0
+        return await retry(until_heard, _BACKOFF, within_s=within_s, may_pass=self._may_pass)
+
+    def _is_answer_lost(self, error: Exception) -> bool:
+        return not self._is_closed and _is_answer_lost(error.__cause__)
+
+    def _may_pass(self, error: Exception) -> bool:
+        """Asking the same address again may help; a missing version or a spent deadline won't."""
+        is_other = isinstance(error, DeadlineError | VersionNotLoadedError)
+        return not self._is_closed and is_retryable(error) and not is_other
 
 
 def dial(address: str, peer: Role) -> grpc.aio.Channel:
@@ -170,10 +175,10 @@ def _error_of(
     )
 
 
-def _is_answer_lost(failure: grpc.aio.AioRpcError | asyncio.CancelledError) -> bool:
+def _is_answer_lost(failure: BaseException | None) -> bool:
     if isinstance(failure, grpc.aio.AioRpcError):
         return failure.code() is grpc.StatusCode.INTERNAL and failure.details() == CORE_FAILED
-    return True
+    return isinstance(failure, asyncio.CancelledError)
 
 
 def _is_callers_own(failure: BaseException) -> bool:
@@ -192,8 +197,3 @@ def _construct(cls: type[TroupeError], message: str, pointer: str | None) -> Tro
         if candidate.__init__ is TroupeError.__init__:
             return candidate(message, pointer=pointer)
     return TroupeError(message, pointer=pointer)
-
-
-def _is_worth_retrying(error: TroupeError) -> bool:
-    """Asking the same address again may help; a missing version or a spent deadline won't."""
-    return error.retryable and not isinstance(error, DeadlineError | VersionNotLoadedError)

@@ -5,7 +5,6 @@ servers give no token ids. Never logs or repeats the API key.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -20,11 +19,11 @@ from troupe.errors import (
     TroupeError,
     UnavailableError,
 )
+from troupe.retry import Backoff, retry
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.family import Message
 
-_FIRST_PAUSE_S = 0.25
-_LONGEST_PAUSE_S = 20.0
+_BACKOFF = Backoff(0.25, 20.0)
 _SEED_BITS = 31
 """Servers take 64-bit seeds, or 32-bit ones, or signed ones; this many bits fit everywhere."""
 _T = TypeVar("_T")
@@ -82,7 +81,7 @@ class ChatClient:
 
     async def models(self, *, timeout_s: float) -> list[str]:
         """Names of the models that the server offers; asked twice at most, to fail soon."""
-        document = await self._patiently(
+        document = await self._retried(
             lambda left_s: self._once("GET", "/models", timeout=left_s),
             timeout_s=timeout_s,
             max_attempts=2,
@@ -121,7 +120,7 @@ class ChatClient:
             body["stop"] = list(sampling.stop)
         if sampling.top_k > 0:
             body["top_k"] = sampling.top_k
-        document = await self._patiently(
+        document = await self._retried(
             lambda left_s: self._once("POST", "/chat/completions", json=body, timeout=left_s),
             timeout_s=timeout_s,
             max_attempts=self._max_attempts,
@@ -142,23 +141,23 @@ class ChatClient:
             raise self._stranger(f"it gave {len(found.choices)} choices for n = {num_choices}")
         return found
 
-    async def _patiently(
+    async def _retried(
         self, call: Callable[[float], Awaitable[_T]], *, timeout_s: float, max_attempts: int
     ) -> _T:
         """``call`` with the seconds that are left, repeated while that may help."""
         now = asyncio.get_running_loop().time
         deadline = now() + timeout_s
-        pause_s = _FIRST_PAUSE_S
-        for attempt in range(1, max_attempts + 1):
-            try:
-                return await call(deadline - now())
-            except _RetryLaterError as later:
-                wait_s = max(later.after_s, pause_s * random.uniform(0.5, 1.5))
-                if attempt == max_attempts or now() + wait_s >= deadline:
-                    raise later.error from later.__cause__
-            await asyncio.sleep(wait_s)
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        try:
+            return await retry(
+                lambda: call(deadline - now()),
+                _BACKOFF,
+                within_s=timeout_s,
+                max_attempts=max_attempts,
+                may_pass=lambda error: isinstance(error, _RetryLaterError),
+                asks_for_s=lambda error: getattr(error, "after_s", 0.0),
+            )
+        except _RetryLaterError as later:
+            raise later.error from later.__cause__
 
     async def _once(self, method: str, path: str, *, timeout: float, **request: Any) -> Any:
         try:

@@ -9,10 +9,10 @@ from troupe.clients.channel import Client
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TrainerStatus:
     """Where a trainer is. ``job_id`` is empty while it waits for a job.
 
-    Example: ``Progress("demo-1", 3, 40, "collect", 1.5, {"shared": 3}, False)``.
+    Example: ``TrainerStatus("demo-1", 3, 40, "collect", 1.5, {"shared": 3}, False)``.
     """
 
     job_id: str
@@ -33,14 +33,14 @@ class TrainerClient(Client):
         super().__init__(address, retry_for_s=retry_for_s)
         self._stub = TrainerServiceStub(self._channel)
 
-    async def progress(self, *, timeout_s: float = 5.0) -> Progress:
+    async def progress(self, *, timeout_s: float = 5.0) -> TrainerStatus:
         """Where the job is."""
         answer = await self._call(
             "GetProgress",
             lambda left_s: self._stub.GetProgress(pb.GetProgressRequest(), timeout=left_s),
             timeout_s=timeout_s,
         )
-        return Progress(
+        return TrainerStatus(
             job_id=answer.job_id,
             step=answer.step,
             num_steps=answer.num_steps,

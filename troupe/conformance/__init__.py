@@ -1,7 +1,7 @@
 """Does a task family keep its promises? ``check_family`` tries to show that it does not."""
 
 from troupe.conformance.kit import CHECKS, check_family
-from troupe.conformance.report import Check, Outcome, Report
-from troupe.conformance.subject import Limits, Reference
+from troupe.conformance.report import Check, CheckReport, Outcome
+from troupe.conformance.subject import CheckLimits, Reference
 
-__all__ = ["CHECKS", "Check", "Limits", "Outcome", "Reference", "Report", "check_family"]
+__all__ = ["CHECKS", "Check", "CheckLimits", "CheckReport", "Outcome", "Reference", "check_family"]

@@ -16,7 +16,7 @@ from troupe.errors import TroupeError
 from troupe.tasks.family import Environment, Message, Observation, Task, TaskFamily, Transition
 
 if TYPE_CHECKING:
-    from troupe.conformance.subject import Limits
+    from troupe.conformance.subject import CheckLimits
 
 _T = TypeVar("_T")
 MAX_OVERRUNS = 5
@@ -33,7 +33,7 @@ class CheckedEnvironment:
     """
 
     def __init__(
-        self, env: Environment, family: TaskFamily, limits: "Limits", findings: Findings
+        self, env: Environment, family: TaskFamily, limits: "CheckLimits", findings: Findings
     ) -> None:
         self._env = env
         self._family = family

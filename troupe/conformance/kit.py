@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from troupe.conformance import declarations, processes, purity, rewards, tasksets
 from troupe.conformance.findings import BrokenStepError, GaveUpError
-from troupe.conformance.report import Check, Outcome, Report
-from troupe.conformance.subject import Limits, Reference, Subject
+from troupe.conformance.report import Check, CheckReport, Outcome
+from troupe.conformance.subject import CheckLimits, Reference, Subject
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.family import TaskFamily
@@ -119,9 +119,9 @@ def check_family(
     *,
     reference: Reference | None = None,
     sandbox: Sandbox | None = None,
-    limits: Limits | None = None,
+    limits: CheckLimits | None = None,
     only: Sequence[str] | None = None,
-) -> Report:
+) -> CheckReport:
     """Try to show that ``family`` breaks a promise of ``troupe.tasks.family``.
 
     ``reference`` lets another process load the same family; without it that check is skipped.
@@ -138,7 +138,7 @@ def check_family(
         raise InvalidArgumentError(
             f"there is no check {', '.join(unknown)}; known: {', '.join(CHECKS)}"
         )
-    subject = Subject(family, reference=reference, sandbox=sandbox, limits=limits or Limits())
+    subject = Subject(family, reference=reference, sandbox=sandbox, limits=limits or CheckLimits())
     if not subject.tasks:
         raise InvalidArgumentError(f"task '{family.name}' has no tasks in any split")
     wanted = set(only or CHECKS)
@@ -151,7 +151,7 @@ def check_family(
     }
     params = dict(reference.params) if reference else {}
     checks = tuple(_verdict(subject, name, seconds[name]) for name in CHECKS if name in wanted)
-    return Report(family.name, params, checks)
+    return CheckReport(family.name, params, checks)
 
 
 def _run(subject: Subject, name: str, entry: _Entry) -> float:

@@ -24,7 +24,7 @@ class Move:
 
 
 @dataclass(slots=True)
-class Episode:
+class PlayedEpisode:
     """One line of play. It ends early where the family broke a step."""
 
     task: Task
@@ -59,10 +59,10 @@ def play(
     *,
     env: CheckedEnvironment | None = None,
     max_steps: int | None = None,
-) -> Episode:
+) -> PlayedEpisode:
     """One episode of ``policy`` in all seats, up to done or ``max_steps`` steps."""
     env = env or subject.env
-    episode = Episode(task)
+    episode = PlayedEpisode(task)
     with tolerant():
         state = env.reset(task)
         for number in range(max_steps or subject.limits.max_steps):

@@ -8,7 +8,7 @@ from random import Random
 from troupe.conformance import digest, texts
 from troupe.conformance.checked_environment import CheckedEnvironment
 from troupe.conformance.findings import clipped, tolerant
-from troupe.conformance.play import Episode, chosen, mixed, play, positions
+from troupe.conformance.play import PlayedEpisode, chosen, mixed, play, positions
 from troupe.conformance.subject import Subject
 from troupe.tasks.family import Transition
 
@@ -139,7 +139,7 @@ def _compare(
 
 def after_done(subject: Subject) -> None:
     """A step after the end is defined: it ends nothing anew and pays nothing."""
-    ended: list[Episode] = []
+    ended: list[PlayedEpisode] = []
     for task in subject.tasks:
         if ended and subject.is_late("after_done"):
             break

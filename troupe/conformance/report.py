@@ -25,7 +25,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """All checks of one family, in the order in which they ran."""
 
     family: str

@@ -11,7 +11,7 @@ from statistics import fmean
 from troupe.conformance import texts
 from troupe.conformance.adversarial import TACTICS, THOUGHTLESS, Situation
 from troupe.conformance.findings import BrokenStepError, clipped, tolerant
-from troupe.conformance.play import Episode, Move, agent_to_act, chosen, play
+from troupe.conformance.play import Move, PlayedEpisode, agent_to_act, chosen, play
 from troupe.conformance.subject import Clock, Subject
 from troupe.tasks.family import Task
 
@@ -22,7 +22,7 @@ POPULATION = 6
 def return_bound(subject: Subject) -> None:
     """No sequence of actions that the search finds is paid more than ``return_bound``."""
     clock, rng = subject.share(0.4), Random(subject.limits.seed)
-    best: list[tuple[float, list[str], Episode]] = []
+    best: list[tuple[float, list[str], PlayedEpisode]] = []
     count = 0
     for plan in _plans(subject, best, rng, clock):
         task = rng.choice(subject.tasks)
@@ -45,7 +45,7 @@ def return_bound(subject: Subject) -> None:
 
 
 def _plans(
-    subject: Subject, best: list[tuple[float, list[str], Episode]], rng: Random, clock: Clock
+    subject: Subject, best: list[tuple[float, list[str], PlayedEpisode]], rng: Random, clock: Clock
 ):
     """Each tactic alone, then mixtures, then changes of what was paid best."""
     length = subject.limits.max_steps
@@ -62,8 +62,8 @@ def _plans(
         yield (plan + [rng.choice(names)] * length)[:length]
 
 
-def _played(subject: Subject, task: Task, plan: Sequence[str], rng: Random) -> Episode:
-    episode = Episode(task)
+def _played(subject: Subject, task: Task, plan: Sequence[str], rng: Random) -> PlayedEpisode:
+    episode = PlayedEpisode(task)
     with tolerant():
         state = subject.env.reset(task)
         only = rng.choice(subject.family.agents) if rng.random() < 0.2 else None
@@ -82,7 +82,7 @@ def _played(subject: Subject, task: Task, plan: Sequence[str], rng: Random) -> E
     return episode
 
 
-def _farmed(episode: Episode, plan: Sequence[str], subject: Subject) -> str:
+def _farmed(episode: PlayedEpisode, plan: Sequence[str], subject: Subject) -> str:
     paid = [
         f"{plan[i]}: '{move.agent}' {clipped(move.action)[:60]} -> {move.transition.team_reward:g}"
         for i, move in enumerate(episode.moves[:8])

@@ -29,7 +29,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CheckLimits:
     """How hard the kit tries, and what it puts up with. Times in seconds, sizes in bytes.
 
     ``seconds`` is shared out among the searches; each of them runs its fixed tactics at least
@@ -57,7 +57,7 @@ class Limits:
 
 
 STEP_S, SANDBOXED_STEP_S = 2.0, 60.0
-"""Seconds that a step may take where ``Limits`` does not say."""
+"""Seconds that a step may take where ``CheckLimits`` does not say."""
 
 
 class Subject:
@@ -69,7 +69,7 @@ class Subject:
         *,
         reference: Reference | None,
         sandbox: Sandbox | None,
-        limits: Limits,
+        limits: CheckLimits,
     ) -> None:
         self.family = family
         self.reference = reference

@@ -5,7 +5,6 @@ evaluation that starts again tries errors again. Never estimates.
 """
 
 import asyncio
-import random
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,14 +22,14 @@ from troupe.evaluation.refs import ScriptedRef
 from troupe.evaluation.scores import Flawless, best_terms, failure_of
 from troupe.evaluation.serving import SeatMaker
 from troupe.evaluation.teams import Team
+from troupe.retry import Backoff
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.parallel import ParallelSampler
 from troupe.spec.job import JobSpec, RewardSpec
 from troupe.tasks.family import TaskFamily
 from troupe.workflows.workflow import Workflow
 
-_FIRST_PAUSE_S = 0.2
-_LONGEST_PAUSE_S = 5.0
+_BACKOFF = Backoff(0.2, 5.0)
 _HOPELESS = 8
 """So many samples that failed, and none that was played: the policy can't be evaluated."""
 
@@ -182,8 +181,7 @@ def _pauses(max_attempts: int) -> Iterator[float]:
     """Seconds to wait after each failed attempt."""
     for attempt in range(max_attempts):
         is_last = attempt == max_attempts - 1
-        pause_s = min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * random.uniform(0.5, 1.5)
-        yield 0.0 if is_last else pause_s
+        yield 0.0 if is_last else _BACKOFF.pause_s(attempt + 1)
 
 
 def _first(failures: ExceptionGroup[Exception]) -> Exception:

@@ -5,8 +5,8 @@ import sys
 from troupe.runtime.serving.life import main
 from troupe.runtime.telemetry.logging import configure_logging
 from troupe_trainer.app import TrainerService
+from troupe_trainer.learn.follower import follow
 from troupe_trainer.learn.learners import resolve_device
-from troupe_trainer.model.ranks.follower import follow
 from troupe_trainer.model.ranks.group import join
 from troupe_trainer.model.ranks.start import TorchrunSettings
 from troupe_trainer.settings import TrainerSettings

@@ -22,7 +22,7 @@ from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.streams.redis import connect
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
-from troupe_trainer.control import Control, Progress, StoppedError
+from troupe_trainer.control import Control, StoppedError, TrainerProgress
 from troupe_trainer.job import TrainingJob
 from troupe_trainer.servicer import TrainerServicer
 from troupe_trainer.settings import TrainerSettings
@@ -45,7 +45,7 @@ class TrainerService:
     def __init__(self, settings: TrainerSettings) -> None:
         self.exit_code = 0
         self._settings = settings
-        self._progress = Progress()
+        self._progress = TrainerProgress()
         self._control = Control()
         self._ended = asyncio.Event()
         self._incarnation = uuid.uuid4().hex

@@ -18,7 +18,7 @@ class StoppedError(Exception):
 
 
 @dataclass(slots=True)
-class Progress:
+class TrainerProgress:
     """The present state of one trainer. ``phase_seconds`` are those of the current step."""
 
     job_id: str = ""

@@ -24,14 +24,14 @@ from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.checkpointing import Checkpointing
 from troupe_trainer.checkpoint.export import export_artifacts
 from troupe_trainer.checkpoint.files import Checkpoints
-from troupe_trainer.control import Control, Progress, StoppedError
+from troupe_trainer.control import Control, StoppedError, TrainerProgress
 from troupe_trainer.learn.collector import Collector
 from troupe_trainer.learn.learners import Learners, resolve_device
 from troupe_trainer.loop import Parts, train
 from troupe_trainer.model.ranks.group import Ranks
 from troupe_trainer.model.ranks.start import start
 from troupe_trainer.publish import Publisher, make_transport
-from troupe_trainer.publish.push_events import Chronicle
+from troupe_trainer.publish.push_events import PushEvents
 from troupe_trainer.publish.versions import Versions
 from troupe_trainer.settings import TrainerSettings
 
@@ -52,7 +52,7 @@ class TrainingJob:
         *,
         redis: Redis,
         router: RouterClient,
-        progress: Progress,
+        progress: TrainerProgress,
         control: Control,
         policy: str = "",
     ) -> None:
@@ -70,7 +70,7 @@ class TrainingJob:
             router,
             connect=self._replica,
             transport=make_transport(settings, job_id, spec),
-            witness=Chronicle(
+            listener=PushEvents(
                 job_id,
                 EventLog(redis, job_id, source="trainer"),
                 [policy] if policy else spec.policies,
@@ -118,7 +118,7 @@ class TrainingJob:
         settings = self._settings
         if device == "cpu":
             keep_freed_memory()
-        team = await Learners.load(
+        learners = await Learners.load(
             self._spec,
             self._run_dir,
             device=device,
@@ -131,20 +131,20 @@ class TrainingJob:
         try:
             async with asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(self._publisher.watch())
-                await self._train(team)
+                await self._train(learners)
                 self._progress.enter("done")
                 await self._control.stopped()
                 watch.cancel()
         except ExceptionGroup as group:
             raise _first(group) from group
         finally:
-            team.close()
+            learners.close()
             await self._publisher.close()
 
-    async def _train(self, team: Learners) -> None:
-        journal = Checkpointing(
+    async def _train(self, learners: Learners) -> None:
+        checkpointing = Checkpointing(
             self._spec,
-            team,
+            learners,
             Checkpoints(
                 self._run_dir,
                 self._spec,
@@ -154,21 +154,21 @@ class TrainingJob:
             ),
             EventLog(self._redis, self._job_id, source="trainer"),
         )
-        first_step = await journal.restore(with_all=await self._begins_a_life())
+        first_step = await checkpointing.restore(with_all=await self._begins_a_life())
         self._progress.begin_step(first_step)
         await self._publisher.wait_for_replicas()
-        parts = self._parts(team, journal, first_step)
+        parts = self._parts(learners, checkpointing, first_step)
         try:
             await train(self._spec, parts, first_step=first_step)
         except StoppedError as reason:
-            await journal.save()
+            await checkpointing.save()
             _log.info("job.stopped", reason=str(reason))
             raise
         finally:
-            await journal.close()
+            await checkpointing.close()
         self._progress.enter("export")
         await self._ledger.check()
-        result = await self._export(team)
+        result = await self._export(learners)
         reached("trainer.exported")
         await self._ledger.set_result(result, policy=self._policy)
 
@@ -179,8 +179,8 @@ class TrainingJob:
         """
         return bool(self._policy) and self._policy not in await self._ledger.versions()
 
-    def _parts(self, team: Learners, journal: Checkpointing, first_step: int) -> Parts:
-        vocabularies = {p: it.model.vocabulary_size for p, it in team.learners.items()}
+    def _parts(self, learners: Learners, checkpointing: Checkpointing, first_step: int) -> Parts:
+        vocabularies = {p: it.model.vocabulary_size for p, it in learners.by_policy.items()}
         collector = Collector(
             self._redis,
             self._job_id,
@@ -193,21 +193,21 @@ class TrainingJob:
         )
         versions = Versions(
             self._job_id,
-            team,
+            learners,
             self._publisher,
             self._ledger,
             self._run_dir / "publish" / self._policy,
             self._progress,
             epoch=self._epoch,
         )
-        return Parts(team, collector, versions, journal, self._progress, self._control)
+        return Parts(learners, collector, versions, checkpointing, self._progress, self._control)
 
-    async def _export(self, team: Learners) -> dict[str, Any]:
+    async def _export(self, learners: Learners) -> dict[str, Any]:
         """Artifacts of every policy; their paths are in the job's result."""
         policies: dict[str, dict[str, str]] = {}
-        for policy, learner in team.learners.items():
+        for policy, learner in learners.by_policy.items():
             spec, folder = self._spec.policies[policy], self._run_dir / "policies" / policy
-            policies[policy] = await team.on_thread(
+            policies[policy] = await learners.on_thread(
                 lambda it=learner, s=spec, f=folder: export_artifacts(it.alone(), s, f)
             )
         return {"step": self._spec.steps, "policies": policies}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from troupe.runtime.faults import reached
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.checkpointing import Checkpointing
-from troupe_trainer.control import Control, Progress
+from troupe_trainer.control import Control, TrainerProgress
 from troupe_trainer.learn.collector import Collector
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.learn.parity import parity_alarms
@@ -20,11 +20,11 @@ from troupe_trainer.publish.versions import Versions
 class Parts:
     """What the loop drives."""
 
-    team: Learners
+    learners: Learners
     collector: Collector
     versions: Versions
-    journal: Checkpointing
-    progress: Progress
+    checkpointing: Checkpointing
+    progress: TrainerProgress
     control: Control
 
 
@@ -45,14 +45,14 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
             reached("trainer.collected", step)
             await parts.control.gate()
         with progress.during("learn"):
-            learned = await parts.team.learn(batch)
+            learned = await parts.learners.learn(batch)
         learn_s = progress.phase_seconds["learn"]
-        report = step_report(batch, learned, learn_s, policy=parts.team.policy)
-        await parts.journal.warn(parity_alarms(spec, step, learned.outcomes))
-        await parts.journal.warn_flat(report)
+        report = step_report(batch, learned, learn_s, policy=parts.learners.policy)
+        await parts.checkpointing.emit_alarms(parity_alarms(spec, step, learned.outcomes))
+        await parts.checkpointing.emit_flat(report)
         with progress.during("checkpoint"):
-            covered = await parts.journal.write(step + 1, batch, learned, report)
+            covered = await parts.checkpointing.write(step + 1, batch, learned, report)
         with progress.during("publish"):
             await parts.versions.publish(step + 1)
         await parts.collector.ack_below(covered)
-        await parts.journal.tell(report, progress.phase_seconds)
+        await parts.checkpointing.emit_learned(report, progress.phase_seconds)

@@ -1,4 +1,4 @@
-"""TrainerService over Progress and Control: proto to domain, no logic."""
+"""TrainerService over TrainerProgress and Control: proto to domain, no logic."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -7,7 +7,7 @@ import grpc.aio
 
 from troupe.api.trainer.v1 import trainer_pb2 as pb
 from troupe.api.trainer.v1.trainer_pb2_grpc import TrainerServiceServicer
-from troupe_trainer.control import Control, Progress
+from troupe_trainer.control import Control, TrainerProgress
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -18,7 +18,7 @@ else:
 class TrainerServicer(TrainerServiceServicer):
     """Answers from the present state."""
 
-    def __init__(self, progress: Progress, control: Control) -> None:
+    def __init__(self, progress: TrainerProgress, control: Control) -> None:
         self._progress = progress
         self._control = control
 

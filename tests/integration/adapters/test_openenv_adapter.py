@@ -12,7 +12,7 @@ from random import Random
 import httpx
 import pytest
 
-from troupe.conformance import Limits, Reference, check_family
+from troupe.conformance import CheckLimits, Reference, check_family
 from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
@@ -98,7 +98,7 @@ def test_step_when_the_server_refuses_the_action_then_the_agent_is_told_and_goes
 def test_family_when_the_kit_tries_to_break_it_then_holds(server: str) -> None:
     walk = family(server)
     params = {"url": server, "actions": MOVES, "return_bound": 1.0, "max_steps": 20}
-    limits = Limits(
+    limits = CheckLimits(
         num_tasks=1,
         seconds=0.1,
         max_steps=6,

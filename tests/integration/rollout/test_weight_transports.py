@@ -1,4 +1,4 @@
-"""One publish over each transport to two replicas of the cpu engine: arrival, proof, failure."""
+"""One publish over each transport to two replicas of the cpu engine: result, proof, failure."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from troupe_rollout.engines.cpu import engine as cpu_engine
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.publish import Publisher, Transport
 from troupe_trainer.publish.broadcast import BroadcastTransport
-from troupe_trainer.publish.push_events import Arrival, Refusal
+from troupe_trainer.publish.push_events import PushRefusal, PushResult
 from troupe_trainer.publish.stored import StoredTransport
 from troupe_trainer.publish.stream import StreamTransport
 
@@ -30,18 +30,18 @@ from troupe_trainer.publish.stream import StreamTransport
 class Notes:
     """What the publisher said."""
 
-    arrivals: list[list[Arrival]] = field(default_factory=list[list[Arrival]])
-    refusals: list[Refusal] = field(default_factory=list[Refusal])
-    late: list[Arrival] = field(default_factory=list[Arrival])
+    results: list[list[PushResult]] = field(default_factory=list[list[PushResult]])
+    refusals: list[PushRefusal] = field(default_factory=list[PushRefusal])
+    late: list[PushResult] = field(default_factory=list[PushResult])
 
-    async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
-        self.arrivals.append(list(arrivals))
+    async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
+        self.results.append(list(results))
 
-    async def refused(self, export: Export, via: str, refusal: Refusal) -> None:
+    async def refused(self, export: Export, via: str, refusal: PushRefusal) -> None:
         self.refusals.append(refusal)
 
-    async def caught_up(self, export: Export, via: str, arrival: Arrival) -> None:
-        self.late.append(arrival)
+    async def caught_up(self, export: Export, via: str, result: PushResult) -> None:
+        self.late.append(result)
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Fleet:
     def publisher(self, via: str, timeout_s: float = 20.0) -> Publisher:
         transport = self.transport(via)
         return publisher(
-            self.members, self.policies, timeout_s, transport=transport, witness=self.notes
+            self.members, self.policies, timeout_s, transport=transport, listener=self.notes
         )
 
     async def serving(self) -> list[tuple[int | None, tuple[int, ...]]]:
@@ -114,11 +114,11 @@ async def test_publish_reaches_every_replica_with_proof(fleet: Fleet, via: str, 
         for replica in fleet.replicas:
             scores = await replica.client.score("p", version, export.canary_token_ids)
             assert scores == pytest.approx(export.canary_logprobs, abs=1e-4)
-    for arrivals in fleet.notes.arrivals:
-        assert [a.replica for a in arrivals] == ["r0", "r1"]
-        assert all(min(a.transfer_s, a.canary_s, a.activate_s) > 0 for a in arrivals)
-        assert all(a.canary_error < 1e-4 for a in arrivals)
-    assert {a.tensor_digest for a in fleet.notes.arrivals[2]} == {export.manifest.tensor_digest}
+    for results in fleet.notes.results:
+        assert [a.replica for a in results] == ["r0", "r1"]
+        assert all(min(a.transfer_s, a.canary_s, a.activate_s) > 0 for a in results)
+        assert all(a.canary_error < 1e-4 for a in results)
+    assert {a.tensor_digest for a in fleet.notes.results[2]} == {export.manifest.tensor_digest}
     left = sorted(p.name.split("-")[0] for p in fleet.store.rglob("*") if p.is_file())
     assert left == (["v00002", "v00002"] if via == "store" else [])
     assert [p for name in ("r0", "r1") for p in (tmp_path / name).rglob("*.safetensors")] == []

@@ -47,7 +47,7 @@ def planner(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def weights(team: Learners, policy: str = "shared") -> dict[str, torch.Tensor]:
-    found = team.learners[policy].model.trainable()
+    found = team.by_policy[policy].model.trainable()
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 
 

@@ -29,8 +29,8 @@ async def test_flat_step_when_learnt_then_one_event_warns_of_it(
             group = make_group(random.Random(step), step=step, rewards=rewards)
             batch = Batch(step, {"shared": [group]}, {"non_finite_reward": 3})
             report = step_report(batch, await team.learn(batch), 1.0)
-            await journal.warn_flat(report)
-            await journal.warn_flat(report)
+            await journal.emit_flat(report)
+            await journal.emit_flat(report)
     finally:
         team.close()
     found = [stored.event for stored in await events.read()]
@@ -64,8 +64,8 @@ async def test_flat_step_when_policies_have_trainers_then_each_warns_of_its_own(
             batch = Batch(0, {policy: [group]}, {})
             report = step_report(batch, await team.learn(batch), 1.0, policy=policy)
             for _ in range(2):
-                await journal.warn_flat(report)
-                await journal.tell(report, {})
+                await journal.emit_flat(report)
+                await journal.emit_learned(report, {})
         finally:
             team.close()
     told = [json.loads(stored.event.data_json) for stored in await events.read()]
@@ -96,7 +96,7 @@ async def test_flat_step_when_something_else_learns_then_the_event_does_not_say_
         for candidate in group.candidates:
             candidate.trajectory = candidate.index
         batch = Batch(0, {"shared": [group]}, {})
-        await journal.warn_flat(step_report(batch, await team.learn(batch), 1.0))
+        await journal.emit_flat(step_report(batch, await team.learn(batch), 1.0))
     finally:
         team.close()
     (found,) = [stored.event for stored in await events.read()]

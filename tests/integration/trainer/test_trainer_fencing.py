@@ -23,7 +23,7 @@ from troupe.runtime.streams import keys
 from troupe.runtime.streams.fencing import take_epoch
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec.job import JobSpec
-from troupe_trainer.control import Control, Progress
+from troupe_trainer.control import Control, TrainerProgress
 from troupe_trainer.job import TrainingJob
 from troupe_trainer.learn import collector
 from troupe_trainer.learn.collector import Collector
@@ -44,8 +44,8 @@ class Site:
 
     def trainer(
         self, control: Control | None = None, *, policy: str = ""
-    ) -> tuple[TrainingJob, Progress]:
-        progress = Progress()
+    ) -> tuple[TrainingJob, TrainerProgress]:
+        progress = TrainerProgress()
         job = TrainingJob(
             JOB,
             self.spec,

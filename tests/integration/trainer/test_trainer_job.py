@@ -21,11 +21,11 @@ from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint import files as checkpoints_module
 from troupe_trainer.checkpoint.checkpointing import Checkpointing
-from troupe_trainer.checkpoint.compatibility import CheckpointMismatchError
 from troupe_trainer.checkpoint.files import Checkpoints
-from troupe_trainer.control import Control, Progress, StoppedError
+from troupe_trainer.control import Control, StoppedError, TrainerProgress
 from troupe_trainer.job import TrainingJob
 from troupe_trainer.learn.collector import Collector
+from troupe_trainer.model.learner_state import CheckpointMismatchError
 from troupe_trainer.settings import TrainerSettings
 
 
@@ -43,7 +43,7 @@ class World:
     run_dir: Path
 
     def job(self, spec: JobSpec | None = None, control: Control | None = None) -> TrainingJob:
-        self.progress = Progress()
+        self.progress = TrainerProgress()
         return TrainingJob(
             JOB,
             spec or self.spec,
@@ -170,7 +170,7 @@ POINTS = {
     "before the commit": (StepLedger, "commit_version", 3, False),
     "after the commit": (StepLedger, "commit_version", 3, True),
     "before the ack": (Collector, "ack_below", 3, False),
-    "before telling": (Checkpointing, "tell", 2, False),
+    "before telling": (Checkpointing, "emit_learned", 2, False),
     "while collecting": (Collector, "collect", 2, True),
 }
 

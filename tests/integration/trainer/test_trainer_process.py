@@ -24,7 +24,7 @@ from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import JobSpec
 from troupe_trainer.learn.learner import Learner
-from troupe_trainer.learn.samples import credit
+from troupe_trainer.samples import credit
 
 Serve = Callable[..., Awaitable[str]]
 

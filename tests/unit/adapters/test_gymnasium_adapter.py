@@ -6,7 +6,7 @@ from random import Random
 import foreign_envs
 import pytest
 
-from troupe.conformance import Limits, Reference, check_family
+from troupe.conformance import CheckLimits, Reference, check_family
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Task
 from troupe_tasks.adapters.gymnasium import GymnasiumFamily, GymnasiumParams
@@ -172,7 +172,7 @@ def test_tasks_when_any_seed_is_used_then_splits_never_share_an_environment_seed
 
 def test_family_when_the_kit_tries_to_break_it_then_holds() -> None:
     params = {**CORRIDOR, "unread_reward": -0.1, "expert": "foreign_envs:always_right"}
-    limits = Limits(
+    limits = CheckLimits(
         num_tasks=2, seconds=0.2, max_steps=8, huge_chars=50_000, split_sample=20, num_processes=1
     )
     reference = Reference("gymnasium", params, (foreign_envs.__file__.rpartition("/")[0],))

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from troupe.conformance import Limits, check_family
+from troupe.conformance import CheckLimits, check_family
 from troupe.errors import InvalidArgumentError
 from troupe_tasks.adapters.pettingzoo import PettingZooFamily, PettingZooParams
 
-QUICK = Limits(
+QUICK = CheckLimits(
     num_tasks=1, seconds=0.1, max_steps=10, huge_chars=20_000, split_sample=10, num_draws=5
 )
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from troupe.conformance import Limits, check_family
+from troupe.conformance import CheckLimits, check_family
 from troupe.errors import InvalidArgumentError
 from troupe_tasks.adapters.textarena import TextArenaFamily, TextArenaParams
 
@@ -55,7 +55,7 @@ def test_step_when_replayed_in_another_family_then_is_the_same() -> None:
 
 
 def test_family_when_the_kit_tries_to_break_it_then_holds() -> None:
-    limits = Limits(
+    limits = CheckLimits(
         num_tasks=1, seconds=0.1, max_steps=10, huge_chars=20_000, split_sample=10, num_draws=5
     )
     report = check_family(nim(), limits=limits)

@@ -7,11 +7,11 @@ from pathlib import Path
 import broken_families as families
 import pytest
 
-from troupe.conformance import CHECKS, Limits, Reference, check_family
+from troupe.conformance import CHECKS, CheckLimits, Reference, check_family
 from troupe.errors import InvalidArgumentError, UnavailableError
 
 HERE = str(Path(__file__).parent)
-QUICK = Limits(num_tasks=3, seconds=0.1, huge_chars=600_000, split_sample=60, num_draws=10)
+QUICK = CheckLimits(num_tasks=3, seconds=0.1, huge_chars=600_000, split_sample=60, num_draws=10)
 
 BROKEN = [
     ("GlobalState", "step_pure"),
@@ -80,14 +80,14 @@ def test_check_family_when_hash_order_decides_then_the_other_process_differs(nam
 
 
 def test_check_family_when_the_state_keeps_what_was_written_then_warns() -> None:
-    limits = Limits(num_tasks=2, seconds=0.2, huge_chars=100_000)
+    limits = CheckLimits(num_tasks=2, seconds=0.2, huge_chars=100_000)
     report = check_family(families.Grows(families.Params()), limits=limits, only=["state_bytes"])
     assert [check.name for check in report.checks] == ["state_bytes"]
     assert report["state_bytes"].outcome == "warned"
 
 
 def test_check_family_when_steps_hang_then_gives_up_soon_and_says_so() -> None:
-    limits = Limits(num_tasks=2, seconds=0.2, step_limit_s=0.05)
+    limits = CheckLimits(num_tasks=2, seconds=0.2, step_limit_s=0.05)
     report = check_family(families.HangsOnEmptyText(families.Params()), limits=limits)
     assert report.failed == ("step_time",)
     assert "gave up" in report["return_bound"].evidence[0]

@@ -14,8 +14,8 @@ from trainer_data import job_spec
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import UnavailableError
 from troupe_router.run.episodes_file import append_at, append_line
-from troupe_trainer.checkpoint.files import Checkpoints, Snapshot
-from troupe_trainer.learn.learner_state import LearnerState
+from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
+from troupe_trainer.model.learner_state import LearnerState
 
 STATE = {"shared": LearnerState({"param/w": torch.tensor([1.0, 2.0])}, 3)}
 
@@ -66,10 +66,10 @@ def test_save_when_the_disk_is_full_then_nothing_is_left_and_the_next_one_holds_
     tmp_path: Path, faults: Path
 ):
     checkpoints = Checkpoints(tmp_path, job_spec(tmp_path / "model"))
-    checkpoints.save(Snapshot(1, STATE, (), [(0, {"shared": {"g0": [0.5]}})]))
+    checkpoints.save(CheckpointContents(1, STATE, (), [(0, {"shared": {"g0": [0.5]}})]))
     before = (tmp_path / "groups.jsonl").read_bytes()
     (faults / "trainer.checkpoint_staged@2").write_text("enospc")
-    second = Snapshot(2, STATE, (), [(1, {"shared": {"g1": [0.5]}})])
+    second = CheckpointContents(2, STATE, (), [(1, {"shared": {"g1": [0.5]}})])
     with pytest.raises(UnavailableError, match=r"step 2 can't be written to .*checkpoints"):
         checkpoints.save(second)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00001"]

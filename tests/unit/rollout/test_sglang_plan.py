@@ -13,7 +13,7 @@ from troupe_rollout.engines.sglang.command import LoraPlan, ServerPlan, server_a
 from troupe_rollout.engines.sglang.command import server_environment as environment
 from troupe_rollout.engines.sglang.environment import Machine
 from troupe_rollout.engines.sglang.files import lora_targets
-from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.plan import plan_servers
 from troupe_rollout.engines.sglang.settings import SglangSettings, load_settings
 
@@ -21,8 +21,8 @@ SHAPE = ModelShape(64, 2, 4, 2, 16, 128, 100, True)
 CPU = Machine("cpu", 8 * 2**30)
 
 
-def base(name: str = "m", shape: ModelShape = SHAPE) -> BaseModel:
-    return BaseModel(name, Path("/models") / name, None, shape, 256, (2,), {})
+def base(name: str = "m", shape: ModelShape = SHAPE) -> SglangModel:
+    return SglangModel(name, Path("/models") / name, None, shape, 256, (2,), {})
 
 
 def lora(model: str = "m", rank: int = 4, **more: Any) -> PolicySpec:

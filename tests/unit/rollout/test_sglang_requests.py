@@ -9,7 +9,7 @@ from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.runtime.engines.engine import EngineRequest
 from troupe.runtime.engines.presets import ModelShape
 from troupe.spec.job import SamplingSpec
-from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.translate import (
     cached_tokens,
     candidate_from,
@@ -28,7 +28,7 @@ class Words:
         return " ".join(f"w{token}" for token in token_ids if token != 2 or not skip_special_tokens)
 
 
-BASE = BaseModel(
+BASE = SglangModel(
     name="m",
     folder=None,  # pyright: ignore[reportArgumentType]
     tokenizer=Words(),

@@ -7,7 +7,7 @@ import pytest
 
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
-from troupe.clients.trainer import Progress
+from troupe.clients.trainer import TrainerStatus
 from troupe.runtime.streams.ledger import RoundState
 from troupe.spec import parse_spec
 from troupe_router.conduct.progress import Facts, explain
@@ -62,8 +62,8 @@ def a_round(done: int, *, round_id: str = "train-00003", step: int = 3) -> Round
     return RoundState(round_id, kind, step, 8, done, 0, {}, 900.0, False)
 
 
-def trainer(phase: str, *, for_s: float = 12.0, is_paused: bool = False) -> Progress:
-    return Progress("demo-1", 3, 5, phase, for_s, {"p": 3}, is_paused)
+def trainer(phase: str, *, for_s: float = 12.0, is_paused: bool = False) -> TrainerStatus:
+    return TrainerStatus("demo-1", 3, 5, phase, for_s, {"p": 3}, is_paused)
 
 
 def test_explain_when_episodes_are_open_then_counts_them_and_names_the_busiest() -> None:

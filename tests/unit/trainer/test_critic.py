@@ -14,11 +14,11 @@ from transformers import PreTrainedTokenizerFast
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
 from troupe.spec.job import CriticSpec, JobSpec, PolicySpec
-from troupe_trainer.checkpoint.compatibility import IncompatibleWeightsError
-from troupe_trainer.checkpoint.files import Checkpoints, Snapshot
+from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.critic import Critic, Lesson, explained_variance
 from troupe_trainer.learn.learners import Learners
+from troupe_trainer.model.learner_state import IncompatibleWeightsError
 from troupe_trainer.model.model import PolicyModel
 
 PROMPTS = [(1, 2, 3), (4, 5), (6, 7, 8, 9, 10), (11,)]
@@ -210,7 +210,7 @@ async def test_team_with_a_critic_when_restored_then_the_next_step_is_bit_identi
     resumed = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
         await whole.learn(batch(0))
-        Checkpoints(tmp_path, spec).save(Snapshot(1, whole.states()))
+        Checkpoints(tmp_path, spec).save(CheckpointContents(1, whole.states()))
         found = Checkpoints(tmp_path, spec).load()
         assert found is not None
         assert found.learners.keys() == {"shared", f"critic.{name}"}
@@ -262,7 +262,7 @@ async def test_head_when_it_learns_then_the_policy_moves_by_the_actors_loss_alon
         try:
             # The first step's values are 0 whatever the critic's epochs: equal advantages.
             await team.learn(batch(0))
-            model = team.learners["shared"].model
+            model = team.by_policy["shared"].model
             moved.append({n: p.detach().clone() for n, p in model.trainable().items()})
         finally:
             team.close()

@@ -32,7 +32,7 @@ async def _flat_step(spec: JobSpec, run_dir: Path) -> tuple[dict[str, Any], bool
         taught = step_report(it := _batch(0, [1.0, 0.0, 0.0, 0.0]), await team.learn(it), 1.0)
         assert not taught["is_flat"]
         assert (taught["groups_trained"], taught["groups_zero_variance"]) == (2, 0)
-        own = team.learners["shared"].model.trainable()
+        own = team.by_policy["shared"].model.trainable()
         before = {name: p.detach().clone() for name, p in own.items()}
         report = step_report(it := _batch(1, [1.0] * 4), await team.learn(it), 1.0)
         return report, not all(torch.equal(before[name], p) for name, p in own.items())

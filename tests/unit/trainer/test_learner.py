@@ -13,7 +13,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec.job import BatchSpec, JobSpec
 from troupe_trainer.checkpoint.export import export_artifacts
 from troupe_trainer.learn.learner import Learner, NonFiniteError
-from troupe_trainer.learn.samples import CreditedGroup, credit
+from troupe_trainer.samples import CreditedGroup, credit
 
 
 def _learner(spec: JobSpec) -> Learner:

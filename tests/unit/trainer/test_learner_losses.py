@@ -14,7 +14,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learners import Learners
-from troupe_trainer.learn.samples import CreditedGroup, credit
+from troupe_trainer.samples import CreditedGroup, credit
 
 LORA: dict[str, Any] = {"kind": "lora", "rank": 4, "alpha": 8}
 FULL: dict[str, Any] = {"kind": "full"}
@@ -143,7 +143,7 @@ async def test_team_when_kl_is_in_the_reward_then_advantages_lose_it(
     spec = _spec(tiny_model, LORA, loss={"kl": {"coef": 0.5, "where": "reward", "estimator": "k1"}})
     team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
-        learner = team.learners["shared"]
+        learner = team.by_policy["shared"]
         group = _on_policy(learner, make_group(random.Random(5), rewards=[1.0, 0.0, 0.0, 0.0]))
         # Sampled with k1 = log pi - log ref = 0.2 a token above the reference.
         for candidate in group.candidates:

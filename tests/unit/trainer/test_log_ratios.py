@@ -9,7 +9,7 @@ from trainer_data import job_spec, make_group
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learners import Learners
-from troupe_trainer.learn.samples import credit
+from troupe_trainer.samples import credit
 
 MADPO = {"kind": "madpo", "group_size": 4, "joint": {}, "preference": {"beta": 0.5}}
 
@@ -27,7 +27,7 @@ def node_groups(step: int) -> list[pb.Group]:
 
 def score(team: Learners, group: pb.Group, index: int, *, reference: bool) -> float:
     """The candidate's log probability by the model itself, one sequence at a time."""
-    model = team.learners["shared"].model
+    model = team.by_policy["shared"].model
     prompt = list(group.prompts[0].token_ids)
     tokens = list(group.candidates[index].token_ids)
     if reference:
@@ -43,7 +43,7 @@ async def test_log_ratios_when_the_policy_has_moved_then_are_those_of_whole_comp
         job_spec(tiny_model, algorithm=MADPO), tmp_path, device="cpu", threads=1
     )
     try:
-        learner = team.learners["shared"]
+        learner = team.by_policy["shared"]
         groups = node_groups(1)
         plain = [credit(group, [0.0] * 4, 1.0) for group in groups]
         assert learner.log_ratios(plain) == [pytest.approx([0.0] * 4, abs=1e-5)] * 2
@@ -76,7 +76,7 @@ async def test_madpo_when_learnt_then_the_winner_gains_on_the_loser(
         loser = credited[0].advantages.index(min(credited[0].advantages))
         await team.learn(Batch(0, {"shared": groups}, {}))
         plain = [credit(group, [0.0] * 4, 1.0) for group in groups]
-        margins = [own[1] - own[loser] for own in team.learners["shared"].log_ratios(plain)]
+        margins = [own[1] - own[loser] for own in team.by_policy["shared"].log_ratios(plain)]
         assert all(margin > 0 for margin in margins)
     finally:
         team.close()

@@ -11,10 +11,10 @@ from trainer_data import VOCABULARY, job_spec, make_group
 from transformers import AutoModelForCausalLM
 
 from troupe.spec.job import BatchSpec
-from troupe_trainer.learn.samples import PromptSamples, Sample, credit
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch, build_block, fill, pack
 from troupe_trainer.model.tree_attention import visible
+from troupe_trainer.samples import PromptSamples, Sample, credit
 
 
 def _samples(prompt: list[int], *completions: list[int]) -> PromptSamples:

@@ -26,7 +26,7 @@ def league(model: Path, every: int):
 
 
 def weights(team: Learners, policy: str) -> dict[str, torch.Tensor]:
-    found = team.learners[policy].model.trainable()
+    found = team.by_policy[policy].model.trainable()
     return {name: weight.detach().clone() for name, weight in found.items()}
 
 

@@ -12,10 +12,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.collector import Batch
-from troupe_trainer.learn.learner_state import LearnerState
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.learn.outcome import NonFiniteError
 from troupe_trainer.learn.report import step_report
+from troupe_trainer.model.learner_state import LearnerState
 
 AGENTS = ("tool", "planner")
 
@@ -81,7 +81,7 @@ def weights(team: Learners) -> Weights:
     """Every parameter of every policy's module, frozen ones too."""
     return {
         name: {n: p.detach().clone() for n, p in learner.model.module.named_parameters()}
-        for name, learner in team.learners.items()
+        for name, learner in team.by_policy.items()
     }
 
 
@@ -129,7 +129,7 @@ async def test_level_when_only_the_map_of_agents_changes_then_one_document_serve
         groups = {"one": [*groups["one"], *groups["two"]]}
     team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
     try:
-        assert sorted(team.learners) == (["one"] if level == "L1" else ["one", "two"])
+        assert sorted(team.by_policy) == (["one"] if level == "L1" else ["one", "two"])
         before = weights(team)
         learned = await team.learn(Batch(0, groups, {}))
         assert all(adapters(own) for own in moved(before, weights(team)).values())
@@ -171,12 +171,12 @@ async def test_l2_when_policies_share_a_model_then_the_base_is_in_memory_once(
     try:
         pointers = [
             {p.data_ptr() for n, p in learner.model.module.named_parameters() if "lora_" not in n}
-            for learner in team.learners.values()
+            for learner in team.by_policy.values()
         ]
         assert pointers[0] == pointers[1]
         trained = [
             {p.data_ptr() for p in learner.model.trainable().values()}
-            for learner in team.learners.values()
+            for learner in team.by_policy.values()
         ]
         assert not trained[0] & trained[1]
     finally:

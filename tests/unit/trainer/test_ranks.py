@@ -16,14 +16,14 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import export_artifacts
+from troupe_trainer.learn.follower import follow
 from troupe_trainer.learn.learner import Learner
-from troupe_trainer.learn.learner_state import LearnerState
 from troupe_trainer.learn.outcome import NonFiniteError
-from troupe_trainer.learn.samples import CreditedGroup, credit
-from troupe_trainer.model.ranks.follower import follow
+from troupe_trainer.model.learner_state import LearnerState
 from troupe_trainer.model.ranks.group import LOAD, SOLO, Ranks
 from troupe_trainer.model.ranks.start import refuse_what_cannot_spread, start
 from troupe_trainer.model.ranks.wire import Message, decode, encode
+from troupe_trainer.samples import CreditedGroup, credit
 
 NAMES = ("loss", "grad_norm", "entropy", "kl_rollout", "ratio_mean", "ratio_max", "kl_ref")
 

@@ -17,8 +17,8 @@ from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.learn.report import step_report
-from troupe_trainer.learn.samples import credit
 from troupe_trainer.learn.validation import Expected, fault, oldest_version
+from troupe_trainer.samples import credit
 
 
 def _group(version: int, step: int = 5) -> pb.Group:

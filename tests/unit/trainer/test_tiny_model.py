@@ -14,7 +14,7 @@ from troupe.tasks.registry import load_family
 from troupe_trainer.tiny_model.__main__ import main
 from troupe_trainer.tiny_model.build import build
 from troupe_trainer.tiny_model.demonstrations import demonstrations
-from troupe_trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
+from troupe_trainer.tiny_model.recipe import Recipe, TinyModelShape, WarmStart
 
 
 def recipe(seed: int = 3, careful: int = 6) -> Recipe:
@@ -22,7 +22,7 @@ def recipe(seed: int = 3, careful: int = 6) -> Recipe:
         task="plan_path",
         params={"size": 4, "max_actions": 3},
         seed=seed,
-        shape=ModelShape(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64),
+        shape=TinyModelShape(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64),
         warm_start=WarmStart(num_careful_steps=careful, num_careless_steps=2, batch_size=8),
     )
 

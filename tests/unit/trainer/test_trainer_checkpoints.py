@@ -16,17 +16,17 @@ from troupe.algorithms.grpo import Grpo
 from troupe.algorithms.outcomes import group_outcome
 from troupe.errors import FencedError, InvalidArgumentError, JobFailedError, NotFoundError
 from troupe.spec.job import JobSpec
-from troupe_trainer.checkpoint.compatibility import (
+from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints, best_first
+from troupe_trainer.checkpoint.offline_export import export
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.learn.learners import Learners
+from troupe_trainer.model.learner_state import (
     BaseChangedError,
     CheckpointMismatchError,
     IncompatibleWeightsError,
+    LearnerState,
 )
-from troupe_trainer.checkpoint.files import Checkpoints, Snapshot, best_first
-from troupe_trainer.checkpoint.offline_export import export
-from troupe_trainer.learn.learner import Learner
-from troupe_trainer.learn.learner_state import LearnerState
-from troupe_trainer.learn.learners import Learners
-from troupe_trainer.learn.samples import credit
+from troupe_trainer.samples import credit
 
 STATE = {"shared": LearnerState({"param/w": torch.tensor([1.0, 2.0])}, 3)}
 
@@ -45,7 +45,7 @@ def _save(
     for step in range(steps):
         report = {"step": step, "reward_mean": rewards.get(step)}
         trained = [(step, {"shared": {f"g{step}": [0.5, -0.12345678]}})]
-        checkpoints.save(Snapshot(step + 1, states, [report], trained))
+        checkpoints.save(CheckpointContents(step + 1, states, [report], trained))
 
 
 def _names(run_dir: Path) -> list[str]:
@@ -69,7 +69,7 @@ def test_save_when_nothing_is_said_then_the_newest_two_are_kept(tmp_path: Path) 
 def test_load_when_saved_then_gives_back_tensors_counts_and_baselines(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, _spec(tmp_path))
     reports = [{"step": 3, "reward_mean": 0.5}]
-    checkpoints.save(Snapshot(4, STATE, reports, baselines={"mean": 0.25}))
+    checkpoints.save(CheckpointContents(4, STATE, reports, baselines={"mean": 0.25}))
     found = checkpoints.load()
     assert found is not None
     assert (found.step, found.reports, found.baselines) == (4, reports, {"mean": 0.25})
@@ -180,7 +180,7 @@ def test_restore_when_the_base_was_replaced_by_one_of_its_shapes_then_refuses(
     policy = {"model": str(tiny_model), "train": {"kind": train}}
     spec = job_spec(tiny_model, policies={"shared": policy})
     learner = Learner("shared", spec, AtGrpo(spec.algorithm), device="cpu")
-    Checkpoints(tmp_path, spec).save(Snapshot(1, {"shared": learner.state()}))
+    Checkpoints(tmp_path, spec).save(CheckpointContents(1, {"shared": learner.state()}))
     same = _resume(spec, _replaced(tiny_model, tmp_path / "same", "copied"), tmp_path)
     assert same.model.base_digest == learner.model.base_digest
     with pytest.raises(BaseChangedError, match="policy 'shared' was learnt on a model with digest"):
@@ -192,7 +192,10 @@ def test_restore_when_an_older_checkpoint_does_not_name_its_base_then_goes_on(
 ) -> None:
     spec = job_spec(tiny_model)
     learner = Learner("shared", spec, AtGrpo(spec.algorithm), device="cpu")
-    path = Checkpoints(tmp_path, spec).save(Snapshot(1, {"shared": learner.state()})) / "state.json"
+    path = (
+        Checkpoints(tmp_path, spec).save(CheckpointContents(1, {"shared": learner.state()}))
+        / "state.json"
+    )
     body = json.loads(path.read_text())
     assert body.pop("bases") == {"shared": learner.model.base_digest}
     path.write_text(json.dumps(body))
@@ -229,7 +232,7 @@ async def test_team_when_its_algorithm_has_a_running_baseline_then_it_is_checkpo
     try:
         first = [g.advantages for g in whole.credit("shared", groups_of_step(0))]
         checkpoints = Checkpoints(tmp_path, spec)
-        checkpoints.save(Snapshot(1, whole.states(), baselines=whole.baselines()))
+        checkpoints.save(CheckpointContents(1, whole.states(), baselines=whole.baselines()))
         found = checkpoints.load()
         assert found is not None
         assert found.baselines["mean"] != 0.0
@@ -258,7 +261,7 @@ def _run_folder(tiny_model: Path, run_dir: Path) -> tuple[JobSpec, Learner]:
         credited = [credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in groups]
         learner.step(credited)
         report = {"step": step, "reward_mean": -float(step)}
-        checkpoints.save(Snapshot(step + 1, {"shared": learner.state()}, [report]))
+        checkpoints.save(CheckpointContents(step + 1, {"shared": learner.state()}, [report]))
     return spec, learner
 
 
@@ -322,7 +325,9 @@ def _reach(checkpoints: Checkpoints, policy: str, *steps: int) -> None:
     for step in steps:
         states = {policy: LearnerState({"param/w": torch.tensor([float(step)])}, step)}
         report = {"step": step - 1, "reward_mean": None}
-        checkpoints.save(Snapshot(step, states, [report], [(step - 1, {policy: {"g": [0.5]}})]))
+        checkpoints.save(
+            CheckpointContents(step, states, [report], [(step - 1, {policy: {"g": [0.5]}})])
+        )
 
 
 def _own(run_dir: Path, policy: str) -> list[str]:

@@ -16,12 +16,12 @@ from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec.job import BatchSpec, JobSpec, PolicySpec
 from troupe_trainer.learn.learner import Learner, NonFiniteError
-from troupe_trainer.learn.samples import CreditedGroup, credit
 from troupe_trainer.model.kernels import PLAIN, Kernels, choose
 from troupe_trainer.model.logprobs import token_logprobs
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import pack
 from troupe_trainer.model.peak_memory import peak_bytes, reset_peak
+from troupe_trainer.samples import CreditedGroup, credit
 
 CPU = torch.device("cpu")
 

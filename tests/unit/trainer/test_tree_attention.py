@@ -12,11 +12,11 @@ from transformers.modeling_utils import AttentionInterface
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import BatchSpec
-from troupe_trainer.learn.samples import PromptSamples, Sample, credit
 from troupe_trainer.model import tree_attention
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch, pack
 from troupe_trainer.model.tree_attention import Tree, bias_of
+from troupe_trainer.samples import PromptSamples, Sample, credit
 
 
 class _Attention:

@@ -12,8 +12,8 @@ from troupe.errors import InvalidArgumentError, UnavailableError, WeightsRejecte
 from troupe.runtime.streams.events import EventLog
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import Export
-from troupe_trainer.publish.push_events import Arrival, Chronicle, refusal_of
-from troupe_trainer.publish.transport import make_transport
+from troupe_trainer.publish.push_events import PushEvents, PushResult, push_refusal
+from troupe_trainer.publish.transport_choice import make_transport
 from troupe_trainer.settings import TrainerSettings
 
 
@@ -83,9 +83,9 @@ def value(name: str, **labels: str) -> float | None:
 
 async def test_push_is_told_with_the_phases_of_each_replica():
     events = Events()
-    told = Chronicle("job-told", cast("EventLog", events), ["p"])
-    arrivals = [Arrival("r0", "ab", 1.0, 2.0, 3.0, 4.0, 1e-6), Arrival("r1", "ab", 1.5)]
-    await told.published(EXPORT, "grpc", arrivals)
+    told = PushEvents("job-told", cast("EventLog", events), ["p"])
+    results = [PushResult("r0", "ab", 1.0, 2.0, 3.0, 4.0, 1e-6), PushResult("r1", "ab", 1.5)]
+    await told.published(EXPORT, "grpc", results)
     ((type, data),) = events.said
     assert type == "weights.published"
     assert (data["policy_version"], data["via"], data["export_s"]) == (7, "grpc", 0.5)
@@ -106,8 +106,8 @@ async def test_push_is_told_with_the_phases_of_each_replica():
 async def test_refusal_names_replica_policy_and_tensor():
     events = Events()
     error = WeightsRejectedError("wrong", pointer="/tensors/model.norm.weight")
-    await Chronicle("job-refused", cast("EventLog", events), ["p"]).refused(
-        EXPORT, "store", refusal_of(Arrival("r1"), error)
+    await PushEvents("job-refused", cast("EventLog", events), ["p"]).refused(
+        EXPORT, "store", push_refusal(PushResult("r1"), error)
     )
     ((type, data),) = events.said
     assert type == "weights.refused"
@@ -122,9 +122,9 @@ async def test_refusal_names_replica_policy_and_tensor():
 async def test_refusal_by_the_canary_tells_how_far_off_it_was(error: float, told: float | None):
     events = Events()
     job_id = f"job-canary-{error:g}"
-    arrival = Arrival("r1", canary_s=0.1, canary_error=error)
-    refusal = refusal_of(arrival, WeightsRejectedError("it differs"))
-    await Chronicle(job_id, cast("EventLog", events), ["p"]).refused(EXPORT, "grpc", refusal)
+    result = PushResult("r1", canary_s=0.1, canary_error=error)
+    refusal = push_refusal(result, WeightsRejectedError("it differs"))
+    await PushEvents(job_id, cast("EventLog", events), ["p"]).refused(EXPORT, "grpc", refusal)
     assert events.said[0][1]["canary_error"] == told
     labels = {"job_id": job_id, "policy": "p", "replica": "r1"}
     assert value("troupe_weights_canary_error_nats", **labels) == error
@@ -132,6 +132,6 @@ async def test_refusal_by_the_canary_tells_how_far_off_it_was(error: float, told
 
 async def test_event_log_that_is_down_fails_no_push():
     events = cast("EventLog", Events(is_down=True))
-    await Chronicle("job-down", events, ["p"]).published(EXPORT, "grpc", [Arrival("r0")])
+    await PushEvents("job-down", events, ["p"]).published(EXPORT, "grpc", [PushResult("r0")])
     labels = {"job_id": "job-down", "policy": "p", "outcome": "published"}
     assert value("troupe_weights_pushes_total", **labels) == 1

@@ -9,9 +9,11 @@ import httpx
 
 from troupe.clients.rest import answers
 from troupe.errors import TroupeError, UnavailableError
+from troupe.retry import Backoff
 
 PAUSE_S = 0.5
-"""Between two tries."""
+"""Between two looks at a job's log."""
+_BACKOFF = Backoff(0.5, 0.5)
 LOST = (UnavailableError, httpx.TransportError)
 """What a router that restarts looks like."""
 
@@ -43,4 +45,4 @@ class RetryWindow:
         is_over = time.monotonic() - self._lost_at >= self._retry_for_s
         if is_over or answers.is_distrusted(error):
             raise answers.unreachable(self._base_url, error) from error
-        return PAUSE_S
+        return _BACKOFF.pause_s(1)

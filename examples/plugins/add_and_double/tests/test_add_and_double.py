@@ -4,7 +4,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from troupe.conformance import Limits, Reference, check_family
+from troupe.conformance import CheckLimits, Reference, check_family
 from troupe.tasks.family import Task
 
 from add_and_double import AddAndDouble
@@ -61,5 +61,5 @@ def test_family_when_the_conformance_kit_tries_to_break_it_then_holds() -> None:
     source = str(Path(__file__).parents[1] / "src")
     where = "add_and_double.family:AddAndDouble"
     reference = Reference(where, import_paths=(source,))
-    report = check_family(FAMILY, reference=reference, limits=Limits(seconds=1))
+    report = check_family(FAMILY, reference=reference, limits=CheckLimits(seconds=1))
     assert report.is_ok, report.text()

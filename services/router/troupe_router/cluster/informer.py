@@ -5,16 +5,16 @@ most ``resync_s``. Never writes to the cluster.
 """
 
 import asyncio
-import random
 import time
 from collections.abc import Sequence
 
 from troupe.errors import TroupeError, UnavailableError
+from troupe.retry import Backoff
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.cluster.api import ClusterApi, Kind, Object, TooOldError
 
 _log = get_logger(__name__)
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
+_BACKOFF = Backoff(0.1, 10.0, (0.5, 1.0))
 
 
 class Informer:
@@ -90,18 +90,18 @@ class Informer:
         self._objects[kind].pop(name, None)
 
     async def _follow(self, kind: Kind) -> None:
-        pause_s = _FIRST_PAUSE_S
+        num_failures = 0
         while True:
             try:
                 await self._list_and_watch(kind)
-                pause_s = _FIRST_PAUSE_S
+                num_failures = 0
             except TooOldError:
                 _log.info("mirror.too_old", kind=kind.name)
             except TroupeError as error:
                 self._last_error = error.message
                 _log.warning("mirror.away", kind=kind.name, error=error.message)
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                num_failures += 1
+                await asyncio.sleep(_BACKOFF.pause_s(num_failures))
 
     async def _list_and_watch(self, kind: Kind) -> None:
         """One list, then watches from there until it is time to list again."""

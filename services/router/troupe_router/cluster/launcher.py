@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
+from troupe.retry import STEADY, Backoff
 from troupe.runtime.launch.launcher import Component, ComponentStatus
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.cluster import names, templates
@@ -34,7 +35,7 @@ from troupe_router.cluster.writer import Blocked, Writer
 _log = get_logger(__name__)
 _KINDS = {"Job": JOB, "StatefulSet": STATEFUL_SET}
 _POLL_S = 0.05
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_BACKOFF = Backoff(1.0, 30.0, STEADY)
 _SNAPSHOT = "templates.json"
 
 
@@ -65,7 +66,7 @@ class KubernetesLauncher:
         self._mirror = Informer(api, kinds, labels=names.selector(release), resync_s=resync_s)
         self._writer = Writer(api, self._mirror)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._pauses: dict[tuple[str, str], tuple[float, float, Blocked]] = {}
+        self._pauses: dict[tuple[str, str], tuple[float, int, Blocked]] = {}
         self._events: dict[str, tuple[float, list[str]]] = {}
 
     async def close(self) -> None:
@@ -201,8 +202,8 @@ class KubernetesLauncher:
         try:
             found = await self._bring(owner, workload, anchor, known)
         except Blocked as why:
-            pause_s = min(2 * paused[1], _LONGEST_PAUSE_S) if paused else _FIRST_PAUSE_S
-            self._pauses[key] = (time.monotonic() + pause_s, pause_s, why)
+            times = paused[1] + 1 if paused else 1
+            self._pauses[key] = (time.monotonic() + _BACKOFF.pause_s(times), times, why)
             return [_blocked(name, why) for name in workload.components]
         self._pauses.pop(key, None)
         reading = WorkloadStatus(workload, found, self._pods(owner, workload))

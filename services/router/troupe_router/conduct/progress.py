@@ -13,7 +13,7 @@ from typing import Any, Literal
 from redis.asyncio import Redis
 
 from troupe.api.router.v1.router_pb2 import ReplicaKind
-from troupe.clients.trainer import Progress, TrainerClient
+from troupe.clients.trainer import TrainerClient, TrainerStatus
 from troupe.errors import TroupeError
 from troupe.ids import eval_round, train_round
 from troupe.runtime.streams.ledger import RoundState, StepLedger
@@ -80,7 +80,7 @@ class Facts:
     wanted: Mapping[str, int] | None = None
     round: RoundState | None = None
     versions: Mapping[str, int] | None = None
-    trainer: Progress | None = None
+    trainer: TrainerStatus | None = None
     now: float = 0.0
     slowest: str = ""
     silent_since: float = 0.0
@@ -215,7 +215,7 @@ def _names(members: Sequence[Member], kind: ReplicaKind) -> tuple[str, ...]:
     return tuple(m.replica.replica_id for m in members if m.replica.kind == kind)
 
 
-def _place(trainer: Progress | None) -> tuple[int, int]:
+def _place(trainer: TrainerStatus | None) -> tuple[int, int]:
     """How far a trainer is; one that does not answer is behind all."""
     if trainer is None:
         return -1, 0
@@ -298,7 +298,7 @@ class ProgressReader:
             now=now,
         )
 
-    async def _ask_trainer(self, members: Sequence[Member]) -> Progress | None:
+    async def _ask_trainer(self, members: Sequence[Member]) -> TrainerStatus | None:
         for member in members:
             if member.replica.kind != ReplicaKind.REPLICA_KIND_TRAINER:
                 continue

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from troupe.aio import cancel_all
 from troupe.errors import TroupeError
+from troupe.retry import STEADY, Backoff
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.conduct.controller import ControllerParts, JobController
@@ -22,7 +23,7 @@ from troupe_router.jobs.record import JobRecord
 
 _log = get_logger(__name__)
 _LOOK_S = 0.2
-_LONGEST_PAUSE_S = 5.0
+_BACKOFF = Backoff(0.4, 5.0, STEADY)
 
 
 @dataclass(slots=True)
@@ -135,7 +136,7 @@ class JobSupervisor:
                 self._failures.pop(job_id, None)
             else:
                 failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
-                pause_s = min(0.2 * 2**failures, _LONGEST_PAUSE_S)
+                pause_s = _BACKOFF.pause_s(failures)
                 self._not_before[job_id] = time.monotonic() + pause_s
                 _log.warning("job.interrupted", job_id=job_id, again_in_s=pause_s, error=str(error))
             await charge.lease.release()

@@ -9,7 +9,7 @@ from troupe_router.settings import RouterSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class ReplicaNeeds:
     """How many replicas must serve before a job runs. ``rollouts`` is by policy.
 
     ``trainers`` are the policies that have one of their own; "" is the one of all policies.
@@ -20,12 +20,12 @@ class Needs:
     rollouts: dict[str, int]
 
 
-def needs(spec: JobSpec, settings: RouterSettings) -> Needs:
+def needs(spec: JobSpec, settings: RouterSettings) -> ReplicaNeeds:
     """What ``spec`` wants; without a launcher one replica of each is enough to begin."""
     if settings.launcher == "none":
-        return Needs(spec.trainers(), 1, dict.fromkeys(spec.policies, 1))
+        return ReplicaNeeds(spec.trainers(), 1, dict.fromkeys(spec.policies, 1))
     rollouts = {name: policy.replicas for name, policy in spec.policies.items()}
-    return Needs(spec.trainers(), settings.env_replicas, rollouts)
+    return ReplicaNeeds(spec.trainers(), settings.env_replicas, rollouts)
 
 
 def components(

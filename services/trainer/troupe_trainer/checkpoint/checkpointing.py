@@ -5,38 +5,38 @@ between writing and telling.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from troupe.errors import UnavailableError
+from troupe.retry import STEADY, Backoff, retry
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
-from troupe_trainer.checkpoint.files import Checkpoints, Snapshot, Trained
+from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints, Trained
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learners import Learned, Learners
 from troupe_trainer.learn.report import with_phases
 
 _log = get_logger(__name__)
-_AGAIN_S = 1.0
+_BACKOFF = Backoff(1.0, 1.0, STEADY)
 """Between two tries of a checkpoint that must be written now."""
 
 
 class Checkpointing:
-    """The journal of one trainer. ``restore`` comes first.
+    """The checkpoints and step events of one trainer. ``restore`` comes first.
 
     Trainers of one job that learn a policy each tell of the same steps: their events' ids differ.
     """
 
     def __init__(
-        self, spec: JobSpec, team: Learners, checkpoints: Checkpoints, events: EventLog
+        self, spec: JobSpec, learners: Learners, checkpoints: Checkpoints, events: EventLog
     ) -> None:
         self._spec = spec
-        self._team = team
+        self._learners = learners
         self._checkpoints = checkpoints
         self._events = events
-        self._mark = f"{team.policy}-" if team.policy else ""
+        self._mark = f"{learners.policy}-" if learners.policy else ""
         self._covered = 0
         self._reached = 0
         self._reports: list[Mapping[str, Any]] = []
@@ -50,16 +50,16 @@ class Checkpointing:
 
         ``with_all``: the newest of a step that every policy has.
         """
-        snapshot = await self._team.on_thread(lambda: self._checkpoints.load(with_all=with_all))
+        snapshot = await self._learners.on_thread(lambda: self._checkpoints.load(with_all=with_all))
         if snapshot is None:
             return 0
-        await self._team.on_thread(
-            lambda: self._team.restore(snapshot.learners, snapshot.baselines)
+        await self._learners.on_thread(
+            lambda: self._learners.restore(snapshot.learners, snapshot.baselines)
         )
         for report in snapshot.reports:
-            await self.tell(report, {})
+            await self.emit_learned(report, {})
         self._covered = self._reached = self._began = snapshot.step
-        _log.info("journal.restored", step=snapshot.step)
+        _log.info("checkpoint.restored", step=snapshot.step)
         return snapshot.step
 
     async def write(
@@ -89,19 +89,16 @@ class Checkpointing:
         Raises:
             UnavailableError: the disk refused it for limits.step_timeout_s.
         """
-        limit_s = self._spec.limits.step_timeout_s
-        deadline = time.monotonic() + limit_s
-        while True:
-            await self._begin()
-            await self._end()
-            if self._covered >= self._reached:
-                return
-            if time.monotonic() > deadline:
-                raise UnavailableError(
-                    f"The checkpoint of step {self._reached} could not be written for "
-                    f"{limit_s:g} s: {self._refusal}"
-                )
-            await asyncio.sleep(_AGAIN_S)
+        await retry(self._save_once, _BACKOFF, within_s=self._spec.limits.step_timeout_s)
+
+    async def _save_once(self) -> None:
+        await self._begin()
+        await self._end()
+        if self._covered < self._reached:
+            raise UnavailableError(
+                f"The checkpoint of step {self._reached} could not be written for "
+                f"{self._spec.limits.step_timeout_s:g} s: {self._refusal}"
+            )
 
     async def close(self) -> None:
         """Let a checkpoint that is being written end; an error of it is logged."""
@@ -117,16 +114,16 @@ class Checkpointing:
         if self._reached == self._began:
             return
         step, reports, trained = self._reached, list(self._reports), list(self._trained)
-        states, baselines = await self._team.on_thread(
-            lambda: (self._team.states(), self._team.baselines())
+        states, baselines = await self._learners.on_thread(
+            lambda: (self._learners.states(), self._learners.baselines())
         )
         self._reports.clear()
         self._trained.clear()
         self._began = step
-        snapshot = Snapshot(step, states, reports, trained, baselines)
+        snapshot = CheckpointContents(step, states, reports, trained, baselines)
         self._writing = asyncio.create_task(self._write(snapshot), name="checkpoint")
 
-    async def _write(self, snapshot: Snapshot) -> None:
+    async def _write(self, snapshot: CheckpointContents) -> None:
         try:
             await asyncio.to_thread(self._checkpoints.save, snapshot)
         except UnavailableError as error:
@@ -145,17 +142,17 @@ class Checkpointing:
         if writing is not None:
             await asyncio.shield(writing)
 
-    async def tell(self, report: Mapping[str, Any], phases: Mapping[str, float]) -> None:
+    async def emit_learned(self, report: Mapping[str, Any], phases: Mapping[str, float]) -> None:
         """Emit the step's event; a step that was told before stays told once."""
         event_id = f"learned-{self._mark}{report['step']}"
         await self._events.emit("step.learned", with_phases(report, phases), event_id=event_id)
 
-    async def warn_flat(self, report: Mapping[str, Any]) -> None:
+    async def emit_flat(self, report: Mapping[str, Any]) -> None:
         """Emit an event when no group of the step had rewards to learn from."""
         if not report["is_flat"]:
             return
         names = ("step", "groups_trained", "groups_zero_variance", "groups_dropped", "reward_mean")
-        policy = self._team.policy
+        policy = self._learners.policy
         whose = f" of policy '{policy}'" if policy else ""
         data: dict[str, Any] = {name: report[name] for name in names} | {
             "sentence": f"No group{whose} of this step had advantages other than 0: "
@@ -167,7 +164,7 @@ class Checkpointing:
             "learning.flat", data, event_id=f"flat-{self._mark}{report['step']}"
         )
 
-    async def warn(self, alarms: Sequence[Mapping[str, Any]]) -> None:
+    async def emit_alarms(self, alarms: Sequence[Mapping[str, Any]]) -> None:
         """Emit one event for each policy whose rollout and trainer disagree."""
         for alarm in alarms:
             _log.warning("parity.alarm", **alarm)

@@ -32,7 +32,7 @@ from troupe.runtime.run_folder import (
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.compatibility import check_spec, spec_parts
-from troupe_trainer.learn.learner_state import LearnerState
+from troupe_trainer.model.learner_state import LearnerState
 
 _log = get_logger(__name__)
 
@@ -45,7 +45,7 @@ Trained = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CheckpointContents:
     """Everything after ``step`` training steps.
 
     ``reports`` are the events of the steps since the checkpoint before, so that none is lost
@@ -92,7 +92,7 @@ class Checkpoints:
         self._keep_best = spec.checkpoint.keep_best
         self._spec = spec
 
-    def save(self, snapshot: Snapshot) -> Path:
+    def save(self, snapshot: CheckpointContents) -> Path:
         """Write a checkpoint; it is there wholly or not at all.
 
         Raises:
@@ -139,7 +139,7 @@ class Checkpoints:
                 f"this one with epoch {self._epoch}. This trainer stops; its checkpoint is dropped."
             )
 
-    def _stage(self, snapshot: Snapshot, staging: Path) -> dict[str, float]:
+    def _stage(self, snapshot: CheckpointContents, staging: Path) -> dict[str, float]:
         """Every file of the checkpoint, safely on disk; the rewards that are known."""
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
@@ -153,7 +153,7 @@ class Checkpoints:
         sync(staging)
         return rewards
 
-    def load(self, *, with_all: bool = False) -> Snapshot | None:
+    def load(self, *, with_all: bool = False) -> CheckpointContents | None:
         """The newest complete checkpoint, or None; ``groups.jsonl`` is cut back to it.
 
         ``with_all``: the newest of a step that every policy has; what is newer goes.
@@ -191,7 +191,7 @@ class Checkpoints:
                 _log.info("checkpoint.beyond_the_others", path=str(folder), common=step)
                 shutil.rmtree(folder)
 
-    def read(self, folder: Path) -> Snapshot:
+    def read(self, folder: Path) -> CheckpointContents:
         """One checkpoint; raises CheckpointMismatchError, or what its files are broken with."""
         body = json.loads((folder / STATE).read_text())
         check_spec(folder, body, self._spec, format=FORMAT)
@@ -202,9 +202,11 @@ class Checkpoints:
             )
             for name, count in body["optimizer_steps"].items()
         }
-        return Snapshot(int(body["step"]), learners, body["reports"], baselines=body["baselines"])
+        return CheckpointContents(
+            int(body["step"]), learners, body["reports"], baselines=body["baselines"]
+        )
 
-    def _body(self, snapshot: Snapshot, rewards: Mapping[str, float]) -> dict[str, Any]:
+    def _body(self, snapshot: CheckpointContents, rewards: Mapping[str, float]) -> dict[str, Any]:
         """The rest of a checkpoint. The data cursor is the step: a step's tasks follow from it."""
         return {
             "format": FORMAT,
@@ -223,7 +225,7 @@ class Checkpoints:
     def _learnt(self) -> Sequence[str]:
         return [self._policy] if self._policy else list(self._spec.policies)
 
-    def _rewards(self, snapshot: Snapshot) -> dict[str, float]:
+    def _rewards(self, snapshot: CheckpointContents) -> dict[str, float]:
         """Mean training reward of each kept checkpoint's weights, by folder name.
 
         The step after a checkpoint is played with its weights, so its reward is known one step on.
@@ -253,7 +255,7 @@ class Checkpoints:
             if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _append_groups(self, snapshot: Snapshot) -> None:
+    def _append_groups(self, snapshot: CheckpointContents) -> None:
         with self._groups.open("a") as file:
             for step, groups in snapshot.trained:
                 for policy, own in groups.items():

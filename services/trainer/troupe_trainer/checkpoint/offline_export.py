@@ -19,7 +19,12 @@ from troupe.runtime.run_folder import checkpoints_folder, step_name, step_of
 from troupe.spec.job import JobSpec
 from troupe.spec.load import load_spec
 from troupe_trainer.checkpoint.export import export_artifacts
-from troupe_trainer.checkpoint.files import Checkpoints, Snapshot, best_first, steps_of_all
+from troupe_trainer.checkpoint.files import (
+    CheckpointContents,
+    Checkpoints,
+    best_first,
+    steps_of_all,
+)
 from troupe_trainer.learn.learner import Learner
 
 
@@ -43,7 +48,7 @@ def export(
     step = _chosen(run_dir, spec, which)
     algorithm = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind)(spec.algorithm)
     paths: dict[str, dict[str, str]] = {}
-    snapshots: dict[str, Snapshot] = {}
+    snapshots: dict[str, CheckpointContents] = {}
     for policy in policies or sorted(spec.policies):
         trainer = policy if spec.trainer.per_policy else ""
         if trainer not in snapshots:
@@ -81,7 +86,7 @@ def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
     return found[0]
 
 
-def _origin(run_dir: Path, snapshot: Snapshot) -> str:
+def _origin(run_dir: Path, snapshot: CheckpointContents) -> str:
     return json.dumps({"job_id": run_dir.resolve().name, "step": snapshot.step}, indent=2) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Credit assignment of one step: groups of all policies in, samples with advantages out.
+"""AssignedCredit assignment of one step: groups of all policies in, samples with advantages out.
 
 Owns what an algorithm may ask for before its advantages: KL in the reward, values, log ratios.
 Never moves a weight.
@@ -14,13 +14,13 @@ from troupe.spec.job import JobSpec
 from troupe_trainer.learn.critic import Lesson
 from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner
-from troupe_trainer.learn.samples import CreditedGroup, credit
+from troupe_trainer.samples import CreditedGroup, credit
 
 Groups = Mapping[str, Sequence[pb.Group]]
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
+class AssignedCredit:
     """Credited groups and what the critics learn of them, by policy."""
 
     groups: dict[str, list[CreditedGroup]]
@@ -42,7 +42,7 @@ class CreditAssigner:
         self._learners = learners
         self._critics = critics
 
-    def assign(self, groups: Groups) -> Credit:
+    def assign(self, groups: Groups) -> AssignedCredit:
         """Advantages of all groups of a step, attached to their completions."""
         outcomes = {policy: self._outcomes(policy, own) for policy, own in groups.items()}
         lessons: dict[str, list[Lesson]] = {}
@@ -61,7 +61,7 @@ class CreditAssigner:
             ]
             for policy, own in groups.items()
         }
-        return Credit(credited, lessons)
+        return AssignedCredit(credited, lessons)
 
     def _outcomes(self, policy: str, groups: Sequence[pb.Group]) -> list[GroupOutcome]:
         outcomes = [group_outcome(group) for group in groups]

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from troupe.errors import JobFailedError
 from troupe.spec.job import CriticSpec
-from troupe_trainer.checkpoint.compatibility import check_fits
-from troupe_trainer.learn.learner_state import LearnerState
+from troupe_trainer.model.learner_state import LearnerState, check_fits
 from troupe_trainer.model.model import PolicyModel
 
 Prompt = tuple[int, ...]

@@ -19,17 +19,16 @@ from troupe.algorithms.algorithm import Algorithm, Remembering
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
-from troupe_trainer.checkpoint.compatibility import state_of
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.credit import CreditAssigner
 from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner, LearnOutcome, NonFiniteError
-from troupe_trainer.learn.learner_state import LearnerState
-from troupe_trainer.learn.samples import CreditedGroup
 from troupe_trainer.model.kernels import AttentionChoice
+from troupe_trainer.model.learner_state import LearnerState, state_of
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.ranks.group import LOAD, SOLO, Ranks
 from troupe_trainer.model.ranks.start import refuse_what_cannot_spread
+from troupe_trainer.samples import CreditedGroup
 
 _T = TypeVar("_T")
 
@@ -56,7 +55,7 @@ class Learners:
         self._algorithm = algorithm
         self._run_dir = run_dir
         self._thread = ThreadPoolExecutor(1, "learner")
-        self.learners: dict[str, Learner] = {}
+        self.by_policy: dict[str, Learner] = {}
         self._critics: Critics | None = None
 
     @classmethod
@@ -75,32 +74,32 @@ class Learners:
         torch.set_num_threads(threads)
         disable_progress_bar()
         kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind, pointer="/algorithm/kind")
-        team = cls(spec, kind(spec.algorithm), run_dir, policy=policy)
+        learners = cls(spec, kind(spec.algorithm), run_dir, policy=policy)
         where = resolve_device(device)
-        refuse_what_cannot_spread(spec, team._algorithm, ranks)
+        refuse_what_cannot_spread(spec, learners._algorithm, ranks)
         ranks.tell((policy, LOAD, (spec.model_dump_json(), attention)))
         for name in [policy] if policy else sorted(spec.policies):
-            team.learners[name] = await team.on_thread(
+            learners.by_policy[name] = await learners.on_thread(
                 lambda p=name: Learner(
                     p,
                     spec,
-                    team._algorithm,
+                    learners._algorithm,
                     device=where,
                     attention=attention,
-                    shares=team._models(),
+                    shares=learners._models(),
                     ranks=ranks,
                 )
             )
-        view = team._algorithm.needs.values
+        view = learners._algorithm.needs.values
         if view is not None:
-            team._critics = await team.on_thread(
-                lambda: Critics(spec, view, team.learners, device=where)
+            learners._critics = await learners.on_thread(
+                lambda: Critics(spec, view, learners.by_policy, device=where)
             )
         torch.manual_seed(derive_seed(spec.seed, "learner"))
-        return team
+        return learners
 
     def _models(self) -> list[PolicyModel]:
-        return [learner.model for learner in self.learners.values()]
+        return [learner.model for learner in self.by_policy.values()]
 
     async def on_thread(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` where torch runs."""
@@ -116,7 +115,7 @@ class Learners:
 
     def states(self) -> dict[str, LearnerState]:
         """What to checkpoint; call it on the thread."""
-        states = {policy: learner.state() for policy, learner in self.learners.items()}
+        states = {policy: learner.state() for policy, learner in self.by_policy.items()}
         return states | (self._critics.states() if self._critics is not None else {})
 
     def baselines(self) -> Mapping[str, Any]:
@@ -130,7 +129,7 @@ class Learners:
         """Go on from ``states`` and ``baselines``; call it on the thread."""
         if isinstance(self._algorithm, Remembering):
             self._algorithm.restore_baselines(baselines or {})
-        for policy, learner in self.learners.items():
+        for policy, learner in self.by_policy.items():
             learner.restore(state_of(states, policy))
         if self._critics is not None:
             self._critics.restore(states)
@@ -148,7 +147,9 @@ class Learners:
         outcomes: dict[str, LearnOutcome] = {}
         for policy, groups in credit.groups.items():
             try:
-                outcomes[policy] = self.learners[policy].step(self._learnt_from(groups), batch.step)
+                outcomes[policy] = self.by_policy[policy].step(
+                    self._learnt_from(groups), batch.step
+                )
             except NonFiniteError as error:
                 mark = f"{self.policy}-" if self.policy else ""
                 path = self._run_dir / f"nan-{mark}step-{batch.step}.pb"
@@ -166,10 +167,10 @@ class Learners:
 
     def _take_over(self, version: int) -> None:
         """Past versions that are due at ``version`` get the weights that their policy has now."""
-        for name, learner in self.learners.items():
+        for name, learner in self.by_policy.items():
             past = self._spec.policies[name].past
             if past is not None and past.every and version % past.every == 0:
-                present = self.learners[past.of].model.trainable()
+                present = self.by_policy[past.of].model.trainable()
                 learner.model.load_trainable(
                     {tensor: weight.detach() for tensor, weight in present.items()}
                 )
@@ -179,7 +180,7 @@ class Learners:
         return self._assigner().assign({policy: groups}).groups[policy]
 
     def _assigner(self) -> CreditAssigner:
-        return CreditAssigner(self._spec, self._algorithm, self.learners, self._critics)
+        return CreditAssigner(self._spec, self._algorithm, self.by_policy, self._critics)
 
     def _learnt_from(self, groups: list[CreditedGroup]) -> list[CreditedGroup]:
         if not self._spec.algorithm.filters.zero_variance:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from troupe.errors import JobFailedError
-from troupe_trainer.learn.samples import CreditedGroup
 from troupe_trainer.model.ranks.group import Ranks
+from troupe_trainer.samples import CreditedGroup
 
 CORRECTED = 1e-3
 """A token counts as corrected when its importance weight is further from 1 than this."""

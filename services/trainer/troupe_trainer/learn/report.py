@@ -13,8 +13,8 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learner import LearnOutcome
 from troupe_trainer.learn.learners import Learned
-from troupe_trainer.learn.samples import CreditedGroup
 from troupe_trainer.learn.validation import oldest_version
+from troupe_trainer.samples import CreditedGroup
 
 _MEANS = ("loss", "kl_rollout", "parity_kl", "ratio_mean", "clip_fraction", "entropy", "grad_norm")
 _VALUES = frozenset({"value_loss", "value_mean", "value_clip_fraction", "explained_variance"})

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troupe.spec.job import BatchSpec
-from troupe_trainer.learn.samples import PromptSamples, Sample
+from troupe_trainer.samples import PromptSamples, Sample
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]

@@ -4,6 +4,7 @@
 """
 
 from troupe_trainer.publish.publisher import Publisher
-from troupe_trainer.publish.transport import Transport, make_transport
+from troupe_trainer.publish.transport import Transport
+from troupe_trainer.publish.transport_choice import make_transport
 
 __all__ = ["Publisher", "Transport", "make_transport"]

@@ -15,8 +15,8 @@ from troupe.errors import TroupeError, VersionNotLoadedError, WeightsRejectedErr
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import Export
-from troupe_trainer.publish.push_events import Arrival
-from troupe_trainer.publish.round import Round, life_of, serves
+from troupe_trainer.publish.push import Push, life_of, serves
+from troupe_trainer.publish.push_events import PushResult
 from troupe_trainer.publish.transport import Send, Target, Transport
 
 _log = get_logger(__name__)
@@ -55,31 +55,31 @@ class Delivery:
         await self._transport.forget(export)
         export.path.unlink(missing_ok=True)
 
-    async def stage(self, replicas: Sequence[Replica], round_: Round) -> Errors:
+    async def stage(self, replicas: Sequence[Replica], push: Push) -> Errors:
         """Stage on those that do not serve it already: one session, all at once."""
-        todo = [r for r in replicas if not serves(r, round_.export)]
-        round_.staged |= {life_of(r) for r in replicas if r not in todo}
+        todo = [r for r in replicas if not serves(r, push.export)]
+        push.staged |= {life_of(r) for r in replicas if r not in todo}
         if not todo:
             return [None] * len(replicas)
         targets = [self._target(replica) for replica in todo]
         limit_s = self._spec.limits.startup_timeout_s
         try:
-            async with self._transport.session(round_.export, targets, timeout_s=limit_s) as send:
-                results = await _gather(self._stage_one(r, round_, send) for r in todo)
+            async with self._transport.session(push.export, targets, timeout_s=limit_s) as send:
+                results = await _gather(self._stage_one(r, push, send) for r in todo)
         except TroupeError as error:
             results: Errors = [error] * len(todo)
         found = {life_of(r): error for r, error in zip(todo, results, strict=True)}
         return [found.get(life_of(r)) for r in replicas]
 
-    async def _stage_one(self, replica: Replica, round_: Round, send: Send) -> None:
+    async def _stage_one(self, replica: Replica, push: Push, send: Send) -> None:
         """Stage, compare digests, ask the canary."""
-        export, life, arrival = round_.export, life_of(replica), round_.arrival(replica)
+        export, life, result = push.export, life_of(replica), push.result(replica)
         manifest, target = export.manifest, self._target(replica)
         began = time.perf_counter()
         receipt = await send(target)
-        arrival.stage_s = receipt.staged_s - receipt.received_s
-        arrival.transfer_s = time.perf_counter() - began - arrival.stage_s
-        arrival.tensor_digest = receipt.tensor_digest
+        result.stage_s = receipt.staged_s - receipt.received_s
+        result.transfer_s = time.perf_counter() - began - result.stage_s
+        result.tensor_digest = receipt.tensor_digest
         if receipt.tensor_digest != manifest.tensor_digest:
             raise WeightsRejectedError(
                 f"it computed the tensor digest {receipt.tensor_digest}, and "
@@ -89,24 +89,24 @@ class Delivery:
         scores = await target.client.score(
             manifest.policy, manifest.policy_version, export.canary_token_ids
         )
-        arrival.canary_s = time.perf_counter() - began
-        self._check_canary(scores, export, arrival)
-        round_.staged.add(life)
+        result.canary_s = time.perf_counter() - began
+        self._check_canary(scores, export, result)
+        push.staged.add(life)
         if receipt.wants_file:
-            round_.wants_file.add(life)
+            push.wants_file.add(life)
 
-    async def activate(self, replicas: Sequence[Replica], round_: Round) -> Errors:
+    async def activate(self, replicas: Sequence[Replica], push: Push) -> Errors:
         """Activate; stage first on replicas that came meanwhile."""
-        late = [r for r in replicas if life_of(r) not in round_.staged]
-        errors = await self.stage(late, round_) if late else []
+        late = [r for r in replicas if life_of(r) not in push.staged]
+        errors = await self.stage(late, push) if late else []
         failed = {life_of(r): e for r, e in zip(late, errors, strict=True) if e is not None}
         ready = [r for r in replicas if life_of(r) not in failed]
-        results = await _gather(self._activate_one(r, round_) for r in ready)
+        results = await _gather(self._activate_one(r, push) for r in ready)
         failed |= {life_of(r): e for r, e in zip(ready, results, strict=True) if e is not None}
         return [failed.get(life_of(r)) for r in replicas]
 
-    async def _activate_one(self, replica: Replica, round_: Round) -> None:
-        manifest, life = round_.export.manifest, life_of(replica)
+    async def _activate_one(self, replica: Replica, push: Push) -> None:
+        manifest, life = push.export.manifest, life_of(replica)
         began = time.perf_counter()
         try:  # also where it serves already: the call brings this trainer's epoch
             await self._target(replica).client.activate(
@@ -115,33 +115,33 @@ class Delivery:
                 tensor_digest=manifest.tensor_digest,
             )
         except VersionNotLoadedError:  # its lease ended, or its engine was restarted
-            round_.staged.discard(life)
+            push.staged.discard(life)
             raise
-        round_.arrival(replica).activate_s = time.perf_counter() - began
-        round_.active.add(life)
+        push.result(replica).activate_s = time.perf_counter() - began
+        push.active.add(life)
 
-    async def send_files(self, round_: Round, members: Sequence[Replica]) -> None:
+    async def send_files(self, push: Push, members: Sequence[Replica]) -> None:
         """To those that have the version in memory alone: what they would restart from."""
-        lacking = [m for m in members if life_of(m) in round_.wants_file & round_.active]
-        manifest, path = round_.export.manifest, round_.export.path
+        lacking = [m for m in members if life_of(m) in push.wants_file & push.active]
+        manifest, path = push.export.manifest, push.export.path
         timeout_s = self._spec.limits.startup_timeout_s
 
         async def send(replica: Replica) -> None:
             await self._target(replica).client.send_weights(manifest, path, timeout_s)
-            round_.wants_file.discard(life_of(replica))
+            push.wants_file.discard(life_of(replica))
 
         for replica, error in zip(lacking, await _gather(map(send, lacking)), strict=True):
             if error is not None:
                 name = replica.replica_id
                 _log.warning("publisher.file_not_sent", replica=name, error=error.message)
 
-    def _check_canary(self, scores: list[float], export: Export, arrival: Arrival) -> None:
+    def _check_canary(self, scores: list[float], export: Export, result: PushResult) -> None:
         """Note the largest difference; raises WeightsRejectedError beyond the tolerance."""
         policy = self._spec.policies[export.manifest.policy]
         limit = CANARY_TOLERANCE[policy.dtype]
         pairs = zip(scores, export.canary_logprobs, strict=False)
         worst = max((abs(a - b) for a, b in pairs), default=float("inf"))
-        arrival.canary_error = worst
+        result.canary_error = worst
         if len(scores) != len(export.canary_logprobs) or not worst <= limit:
             raise WeightsRejectedError(
                 f"its log probabilities of the canary differ from the trainer's by {worst:.3g} "

@@ -25,8 +25,8 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.publish.delivery import Delivery, Errors
-from troupe_trainer.publish.push_events import Silent, Witness, refusal_of
-from troupe_trainer.publish.round import Life, Round, has_other, life_of
+from troupe_trainer.publish.push import Life, Push, has_other, life_of
+from troupe_trainer.publish.push_events import NoPushListener, PushListener, push_refusal
 from troupe_trainer.publish.stream import StreamTransport
 from troupe_trainer.publish.transport import Transport
 
@@ -36,7 +36,7 @@ POLL_S = 0.2
 WATCH_S = 1.0
 MAX_REJECTIONS = 3
 
-Act = Callable[[Sequence[Replica], Round], Awaitable[Errors]]
+Act = Callable[[Sequence[Replica], Push], Awaitable[Errors]]
 """One attempt on some replicas; what went wrong with each of them."""
 
 
@@ -54,15 +54,15 @@ class Publisher:
         *,
         connect: Callable[[str], RolloutClient] = RolloutClient,
         transport: Transport | None = None,
-        witness: Witness | None = None,
+        listener: PushListener | None = None,
         policy: str = "",
     ) -> None:
         self._job_id = job_id
         self._spec = spec
         self._router = router
         self._delivery = Delivery(spec, transport or StreamTransport(), connect)
-        self._witness = witness or Silent()
-        self._current: dict[str, Round] = {}
+        self._listener = listener or NoPushListener()
+        self._current: dict[str, Push] = {}
         self._replaced: defaultdict[str, list[Export]] = defaultdict(list)
         own = [policy] if policy else list(spec.policies)
         self._locks = {name: asyncio.Lock() for name in own}
@@ -100,23 +100,21 @@ class Publisher:
             FencedError: a replica gets its weights from another trainer now.
         """
         policy = export.manifest.policy
-        round_ = Round(export)
+        push = Push(export)
         async with self._locks[policy]:
             previous = self._current.get(policy)
             if previous is not None:
-                await self._delivery.send_files(
-                    previous, await self._members_or_none(policy, round_)
-                )
+                await self._delivery.send_files(previous, await self._members_or_none(policy, push))
             try:
-                await self._until_all(policy, round_, round_.staged, self._delivery.stage)
+                await self._until_all(policy, push, push.staged, self._delivery.stage)
             except JobFailedError:
                 await self._discard(policy, export.manifest.policy_version)
                 raise
             reached("trainer.weights_staged", export.manifest.policy_version)
-            await self._until_all(policy, round_, round_.active, self._delivery.activate)
+            await self._until_all(policy, push, push.active, self._delivery.activate)
             reached("trainer.weights_active", export.manifest.policy_version)
-            self._current[policy] = round_
-        await self._witness.published(export, self._delivery.via, [*round_.arrivals.values()])
+            self._current[policy] = push
+        await self._listener.published(export, self._delivery.via, [*push.results.values()])
         if previous is not None and previous.export.path != export.path:
             self._replaced[policy].append(previous.export)
 
@@ -143,77 +141,77 @@ class Publisher:
         await self._delivery.close()
 
     async def _catch_up(self, policy: str) -> None:
-        round_ = self._current.get(policy)
-        if round_ is None:
+        push = self._current.get(policy)
+        if push is None:
             return
         try:
             members = await self._members(policy)
         except TroupeError:
             return
-        await self._delivery.send_files(round_, members)
+        await self._delivery.send_files(push, members)
         for replica in members:
-            if life_of(replica) in round_.active and not has_other(replica, round_.export):
+            if life_of(replica) in push.active and not has_other(replica, push.export):
                 continue
-            round_.staged.discard(life_of(replica))
-            (error,) = await self._delivery.activate([replica], round_)
+            push.staged.discard(life_of(replica))
+            (error,) = await self._delivery.activate([replica], push)
             words = {"replica": replica.replica_id, "policy": policy}
-            words["version"] = str(round_.export.manifest.policy_version)
+            words["version"] = str(push.export.manifest.policy_version)
             if isinstance(error, FencedError):
                 raise error
             if error is not None:
                 _log.warning("publisher.catch_up_failed", **words, error=error.message)
                 continue
             _log.info("publisher.caught_up", **words)
-            arrival = round_.arrival(replica)
-            await self._witness.caught_up(round_.export, self._delivery.via, arrival)
+            result = push.result(replica)
+            await self._listener.caught_up(push.export, self._delivery.via, result)
 
-    async def _until_all(self, policy: str, round_: Round, done: set[Life], act: Act) -> None:
+    async def _until_all(self, policy: str, push: Push, done: set[Life], act: Act) -> None:
         """Repeat ``act`` on whoever is there and not ``done``, until nobody is left."""
         limit_s = self._spec.limits.startup_timeout_s
         deadline = time.monotonic() + limit_s
         while True:
-            members = await self._members_or_none(policy, round_)
+            members = await self._members_or_none(policy, push)
             todo = [m for m in members if life_of(m) not in done]
             if members and not todo:
                 return
-            errors = await act(todo, round_) if todo else []
+            errors = await act(todo, push) if todo else []
             for member, error in zip(todo, errors, strict=True):
                 if error is not None:
-                    await self._judge(member, error, round_)
+                    await self._judge(member, error, push)
             if todo and not any(errors):
                 continue
             if time.monotonic() > deadline:
-                version = round_.export.manifest.policy_version
+                version = push.export.manifest.policy_version
                 raise JobFailedError(
                     f"Version {version} of policy '{policy}' did not reach every replica within "
-                    f"{limit_s:g} s: {round_.problem or 'no replica is registered'}. Look at the "
+                    f"{limit_s:g} s: {push.problem or 'no replica is registered'}. Look at the "
                     "replicas' logs, or raise limits.startup_timeout_s."
                 )
             await asyncio.sleep(POLL_S)
 
-    async def _members_or_none(self, policy: str, round_: Round) -> list[Replica]:
+    async def _members_or_none(self, policy: str, push: Push) -> list[Replica]:
         try:
             return await self._members(policy)
         except TroupeError as error:
             if not error.retryable:
                 raise
-            round_.problem = error.message
+            push.problem = error.message
             return []
 
-    async def _judge(self, replica: Replica, error: TroupeError, round_: Round) -> None:
+    async def _judge(self, replica: Replica, error: TroupeError, push: Push) -> None:
         """Note a failure that may pass; raise one that won't."""
         if isinstance(error, FencedError):
             raise error
-        round_.problem = f"{replica.replica_id}: {error.message}"
+        push.problem = f"{replica.replica_id}: {error.message}"
         life = life_of(replica)
         is_rejection = isinstance(error, WeightsRejectedError)
         if is_rejection:
-            round_.rejections[life] = round_.rejections.get(life, 0) + 1
+            push.rejections[life] = push.rejections.get(life, 0) + 1
         is_final = not error.retryable and not is_rejection
-        if is_final or round_.rejections.get(life, 0) >= MAX_REJECTIONS:
-            manifest = round_.export.manifest
-            refusal = refusal_of(round_.arrival(replica), error)
-            await self._witness.refused(round_.export, self._delivery.via, refusal)
+        if is_final or push.rejections.get(life, 0) >= MAX_REJECTIONS:
+            manifest = push.export.manifest
+            refusal = push_refusal(push.result(replica), error)
+            await self._listener.refused(push.export, self._delivery.via, refusal)
             raise JobFailedError(
                 f"Replica {replica.replica_id} does not take version {manifest.policy_version} of "
                 f"policy '{manifest.policy}': {error.message}",

@@ -1,4 +1,4 @@
-"""Proof of arrival: what each replica answered, how long each phase took, and what went wrong.
+"""What became of a push: what each replica answered, how long each phase took, and what went wrong.
 
 Owns the records, and their way into the job's events and the metrics. Never decides anything, and
 its own failure never fails a push.
@@ -21,7 +21,7 @@ _OUTCOMES = ("published", "refused", "caught_up")
 
 
 @dataclass(slots=True)
-class Arrival:
+class PushResult:
     """One version on one replica. ``canary_error`` is the largest difference of a logprob, nats.
 
     ``transfer_s`` ends when the replica has the bytes, ``stage_s`` when its engine holds them,
@@ -38,10 +38,10 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PushRefusal:
     """A version that a replica did not take. ``tensor`` is empty where none is at fault.
 
-    ``canary_error`` as in ``Arrival``; None where the canary was not asked.
+    ``canary_error`` as in ``PushResult``; None where the canary was not asked.
     """
 
     replica: str
@@ -50,36 +50,36 @@ class Refusal:
     canary_error: float | None = None
 
 
-class Witness(Protocol):
+class PushListener(Protocol):
     """Who is told of pushes."""
 
-    async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
+    async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
         """Every replica serves the version."""
         ...
 
-    async def refused(self, export: Export, via: str, refusal: Refusal) -> None:
+    async def refused(self, export: Export, via: str, refusal: PushRefusal) -> None:
         """A replica does not take the version; the old one serves on."""
         ...
 
-    async def caught_up(self, export: Export, via: str, arrival: Arrival) -> None:
+    async def caught_up(self, export: Export, via: str, result: PushResult) -> None:
         """A replica that came or came back has the current version."""
         ...
 
 
-class Silent:
+class NoPushListener:
     """Nobody is told; for tools and tests."""
 
-    async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
-        """See ``Witness``."""
+    async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
+        """See ``PushListener``."""
 
-    async def refused(self, export: Export, via: str, refusal: Refusal) -> None:
-        """See ``Witness``."""
+    async def refused(self, export: Export, via: str, refusal: PushRefusal) -> None:
+        """See ``PushListener``."""
 
-    async def caught_up(self, export: Export, via: str, arrival: Arrival) -> None:
-        """See ``Witness``."""
+    async def caught_up(self, export: Export, via: str, result: PushResult) -> None:
+        """See ``PushListener``."""
 
 
-class Chronicle:
+class PushEvents:
     """Tells metrics and the job's events: ``weights.published``, ``.refused``, ``.caught_up``."""
 
     def __init__(self, job_id: str, events: EventLog, policies: Iterable[str]) -> None:
@@ -87,16 +87,16 @@ class Chronicle:
         self._events = events
         metrics.start_at_zero(metrics.WEIGHTS_PUSHES, [job_id], policies, _OUTCOMES)
 
-    async def published(self, export: Export, via: str, arrivals: Sequence[Arrival]) -> None:
-        """See ``Witness``."""
-        for arrival in arrivals:
-            self._measure(export, arrival)
+    async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
+        """See ``PushListener``."""
+        for result in results:
+            self._measure(export, result)
         self._count(export, "published")
-        replicas = [_rounded(arrival) for arrival in arrivals]
+        replicas = [_rounded(result) for result in results]
         await self._emit("weights.published", {**_what(export, via), "replicas": replicas})
 
-    async def refused(self, export: Export, via: str, refusal: Refusal) -> None:
-        """See ``Witness``."""
+    async def refused(self, export: Export, via: str, refusal: PushRefusal) -> None:
+        """See ``PushListener``."""
         data = {**_what(export, via), **asdict(refusal)}
         if (error := refusal.canary_error) is not None:
             labels = (self._job_id, export.manifest.policy, refusal.replica)
@@ -105,23 +105,23 @@ class Chronicle:
         self._count(export, "refused")
         await self._emit("weights.refused", data)
 
-    async def caught_up(self, export: Export, via: str, arrival: Arrival) -> None:
-        """See ``Witness``."""
-        self._measure(export, arrival)
+    async def caught_up(self, export: Export, via: str, result: PushResult) -> None:
+        """See ``PushListener``."""
+        self._measure(export, result)
         self._count(export, "caught_up")
-        await self._emit("weights.caught_up", {**_what(export, via), **_rounded(arrival)})
+        await self._emit("weights.caught_up", {**_what(export, via), **_rounded(result)})
 
-    def _measure(self, export: Export, arrival: Arrival) -> None:
-        labels = (self._job_id, export.manifest.policy, arrival.replica)
+    def _measure(self, export: Export, result: PushResult) -> None:
+        labels = (self._job_id, export.manifest.policy, result.replica)
         for phase, seconds in (
             ("export", export.export_s),
-            ("transfer", arrival.transfer_s),
-            ("stage", arrival.stage_s),
-            ("canary", arrival.canary_s),
-            ("activate", arrival.activate_s),
+            ("transfer", result.transfer_s),
+            ("stage", result.stage_s),
+            ("canary", result.canary_s),
+            ("activate", result.activate_s),
         ):
             metrics.WEIGHTS_PHASE_SECONDS.labels(*labels, phase).set(seconds)
-        metrics.WEIGHTS_CANARY_ERROR.labels(*labels).set(arrival.canary_error)
+        metrics.WEIGHTS_CANARY_ERROR.labels(*labels).set(result.canary_error)
 
     def _count(self, export: Export, outcome: str) -> None:
         metrics.WEIGHTS_PUSHES.labels(self._job_id, export.manifest.policy, outcome).inc()
@@ -133,12 +133,14 @@ class Chronicle:
             _log.warning("publisher.event_lost", type=type, error=error.message)
 
 
-def refusal_of(arrival: Arrival, error: TroupeError) -> Refusal:
+def push_refusal(result: PushResult, error: TroupeError) -> PushRefusal:
     """Why a replica refused; the tensor travels in the error's pointer."""
     pointer = error.pointer or ""
     tensor = pointer.removeprefix(_TENSOR) if pointer.startswith(_TENSOR) else ""
-    asked = arrival.canary_s > 0
-    return Refusal(arrival.replica, tensor, error.message, arrival.canary_error if asked else None)
+    asked = result.canary_s > 0
+    return PushRefusal(
+        result.replica, tensor, error.message, result.canary_error if asked else None
+    )
 
 
 def _what(export: Export, via: str) -> dict[str, object]:
@@ -154,8 +156,8 @@ def _what(export: Export, via: str) -> dict[str, object]:
     }
 
 
-def _rounded(arrival: Arrival) -> dict[str, object]:
+def _rounded(result: PushResult) -> dict[str, object]:
     return {
         name: float(f"{value:.4g}") if isinstance(value, float) else value
-        for name, value in asdict(arrival).items()
+        for name, value in asdict(result).items()
     }

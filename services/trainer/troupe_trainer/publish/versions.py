@@ -20,9 +20,9 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.weights import build_manifest
 from troupe_trainer.checkpoint.export import Export, export_version
 from troupe_trainer.checkpoint.files import sync
-from troupe_trainer.control import Progress
+from troupe_trainer.control import TrainerProgress
 from troupe_trainer.learn.learners import Learners
-from troupe_trainer.publish import Publisher
+from troupe_trainer.publish.publisher import Publisher
 
 _log = get_logger(__name__)
 
@@ -33,16 +33,16 @@ class Versions:
     def __init__(
         self,
         job_id: str,
-        team: Learners,
+        learners: Learners,
         publisher: Publisher,
         ledger: StepLedger,
         folder: Path,
-        progress: Progress,
+        progress: TrainerProgress,
         *,
         epoch: int = 0,
     ) -> None:
         self._job_id = job_id
-        self._team = team
+        self._learners = learners
         self._publisher = publisher
         self._ledger = ledger
         self._folder = folder
@@ -59,11 +59,11 @@ class Versions:
             FencedError: another trainer has taken over.
         """
         committed, digests = await self._ledger.versions(), await self._ledger.digests()
-        for policy, learner in self._team.learners.items():
+        for policy, learner in self._learners.by_policy.items():
             if version < committed.get(policy, 0):
                 _log.info("versions.catching_up", policy=policy, version=version)
                 continue
-            export = await self._team.on_thread(
+            export = await self._learners.on_thread(
                 lambda it=learner: export_version(it, version, self._own, job_id=self._job_id)
             )
             if committed.get(policy) == version:

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import SpecInvalidError, issues_of
 from troupe_trainer.tiny_model.build import build
-from troupe_trainer.tiny_model.recipe import ModelShape, Recipe, WarmStart
+from troupe_trainer.tiny_model.recipe import Recipe, TinyModelShape, WarmStart
 
 _BAD_INPUT = 2
 
-_Part = TypeVar("_Part", ModelShape, WarmStart)
+_Part = TypeVar("_Part", TinyModelShape, WarmStart)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def _build(parsed: argparse.Namespace) -> None:
         task=parsed.task,
         params={**_fields(parsed.params, "--params"), **size},
         seed=parsed.seed,
-        shape=_part(ModelShape, parsed.shape, "--shape"),
+        shape=_part(TinyModelShape, parsed.shape, "--shape"),
         warm_start=_part(WarmStart, parsed.warm_start, "--warm-start"),
     )
     started_at = time.monotonic()
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--task", default="plan_path", help="task family")
     parser.add_argument("--size", type=int, default=None, help="its size parameter")
     parser.add_argument("--params", default="{}", help="its other parameters, as JSON")
-    parser.add_argument("--shape", default="{}", help="fields of ModelShape, as JSON")
+    parser.add_argument("--shape", default="{}", help="fields of TinyModelShape, as JSON")
     parser.add_argument("--warm-start", default="{}", help="fields of WarmStart, as JSON")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True, help="directory of the model")

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from troupe.tasks.registry import load_family
 from troupe_trainer.tiny_model.demonstrations import demonstrations
 from troupe_trainer.tiny_model.embedding import embed_words
-from troupe_trainer.tiny_model.recipe import ModelShape, Recipe
+from troupe_trainer.tiny_model.recipe import Recipe, TinyModelShape
 from troupe_trainer.tiny_model.tokenizer import END, PAD, make_tokenizer, token_id
 from troupe_trainer.tiny_model.warm_start import Progress, imitate
 
@@ -59,7 +59,7 @@ def _make(recipe: Recipe, directory: Path, progress: Progress) -> None:
     tokenizer.save_pretrained(directory)
 
 
-def _config(shape: ModelShape, tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:
+def _config(shape: TinyModelShape, tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:
     return Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=shape.hidden_size,

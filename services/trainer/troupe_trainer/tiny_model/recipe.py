@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class ModelShape(BaseModel):
+class TinyModelShape(BaseModel):
     """Dimensions of the Qwen3 network."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,5 +70,5 @@ class Recipe(BaseModel):
     task: str = Field(description="Entry point name of the task family, or module:attr.")
     params: dict[str, Any] = Field(default_factory=dict, description="Its parameters.")
     seed: int = Field(default=0, description="Seed of weights, demonstrations and their order.")
-    shape: ModelShape = ModelShape()
+    shape: TinyModelShape = TinyModelShape()
     warm_start: WarmStart = WarmStart()

@@ -17,7 +17,7 @@ INSIDE_UID = 1000
 """The user that a program sees itself as."""
 
 
-def live(request: dict[str, Any], body: bytes, *, pipes: "Pipes", worker: "Worker") -> NoReturn:
+def live(request: dict[str, Any], body: bytes, *, pipes: "Pipes", worker: "RunContext") -> NoReturn:
     """Everything that the first process does; never returns."""
     try:
         source = _prepare(request, body, pipes, worker)
@@ -50,7 +50,7 @@ class Pipes:
         os.closerange(low, 4096)
 
 
-class Worker:
+class RunContext:
     """What a worker process knows for all its runs."""
 
     def __init__(self, *, is_namespaced: bool, uid: int, proc: int, joins: list[int]) -> None:
@@ -61,7 +61,7 @@ class Worker:
         self.filter = Filter()
 
 
-def _prepare(request: dict[str, Any], body: bytes, pipes: Pipes, worker: Worker) -> str:
+def _prepare(request: dict[str, Any], body: bytes, pipes: Pipes, worker: RunContext) -> str:
     for number in worker.joins:
         os.write(number, b"0")
     _be_killed_first(worker)
@@ -84,14 +84,14 @@ def _prepare(request: dict[str, Any], body: bytes, pipes: Pipes, worker: Worker)
     return source
 
 
-def _be_killed_first(worker: Worker) -> None:
+def _be_killed_first(worker: RunContext) -> None:
     """Have the kernel end the run, not its worker, when the memory of their group is used up."""
     number = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=worker.proc)
     os.write(number, b"1000")
     os.close(number)
 
 
-def _map_user(worker: Worker) -> None:
+def _map_user(worker: RunContext) -> None:
     outer = worker.uid
     for name, text in (
         ("setgroups", "deny"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import cell, kernel, sweep
 from .capture import Capture
-from .cell import Pipes, Worker
+from .cell import Pipes, RunContext
 from .counters import Counters
 
 # The network namespace is the worker's: empty, without a way to make a socket, and never shared by
@@ -50,7 +50,7 @@ class Broken(Exception):  # noqa: N818 (told to the service as such)
 class Run:
     """One program under its limits; for one use. Nothing of it is left after its ``with``."""
 
-    def __init__(self, request: dict[str, Any], worker: Worker, counters: Counters) -> None:
+    def __init__(self, request: dict[str, Any], worker: RunContext, counters: Counters) -> None:
         self._request = request
         self._worker = worker
         self._counters = counters

@@ -18,7 +18,7 @@ import tempfile
 from typing import Any
 
 from . import kernel, program, root, sweep, wire
-from .cell import INSIDE_UID, Worker
+from .cell import INSIDE_UID, RunContext
 from .counters import Counters
 from .run import Abandoned, Broken, Run
 
@@ -67,7 +67,7 @@ def main(config: dict[str, Any]) -> int:
     return 0
 
 
-def _confine(config: dict[str, Any]) -> Worker:
+def _confine(config: dict[str, Any]) -> RunContext:
     is_namespaced: bool = config["level"] == "namespaces"
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     uid: int = config["uid"] if os.geteuid() == 0 else os.geteuid()
@@ -76,7 +76,7 @@ def _confine(config: dict[str, Any]) -> Worker:
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return Worker(
+    return RunContext(
         is_namespaced=is_namespaced,
         uid=uid if is_namespaced or os.geteuid() == 0 else 0,
         proc=proc,
@@ -135,7 +135,7 @@ def _like_an_interpreter() -> None:
     site.sethelper()
 
 
-def _serve(control: socket.socket, worker: Worker, counters: Counters) -> None:
+def _serve(control: socket.socket, worker: RunContext, counters: Counters) -> None:
     while True:
         request, body = wire.receive(control, None)
         answer: dict[str, Any] = {}
@@ -160,7 +160,7 @@ def _serve(control: socket.socket, worker: Worker, counters: Counters) -> None:
 
 
 @contextlib.contextmanager
-def _folder(worker: Worker) -> Any:
+def _folder(worker: RunContext) -> Any:
     if worker.is_namespaced:
         yield "/tmp"
         return

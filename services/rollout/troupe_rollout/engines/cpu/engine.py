@@ -27,7 +27,7 @@ from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import check_token_ids, cut_at_stop, render_chat
 from troupe_rollout.engines.cpu.batcher import Batcher
 from troupe_rollout.engines.cpu.job import Completion, Job
-from troupe_rollout.engines.cpu.model import BaseModel, load_base
+from troupe_rollout.engines.cpu.model import CpuModel, load_base
 from troupe_rollout.engines.cpu.receive import receive_tensors
 from troupe_rollout.engines.cpu.score import score_tokens
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
@@ -53,7 +53,7 @@ class CpuEngine:
         self._stager = ThreadPoolExecutor(
             1, "cpu-stage", initializer=torch.set_num_threads, initargs=(1,)
         )
-        self._bases: dict[str, BaseModel] = {}
+        self._bases: dict[str, CpuModel] = {}
         self._tables: dict[str, VersionTable[Slot]] = {}
         self._in_flight = 0
         self._is_stopping = False
@@ -61,7 +61,7 @@ class CpuEngine:
     async def start(self, policies: dict[str, PolicySpec]) -> None:
         if self._settings.device == "cpu":
             keep_freed_memory()
-        loaded: dict[tuple[str, str], BaseModel] = {}
+        loaded: dict[tuple[str, str], CpuModel] = {}
         loop = asyncio.get_running_loop()
         for policy, spec in policies.items():
             key = (spec.model, spec.dtype)
@@ -162,7 +162,7 @@ class CpuEngine:
         self._tables.clear()
         self._bases.clear()
 
-    def _base(self, policy: str) -> BaseModel:
+    def _base(self, policy: str) -> CpuModel:
         if (base := self._bases.get(policy)) is None:
             raise InvalidArgumentError(
                 f"Policy '{policy}' is not served here; this replica serves "
@@ -180,7 +180,7 @@ class CpuEngine:
             )
         self._in_flight += num_candidates
 
-    def _job(self, base: BaseModel, request: EngineRequest) -> Job:
+    def _job(self, base: CpuModel, request: EngineRequest) -> Job:
         prompt = tuple(request.prompt_token_ids)
         _check_tokens(base, prompt, minimum=1)
         room = base.context_length - len(prompt)
@@ -202,10 +202,10 @@ class CpuEngine:
         detector = stop_detector(base, request.sampling.stop)
         return Job(prompt, request.num_candidates, request.sampling, limit, request.seed, detector)
 
-    def _max_cells(self, base: BaseModel) -> int:
+    def _max_cells(self, base: CpuModel) -> int:
         return self._settings.max_kv_mib * 2**20 // base.kv_bytes_per_token
 
-    def _build(self, base: BaseModel, weights: StagedWeights, tensors: dict[str, Tensor]) -> Slot:
+    def _build(self, base: CpuModel, weights: StagedWeights, tensors: dict[str, Tensor]) -> Slot:
         digest = held_digest(weights, sums_of_tensors(tensors))
         module = build_module(base, weights, tensors)
         lane = Batcher(
@@ -219,11 +219,11 @@ class CpuEngine:
         return Slot(weights.policy, weights.policy_version, digest, module, lane)
 
 
-def _check_tokens(base: BaseModel, token_ids: Sequence[int], *, minimum: int) -> None:
+def _check_tokens(base: CpuModel, token_ids: Sequence[int], *, minimum: int) -> None:
     check_token_ids(token_ids, vocab_size=base.vocab_size, model=base.path, minimum=minimum)
 
 
-def _candidate(base: BaseModel, item: Completion, stop: Sequence[str]) -> EngineCandidate:
+def _candidate(base: CpuModel, item: Completion, stop: Sequence[str]) -> EngineCandidate:
     text = base.tokenizer.decode(item.token_ids, skip_special_tokens=True)
     return EngineCandidate(
         item.token_ids, item.logprobs, cut_at_stop(text, stop), item.finish_reason

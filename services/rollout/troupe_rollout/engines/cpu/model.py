@@ -18,7 +18,7 @@ from troupe.spec.job import PolicySpec
 
 
 @dataclass(frozen=True, slots=True)
-class BaseModel:
+class CpuModel:
     """One model as it was found on disk. Policies with the same path and dtype share it."""
 
     path: str
@@ -30,7 +30,7 @@ class BaseModel:
     kv_bytes_per_token: int
 
 
-def load_base(spec: PolicySpec, device: str) -> BaseModel:
+def load_base(spec: PolicySpec, device: str) -> CpuModel:
     """Raises InvalidArgumentError, in words for the user, when the model can't be served."""
     path = spec.model
     if path.startswith(("/", ".", "~")) and not Path(path).expanduser().is_dir():
@@ -61,7 +61,7 @@ def load_base(spec: PolicySpec, device: str) -> BaseModel:
             "of a causal language model, and must fit in memory."
         ) from error
     _check_attention(path, module.config)
-    return BaseModel(
+    return CpuModel(
         path=path,
         module=module,
         tokenizer=tokenizer,

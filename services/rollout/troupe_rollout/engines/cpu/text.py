@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from troupe_rollout.engines.cpu.model import BaseModel
+from troupe_rollout.engines.cpu.model import CpuModel
 
 
-def stop_detector(base: BaseModel, stop: Sequence[str]) -> Callable[[Sequence[int]], bool] | None:
+def stop_detector(base: CpuModel, stop: Sequence[str]) -> Callable[[Sequence[int]], bool] | None:
     """Whether the newest tokens contain a stop string; None when there are no stop strings."""
     strings = [text for text in stop if text]
     if not strings:

@@ -17,7 +17,7 @@ from troupe.errors import WeightsRejectedError
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.runtime.weights import TensorSum, TensorView, adapter_scale, sums_of
 from troupe.runtime.weights.manifest import parse_adapter_config
-from troupe_rollout.engines.cpu.model import BaseModel, replace_parameter
+from troupe_rollout.engines.cpu.model import CpuModel, replace_parameter
 
 _LORA_NAME = re.compile(r"^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight$")
 _DTYPES = {
@@ -53,7 +53,7 @@ def sums_of_tensors(tensors: dict[str, Tensor]) -> list[TensorSum]:
     )
 
 
-def build_module(base: BaseModel, weights: StagedWeights, tensors: dict[str, Tensor]) -> Any:
+def build_module(base: CpuModel, weights: StagedWeights, tensors: dict[str, Tensor]) -> Any:
     """A module of the base's architecture that computes with ``tensors``.
 
     Raises:

@@ -21,7 +21,7 @@ from troupe_rollout.engines.sglang.environment import look_at_machine
 from troupe_rollout.engines.sglang.files import WorkFolder
 from troupe_rollout.engines.sglang.full import FullVersions, Snapshot
 from troupe_rollout.engines.sglang.lora import Adapter, LoraVersions
-from troupe_rollout.engines.sglang.model import BaseModel, read_base
+from troupe_rollout.engines.sglang.model import SglangModel, read_base
 from troupe_rollout.engines.sglang.plan import ServerGroup, plan_servers
 from troupe_rollout.engines.sglang.settings import SglangSettings, load_settings
 from troupe_rollout.engines.sglang.supervisor import Supervisor
@@ -40,7 +40,7 @@ from troupe_rollout.engines.sglang.translate import (
 class _Served:
     """One policy: its base model, its versions, and the server that has them."""
 
-    base: BaseModel
+    base: SglangModel
     versions: LoraVersions | FullVersions
     server: Supervisor
     context_length: int
@@ -179,7 +179,7 @@ class SglangEngine:
             self._served[policy] = _Served(group.base, versions, server, context)
 
     def _versions(
-        self, policy: str, base: BaseModel, spec: PolicySpec, server: Supervisor
+        self, policy: str, base: SglangModel, spec: PolicySpec, server: Supervisor
     ) -> LoraVersions | FullVersions:
         if isinstance(spec.train, LoraSpec):
             limit = self._settings.max_versions

@@ -21,7 +21,7 @@ from troupe.runtime.engines.presets import LORA_TARGETS
 from troupe.runtime.weights import adapter_scale, file_tensors, read_layout, sums_of
 from troupe.runtime.weights.manifest import parse_adapter_config
 from troupe.spec.job import LoraSpec
-from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.versions import held_digest
 
 _PREFIX = "troupe-sglang-"
@@ -104,7 +104,7 @@ def lora_targets(spec: LoraSpec) -> tuple[str, ...]:
     return tuple(name for name in LORA_TARGETS if name in found)
 
 
-def check_adapter(base: BaseModel, weights: StagedWeights, spec: LoraSpec) -> None:
+def check_adapter(base: SglangModel, weights: StagedWeights, spec: LoraSpec) -> None:
     """Raises WeightsRejectedError, naming the tensor, unless it is this policy's adapter."""
     where = f"Weights of policy '{weights.policy}' version {weights.policy_version}"
     if weights.kind != "lora":
@@ -140,7 +140,7 @@ def check_adapter(base: BaseModel, weights: StagedWeights, spec: LoraSpec) -> No
             )
 
 
-def check_full(base: BaseModel, weights: StagedWeights) -> None:
+def check_full(base: SglangModel, weights: StagedWeights) -> None:
     """Raises WeightsRejectedError, naming the tensor, unless every weight of the model is there."""
     where = f"Weights of policy '{weights.policy}' version {weights.policy_version}"
     if weights.kind != "full":
@@ -148,7 +148,7 @@ def check_full(base: BaseModel, weights: StagedWeights) -> None:
     check_shapes(base, where, {tensor.name: tensor.shape for tensor in read_layout(weights.path)})
 
 
-def check_shapes(base: BaseModel, where: str, given: Mapping[str, Sequence[int]]) -> None:
+def check_shapes(base: SglangModel, where: str, given: Mapping[str, Sequence[int]]) -> None:
     """The same for the names and shapes of tensors that are yet to come."""
     optional = {"lm_head.weight"} if base.shape.is_tied else set[str]()
     if missing := sorted(base.tensors.keys() - given.keys() - optional):
@@ -182,7 +182,7 @@ def keep_adapter(weights: StagedWeights, folder: Path) -> str:
     return _checked(weights, path)
 
 
-def keep_full(base: BaseModel, weights: StagedWeights, folder: Path) -> str:
+def keep_full(base: SglangModel, weights: StagedWeights, folder: Path) -> str:
     """Write the folder that SGLang loads; the digest of the tensors in it, read back."""
     try:
         folder.mkdir(parents=True)

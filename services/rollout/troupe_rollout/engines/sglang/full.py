@@ -23,7 +23,7 @@ from troupe.runtime.weights import digest_of_sums
 from troupe_rollout.engines.sglang.broadcast import receive_into
 from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_rollout.engines.sglang.files import WorkFolder, check_full, check_shapes, keep_full
-from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.supervisor import Supervisor
 from troupe_rollout.engines.versions import VersionTable
 
@@ -50,7 +50,7 @@ class FullVersions:
     def __init__(
         self,
         policy: str,
-        base: BaseModel,
+        base: SglangModel,
         server: Supervisor,
         work: WorkFolder,
         *,

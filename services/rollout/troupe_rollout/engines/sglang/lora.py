@@ -17,7 +17,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import LoraSpec
 from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_rollout.engines.sglang.files import WorkFolder, check_adapter, keep_adapter
-from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.supervisor import Supervisor
 from troupe_rollout.engines.versions import VersionTable
 
@@ -42,7 +42,7 @@ class LoraVersions:
     def __init__(
         self,
         policy: str,
-        base: BaseModel,
+        base: SglangModel,
         spec: LoraSpec,
         server: Supervisor,
         work: WorkFolder,

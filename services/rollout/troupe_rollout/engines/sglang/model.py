@@ -20,7 +20,7 @@ _FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
 
 
 @dataclass(frozen=True, slots=True)
-class BaseModel:
+class SglangModel:
     """One model as it was found on disk. ``tensors`` are the shapes in its safetensors files."""
 
     name: str
@@ -32,7 +32,7 @@ class BaseModel:
     tensors: dict[str, tuple[int, ...]]
 
 
-def read_base(spec: PolicySpec) -> BaseModel:
+def read_base(spec: PolicySpec) -> SglangModel:
     """Raises InvalidArgumentError, in words for the user, when the model can't be served."""
     folder = _folder(spec.model)
     transformers_logging.disable_progress_bar()
@@ -48,7 +48,7 @@ def read_base(spec: PolicySpec) -> BaseModel:
             "folder or hub id with config.json, safetensors weights and a tokenizer."
         ) from error
     check_preset(spec.model, shape)
-    return BaseModel(
+    return SglangModel(
         name=spec.model,
         folder=folder,
         tokenizer=tokenizer,

@@ -17,7 +17,7 @@ from troupe.spec.job import LoraSpec, PolicySpec
 from troupe_rollout.engines.sglang.command import CPU_TOTAL_TOKENS, LoraPlan, ServerPlan
 from troupe_rollout.engines.sglang.environment import Machine
 from troupe_rollout.engines.sglang.files import lora_targets
-from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.settings import SglangSettings
 
 DEFAULT_MEM_FRACTION = 0.8
@@ -29,7 +29,7 @@ class ServerGroup:
     """One server and the policies that it serves."""
 
     policies: tuple[str, ...]
-    base: BaseModel
+    base: SglangModel
     plan: ServerPlan
 
 
@@ -37,7 +37,7 @@ def plan_servers(
     settings: SglangSettings,
     machine: Machine,
     policies: dict[str, PolicySpec],
-    bases: dict[str, BaseModel],
+    bases: dict[str, SglangModel],
 ) -> list[ServerGroup]:
     """Raises InvalidArgumentError when slots, ranks or memory do not suffice."""
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -60,7 +60,7 @@ def _group(
     machine: Machine,
     names: list[str],
     policies: dict[str, PolicySpec],
-    base: BaseModel,
+    base: SglangModel,
     *,
     num_servers: int,
 ) -> ServerGroup:
@@ -101,7 +101,7 @@ def _group(
     )
 
 
-def _check_context(settings: SglangSettings, base: BaseModel) -> None:
+def _check_context(settings: SglangSettings, base: SglangModel) -> None:
     if settings.context_length > base.context_length:
         raise InvalidArgumentError(
             f"TROUPE_ROLLOUT_SGLANG_CONTEXT_LENGTH is {settings.context_length} and model "
@@ -110,7 +110,7 @@ def _check_context(settings: SglangSettings, base: BaseModel) -> None:
         )
 
 
-def _check_padding(settings: SglangSettings, base: BaseModel) -> None:
+def _check_padding(settings: SglangSettings, base: SglangModel) -> None:
     """On a CPU SGLang pads the MLP, and its adapter slots then fit no adapter: it would crash."""
     multiple = CPU_MLP_MULTIPLE * settings.tp_size
     if base.shape.intermediate % multiple:

@@ -6,6 +6,7 @@ on each fresh server before anyone else gets its client.
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
+from troupe.retry import STEADY, Backoff
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_rollout.engines.sglang.command import ServerPlan, server_argv, server_environment
@@ -146,16 +148,15 @@ class Supervisor:
             await self._bring_back()
 
     async def _bring_back(self) -> None:
-        backoff_s = self._settings.backoff_s
-        while True:
+        backoff = Backoff(self._settings.backoff_s, MAX_BACKOFF_S, STEADY)
+        for num_failures in itertools.count(1):
             await self._take_down()
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(MAX_BACKOFF_S, 2 * backoff_s)
+            await asyncio.sleep(backoff.pause_s(num_failures))
             try:
                 await self._bring_up()
             except TroupeError as error:
                 self.state, self._why = "down", error.message
-                _log.error("sglang.restart_failed", error=error.message, retry_s=backoff_s)
+                _log.error("sglang.restart_failed", error=error.message)
             else:
                 return
 

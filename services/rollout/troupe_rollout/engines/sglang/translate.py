@@ -12,13 +12,13 @@ from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
 from troupe.runtime.engines.engine import EngineCandidate, EngineRequest
 from troupe.seeds import derive_seed
 from troupe_rollout.engines.chat import cut_at_stop
-from troupe_rollout.engines.sglang.model import BaseModel
+from troupe_rollout.engines.sglang.model import SglangModel
 
 SEED_MASK = 2**31 - 1
 
 
 def generate_body(
-    base: BaseModel,
+    base: SglangModel,
     request: EngineRequest,
     *,
     limit: int,
@@ -88,7 +88,7 @@ def score_body(token_ids: Sequence[int], *, adapter: str | None, salt: str) -> d
 
 
 def candidate_from(
-    base: BaseModel, request: EngineRequest, item: dict[str, Any], *, tag: str | None
+    base: SglangModel, request: EngineRequest, item: dict[str, Any], *, tag: str | None
 ) -> EngineCandidate:
     """One completion; raises UnavailableError when it can't be trusted.
 

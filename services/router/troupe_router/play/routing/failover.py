@@ -5,19 +5,18 @@ replica. Which one is asked is the caller's decision.
 """
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from troupe.errors import DeadlineError, TroupeError, UnavailableError
+from troupe.retry import Backoff
 from troupe.runtime.telemetry import metrics
 from troupe_router.play.routing.choose import Affinity
 from troupe_router.play.routing.fleet import Seat, unless_closed
 
-_FIRST_PAUSE_S = 0.01
-_LONGEST_PAUSE_S = 1.0
+_BACKOFF = Backoff(0.01, 1.0)
 _LOOKS_PER_S = 1000
 """All callers that found nobody look again so often, together."""
 _T = TypeVar("_T")
@@ -76,7 +75,7 @@ async def until_answered(
     """
     deadline = time.monotonic() + timeout_s
     avoid: frozenset[str] = frozenset()
-    pause_s = _FIRST_PAUSE_S
+    num_rounds = 0
     last: TroupeError | None = None
     while (left_s := deadline - time.monotonic()) > 0:
         picked = pick(avoid)
@@ -100,9 +99,9 @@ async def until_answered(
                 continue
         avoid = frozenset()  # all have failed: the next round asks each again
         left_s = deadline - time.monotonic()
-        this_s = pauses.at_least_s(pause_s) * random.uniform(0.5, 1.5)
-        await pauses.pause(max(0.0, min(this_s, left_s)))
-        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        num_rounds += 1
+        pause_s = _BACKOFF.pause_s(num_rounds, at_least_s=pauses.at_least_s(0.0))
+        await pauses.pause(max(0.0, min(pause_s, left_s)))
     detail = f"; the last error was: {last.message}" if last else ""
     raise UnavailableError(
         f"{missing} within {timeout_s:g} s{detail}. See the job's component logs."

@@ -16,6 +16,9 @@ from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
 from troupe_trainer.model.ranks.group import SOLO, Ranks, join
 
+FOLLOWER = "troupe_trainer.learn.follower"
+"""What a child runs: a process, so that this room imports none above it."""
+
 END_S = 30.0
 """Time for the children to end after they were told."""
 
@@ -63,7 +66,7 @@ def start(num_ranks: int, *, device: str, threads: int) -> Started:
     if num_ranks == 1:
         return Started()
     url = f"tcp://127.0.0.1:{_free_port()}"
-    command = [sys.executable, "-m", "troupe_trainer.model.ranks", url]
+    command = [sys.executable, "-m", FOLLOWER, url]
     more = [str(num_ranks), device, str(threads)]
     children = [subprocess.Popen([*command, str(rank), *more]) for rank in range(1, num_ranks)]
     try:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from troupe.api.router.v1.router_pb2 import Replica
 from troupe_trainer.checkpoint.export import Export
-from troupe_trainer.publish.push_events import Arrival
+from troupe_trainer.publish.push_events import PushResult
 
 Life = tuple[str, str]
 """One life of one replica: replica_id and incarnation."""
 
 
 @dataclass(slots=True)
-class Round:
+class Push:
     """One version on its way. ``wants_file``: who has it in the engine's memory alone."""
 
     export: Export
@@ -22,12 +22,12 @@ class Round:
     active: set[Life] = field(default_factory=set[Life])
     wants_file: set[Life] = field(default_factory=set[Life])
     rejections: dict[Life, int] = field(default_factory=dict[Life, int])
-    arrivals: dict[Life, Arrival] = field(default_factory=dict[Life, Arrival])
+    results: dict[Life, PushResult] = field(default_factory=dict[Life, PushResult])
     problem: str = ""
 
-    def arrival(self, replica: Replica) -> Arrival:
+    def result(self, replica: Replica) -> PushResult:
         """The record of one replica; the same one until the round ends."""
-        return self.arrivals.setdefault(life_of(replica), Arrival(replica.replica_id))
+        return self.results.setdefault(life_of(replica), PushResult(replica.replica_id))
 
 
 def life_of(replica: Replica) -> Life:

@@ -1,8 +1,11 @@
 """A rank above 0: holds its part of every policy and does what rank 0 tells.
 
+``python -m troupe_trainer.learn.follower URL RANK SIZE DEVICE THREADS`` is a child of rank 0.
 Owns no decision. Never serves, never talks to Redis and never writes a file.
 """
 
+import os
+import sys
 from typing import Any
 
 import torch
@@ -14,7 +17,7 @@ from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.outcome import NonFiniteError
-from troupe_trainer.model.ranks.group import END, LOAD, Spread, is_told
+from troupe_trainer.model.ranks.group import END, LOAD, Spread, is_told, join
 
 _log = get_logger(__name__)
 
@@ -59,3 +62,20 @@ def _load(
     }
     torch.manual_seed(derive_seed(spec.seed, "learner"))
     return learners
+
+
+def main() -> int:
+    """Follow until told to end; 1 when rank 0 is gone."""
+    url, rank, size, device, threads = sys.argv[1:]
+    ranks = join(url, int(rank), int(size), device=device)
+    try:
+        follow(ranks, device=device, threads=int(threads))
+    except ConnectionError as error:
+        print(f"rank {rank}: {error}", file=sys.stderr)
+        return 1
+    sys.stderr.flush()
+    os._exit(0)  # a child has nothing to put away, and torch takes seconds to
+
+
+if __name__ == "__main__":
+    sys.exit(main())

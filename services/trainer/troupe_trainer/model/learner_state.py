@@ -1,0 +1,84 @@
+"""What a learner must remember from one life to the next, and whether it fits a model.
+
+Owns the check and its words. Never sees a model, only the shapes of its parameters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from troupe.errors import InvalidArgumentError
+
+
+class CheckpointMismatchError(InvalidArgumentError):
+    """The checkpoint belongs to another spec."""
+
+    reason: ClassVar[str] = "CHECKPOINT_MISMATCH"
+
+
+class IncompatibleWeightsError(CheckpointMismatchError):
+    """The checkpoint's tensors do not fit the model, adapter or critic that is there."""
+
+    reason: ClassVar[str] = "CHECKPOINT_INCOMPATIBLE"
+
+
+class BaseChangedError(CheckpointMismatchError):
+    """The tensors fit, but the model under them is not the one that they were learnt on."""
+
+    reason: ClassVar[str] = "CHECKPOINT_BASE_CHANGED"
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerState:
+    """All that a learner must remember: ``tensors`` by name and the optimizer's step count.
+
+    ``base`` is the digest of the model that the job found, before it learnt anything; "" in a
+    checkpoint of a version that did not note it.
+    """
+
+    tensors: dict[str, Tensor]
+    optimizer_step: int
+    base: str = ""
+
+
+def state_of(states: Mapping[str, LearnerState], name: str) -> LearnerState:
+    """The state of ``name``; raises IncompatibleWeightsError where there is none."""
+    if name not in states:
+        raise IncompatibleWeightsError(
+            f"The checkpoint holds nothing of '{name}', only {', '.join(sorted(states))}. Resume "
+            "with the version of Troupe that made it, or start in an empty run folder."
+        )
+    return states[name]
+
+
+def check_fits(
+    owner: str, state: LearnerState, parameters: Mapping[str, Tensor], base: str
+) -> None:
+    """Raises unless ``state`` holds just ``parameters``, in their shapes, learnt on ``base``.
+
+    ``owner`` is who has them, for people: "policy 'coder'". A checkpoint that does not say what it
+    was learnt on is trusted.
+
+    Raises:
+        IncompatibleWeightsError: a tensor is missing, too many or of another shape.
+        BaseChangedError: all fit, and the model under them is another.
+    """
+    saved = {n[6:]: tuple(t.shape) for n, t in state.tensors.items() if n.startswith("param/")}
+    own = {name: tuple(p.shape) for name, p in parameters.items()}
+    wrong = [n for n in {**own, **saved} if own.get(n) != saved.get(n)]
+    if wrong:
+        name = wrong[0]
+        raise IncompatibleWeightsError(
+            f"The checkpoint's weights do not fit {owner}: {len(wrong)} of {len(own)} tensors "
+            f"differ, the first is {name}, with shape {saved.get(name, 'none')} in the checkpoint "
+            f"and {own.get(name, 'none')} in the model. The model folder holds another model than "
+            "when the job began: put the old one back, or start in an empty run folder."
+        )
+    if state.base and state.base != base:
+        raise BaseChangedError(
+            f"The checkpoint of {owner} was learnt on a model with digest {state.base[:12]}, and "
+            f"the one that its model names now has {base[:12]}: the same shapes, other weights or "
+            "settings. Put the old model back, or start in an empty run folder."
+        )
