@@ -17,6 +17,7 @@ from troupe.episodes.player import Played
 from troupe.episodes.ports import Generation, Sampled
 from troupe.ids import prompt_digest, ticket_id, train_round
 from troupe.runtime.engines.engine import EngineRequest, StagedWeights
+from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
 from troupe.tasks.family import Observation, TaskFamily
 from troupe_rollout.engines.cpu import CpuEngine
@@ -176,7 +177,7 @@ class InProcess:
         by_policy = {p: [g for g in groups if g.policy == p] for p in self.spec.policies}
         return Batch(self.version, by_policy, {})
 
-    async def step(self) -> tuple[Batch, Learned, dict[str, Any]]:
+    async def step(self) -> tuple[Batch, Learned, TrainerPart]:
         batch = self.batch(await self.play())
         learned = await self.team.learn(batch)
         self.version += 1

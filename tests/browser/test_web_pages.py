@@ -40,6 +40,17 @@ def test_job_page_shows_charts_of_every_measured_number(
     legend = page.locator("[data-chart=entropy] .u-legend").inner_text()
     assert f"{entropy:.3f}".rstrip("0") in legend
     assert "No group was dropped." in page.locator("[data-chart=dropped]").inner_text()
+    listed = set(
+        page.locator("[data-metric]").evaluate_all("list => list.map(one => one.dataset.metric)")
+    )
+    curves = {f"{c['table']}.{c['name']}" for panel in metrics["panels"] for c in panel["curves"]}
+    for table in ("train", "eval"):
+        for name in metrics[table]["series"]:
+            is_drawn = any(f"{table}.{name}.".startswith(f"{curve}.") for curve in curves)
+            is_listed = f"{table}.{name}" in listed
+            assert is_drawn != is_listed, f"{table}.{name} is on the page once"
+    tokens = page.locator("[data-chart=tokens] .u-legend").inner_text()
+    assert "sampled" in tokens and "trained" in tokens
     photograph(page, "job", full_page=True)
 
 

@@ -67,7 +67,7 @@ async def test_algorithm_when_two_steps_are_run_then_it_is_on_policy_and_weights
         for _ in range(spec.steps):
             before = weights(job.team)
             batch, learned, report = await job.step()
-            assert not report["is_flat"], "the tasks of this test give rewards that differ"
+            assert not report.is_flat, "the tasks of this test give rewards that differ"
             assert moved(before, weights(job.team))
             metrics = learned.outcomes["shared"].metrics
             on_policy(metrics)

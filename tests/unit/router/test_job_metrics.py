@@ -53,7 +53,7 @@ def test_step_line_when_observed_then_every_part_has_its_series() -> None:
     assert read("troupe_job_learning_value", policy="", name="loss") == 0.4
     assert read("troupe_job_learning_value", policy="planner", name="loss") == 0.25
     assert read("troupe_job_learning_value", policy="", name="kl_rollout") is None
-    assert read("troupe_job_learning_value", policy="", name="interrupted") is None
+    assert read("troupe_job_learning_value", policy="", name="interrupted") == 0
     assert read("troupe_job_reward_mean", agent="tool") == 1.5
     assert read("troupe_job_groups_total", outcome="trained") == 12
     assert read("troupe_job_groups_total", outcome="dropped_stale") == 2

@@ -1,20 +1,21 @@
 """What several trainers say of a step is what one trainer of all policies would say."""
 
+import json
 import math
 import random
-from typing import Any
+from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trainer_data import make_group
 
+from troupe.runtime.step_report.trainer import TrainerPart, over_policies
 from troupe.spec import JobSpec, parse_spec
-from troupe_router.run.learned_steps import LearnedSteps, together
+from troupe_router.run.learned_steps import LearnedSteps
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learner import LearnOutcome
 from troupe_trainer.learn.learners import Learned
-from troupe_trainer.learn.report import step_report, with_phases
+from troupe_trainer.learn.report import step_report
 from troupe_trainer.samples import CreditedGroup, credit
 
 AGENTS = {"one": "tool", "two": "planner"}
@@ -71,46 +72,58 @@ def test_together_when_each_policy_has_a_trainer_then_as_one_trainer_of_all(
     drops = {"one": {"late": 1}, "two": {"late": 2, "foreign": 1}}
     wanted = step_report(Batch(2, {}, {"foreign": 1, "late": 3}, 0.5), whole, 2.0)
     parts = [
-        with_phases(
+        replace(
             step_report(
                 Batch(2, {}, drops[policy], overlap_s),
                 only(whole, policy),
                 PHASES[policy]["learn"],
                 policy=policy,
             ),
-            PHASES[policy],
+            phases=PHASES[policy],
         )
         for policy, overlap_s in (("one", 0.5), ("two", 0.25))
     ]
-    found = together(parts)
-    assert found.pop("phases") == PHASES["one"]
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
+    read = [TrainerPart.from_wire(json.loads(json.dumps(part.to_wire()))) for part in parts]
+    assert read == parts
+    merged = over_policies(read)
+    assert merged.phases == PHASES["one"]
+    found, expected = merged.to_line(), wanted.to_line()
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
         if isinstance(value, float):
             assert math.isclose(found[name], value, rel_tol=1e-9, abs_tol=1e-12), name
         else:
             assert found[name] == value, name
 
 
-def part(policy: str, **more: Any) -> dict[str, Any]:
+def part(policy: str) -> TrainerPart:
     whole = learned({"one": 1, "two": 1}, 1)
     report = step_report(Batch(2, {}, {}), only(whole, policy), 1.0, policy=policy)
-    return {**report, "phases": {"learn": 1.0}, **more}
+    return replace(report, phases={"learn": 1.0})
+
+
+def test_report_when_written_then_a_router_of_the_version_before_reads_it_too() -> None:
+    report, wire = part("one"), part("one").to_wire()
+    assert wire["reward_mean"] == wire["trained_reward_mean"] == report.trained_reward_mean
+    assert wire["tokens_per_s"] == report.trained_tokens_per_s
+    assert wire["reward_by_agent"] == report.trained_reward_by_agent
+    former = {k: v for k, v in wire.items() if not k.startswith("trained_r")}
+    assert TrainerPart.from_wire(former) == TrainerPart.from_wire(wire) == report
 
 
 def test_steps_when_one_policy_has_not_told_then_the_step_is_not_told() -> None:
     steps = LearnedSteps(spec(per_policy=True))
-    assert steps.of(2) == {}
-    steps.hear(part("two"))
+    assert steps.of(2) is None
+    steps.hear(part("two").to_wire())
     assert not steps.is_told(2)
-    assert steps.of(2)["trained_tokens"] == part("two")["trained_tokens"]
-    steps.hear(part("one"))
+    assert (partly := steps.of(2)) is not None
+    assert partly.trained_tokens == part("two").trained_tokens
+    steps.hear(part("one").to_wire())
     assert steps.is_told(2)
     assert not steps.is_told(3)
-    told = steps.of(2)
-    both = [part(name)["trained_tokens"] for name in AGENTS]
-    assert told["trained_tokens"] == sum(both)
-    assert told["by_policy"].keys() == AGENTS.keys()
+    assert (both := steps.of(2)) is not None
+    assert both.trained_tokens == sum(part(name).trained_tokens or 0 for name in AGENTS)
+    assert both.by_policy.keys() == AGENTS.keys()
     steps.forget(2)
     assert not steps.is_told(2)
 
@@ -120,31 +133,4 @@ def test_steps_when_there_is_one_trainer_then_its_words_are_the_steps() -> None:
     steps.hear({"step": 0, "loss": 1.0})
     steps.hear({"step": 0, "loss": 2.0, "phases": {"learn": 1.0}})
     assert steps.is_told(0)
-    assert steps.of(0) == {"step": 0, "loss": 2.0, "phases": {"learn": 1.0}}
-
-
-@pytest.mark.parametrize("tokens", [(30, 10)])
-def test_together_when_both_trained_then_means_are_weighted_by_tokens(
-    tokens: tuple[int, int],
-) -> None:
-    parts = [
-        part(
-            policy,
-            trained_tokens=count,
-            by_policy={policy: {"loss": loss}},
-            ratio_max=loss,
-            reward_mean=mean,
-            reward_std=0.0,
-            counts={"groups": 1, "candidates": num, "advantages": num},
-        )
-        for policy, count, loss, mean, num in (
-            ("one", tokens[0], 1.0, 0.0, 3),
-            ("two", 10, 2.0, 1.0, 1),
-        )
-    ]
-    found = together(parts)
-    assert found["loss"] == pytest.approx(1.25)
-    assert found["ratio_max"] == 2.0
-    assert found["reward_mean"] == 0.25
-    assert found["reward_std"] == pytest.approx(math.sqrt(3) / 4)  # of 0, 0, 0 and 1
-    assert found["tokens_per_s"] == 40.0
+    assert steps.of(0) == TrainerPart(step=0, loss=2.0, phases={"learn": 1.0})

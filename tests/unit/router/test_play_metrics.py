@@ -3,6 +3,8 @@
 import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.runtime.step_report.play import PlayPart, StepPart
+from troupe.runtime.step_report.trainer import TrainerPart
 from troupe_router.play.routing.busy import BusyMeter, union_s
 from troupe_router.run.round_metrics import eval_line, play_metrics, step_phases, train_line
 
@@ -41,11 +43,11 @@ def test_play_metrics_never_score_a_dropped_episode() -> None:
         episode("c", False, {}, dropped="UNAVAILABLE: gone"),
     ]
     play = play_metrics(episodes, BusyMeter(generate=[(0, 4)]), 8.0)
-    assert (play["num_episodes"], play["num_dropped"]) == (2, 1)
-    assert play["success_rate"] == 0.5
-    assert play["reward_by_agent"] == {"planner": 1.0, "tool": 1.0}
-    assert play["reward_mean"] == 1.0
-    assert play["tokens_per_s"] == 50.0
+    assert (play.num_episodes, play.num_dropped) == (2, 1)
+    assert play.success_rate == 0.5
+    assert play.reward_by_agent == {"planner": 1.0, "tool": 1.0}
+    assert play.reward_mean == 1.0
+    assert play.tokens_per_s == 50.0
 
 
 def test_play_metrics_sum_the_tasks_that_were_played_for_nothing() -> None:
@@ -53,13 +55,13 @@ def test_play_metrics_sum_the_tasks_that_were_played_for_nothing() -> None:
     episodes.append(episode("d", False, {}, dropped="UNAVAILABLE: gone"))
     for it, count in zip(episodes, (2, 0, 3, 9), strict=True):
         it.num_redraws = count
-    assert play_metrics(episodes, BusyMeter(), 1.0)["num_redraws"] == 5
+    assert play_metrics(episodes, BusyMeter(), 1.0).num_redraws == 5
 
 
 def test_play_metrics_of_nothing_played_are_unknown_not_zero() -> None:
     play = play_metrics([episode("c", False, {}, dropped="x")], BusyMeter(), 1.0)
-    assert play["success_rate"] is None
-    assert play["reward_mean"] is None
+    assert play.success_rate is None
+    assert play.reward_mean is None
     assert eval_line(3, play)["success"] is None
 
 
@@ -71,23 +73,57 @@ def test_cached_ratio_is_over_tokens_of_the_groups_whose_engines_say() -> None:
     dropped = episode("b", False, {}, dropped="x")
     dropped.groups.add(num_prompt_tokens=100, num_cached_tokens=100)
     play = play_metrics([told, dropped], BusyMeter(), 1.0)
-    assert play["cached_token_ratio"] == 0.7
-    assert play_metrics([episode("c", True, {})], BusyMeter(), 1.0)["cached_token_ratio"] is None
+    assert play.cached_token_ratio == 0.7
+    assert play_metrics([episode("c", True, {})], BusyMeter(), 1.0).cached_token_ratio is None
 
 
 def test_phases_sum_to_the_wall_time_of_the_step() -> None:
     trainer = {"collect": 5.0, "learn": 2.0, "publish": 0.5, "checkpoint": 0.25}
-    phases = step_phases({"generate_s": 4.0, "env_s": 1.0}, trainer, 8.0)
+    phases = step_phases(PlayPart(generate_s=4.0, env_s=1.0), trainer, 8.0)
     assert phases["other"] == 0.25
     assert sum(phases.values()) == pytest.approx(8.0)
 
 
-def test_train_line_merges_both_sides_and_keeps_the_players_numbers() -> None:
-    play = {"success_rate": 0.5, "reward_mean": 1.0, "generate_s": 4.0, "env_s": 1.0}
-    learned = {"step": 7, "phases": {"learn": 4.0}, "loss": 0.1, "reward_mean": 9.0}
-    line = train_line(7, play, learned, 10.0)
-    assert (line["kind"], line["step"], line["loss"]) == ("train", 7, 0.1)
-    assert line["reward_mean"] == 1.0
-    assert line["busy_ratio"] == 0.8
-    assert line["interrupted"] is False
-    assert train_line(7, play, learned, 10.0, interrupted=True)["interrupted"] is True
+def test_train_line_keeps_what_play_and_trainer_measure_of_the_same_name() -> None:
+    play = PlayPart(
+        success_rate=0.5,
+        reward_mean=1.0,
+        reward_by_agent={"tool": 1.0},
+        tokens_per_s=111.0,
+        generate_s=4.0,
+        env_s=1.0,
+    )
+    event = {
+        "step": 7,
+        "phases": {"learn": 4.0},
+        "loss": 0.1,
+        "trained_reward_mean": 9.0,
+        "trained_reward_by_agent": {"tool": 9.0},
+        "trained_tokens_per_s": 999.0,
+    }
+    former = {name.removeprefix("trained_"): value for name, value in event.items()}
+    for told in (event, former):
+        line = train_line(7, play, TrainerPart.from_wire(told), 10.0)
+        assert (line["kind"], line["step"], line["loss"]) == ("train", 7, 0.1)
+        assert (line["tokens_per_s"], line["trained_tokens_per_s"]) == (111.0, 999.0)
+        assert (line["reward_mean"], line["trained_reward_mean"]) == (1.0, 9.0)
+        assert line["reward_by_agent"] == {"tool": 1.0}
+        assert line["trained_reward_by_agent"] == {"tool": 9.0}
+        assert line["busy_ratio"] == 0.8
+        assert line["interrupted"] is False
+    assert train_line(7, play, None, 10.0, interrupted=True)["interrupted"] is True
+
+
+def test_train_line_without_a_trainers_report_does_not_say_what_was_learnt() -> None:
+    line = train_line(7, PlayPart(), None, 10.0)
+    assert line.keys() == {
+        "kind",
+        "step",
+        *PlayPart.metrics(),
+        *StepPart.metrics(),
+    }
+
+
+def test_play_part_read_back_from_the_note_of_a_round_is_the_same() -> None:
+    play = play_metrics([episode("a", True, {"tool": [1.0]})], BusyMeter(generate=[(0, 4)]), 8.0)
+    assert PlayPart.from_wire({**play.to_wire(), "opened_at": 5.0}) == play

@@ -39,6 +39,7 @@ def run(folder: Path, **more: Any) -> TrackedRun:
 def test_values_when_a_line_is_flattened_then_only_finite_numbers_stay() -> None:
     assert tracked_values(LINE) == {
         "train/loss": 0.5,
+        "train/interrupted": 1.0,
         "time/learn": 1.25,
         "reward/tool": 1.0,
         "policy/p/loss": 0.25,

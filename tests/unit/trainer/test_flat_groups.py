@@ -8,6 +8,7 @@ import pytest
 import torch
 from trainer_data import job_spec, make_group
 
+from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learners import Learners
@@ -25,13 +26,13 @@ def _batch(step: int, rewards: list[float]) -> Batch:
     return Batch(step, {"shared": groups}, {})
 
 
-async def _flat_step(spec: JobSpec, run_dir: Path) -> tuple[dict[str, Any], bool]:
+async def _flat_step(spec: JobSpec, run_dir: Path) -> tuple[TrainerPart, bool]:
     """The report of a flat step after one that taught, and whether it moved the policy."""
     team = await Learners.load(spec, run_dir, device="cpu", threads=1)
     try:
         taught = step_report(it := _batch(0, [1.0, 0.0, 0.0, 0.0]), await team.learn(it), 1.0)
-        assert not taught["is_flat"]
-        assert (taught["groups_trained"], taught["groups_zero_variance"]) == (2, 0)
+        assert not taught.is_flat
+        assert (taught.groups_trained, taught.groups_zero_variance) == (2, 0)
         own = team.by_policy["shared"].model.trainable()
         before = {name: p.detach().clone() for name, p in own.items()}
         report = step_report(it := _batch(1, [1.0] * 4), await team.learn(it), 1.0)
@@ -58,12 +59,12 @@ async def test_flat_groups_when_a_term_has_a_gradient_without_them_then_count_as
         job_spec(tiny_model, algorithm={"group_size": 4, **algorithm}), tmp_path
     )
     if trained is None:  # what is taken off for KL differs, so the rewards do
-        assert (report["groups_zero_variance"], report["groups_trained"]) == (0, 2)
+        assert (report.groups_zero_variance, report.groups_trained) == (0, 2)
         return
-    assert report["is_flat"]
-    assert (report["groups_zero_variance"], report["groups_trained"]) == (2, trained)
+    assert report.is_flat
+    assert (report.groups_zero_variance, report.groups_trained) == (2, trained)
     assert has_moved is (trained > 0)
-    assert (report["loss"] is not None) is has_moved
+    assert (report.loss is not None) is has_moved
 
 
 async def test_flat_step_when_there_is_a_critic_then_its_numbers_are_reported(
@@ -79,8 +80,8 @@ async def test_flat_step_when_there_is_a_critic_then_its_numbers_are_reported(
     finally:
         team.close()
     # Nothing was expected and 1 came everywhere: no advantage after whitening, and an error of 1.
-    assert report["is_flat"]
-    assert (report["groups_zero_variance"], report["groups_trained"]) == (2, 0)
-    assert report["value_mean"] == 0.0
-    assert 0.0 < report["value_loss"] <= 1.0
-    assert report["loss"] is None
+    assert report.is_flat
+    assert (report.groups_zero_variance, report.groups_trained) == (2, 0)
+    assert report.value_mean == 0.0
+    assert 0.0 < report.value_loss <= 1.0
+    assert report.loss is None

@@ -10,6 +10,7 @@ from trainer_data import job_spec, make_group
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learners import Learners
@@ -274,12 +275,12 @@ async def test_step_when_no_group_has_variance_then_the_report_says_so(
         for flat in (True, False):
             it = batch(0, flat=flat)
             report = step_report(it, await team.learn(it), 1.0)
-            assert report["is_flat"] is flat
-            assert report["groups_zero_variance"] == (4 if flat else 0)
+            assert report.is_flat is flat
+            assert report.groups_zero_variance == (4 if flat else 0)
         empty = Batch(2, {"one": [], "two": []}, {"empty_completion": 8})
         report = step_report(empty, await team.learn(empty), 1.0)
-        assert report["is_flat"]
-        assert report["groups_dropped"] == {"empty_completion": 8}
+        assert report.is_flat
+        assert report.groups_dropped == {"empty_completion": 8}
     finally:
         team.close()
 
@@ -306,7 +307,7 @@ async def test_filters_when_zero_variance_is_filtered_then_flat_groups_do_not_di
     tiny_model: Path, tmp_path: Path
 ) -> None:
     # The same two groups with variance, alone and beside two without.
-    reports: list[dict[str, Any]] = []
+    reports: list[TrainerPart] = []
     norms: list[float] = []
     for filters, num_flat in ((False, 0), (True, 2), (False, 2)):
         spec = job_spec(
@@ -325,8 +326,8 @@ async def test_filters_when_zero_variance_is_filtered_then_flat_groups_do_not_di
         norms.append(learned.outcomes["shared"].metrics["grad_norm"])
     assert norms[0] == norms[1]
     assert norms[2] < 0.9 * norms[0]
-    assert [report["groups_zero_variance"] for report in reports] == [0, 2, 2]
-    assert [report["groups_trained"] for report in reports] == [2, 2, 2]
+    assert [report.groups_zero_variance for report in reports] == [0, 2, 2]
+    assert [report.groups_trained for report in reports] == [2, 2, 2]
 
 
 async def test_filters_when_every_completion_was_cut_then_the_step_is_flat_and_they_are_counted(
@@ -342,8 +343,8 @@ async def test_filters_when_every_completion_was_cut_then_the_step_is_flat_and_t
         report = step_report(it, await team.learn(it), 1.0)
     finally:
         team.close()
-    assert report["is_flat"]
-    assert report["candidates_filtered"] == 16
+    assert report.is_flat
+    assert report.candidates_filtered == 16
 
 
 @pytest.mark.parametrize("algorithm", [{}, {"kind": "ippo", "critic": {"kind": "head"}}])

@@ -18,24 +18,24 @@ def outcome(ratio: float, tokens: int) -> LearnOutcome:
 def test_report_when_nothing_was_trained_then_every_mean_is_none() -> None:
     learned = Learned({"p": []}, {"p": outcome(0.0, 0)})
     report = step_report(Batch(3, {"p": []}, {}), learned, 1.0)
-    assert {name: report[name] for name in MEANS} == dict.fromkeys(MEANS)
-    for name in ("reward_mean", "reward_std", "advantage_std", "completion_tokens"):
-        assert report[name] is None
-    assert (report["groups_trained"], report["trained_tokens"]) == (0, 0)
-    assert report["tokens_per_s"] is None
+    assert {name: getattr(report, name) for name in MEANS} == dict.fromkeys(MEANS)
+    for name in ("trained_reward_mean", "reward_std", "advantage_std", "completion_tokens"):
+        assert getattr(report, name) is None
+    assert (report.groups_trained, report.trained_tokens) == (0, 0)
+    assert report.trained_tokens_per_s is None
 
 
 def test_report_when_one_of_two_policies_trained_then_the_means_are_its_own() -> None:
     learned = Learned({"a": [], "b": []}, {"a": outcome(1.0, 30), "b": outcome(0.0, 0)})
     report = step_report(Batch(3, {"a": [], "b": []}, {}), learned, 1.0)
-    assert (report["ratio_mean"], report["ratio_max"]) == (1.0, 1.0)
-    assert report["by_policy"]["b"]["ratio_mean"] is None
-    assert report["by_policy"]["a"]["ratio_mean"] == 1.0
+    assert (report.ratio_mean, report.ratio_max) == (1.0, 1.0)
+    assert report.by_policy["b"]["ratio_mean"] is None
+    assert report.by_policy["a"]["ratio_mean"] == 1.0
 
 
 def test_report_when_two_policies_trained_then_means_are_weighted_by_tokens() -> None:
     learned = Learned({"a": [], "b": []}, {"a": outcome(1.0, 30), "b": outcome(2.0, 10)})
     report = step_report(Batch(3, {"a": [], "b": []}, {}), learned, 2.0)
-    assert report["ratio_mean"] == pytest.approx(1.25)
-    assert report["ratio_max"] == 2.0
-    assert report["tokens_per_s"] == 20.0
+    assert report.ratio_mean == pytest.approx(1.25)
+    assert report.ratio_max == 2.0
+    assert report.trained_tokens_per_s == 20.0

@@ -94,7 +94,7 @@ async def test_report_when_groups_are_old_then_says_how_old(
         report = step_report(batch, await team.learn(batch), 1.0)
     finally:
         team.close()
-    assert report["staleness"] == 1
-    assert report["staleness_mean"] == pytest.approx(1 / 4)
-    assert report["overlap_s"] == 0.25
-    assert report["groups_dropped"] == {"stale_version": 2}
+    assert report.staleness == 1
+    assert report.staleness_mean == pytest.approx(1 / 4)
+    assert report.overlap_s == 0.25
+    assert report.groups_dropped == {"stale_version": 2}

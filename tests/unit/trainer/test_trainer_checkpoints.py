@@ -43,7 +43,7 @@ def _save(
 ) -> None:
     """One checkpoint a step; ``rewards[k]`` is what weights k earned."""
     for step in range(steps):
-        report = {"step": step, "reward_mean": rewards.get(step)}
+        report = {"step": step, "trained_reward_mean": rewards.get(step)}
         trained = [(step, {"shared": {f"g{step}": [0.5, -0.12345678]}})]
         checkpoints.save(CheckpointContents(step + 1, states, [report], trained))
 
@@ -68,7 +68,7 @@ def test_save_when_nothing_is_said_then_the_newest_two_are_kept(tmp_path: Path) 
 
 def test_load_when_saved_then_gives_back_tensors_counts_and_baselines(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, _spec(tmp_path))
-    reports = [{"step": 3, "reward_mean": 0.5}]
+    reports = [{"step": 3, "trained_reward_mean": 0.5}]
     checkpoints.save(CheckpointContents(4, STATE, reports, baselines={"mean": 0.25}))
     found = checkpoints.load()
     assert found is not None
@@ -260,7 +260,7 @@ def _run_folder(tiny_model: Path, run_dir: Path) -> tuple[JobSpec, Learner]:
         groups = groups_of_step(step)
         credited = [credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in groups]
         learner.step(credited)
-        report = {"step": step, "reward_mean": -float(step)}
+        report = {"step": step, "trained_reward_mean": -float(step)}
         checkpoints.save(CheckpointContents(step + 1, {"shared": learner.state()}, [report]))
     return spec, learner
 
@@ -324,7 +324,7 @@ def _two(tmp_path: Path, **checkpoint: int) -> tuple[Checkpoints, Checkpoints]:
 def _reach(checkpoints: Checkpoints, policy: str, *steps: int) -> None:
     for step in steps:
         states = {policy: LearnerState({"param/w": torch.tensor([float(step)])}, step)}
-        report = {"step": step - 1, "reward_mean": None}
+        report = {"step": step - 1, "trained_reward_mean": None}
         checkpoints.save(
             CheckpointContents(step, states, [report], [(step - 1, {policy: {"g": [0.5]}})])
         )

@@ -19,6 +19,53 @@ class Series(Answer):
     """By name; nested numbers have dotted names (phases.generate)."""
 
 
+class MetricField(Answer):
+    """What a metric is."""
+
+    table: Literal["train", "eval"]
+    """Which of the two tables of curves has it."""
+    name: str
+    """Its name there; of a mapping, what dotted names begin with."""
+    source: str
+    """Who measures it: play, trainer, loss, critic or router."""
+    unit: str
+    """Its unit; a share is from 0 to 1, a flag 0 or 1."""
+    description: str
+    """One sentence."""
+    over_policies: str
+    """How one number is made of several policies'."""
+
+
+class MetricCurve(Answer):
+    """One metric of a chart."""
+
+    table: Literal["train", "eval"]
+    name: str
+    label: str
+    is_dotted: bool
+    by_policy: bool
+    """A job of several policies has a curve of each instead."""
+
+
+class MetricPanel(Answer):
+    """One chart of the web page."""
+
+    id: str
+    group: str
+    title: str
+    hint: str
+    unit: str
+    """That of all its curves, or `number`."""
+    is_wide: bool
+    is_stacked: bool
+    is_optional: bool
+    range: tuple[float, float] | None
+    empty_text: str
+    keys: list[str]
+    """The order of a mapping's curves."""
+    curves: list[MetricCurve]
+
+
 class Metrics(Answer):
     """A job's curves."""
 
@@ -32,6 +79,10 @@ class Metrics(Answer):
     """Every name that there is, whatever was asked for."""
     unknown: list[str] = Field(default_factory=list[str])
     """Names that were asked for and that no line has, or none yet."""
+    fields: list[MetricField] = Field(default_factory=list[MetricField])
+    """What each metric is; empty where names were asked for."""
+    panels: list[MetricPanel] = Field(default_factory=list[MetricPanel])
+    """The charts of the web page; empty where names were asked for."""
 
 
 class StepPage(Answer):

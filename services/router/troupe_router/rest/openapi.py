@@ -76,6 +76,17 @@ METRICS: dict[str, Any] = {
     "eval": {"steps": [0], "series": {"success": [0.14]}},
     "names": ["reward_mean", "success"],
     "unknown": [],
+    "fields": [
+        {
+            "table": "train",
+            "name": "reward_mean",
+            "source": "play",
+            "unit": "number",
+            "description": "Mean reward of the candidates that were played.",
+            "over_policies": "measured once, of the whole step",
+        }
+    ],
+    "panels": [],
 }
 EPISODE_ROW: dict[str, Any] = {
     "id": "train-00004-00017",

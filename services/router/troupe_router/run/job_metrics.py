@@ -6,16 +6,15 @@ start again with the process.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from prometheus_client import Counter, Gauge, Histogram
+
+from troupe.runtime.step_report.catalogue import METRICS, metric_of
+from troupe.runtime.step_report.metric import LEARNING_VALUE, Series
 from troupe.runtime.telemetry import metrics
 
-_COUNTED = {"groups_trained": "trained", "groups_zero_variance": "zero_variance"}
-_TOKENS = {"trained_tokens": "trained", "num_tokens": "sampled"}
-_NOT_LEARNING = frozenset(
-    {*_COUNTED, *_TOKENS, "step", "policy_version", "wall_s", "success_rate", "num_tasks"}
-)
 _OF_WORK = (
     metrics.JOB_WAITING_SECONDS,
     metrics.JOB_OVERDUE,
@@ -42,34 +41,53 @@ _OF_JOB = (
     metrics.ROUTER_REFUSED,
     metrics.ROUTER_EPISODE_SECONDS,
 )
+_BY_NAME = {next(iter(metric.describe())).name: metric for metric in _OF_JOB}
 
 _leaving: dict[str, asyncio.TimerHandle] = {}
 
 
 def observe_line(job_id: str, line: Mapping[str, Any]) -> None:
     """Take a line of metrics.jsonl over into the series of ``job_id``."""
-    if line["kind"] == "eval":
-        if line.get("success") is not None:
-            metrics.JOB_SUCCESS.labels(job_id, "eval").set(line["success"])
-        return
-    metrics.JOB_STEP.labels(job_id).set(line["step"] + 1)
-    metrics.JOB_STEP_SECONDS.labels(job_id).observe(line["wall_s"])
-    if line.get("success_rate") is not None:
-        metrics.JOB_SUCCESS.labels(job_id, "train").set(line["success_rate"])
-    for agent, reward in (line.get("reward_by_agent") or {}).items():
-        if reward is not None:
-            metrics.JOB_REWARD.labels(job_id, agent).set(reward)
-    for phase, seconds in (line.get("phases") or {}).items():
-        metrics.JOB_PHASE_SECONDS.labels(job_id, phase).inc(max(0.0, seconds))
-    for name, outcome in _COUNTED.items():
-        metrics.JOB_GROUPS.labels(job_id, outcome).inc(line.get(name) or 0)
-    for reason, count in (line.get("groups_dropped") or {}).items():
-        metrics.JOB_GROUPS.labels(job_id, f"dropped_{reason}").inc(count)
-    for name, kind in _TOKENS.items():
-        metrics.JOB_TOKENS.labels(job_id, kind).inc(line.get(name) or 0)
-    _values(job_id, "", line)
-    for policy, own in (line.get("by_policy") or {}).items():
-        _values(job_id, policy, own)
+    kind = str(line["kind"])
+    if kind == "train":
+        metrics.JOB_STEP.labels(job_id).set(line["step"] + 1)
+    for name, value in line.items():
+        if name not in ("kind", "step"):
+            for keys, number in _numbers(value):
+                _observe(job_id, kind, (name, *keys), metric_of(kind, name).series, number)
+
+
+def _observe(job_id: str, kind: str, path: Sequence[str], series: Series, value: float) -> None:
+    """Take one number over, whose name in the line is ``path``."""
+    keys = dict(zip(series.keys, path[1:], strict=False))
+    labels = {"job_id": job_id, **series.labels, **keys}
+    if series.keys:
+        labels[series.keys[-1]] = series.prefix + labels[series.keys[-1]]
+    if series.metric == LEARNING_VALUE:
+        name = ".".join(path[len(keys) + 1 :] if keys else path)
+        labels["name"] = name if kind == "train" else f"{kind}_{name}"
+        labels.setdefault("policy", "")
+    metric = _metric_of(series).labels(**labels)
+    if isinstance(metric, Gauge):
+        metric.set(value)
+    elif isinstance(metric, Histogram):
+        metric.observe(value)
+    else:
+        metric.inc(max(0.0, value))
+
+
+def _metric_of(series: Series) -> Gauge | Histogram | Counter:
+    return _BY_NAME[series.metric.removesuffix("_total")]
+
+
+def _numbers(value: Any) -> Iterator[tuple[tuple[str, ...], float]]:
+    """The numbers of a value with the keys that lead to each; True and False are 1 and 0."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            for keys, number in _numbers(inner):
+                yield (str(key), *keys), number
+    elif isinstance(value, int | float):
+        yield (), float(value)
 
 
 def observe_event(job_id: str, type: str, data: Mapping[str, Any]) -> None:
@@ -88,8 +106,10 @@ def begin(job_id: str, num_steps: int, policies: Iterable[str]) -> None:
     metrics.JOB_NUM_STEPS.labels(job_id).set(num_steps)
     metrics.start_at_zero(metrics.JOB_RESTARTS, [job_id])
     metrics.start_at_zero(metrics.JOB_PARITY_ALARMS, [job_id], policies)
-    metrics.start_at_zero(metrics.JOB_GROUPS, [job_id], _COUNTED.values())
-    metrics.start_at_zero(metrics.JOB_TOKENS, [job_id], _TOKENS.values())
+    for each in METRICS["train"].values():
+        series = each.metric.series
+        if isinstance(_metric_of(series), Counter) and not series.keys:
+            _metric_of(series).labels(job_id=job_id, **series.labels)
 
 
 def rest(job_id: str) -> None:
@@ -109,10 +129,3 @@ def _forget(job_id: str) -> None:
     _leaving.pop(job_id, None)
     for metric in (*_OF_WORK, *_OF_JOB):
         metric.remove_by_labels({"job_id": job_id})
-
-
-def _values(job_id: str, policy: str, values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and name not in _NOT_LEARNING:
-            metrics.JOB_VALUE.labels(job_id, policy, name).set(value)

@@ -15,6 +15,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import UnavailableError
 from troupe.ids import eval_round, train_round
 from troupe.runtime.faults import reached
+from troupe.runtime.step_report.play import PlayPart
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import RoundState, StepLedger
 from troupe.runtime.telemetry.logging import get_logger
@@ -142,8 +143,8 @@ class Recorder:
                 "round_id": state.round_id,
                 "kind": kind,
                 "step": state.step,
-                "wall_s": play["play_s"],
-                **{k: v for k, v in play.items() if k != "play_s"},
+                "wall_s": play.play_s,
+                **{k: v for k, v in play.to_wire().items() if k != "play_s"},
             },
         )
         if kind == "eval":
@@ -153,7 +154,7 @@ class Recorder:
             data = {k: line[k] for k in ("step", "success", "num_tasks", "wall_s")}
             await self._emit("eval.done", str(state.step), data)
         else:
-            await self._note(f"play:{state.step}", {**play, "opened_at": state.opened_at})
+            await self._note(f"play:{state.step}", {**play.to_wire(), "opened_at": state.opened_at})
 
     async def catch_up(self, step: int) -> None:
         """Record the training round of ``step`` if it is complete and nobody recorded it.
@@ -220,12 +221,12 @@ class Recorder:
                 is_late = is_last or time.time() - ended_at > _LEARNED_WAIT_S
                 if not self._learned.is_told(step) and not is_late:
                     continue
-                play = dict(self._notes[f"play:{step}"])
-                opened_at = float(play.pop("opened_at"))
+                note = self._notes[f"play:{step}"]
+                opened_at = float(note["opened_at"])
                 wall_s = ended_at - opened_at
                 if ("train", step) not in self._lines:
                     is_broken = any(a <= ended_at and b >= opened_at for a, b in self._breaks)
-                    learned = self._learned.of(step)
+                    play, learned = PlayPart.from_wire(note), self._learned.of(step)
                     line = train_line(step, play, learned, wall_s, interrupted=is_broken)
                     await self._append_line(line)
                     root_span(self._job.job_id, train_round(step), opened_at, ended_at)

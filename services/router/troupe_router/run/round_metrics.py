@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.runtime.step_report.play import EvalPart, PlayPart, StepPart
+from troupe.runtime.step_report.trainer import TrainerPart
 from troupe_router.play.routing.busy import BusyMeter
 
 _LEARN = ("learn", "advantages", "pack", "collate")
 _NOT_WORK = ("collect", "wait", "idle", "generate", "env")
 
 
-def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float) -> dict[str, Any]:
+def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float) -> PlayPart:
     """What a round's episodes say. Dropped ones are counted and never scored."""
     played = [e for e in episodes if not e.dropped_reason]
     rewards: defaultdict[str, list[float]] = defaultdict(list)
@@ -24,65 +26,64 @@ def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float
     everything = [reward for values in rewards.values() for reward in values]
     num_tokens = sum(e.num_tokens for e in played)
     generate_s = meter.generate_s()
-    return {
-        "num_episodes": len(played),
-        "num_dropped": len(episodes) - len(played),
-        "success_rate": _mean([_success(e) for e in played]),
-        "reward_mean": _mean(everything),
-        "reward_by_agent": {agent: _mean(values) for agent, values in sorted(rewards.items())},
-        "reward_by_term": {
+    return PlayPart(
+        num_episodes=len(played),
+        num_dropped=len(episodes) - len(played),
+        success_rate=_mean([_success(e) for e in played]),
+        reward_mean=_mean(everything),
+        reward_by_agent={agent: _mean(values) for agent, values in sorted(rewards.items())},
+        reward_by_term={
             agent: {term: _mean(values) for term, values in sorted(found.items())}
             for agent, found in sorted(terms.items())
         },
-        "return_mean": _mean([e.team_return for e in played]),
-        "turns_mean": _mean([float(e.num_turns) for e in played]),
-        "num_groups": sum(len(e.groups) for e in played),
-        "num_redraws": sum(e.num_redraws for e in played),
-        "num_tokens": num_tokens,
-        "cached_token_ratio": _cached_ratio(played),
-        "tokens_per_s": round(num_tokens / generate_s, 1) if generate_s > 0 else None,
-        "play_s": round(wall_s, 4),
-        "generate_s": round(generate_s, 4),
-        "env_s": round(meter.env_s(), 4),
-    }
+        return_mean=_mean([e.team_return for e in played]),
+        turns_mean=_mean([float(e.num_turns) for e in played]),
+        num_groups=sum(len(e.groups) for e in played),
+        num_redraws=sum(e.num_redraws for e in played),
+        num_tokens=num_tokens,
+        cached_token_ratio=_cached_ratio(played),
+        tokens_per_s=round(num_tokens / generate_s, 1) if generate_s > 0 else None,
+        play_s=round(wall_s, 4),
+        generate_s=round(generate_s, 4),
+        env_s=round(meter.env_s(), 4),
+    )
 
 
 def train_line(
     step: int,
-    play: Mapping[str, Any],
-    learned: Mapping[str, Any],
+    play: PlayPart,
+    learned: TrainerPart | None,
     wall_s: float,
     *,
     interrupted: bool = False,
 ) -> dict[str, Any]:
-    """The metrics.jsonl line of a training step.
+    """The metrics.jsonl line of a training step. No two parts declare the same name.
 
     ``interrupted``: a process of the job died or restarted meanwhile, so ``wall_s`` and
-    ``busy_ratio`` hold its absence too.
+    ``busy_ratio`` hold its absence too. Without a trainer's report it is not known what was learnt.
     """
-    shown = {k: v for k, v in play.items() if k not in ("generate_s", "env_s")}
-    own = {k: v for k, v in learned.items() if k not in ("step", "phases", "wall_s", "kind")}
-    phases = step_phases(play, learned.get("phases") or {}, wall_s)
+    phases = step_phases(play, learned.phases if learned else {}, wall_s)
     busy_s = phases["generate"] + phases["learn"]
+    whole = StepPart(
+        phases=phases,
+        wall_s=round(wall_s, 4),
+        busy_ratio=round(busy_s / wall_s, 4) if wall_s > 0 else None,
+        interrupted=interrupted,
+    )
     return {
         "kind": "train",
         "step": step,
-        **own,
-        **shown,
-        "phases": phases,
-        "wall_s": round(wall_s, 4),
-        "busy_ratio": round(busy_s / wall_s, 4) if wall_s > 0 else None,
-        "interrupted": interrupted,
+        **(learned.to_line() if learned else {}),
+        **play.to_line(),
+        **whole.to_line(),
     }
 
 
-def step_phases(
-    play: Mapping[str, Any], trainer: Mapping[str, float], wall_s: float
-) -> dict[str, float]:
+def step_phases(play: PlayPart, trainer: Mapping[str, float], wall_s: float) -> dict[str, float]:
     """Seconds of a step by phase; they sum to ``wall_s``; env is what generation does not cover."""
     phases = {
-        "generate": float(play.get("generate_s", 0.0)),
-        "env": float(play.get("env_s", 0.0)),
+        "generate": play.generate_s,
+        "env": play.env_s,
         "learn": sum(float(trainer.get(name, 0.0)) for name in _LEARN),
     }
     for name, seconds in trainer.items():
@@ -94,16 +95,18 @@ def step_phases(
     return {name: round(seconds, 4) for name, seconds in phases.items()}
 
 
-def eval_line(step: int, play: Mapping[str, Any]) -> dict[str, Any]:
+def eval_line(step: int, play: PlayPart) -> dict[str, Any]:
     """The metrics.jsonl line of an evaluation."""
-    return {
-        "kind": "eval",
-        "step": step,
-        "success": play["success_rate"],
-        "num_tasks": play["num_episodes"],
-        **{k: play[k] for k in ("num_dropped", "reward_mean", "return_mean", "turns_mean")},
-        "wall_s": play["play_s"],
-    }
+    part = EvalPart(
+        success=play.success_rate,
+        num_tasks=play.num_episodes,
+        num_dropped=play.num_dropped,
+        reward_mean=play.reward_mean,
+        return_mean=play.return_mean,
+        turns_mean=play.turns_mean,
+        wall_s=play.play_s,
+    )
+    return {"kind": "eval", "step": step, **part.to_line()}
 
 
 def _cached_ratio(episodes: Sequence[pb.Episode]) -> float | None:

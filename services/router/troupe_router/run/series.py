@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from troupe.runtime.step_report.catalogue import catalogue_document
+
 Line = Mapping[str, Any]
 Point = tuple[str, int, Mapping[str, float | None]]
 """Kind, step and the numbers of a line by dotted name."""
@@ -90,7 +92,8 @@ def metrics_document(
 ) -> dict[str, Any]:
     """The answer of ``/metrics``: curves of training and of evaluation.
 
-    A name that no line has is no error: a job that has just begun has none yet. It is said.
+    A name that no line has is no error: a job that has just begun has none yet. It is said. Without
+    ``names`` the answer also says what every number is and which are drawn together.
     """
     known: dict[str, None] = {}
     document: dict[str, Any] = {"job_id": job_id}
@@ -101,7 +104,8 @@ def metrics_document(
         shown = [point for point in own if point[0] >= from_step]
         document[kind] = _series(shown, names, max_points)
     unknown = [name for name in names if not any(_is_wanted(one, (name,)) for one in known)]
-    return {**document, "names": sorted(known), "unknown": sorted(set(unknown))}
+    document |= {"names": sorted(known), "unknown": sorted(set(unknown))}
+    return document if names else document | catalogue_document()
 
 
 def flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, float | None]:

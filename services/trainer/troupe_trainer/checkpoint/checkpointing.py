@@ -6,17 +6,18 @@ between writing and telling.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from troupe.errors import UnavailableError
 from troupe.retry import STEADY, Backoff, retry
+from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints, Trained
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learners import Learned, Learners
-from troupe_trainer.learn.report import with_phases
 
 _log = get_logger(__name__)
 _BACKOFF = Backoff(1.0, 1.0, STEADY)
@@ -57,14 +58,12 @@ class Checkpointing:
             lambda: self._learners.restore(snapshot.learners, snapshot.baselines)
         )
         for report in snapshot.reports:
-            await self.emit_learned(report, {})
+            await self.emit_learned(TrainerPart.from_wire(report), {})
         self._covered = self._reached = self._began = snapshot.step
         _log.info("checkpoint.restored", step=snapshot.step)
         return snapshot.step
 
-    async def write(
-        self, reached: int, batch: Batch, learned: Learned, report: Mapping[str, Any]
-    ) -> int:
+    async def write(self, reached: int, batch: Batch, learned: Learned, report: TrainerPart) -> int:
         """Note the step that led to ``reached`` and begin a checkpoint when it is due.
 
         The weights are copied at once and written while the job goes on; the last step's
@@ -75,7 +74,7 @@ class Checkpointing:
             UnavailableError: the last step's was refused for limits.step_timeout_s.
         """
         self._trained.append((batch.step, _trained(batch, learned)))
-        self._reports.append(report)
+        self._reports.append(report.to_wire())
         self._reached = reached
         if reached == self._spec.steps:
             await self.save()
@@ -142,27 +141,32 @@ class Checkpointing:
         if writing is not None:
             await asyncio.shield(writing)
 
-    async def emit_learned(self, report: Mapping[str, Any], phases: Mapping[str, float]) -> None:
+    async def emit_learned(self, report: TrainerPart, phases: Mapping[str, float]) -> None:
         """Emit the step's event; a step that was told before stays told once."""
-        event_id = f"learned-{self._mark}{report['step']}"
-        await self._events.emit("step.learned", with_phases(report, phases), event_id=event_id)
+        event_id = f"learned-{self._mark}{report.step}"
+        phases = {name: round(seconds, 4) for name, seconds in phases.items()}
+        data = replace(report, phases=phases).to_wire()
+        await self._events.emit("step.learned", data, event_id=event_id)
 
-    async def emit_flat(self, report: Mapping[str, Any]) -> None:
+    async def emit_flat(self, report: TrainerPart) -> None:
         """Emit an event when no group of the step had rewards to learn from."""
-        if not report["is_flat"]:
+        if not report.is_flat:
             return
-        names = ("step", "groups_trained", "groups_zero_variance", "groups_dropped", "reward_mean")
         policy = self._learners.policy
         whose = f" of policy '{policy}'" if policy else ""
-        data: dict[str, Any] = {name: report[name] for name in names} | {
+        data = {
+            "step": report.step,
+            "groups_trained": report.groups_trained,
+            "groups_zero_variance": report.groups_zero_variance,
+            "groups_dropped": report.groups_dropped,
+            "reward_mean": report.trained_reward_mean,
             "sentence": f"No group{whose} of this step had advantages other than 0: "
             f"{_moved(report)}. Make the tasks easier or harder, raise group_size or the "
-            "temperature, or set redraws."
+            "temperature, or set redraws.",
         }
         _log.warning("learning.flat", **data)
-        await self._events.emit(
-            "learning.flat", data, event_id=f"flat-{self._mark}{report['step']}"
-        )
+        event_id = f"flat-{self._mark}{report.step}"
+        await self._events.emit("learning.flat", data, event_id=event_id)
 
     async def emit_alarms(self, alarms: Sequence[Mapping[str, Any]]) -> None:
         """Emit one event for each policy whose rollout and trainer disagree."""
@@ -172,10 +176,10 @@ class Checkpointing:
             await self._events.emit("parity.alarm", alarm, event_id=event_id)
 
 
-def _moved(report: Mapping[str, Any]) -> str:
+def _moved(report: TrainerPart) -> str:
     """What a flat step has moved all the same, for people."""
-    parts = ["the KL term or entropy bonus"] if report["groups_trained"] else []
-    if report.get("value_loss") is not None:
+    parts = ["the KL term or entropy bonus"] if report.groups_trained else []
+    if report.value_loss is not None:
         parts.append("the critic")
     return f"only {' and '.join(parts)} moved any weight" if parts else "nothing was learnt"
 

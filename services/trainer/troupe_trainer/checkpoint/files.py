@@ -238,8 +238,8 @@ class Checkpoints:
             except (OSError, ValueError, KeyError):
                 known = {}
         for report in snapshot.reports:
-            if report.get("reward_mean") is not None:
-                known[step_name(int(report["step"]))] = float(report["reward_mean"])
+            if report.get("trained_reward_mean") is not None:
+                known[step_name(int(report["step"]))] = float(report["trained_reward_mean"])
         names = {folder.name for folder in folders}
         return {name: reward for name, reward in known.items() if name in names}
 

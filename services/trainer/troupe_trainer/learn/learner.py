@@ -19,6 +19,7 @@ from torch import Tensor
 from troupe.algorithms.algorithm import Algorithm, LossInputs
 from troupe.algorithms.losses.kl import kl_estimate
 from troupe.runtime.faults import reached
+from troupe.runtime.step_report.catalogue import loss_metric_name
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.outcome import LearnOutcome, Minibatch, NonFiniteError, correction
 from troupe_trainer.learn.schedule import learning_rate
@@ -312,8 +313,8 @@ class Learner:
         outcome.sums["entropy"] += scale * numbers[1]
         outcome.ratio_max = max(outcome.ratio_max, math.exp(min(numbers[2], 80.0)))
         outcome.drift_max = max(outcome.drift_max, numbers[3])
-        corrected = correction(fixed.old_N, rollout_logprobs)
-        for name, value in (corrected | result.metric_sums).items():
+        by_loss = {loss_metric_name(name): value for name, value in result.metric_sums.items()}
+        for name, value in (correction(fixed.old_N, rollout_logprobs) | by_loss).items():
             outcome.sums[name] += scale * value
         outcome.num_tokens += len(batch.targets_N) if counts else 0
 

@@ -1,9 +1,11 @@
 // All charts of a job, in groups. New columns make React work; new values only redraw canvases.
 import { Tooltip } from "../../vendor/ui.js";
+import { words } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { Empty, Panel, Waiting } from "../parts.js";
-import { GROUPS, panelColumns } from "./panels.js";
+import { Empty, Fault, Panel, Waiting } from "../parts.js";
+import { formatOf, grouped, otherColumns, panelColumns } from "./panels.js";
 import { Plot } from "./plot.js";
+import { useTicks } from "../job/ticks.js";
 import { last } from "./series.js";
 
 export function Board({ feed, agents }) {
@@ -16,28 +18,41 @@ export function Board({ feed, agents }) {
   if (!feed.tables.train.steps.length && !feed.tables.eval.steps.length) {
     return feed.isLoaded ? html`<${Empty} title="No step has ended">${feed.link === "over" ? "The job ended before its first step did." : "Charts appear with the first one."}<//>` : html`<${Waiting} what="Loading the charts" />`;
   }
-  return html`${GROUPS.map((group) => html`<section key=${group.title} class="chart-group" aria-label=${group.title}><h2>${group.title}</h2>
-    <div class="charts">${group.panels.map((panel) => html`<${ChartPanel} key=${panel.id} panel=${panel} feed=${feed} agents=${agents} />`)}</div></section>`)}`;
+  if (feed.error) return html`<${Fault} error=${feed.error} title="The charts could not be loaded" />`;
+  return html`${grouped(feed.panels).map((group) => html`<section key=${group.title} class="chart-group" aria-label=${group.title}><h2>${group.title}</h2>
+    <div class="charts">${group.panels.map((panel) => html`<${ChartPanel} key=${panel.id} panel=${panel} feed=${feed} agents=${agents} />`)}</div></section>`)}<${OtherNumbers} feed=${feed} />`;
+}
+
+// The newest value of every number that no chart draws.
+function OtherNumbers({ feed }) {
+  useTicks(feed);
+  const found = otherColumns(feed.panels, feed.fields, feed.tables);
+  if (!found.length) return null;
+  return html`<section class="chart-group" aria-label="Other numbers"><h2>Other numbers</h2><dl class="other-numbers">
+    ${found.map(({ table, name, field }) => html`<div key=${`${table}.${name}`} data-metric=${`${table}.${name}`}>
+      <dt><${Tooltip} label=${field?.description || "A number of the job's loss."} multiline maw=${300} openDelay=${200}><span>${table === "eval" ? "evaluation " : ""}${words(name.replaceAll(".", " · "))}</span><//></dt>
+      <dd>${formatOf(field?.unit)(last(feed.tables[table], name))}</dd></div>`)}</dl></section>`;
 }
 
 const shapeOf = ({ train, eval: held }) => [train, held].map((table) => `${Object.keys(table.series).length}/${table.steps.length > 0}`).join();
 
 function ChartPanel({ panel, feed, agents }) {
   const found = panelColumns(panel, feed.tables, agents);
-  if (panel.isOptional && !found.length) return null;
+  if (panel.is_optional && !found.length) return null;
+  const format = formatOf(panel.unit);
   const read = () => joined(found, feed.tables);
   const title = html`<${Tooltip} label=${panel.hint} multiline maw=${300} openDelay=${200}><span>${panel.title}</span><//>`;
-  const latest = found.length === 1 ? panel.format(last(feed.tables[found[0].from], found[0].name)) : null;
-  return html`<${Panel} title=${title} heading="h3" className=${panel.isWide ? "chart wide" : "chart"} data-chart=${panel.id}>
+  const latest = found.length === 1 ? format(last(feed.tables[found[0].table], found[0].name)) : null;
+  return html`<${Panel} title=${title} heading="h3" className=${panel.is_wide ? "chart wide" : "chart"} data-chart=${panel.id}>
     ${found.length
-      ? html`<${Plot} columns=${found} read=${read} feed=${feed} format=${panel.format} range=${panel.range} isStacked=${panel.isStacked} label=${`${panel.title}: ${found.map((one) => one.label).join(", ")}${latest ? `, now ${latest}` : ""}`} />`
-      : html`<div class="no-data">${panel.emptyText || "Nothing measured yet."}</div>`}
+      ? html`<${Plot} columns=${found} read=${read} feed=${feed} format=${format} range=${panel.range} isStacked=${panel.is_stacked} label=${`${panel.title}: ${found.map((one) => one.label).join(", ")}${latest ? `, now ${latest}` : ""}`} />`
+      : html`<div class="no-data">${panel.empty_text}</div>`}
   <//>`;
 }
 
 // Columns of both tables over one axis of steps.
 function joined(found, tables) {
-  const froms = new Set(found.map((column) => column.from));
+  const froms = new Set(found.map((column) => column.table));
   if (froms.size <= 1) {
     const table = tables[[...froms][0] || "train"];
     return { x: table.steps, ys: found.map((column) => table.series[column.name]) };
@@ -45,7 +60,7 @@ function joined(found, tables) {
   const x = [...new Set([...froms].flatMap((from) => tables[from].steps))].sort((a, b) => a - b);
   const place = new Map(x.map((step, index) => [step, index]));
   const ys = found.map((column) => {
-    const table = tables[column.from];
+    const table = tables[column.table];
     const values = new Array(x.length).fill(null);
     table.steps.forEach((step, i) => (values[place.get(step)] = table.series[column.name][i]));
     return values;

@@ -7,12 +7,12 @@ const HEIGHT = 168;
 let library;
 const loadLibrary = () => (library ??= import("../../vendor/chart.js").then((module) => module.uPlot));
 
-// columns: [{name, label, from, isDotted}]; read(): {x, ys} as they are now; feed tells of changes.
+// columns: [{name, label, table, is_dotted}]; read(): {x, ys} as they are now; feed tells of changes.
 export function Plot({ columns, read, feed, format, range, isStacked, label }) {
   const box = useRef(null);
   const scheme = useComputedColorScheme("light");
   const [error, setError] = useState(null);
-  const names = columns.map((column) => `${column.from}.${column.name}`).join("|");
+  const names = columns.map((column) => `${column.table}.${column.name}`).join("|");
   useEffect(() => {
     let chart;
     let isGone = false;
@@ -69,9 +69,9 @@ function lineOf(uPlot, column, index, { format, isStacked, isDark, read }) {
   }
   return {
     label: column.label, swatch: color, stroke: color, width: 1.75, value, spanGaps: true,
-    dash: column.isDotted ? [5, 4] : undefined,
-    points: column.isDotted ? { show: true, size: 6, fill: color } : { show: (self) => self.data[0].length < 3, size: 6 },
-    fill: index === 0 && !column.isDotted ? `${color}14` : undefined,
+    dash: column.is_dotted ? [5, 4] : undefined,
+    points: column.is_dotted ? { show: true, size: 6, fill: color } : { show: (self) => self.data[0].length < 3, size: 6 },
+    fill: index === 0 && !column.is_dotted ? `${color}14` : undefined,
   };
 }
 

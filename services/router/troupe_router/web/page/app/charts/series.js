@@ -3,11 +3,11 @@ const MAX_POINTS = 4000;
 
 export const emptySeries = () => ({ train: { steps: [], series: {} }, eval: { steps: [], series: {} } });
 
-// {a: {b: 1}} -> {"a.b": 1}; what is no number is left out.
+// {a: {b: 1}} -> {"a.b": 1}; true and false are 1 and 0, what else is no number is left out.
 export function flatten(line, prefix = "", into = {}) {
   for (const [name, value] of Object.entries(line)) {
     const full = prefix ? `${prefix}.${name}` : name;
-    if (typeof value === "number") into[full] = value;
+    if (typeof value === "number" || typeof value === "boolean") into[full] = Number(value);
     else if (value && typeof value === "object" && !Array.isArray(value)) flatten(value, full, into);
   }
   return into;

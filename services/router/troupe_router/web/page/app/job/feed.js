@@ -10,6 +10,8 @@ export class Feed {
   constructor(jobId) {
     this.jobId = jobId;
     this.tables = emptySeries();
+    this.fields = [];
+    this.panels = [];
     this.events = [];
     this.link = "loading";
     this.error = null;
@@ -41,6 +43,8 @@ export class Feed {
     try {
       const loaded = await request(withQuery(jobPath(this.jobId, "/metrics"), { max_points: MAX_POINTS }));
       this.tables = { train: loaded.train, eval: loaded.eval };
+      this.fields = loaded.fields;
+      this.panels = loaded.panels;
     } catch (error) {
       this.error = error;
     }

@@ -5,10 +5,11 @@ import {
 import { jobPath, request } from "../api.js";
 import { isFinished } from "../events.js";
 import { ago, duration, moment, number, percent, signed, words } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html, useState } from "../html.js";
 import { first, last } from "../charts/series.js";
 import { BackLink, Fault, PageHead, Stat, StateBadge, Tag } from "../parts.js";
 import { may, useSession } from "../session.js";
+import { useTicks } from "./ticks.js";
 
 export function JobHead({ job, reload }) {
   const { session } = useSession();
@@ -74,21 +75,7 @@ function LinkState({ link }) {
 }
 
 export function Stats({ feed }) {
-  const [, tick] = useState(0);
-  useEffect(() => {
-    let timer = 0;
-    const later = () => {
-      timer ||= setTimeout(() => {
-        timer = 0;
-        tick((n) => n + 1);
-      }, 250);
-    };
-    const stop = feed.subscribe(later);
-    return () => {
-      stop();
-      clearTimeout(timer);
-    };
-  }, [feed]);
+  useTicks(feed);
   const { train, eval: held } = feed.tables;
   if (!train.steps.length && !held.steps.length) return null;
   const success = last(held, "success");

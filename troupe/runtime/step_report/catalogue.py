@@ -1,0 +1,97 @@
+"""All declared metrics by the kind of line and by name, for those who show them."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from troupe.runtime.step_report.metric import Metric, Part, Series, Source
+from troupe.runtime.step_report.panels import PANELS, Panel
+from troupe.runtime.step_report.play import EvalPart, PlayPart, StepPart
+from troupe.runtime.step_report.trainer import TrainerPart
+
+Table = Literal["train", "eval"]
+"""The ``kind`` of a line of metrics.jsonl."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A metric with its name, and who measures it."""
+
+    name: str
+    source: Source
+    metric: Metric
+
+
+def declared(*parts: type[Part]) -> dict[str, Declared]:
+    """The metrics of ``parts`` that share a line, by name.
+
+    Raises:
+        ValueError: two declare one name, so that one would overwrite the other.
+    """
+    known: dict[str, Declared] = {}
+    for part in parts:
+        for name, metric in part.metrics().items():
+            if name in known or name in ("kind", "step"):
+                raise ValueError(
+                    f"{part.__name__} declares the metric {name!r}, which the line has already: "
+                    "one would overwrite the other, so rename it"
+                )
+            known[name] = Declared(name, metric.source or part.measured_by, metric)
+    return known
+
+
+METRICS: Mapping[str, Mapping[str, Declared]] = {
+    "train": declared(PlayPart, TrainerPart, StepPart),
+    "eval": declared(EvalPart),
+}
+"""By the line's kind, then by name."""
+
+
+def metric_of(kind: str, name: str) -> Metric:
+    """The metric ``name`` of a line; a plug-in's loss may give one that nobody declares."""
+    known = METRICS[kind].get(name)
+    return known.metric if known else _UNDECLARED
+
+
+_UNDECLARED = Metric("A number of a plug-in's loss.", "number", series=Series())
+
+
+def loss_metric_name(name: str) -> str:
+    """``name`` of a number that a loss gives; another where it would overwrite a metric."""
+    known = METRICS["train"].get(name)
+    is_free = known is None and name not in ("kind", "step")
+    return name if is_free or (known and known.source == "loss") else f"loss_{name}"
+
+
+def catalogue_document() -> dict[str, Any]:
+    """What REST says of the metrics: ``fields``, and ``panels`` with the curves of each."""
+    fields = [
+        {
+            "table": table,
+            "name": each.name,
+            "source": each.source,
+            "unit": each.metric.unit,
+            "description": each.metric.description,
+            "over_policies": each.metric.over.words,
+        }
+        for table, metrics in METRICS.items()
+        for each in metrics.values()
+    ]
+    return {"fields": fields, "panels": [_panel_document(panel) for panel in PANELS]}
+
+
+def _panel_document(panel: Panel) -> dict[str, Any]:
+    drawn = [
+        (table, each.name, each.metric.unit, curve)
+        for table, metrics in METRICS.items()
+        for each in metrics.values()
+        if (curve := each.metric.curve) is not None and curve.panel == panel.id
+    ]
+    units = {unit for _, _, unit, _ in drawn}
+    return {
+        **asdict(panel),
+        "unit": units.pop() if len(units) == 1 else "number",
+        "curves": [
+            {"table": table, "name": name, **asdict(curve)} for table, name, _, curve in drawn
+        ],
+    }

@@ -1,0 +1,144 @@
+"""The page's charts, in order. A metric names the one that draws it in its `Curve`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart. ``hint`` explains it; ``keys`` is the order of a mapping's curves.
+
+    One that ``is_optional`` is there only when something of it was measured.
+    """
+
+    id: str
+    group: str
+    title: str
+    hint: str
+    is_wide: bool = False
+    is_stacked: bool = False
+    is_optional: bool = False
+    range: tuple[float, float] | None = None
+    empty_text: str = "Nothing measured yet."
+    keys: tuple[str, ...] = ()
+
+
+PHASES = ("generate", "env", "learn", "publish", "checkpoint", "other")
+"""The phases of a step, in order."""
+
+_LEARNING = "Learning"
+_STABILITY = "Stability"
+_TIME = "Where the time goes"
+_TRAINED = "What was trained"
+
+PANELS = (
+    Panel(
+        "success",
+        _LEARNING,
+        "Success",
+        "Share of episodes that solve the task. Evaluation is on tasks that are never trained on.",
+        is_wide=True,
+        range=(0, 1),
+    ),
+    Panel(
+        "reward",
+        _LEARNING,
+        "Reward by agent",
+        "Mean mixed reward of an agent's candidates.",
+    ),
+    Panel(
+        "spread",
+        _LEARNING,
+        "Reward and advantage spread",
+        "Standard deviations. When both fall to 0 there is nothing left to learn from.",
+    ),
+    Panel(
+        "parts",
+        _LEARNING,
+        "Reward by component",
+        "Mean of each reward term, unweighted, before they are mixed.",
+        is_wide=True,
+    ),
+    Panel(
+        "lengths",
+        _LEARNING,
+        "Completion length",
+        "Mean tokens in a completion.",
+    ),
+    Panel(
+        "turns",
+        _LEARNING,
+        "Turns and truncation",
+        "Mean turns of an episode, and the share of completions that ran into the token limit.",
+    ),
+    Panel(
+        "kl",
+        _STABILITY,
+        "KL divergence",
+        "Between the rollout engine and the trainer on the same tokens, and to the "
+        "reference where one is kept.",
+    ),
+    Panel(
+        "entropy",
+        _STABILITY,
+        "Entropy",
+        "Of the sampled tokens, in nats. A steep fall means that the policy stops exploring.",
+    ),
+    Panel(
+        "clip",
+        _STABILITY,
+        "Clip fraction",
+        "Share of tokens whose ratio was clipped. Up to 0.2 is usual; above 0.5 the "
+        "learning rate is too high.",
+    ),
+    Panel(
+        "grad",
+        _STABILITY,
+        "Gradient norm",
+        "Before clipping, by policy where there are several.",
+    ),
+    Panel(
+        "value",
+        _STABILITY,
+        "Critic",
+        "How much of the returns' variance the critic explains, and its loss.",
+        is_optional=True,
+    ),
+    Panel(
+        "phases",
+        _TIME,
+        "Step time by phase",
+        "Wall time of each step, split over its phases.",
+        is_stacked=True,
+        is_wide=True,
+        keys=PHASES,
+    ),
+    Panel(
+        "tokens",
+        _TIME,
+        "Tokens per second",
+        "Sampled tokens over the time in which something was generated, and trained tokens "
+        "over the time of learning.",
+    ),
+    Panel(
+        "staleness",
+        _TIME,
+        "Staleness",
+        "Versions between what sampled a token and what learnt from it. 0 is on-policy.",
+    ),
+    Panel(
+        "groups",
+        _TRAINED,
+        "Groups",
+        "Groups that were trained, and those whose candidates all had the same reward.",
+        is_wide=True,
+    ),
+    Panel(
+        "dropped",
+        _TRAINED,
+        "Dropped groups by reason",
+        "Groups that were not learnt from, and why.",
+        is_wide=True,
+        is_stacked=True,
+        empty_text="No group was dropped.",
+    ),
+)

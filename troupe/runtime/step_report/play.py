@@ -1,0 +1,127 @@
+"""What the router measures of a round, a step and an evaluation: one field a metric, declared here.
+
+A field's declaration says what it is, its unit, its Prometheus series and its chart. The play,
+trainer and step parts share one line of metrics.jsonl, so `catalogue.py` refuses a name twice.
+"""
+
+# ruff: noqa: RUF009 (a declaration is a call that makes the field of a dataclass)
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from troupe.runtime.step_report.metric import (
+    ByKey,
+    Count,
+    Curve,
+    Metric,
+    Number,
+    Part,
+    Series,
+    Source,
+    number,
+    numbers,
+    same_as,
+)
+
+_SUCCESS = "troupe_job_success_ratio"
+
+# Of training rounds and evaluations alike.
+_DROPPED = Metric("Episodes that could not be played to their end.", "count")
+_REWARD = Metric("Mean reward of the candidates that were played.", "number")
+_RETURN = Metric("Mean team return of an episode.", "number")
+_TURNS = Metric("Mean turns of an episode.", "count", curve=Curve("turns", "turns"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayPart(Part):
+    """What the episodes of one round say, over those that were not dropped."""
+
+    measured_by: ClassVar[Source] = "play"
+
+    num_episodes: Count = number("Episodes that were played.", "count")
+    num_dropped: Count = same_as(_DROPPED)
+    success_rate: Number = number(
+        "Share of the episodes that solve their task.",
+        "share",
+        series=Series(_SUCCESS, {"kind": "train"}),
+        curve=Curve("success", "training"),
+    )
+    reward_mean: Number = same_as(_REWARD)
+    reward_by_agent: ByKey = numbers(
+        "Mean reward of each agent's candidates that were played.",
+        "number",
+        series=Series("troupe_job_reward_mean", keys=("agent",)),
+        curve=Curve("reward"),
+        tracked_as="reward",
+    )
+    reward_by_term: Mapping[str, ByKey] = numbers(
+        "Mean of each reward term of each agent, before they are mixed.",
+        "number",
+        curve=Curve("parts"),
+        tracked_as="reward_term",
+    )
+    return_mean: Number = same_as(_RETURN)
+    turns_mean: Number = same_as(_TURNS)
+    num_groups: Count = number("Groups of the played episodes.", "count")
+    num_redraws: Count = number("Tasks that were played for nothing and drawn again.", "count")
+    num_tokens: Count = number(
+        "Sampled tokens.", "tokens", series=Series("troupe_job_tokens_total", {"kind": "sampled"})
+    )
+    cached_token_ratio: Number = number(
+        "Share of the prompt tokens that engines had cached.", "share"
+    )
+    tokens_per_s: Number = number(
+        "Sampled tokens over the time in which something was generated.",
+        "tokens/s",
+        curve=Curve("tokens", "sampled"),
+    )
+    play_s: Number = number("Wall time of the round.", "seconds")
+
+    generate_s: float = 0.0
+    """Seconds in which something was generated."""
+    env_s: float = 0.0
+    """Seconds in which environments judged and nothing was generated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPart(Part):
+    """What the router measures of a whole step."""
+
+    measured_by: ClassVar[Source] = "router"
+
+    phases: Mapping[str, float] = numbers(
+        "Wall time of the step by phase; the phases sum to wall_s.",
+        "seconds",
+        series=Series("troupe_job_phase_seconds_total", keys=("phase",)),
+        curve=Curve("phases"),
+        tracked_as="time",
+    )
+    wall_s: Number = number(
+        "Wall time of the step.", "seconds", series=Series("troupe_job_step_seconds")
+    )
+    busy_ratio: Number = number(
+        "Share of the step in which something was generated or learnt.", "share"
+    )
+    interrupted: bool | None = number(
+        "A process of the job died meanwhile, so wall_s holds its absence.", "flag"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalPart(Part):
+    """What an evaluation says, over the episodes that were not dropped."""
+
+    measured_by: ClassVar[Source] = "play"
+
+    success: Number = number(
+        "Share of the evaluated tasks that are solved.",
+        "share",
+        series=Series(_SUCCESS, {"kind": "eval"}),
+        curve=Curve("success", "evaluation", is_dotted=True),
+    )
+    num_tasks: Count = number("Tasks that were evaluated.", "count")
+    num_dropped: Count = same_as(_DROPPED)
+    reward_mean: Number = same_as(_REWARD)
+    return_mean: Number = same_as(_RETURN)
+    turns_mean: Number = same_as(_TURNS)
+    wall_s: Number = number("Wall time of the evaluation.", "seconds")
