@@ -1,6 +1,7 @@
 """What a loss asks of the learner: reference, old log probabilities, averages and filters."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 import torch
 from trainer_data import job_spec, make_group
 
+from troupe.algorithms.algorithm import LossInputs, LossOutput
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learners import Learners
@@ -47,6 +50,27 @@ def _on_policy(learner: Learner, group: pb.Group) -> pb.Group:
 def _credited(group: pb.Group, spec: JobSpec, **options: bool) -> CreditedGroup:
     advantages = AtGrpo(spec.algorithm).advantages(group_outcome(group))
     return credit(group, advantages, 1.0, **options)
+
+
+class Namesake(AtGrpo):
+    """Its loss gives numbers under names that the learner measures itself."""
+
+    def loss(self, inputs: LossInputs) -> LossOutput:
+        output = super().loss(inputs)
+        taken = {"entropy": 1e6, "loss": 1e6, "grad_norm": 1e6, "mine": 0.0}
+        return replace(output, metric_sums={**output.metric_sums, **taken})
+
+
+def test_numbers_of_a_step_when_a_loss_takes_their_names_then_both_are_kept(
+    tiny_model: Path,
+) -> None:
+    spec = _spec(tiny_model, LORA)
+    group = _credited(make_group(random.Random(5), rewards=[1.0, 0.0, 0.0, 0.0]), spec)
+    plain = _learner(spec).step([group]).metrics
+    namesake = Learner("shared", spec, Namesake(spec.algorithm), device="cpu").step([group]).metrics
+    assert {name: namesake[name] for name in plain} == plain
+    assert namesake.keys() - plain.keys() == {"loss_entropy", "loss_loss", "loss_grad_norm", "mine"}
+    assert plain.keys() <= TrainerPart.metrics().keys()
 
 
 @pytest.mark.parametrize("train", [LORA, FULL], ids=["lora", "full"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from troupe.runtime.step_report.trainer import TrainerPart
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learner import LearnOutcome
 from troupe_trainer.learn.learners import Learned
@@ -39,3 +40,10 @@ def test_report_when_two_policies_trained_then_means_are_weighted_by_tokens() ->
     assert report.ratio_mean == pytest.approx(1.25)
     assert report.ratio_max == 2.0
     assert report.trained_tokens_per_s == 20.0
+
+
+def test_report_when_a_loss_gives_a_number_that_nobody_declares_then_is_a_mean_by_tokens() -> None:
+    outcomes = {"a": LearnOutcome({"mine": 1.0}, 30), "b": LearnOutcome({"mine": 5.0}, 10)}
+    report = step_report(Batch(3, {}, {}), Learned({"a": [], "b": []}, outcomes), 1.0)
+    assert report.to_line()["mine"] == pytest.approx(2.0)
+    assert TrainerPart.from_wire(report.to_wire()) == report

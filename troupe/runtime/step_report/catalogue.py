@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from troupe.runtime.step_report.metric import Metric, Part, Series, Source
+from troupe.runtime.step_report.metric import Metric, Part, Source
 from troupe.runtime.step_report.panels import PANELS, Panel
 from troupe.runtime.step_report.play import EvalPart, PlayPart, StepPart
+from troupe.runtime.step_report.reductions import BY_TOKENS
 from troupe.runtime.step_report.trainer import TrainerPart
 
 Table = Literal["train", "eval"]
@@ -53,7 +54,7 @@ def metric_of(kind: str, name: str) -> Metric:
     return known.metric if known else _UNDECLARED
 
 
-_UNDECLARED = Metric("A number of a plug-in's loss.", "number", series=Series())
+_UNDECLARED = Metric("Mean over tokens, of a plug-in's loss.", "number", BY_TOKENS)
 
 
 def loss_metric_name(name: str) -> str:
