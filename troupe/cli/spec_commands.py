@@ -22,6 +22,11 @@ from troupe.spec import JobSpec
 model_app = typer.Typer(no_args_is_help=True, help="Make base models.")
 
 
+@model_app.callback()
+def _model() -> None:
+    """Make base models."""
+
+
 def validate(
     spec: opt.SpecPath, overrides: opt.Overrides = None, as_json: opt.AsJson = False
 ) -> None:
@@ -74,6 +79,7 @@ def _read(path: Path, overrides: opt.Overrides) -> JobSpec:
     return found
 
 
+@model_app.command()
 def tiny(
     target: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")],
     task: Annotated[
