@@ -8,6 +8,7 @@ from typing import Any
 
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.registry import load_family
+from troupe.tasks.usual import usual_workflow
 
 MODEL = "Qwen/Qwen3-0.6B"
 """Small, open, and good at following a format."""
@@ -36,8 +37,7 @@ def starter_spec(
             "of docs/adapters.md",
             pointer="/task/params",
         )
-    usual = dict(getattr(family, "usual_workflow", {}) or {})
-    workflow: dict[str, Any] = {"order": agents, "max_turns": 4, **usual}
+    workflow = usual_workflow(family).model_dump(exclude_unset=True)
     agents = list(dict.fromkeys(workflow["order"]))
     names = dict.fromkeys(agents, "shared")
     if sharing == "each":
