@@ -1,14 +1,14 @@
-"""The smallest task: an agent takes numbers off a list, the smallest first.
+"""An agent takes numbers off a list, the smallest first: replace the rules by your own.
 
-troupe check examples/smallest_task.py:SmallestFirst     # tries to break it
-troupe dryrun examples/smallest_task.py:SmallestFirst    # groups, rewards and advantages
-troupe train examples/smallest_task.yaml                 # makes a small model and trains it
+troupe check smallest_task.py:SmallestTask        # tries to break it
+troupe dryrun smallest_task.py:SmallestTask       # groups, rewards and advantages, without a model
+troupe model tiny --task smallest_task:SmallestTask --out models/smallest_task
+troupe train smallest_task.yaml
 """
 
 from random import Random
 
 from pydantic import Field
-
 from troupe import SimpleTask, Transition
 from troupe.tasks.simple import TaskParams, state_value
 
@@ -20,7 +20,7 @@ class Params(TaskParams):
     largest: int = Field(default=20, ge=10, le=99, description="Largest number.")
 
 
-class SmallestFirst(SimpleTask):
+class SmallestTask(SimpleTask):
     """Take every number off the list, the smallest first; a wrong one ends the episode."""
 
     Params = Params

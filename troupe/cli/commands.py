@@ -51,7 +51,7 @@ COMMANDS: dict[str, Entry] = {
     "new": Entry(
         "Tasks",
         "kit_commands:new",
-        "Make an installable package with a small working task, to be changed into your own.",
+        "Make a small working task in one file, or as a package, to be changed into your own.",
     ),
     "check": Entry(
         "Tasks",

@@ -123,6 +123,7 @@ class _RewardingEnvironment:
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         """The family's judgement with one more term."""
         reference, before = _split(state)
+        task = self._task_of(reference)
         done = self._environment.step(before, agent, action)
         judged = JudgedTransition(
             done.state,
@@ -135,7 +136,7 @@ class _RewardingEnvironment:
             agent=agent,
             action=action,
         )
-        value = self._reward(judged, self._task_of(reference))
+        value = self._reward(judged, task)
         return replace(
             done,
             state=_referenced(reference, done.state),
