@@ -1,6 +1,115 @@
 """Troupe: train teams of LLM agents with on-policy reinforcement learning.
 
-Importing this package loads no torch and opens no connection.
+Each name below is imported when it is first used: importing this package loads no other module of
+it, no torch and no pydantic, and opens no connection.
 """
 
+TYPE_CHECKING = False  # what ``typing`` has, without its import
+
+if TYPE_CHECKING:
+    from troupe.algorithms.algorithm import Algorithm, CandidateOutcome, GroupOutcome
+    from troupe.algorithms.base import GroupRelative
+    from troupe.clients.rest import AsyncRestClient as AsyncClient
+    from troupe.clients.rest import RestClient as Client
+    from troupe.conformance import check_family
+    from troupe.errors import InvalidArgumentError, TroupeError
+    from troupe.rewards.reward import JudgedTransition, Reward
+    from troupe.samplers.sampler import Sampler
+    from troupe.seeds import derive_seed
+    from troupe.spec import JobSpec, SpecInvalidError, load_spec, parse_spec
+    from troupe.spec.params import Params
+    from troupe.tasks.family import (
+        Environment,
+        Message,
+        Observation,
+        Task,
+        TaskFamily,
+        Taskset,
+        Transition,
+    )
+    from troupe.tasks.simple import SimpleTask
+    from troupe.workflows.workflow import Action, EnvironmentView, Seat, Workflow
+
 __version__ = "0.1.0"
+
+_MODULES = {
+    "Action": "troupe.workflows.workflow",
+    "Algorithm": "troupe.algorithms.algorithm",
+    "AsyncClient": "troupe.clients.rest:AsyncRestClient",
+    "CandidateOutcome": "troupe.algorithms.algorithm",
+    "Client": "troupe.clients.rest:RestClient",
+    "Environment": "troupe.tasks.family",
+    "EnvironmentView": "troupe.workflows.workflow",
+    "GroupOutcome": "troupe.algorithms.algorithm",
+    "GroupRelative": "troupe.algorithms.base",
+    "InvalidArgumentError": "troupe.errors",
+    "JobSpec": "troupe.spec",
+    "JudgedTransition": "troupe.rewards.reward",
+    "Message": "troupe.tasks.family",
+    "Observation": "troupe.tasks.family",
+    "Params": "troupe.spec.params",
+    "Reward": "troupe.rewards.reward",
+    "Sampler": "troupe.samplers.sampler",
+    "Seat": "troupe.workflows.workflow",
+    "SimpleTask": "troupe.tasks.simple",
+    "SpecInvalidError": "troupe.spec",
+    "Task": "troupe.tasks.family",
+    "TaskFamily": "troupe.tasks.family",
+    "Taskset": "troupe.tasks.family",
+    "Transition": "troupe.tasks.family",
+    "TroupeError": "troupe.errors",
+    "Workflow": "troupe.workflows.workflow",
+    "check_family": "troupe.conformance",
+    "derive_seed": "troupe.seeds",
+    "load_spec": "troupe.spec",
+    "parse_spec": "troupe.spec",
+}
+"""Where each name is, and what it is called there when it is called otherwise."""
+
+__all__ = [
+    "Action",
+    "Algorithm",
+    "AsyncClient",
+    "CandidateOutcome",
+    "Client",
+    "Environment",
+    "EnvironmentView",
+    "GroupOutcome",
+    "GroupRelative",
+    "InvalidArgumentError",
+    "JobSpec",
+    "JudgedTransition",
+    "Message",
+    "Observation",
+    "Params",
+    "Reward",
+    "Sampler",
+    "Seat",
+    "SimpleTask",
+    "SpecInvalidError",
+    "Task",
+    "TaskFamily",
+    "Taskset",
+    "Transition",
+    "TroupeError",
+    "Workflow",
+    "check_family",
+    "derive_seed",
+    "load_spec",
+    "parse_spec",
+]
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name not in _MODULES:
+        raise AttributeError(f"module 'troupe' has no attribute '{name}'")
+    module, _, attribute = _MODULES[name].partition(":")
+    value = getattr(import_module(module), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,18 +6,20 @@ and what to do about it.
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import grpc
+if TYPE_CHECKING:
+    import grpc
 
 
 class TroupeError(Exception):
     """Root of all errors that Troupe raises on purpose.
 
+    ``code`` names a ``grpc.StatusCode``: an error is raised where gRPC is not loaded, too.
     ``pointer`` is a JSON pointer into the offending document where there is one.
     """
 
-    code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
+    code: ClassVar[str] = "INTERNAL"
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
     reason: ClassVar[str] = "INTERNAL"
@@ -31,7 +33,7 @@ class TroupeError(Exception):
 class InvalidArgumentError(TroupeError):
     """The caller's input is wrong; the same call will fail again."""
 
-    code = grpc.StatusCode.INVALID_ARGUMENT
+    code = "INVALID_ARGUMENT"
     http_status = 422
     reason = "INVALID_ARGUMENT"
 
@@ -39,7 +41,7 @@ class InvalidArgumentError(TroupeError):
 class ForbiddenError(InvalidArgumentError):
     """Who asks is known, and may not do this."""
 
-    code = grpc.StatusCode.PERMISSION_DENIED
+    code = "PERMISSION_DENIED"
     http_status = 403
     reason = "FORBIDDEN"
 
@@ -53,7 +55,7 @@ class StateChangedError(InvalidArgumentError):
 class NotFoundError(TroupeError):
     """What was named does not exist."""
 
-    code = grpc.StatusCode.NOT_FOUND
+    code = "NOT_FOUND"
     http_status = 404
     reason = "NOT_FOUND"
 
@@ -61,7 +63,7 @@ class NotFoundError(TroupeError):
 class ConflictError(TroupeError):
     """The request contradicts what is there: another body under one key, a closed job."""
 
-    code = grpc.StatusCode.ALREADY_EXISTS
+    code = "ALREADY_EXISTS"
     http_status = 409
     reason = "CONFLICT"
 
@@ -69,7 +71,7 @@ class ConflictError(TroupeError):
 class VersionNotLoadedError(TroupeError):
     """The replica does not hold the asked policy version (yet); another one may."""
 
-    code = grpc.StatusCode.FAILED_PRECONDITION
+    code = "FAILED_PRECONDITION"
     http_status = 409
     retryable = True
     reason = "VERSION_NOT_LOADED"
@@ -78,7 +80,7 @@ class VersionNotLoadedError(TroupeError):
 class WeightsRejectedError(TroupeError):
     """New weights did not arrive as they were sent; the old version goes on serving."""
 
-    code = grpc.StatusCode.DATA_LOSS
+    code = "DATA_LOSS"
     http_status = 502
     reason = "WEIGHTS_REJECTED"
 
@@ -86,7 +88,7 @@ class WeightsRejectedError(TroupeError):
 class OverloadedError(TroupeError):
     """A bounded queue is full; try again later."""
 
-    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    code = "RESOURCE_EXHAUSTED"
     http_status = 429
     retryable = True
     reason = "OVERLOADED"
@@ -95,7 +97,7 @@ class OverloadedError(TroupeError):
 class UnavailableError(TroupeError):
     """A machine's failure: a process or connection is down."""
 
-    code = grpc.StatusCode.UNAVAILABLE
+    code = "UNAVAILABLE"
     http_status = 503
     retryable = True
     reason = "UNAVAILABLE"
@@ -104,7 +106,7 @@ class UnavailableError(TroupeError):
 class DeadlineError(TroupeError):
     """The answer did not come in time."""
 
-    code = grpc.StatusCode.DEADLINE_EXCEEDED
+    code = "DEADLINE_EXCEEDED"
     http_status = 504
     retryable = True
     reason = "DEADLINE_EXCEEDED"
@@ -113,15 +115,22 @@ class DeadlineError(TroupeError):
 class JobFailedError(TroupeError):
     """The job cannot go on; the message is what the user sees."""
 
-    code = grpc.StatusCode.ABORTED
+    code = "ABORTED"
     http_status = 500
     reason = "JOB_FAILED"
+
+
+class RewardFailedError(TroupeError):
+    """A user's reward function raised, or gave what is no number; nothing was scored."""
+
+    code = "ABORTED"
+    reason = "REWARD_FAILED"
 
 
 class FencedError(TroupeError):
     """Another process has taken over this one's work: it must stop, and change nothing more."""
 
-    code = grpc.StatusCode.ABORTED
+    code = "ABORTED"
     http_status = 409
     reason = "FENCED"
 
@@ -140,12 +149,12 @@ def error_for_reason(reason: str) -> type[TroupeError] | None:
     return next((cls for cls in all_errors() if cls.reason == reason), None)
 
 
-def error_for_code(code: grpc.StatusCode) -> type[TroupeError]:
+def error_for_code(code: "grpc.StatusCode") -> type[TroupeError]:
     """The class for a bare gRPC status, as sent by something that is not Troupe.
 
     CANCELLED comes from a transport that broke down: whoever cancels a call himself gets
     ``CancelledError`` and never asks.
     """
-    if code is grpc.StatusCode.CANCELLED:
+    if code.name == "CANCELLED":
         return UnavailableError
-    return next((cls for cls in all_errors() if cls.code == code), TroupeError)
+    return next((cls for cls in all_errors() if cls.code == code.name), TroupeError)

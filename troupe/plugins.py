@@ -5,14 +5,16 @@ the operator started, never in a sandbox. A router that strangers may reach limi
 """
 
 import importlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.metadata import entry_points
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from troupe.errors import InvalidArgumentError
-from troupe.spec.issues import suggest
+from troupe.spec.issues import Issue, SpecInvalidError, issues_of, suggest
 
 TASKS = "troupe.tasks"
 ALGORITHMS = "troupe.algorithms"
@@ -21,12 +23,14 @@ ENGINES = "troupe.engines"
 SANDBOXES = "troupe.sandboxes"
 TRACKERS = "troupe.trackers"
 DATASETS = "troupe.datasets"
+REWARDS = "troupe.rewards"
 
 _PARTS = {
     TASKS: ("Params", "agents", "taskset"),
     ALGORITHMS: ("needs", "sampler"),
     WORKFLOWS: ("run",),
     TRACKERS: ("log", "close"),
+    REWARDS: (),
 }
 """What a kind has at least; another object of a module is none."""
 
@@ -49,6 +53,26 @@ def only_modules(modules: Sequence[str] | None) -> Generator[None]:
 def registered(group: str) -> list[str]:
     """Names that installed packages offer for an extension point."""
     return sorted({entry.name for entry in entry_points(group=group)})
+
+
+def checked_params(
+    plugin: Any, params: Mapping[str, Any], *, what: str, pointer: str
+) -> BaseModel | None:
+    """``params`` as the model ``plugin.Params``; None where the plug-in declares no parameters.
+
+    Raises SpecInvalidError whose pointers begin with ``pointer``; ``what`` names the plug-in.
+    """
+    model: type[BaseModel] | None = getattr(plugin, "Params", None)
+    if model is None:
+        if params:
+            message = f"{what} has no parameters; remove them, or declare a model `Params` on it"
+            raise SpecInvalidError([Issue(pointer, message)])
+        return None
+    try:
+        return model.model_validate(dict(params))
+    except ValidationError as error:
+        issues = [Issue(pointer + i.pointer, i.message) for i in issues_of(error, model)]
+        raise SpecInvalidError(issues, source=f"parameters of {what}") from error
 
 
 def check(name: str, *, pointer: str | None = None) -> None:

@@ -7,7 +7,9 @@ differs, its advantages; see the modules beside this one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import BaseModel
 
 from troupe.algorithms.advantages import Baseline, group_relative
 from troupe.algorithms.algorithm import Aggregation, GroupOutcome, LossInputs, LossOutput, Needs
@@ -33,11 +35,16 @@ class GroupRelative:
     "joint" it draws joint actions where the spec has that part: candidates then carry returns, and
     are compared with their siblings at the node.
 
+    ``Params``: a model of settings that no other algorithm reads, which a spec gives as
+    ``algorithm: {params: ...}``; ``params`` is one of these, validated.
+
     ``compares_in_group``: a group of equal rewards teaches nothing. Only then may a spec draw other
     tasks in the place of such groups.
     """
 
     sampling: ClassVar[Literal["tree", "parallel"]] = "parallel"
+    Params: ClassVar[type[BaseModel] | None] = None
+    params: Any
     options: ClassVar[frozenset[Option]] = frozenset()
     required: ClassVar[frozenset[Option]] = frozenset()
     compares_in_group: ClassVar[bool] = True
@@ -45,8 +52,9 @@ class GroupRelative:
     scale: ClassVar[Literal["std", "none"]] = "std"
     default_aggregation: ClassVar[Aggregation] = "token"
 
-    def __init__(self, spec: AlgorithmSpec) -> None:
+    def __init__(self, spec: AlgorithmSpec, params: BaseModel | None = None) -> None:
         self._spec = spec
+        self.params = self.Params() if params is None and self.Params else params
         check_options(spec, self.options, self.required, redraws=self.compares_in_group)
 
     @property

@@ -26,10 +26,10 @@ from troupe.evaluation.report import Report, report_json, report_markdown
 from troupe.evaluation.runner import PlayerParts
 from troupe.evaluation.settings import OpenAISettings
 from troupe.evaluation.teams import Team, read_teams
-from troupe.evaluation.usual import usual_workflow
 from troupe.spec.issues import SpecInvalidError, issues_of, suggest
 from troupe.tasks.family import SPLITS, TaskFamily
 from troupe.tasks.registry import load_family
+from troupe.tasks.usual import usual_workflow
 
 _SHARED = ("num_tasks", "split")
 """Flags that both forms of the command take."""

@@ -20,6 +20,7 @@ _FILE = Path("runs/.troupe/keys.yaml")
 _SCOPES: dict[str, Scope] = {"read": "read", "submit": "submit", "admin": "admin"}
 
 
+@keys_app.command()
 def add(
     name: KeyName,
     scope: Annotated[str, typer.Option(help="read, submit or admin; each holds those before.")] = (
@@ -45,6 +46,7 @@ def add(
     note(f"kept as a digest in {file}; routers with TROUPE_ROUTER_API_KEYS={file} know it at once")
 
 
+@keys_app.command("list")
 def list_keys(file: File = _FILE, as_json: opt.AsJson = False) -> None:
     """List the keys by name; the keys themselves are not kept."""
     found = read_keys(file).keys
@@ -58,6 +60,7 @@ def list_keys(file: File = _FILE, as_json: opt.AsJson = False) -> None:
     out().print(table if found else "no keys")
 
 
+@keys_app.command()
 def remove(name: KeyName, file: File = _FILE, as_json: opt.AsJson = False) -> None:
     """End a key."""
     remove_key(file, name)

@@ -12,7 +12,7 @@ from troupe.cli import options as opt
 from troupe.cli.output import EXIT_FAILED, note, out, print_json
 from troupe.conformance import CheckLimits, CheckReport, Reference, check_family
 from troupe.conformance.sandbox import DEFAULT, sandbox_for
-from troupe.conformance.scaffold import write_task_package
+from troupe.conformance.scaffold import class_name, write_task_file, write_task_package
 from troupe.conformance.target import find_targets, load_target
 from troupe.errors import InvalidArgumentError
 
@@ -27,18 +27,29 @@ def new(
     kind: Annotated[NewKind, typer.Argument(help="What to make.")],
     name: Annotated[str, typer.Argument(help="Its name: lower case, with _ between words.")],
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the package, new or empty [./NAME].")
+        Path | None,
+        typer.Option("--out", help="Folder to write to [.; of a package ./NAME, new or empty]."),
     ] = None,
+    is_package: Annotated[
+        bool, typer.Option("--package", help="An installable package with tests, not one file.")
+    ] = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Make an installable package with a small working task, to be changed into your own."""
-    target = write_task_package(name, folder or Path(name))
-    following = [f"troupe check {target}", f"pip install -e {target} && pytest {target}"]
+    """Make a small working task in one file, or as a package, to be changed into your own."""
+    if is_package:
+        target = write_task_package(name, folder or Path(name))
+        files = sorted(path for path in target.rglob("*") if path.is_file())
+        following = [f"troupe check {target}", f"pip install -e {target} && pytest {target}"]
+    else:
+        target = folder or Path()
+        files = write_task_file(name, target)
+        task = f"{files[0]}:{class_name(name)}"
+        following = [f"troupe check {task}", f"troupe dryrun {task}"]
     if as_json:
-        files = sorted(str(path) for path in target.rglob("*") if path.is_file())
-        print_json({"kind": kind, "name": name, "folder": str(target), "files": files})
+        shown = [str(path) for path in files]
+        print_json({"kind": kind, "name": name, "folder": str(target), "files": shown})
         return
-    out().print(f"{target} is made; next:", markup=False)
+    out().print(f"{target if is_package else files[0]} is made; next:", markup=False)
     for line in following:
         out().print(f"  {line}", markup=False)
 

@@ -1,87 +1,82 @@
-"""The ``troupe`` command: its commands, and the one place where errors become exit statuses."""
+"""The ``troupe`` command: its commands, and the one place where errors become exit statuses.
+
+A command's module is imported when that command runs: ``troupe --help`` reads the table alone.
+"""
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from troupe import __version__
-from troupe.cli import (
-    data_commands,
-    doctor_commands,
-    eval_commands,
-    export_commands,
-    init_commands,
-    job_commands,
-    key_commands,
-    kit_commands,
-    platform_commands,
-    run_commands,
-    spec_commands,
-    train_commands,
-)
+from troupe.cli.commands import COMMANDS
 from troupe.cli.output import EXIT_INTERRUPTED, EXIT_OK, out, quiet_logs, report
 from troupe.errors import TroupeError
 
 EPILOG = "Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted."
 
 
-def build_app() -> typer.Typer:
-    """The command with all its subcommands."""
+class _CommandsByName(TyperGroup):
+    """Shows the table, and imports a command when it is the one that runs."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None or cmd_name in self.commands:
+            return self.commands.get(cmd_name)
+        return TyperCommand(cmd_name, help=entry.summary, rich_help_panel=entry.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in COMMANDS:
+            loaded: Any = typer.main.get_command(build_app([args[0]]))
+            self.commands[args[0]] = loaded.commands[args[0]]
+        return super().resolve_command(ctx, args)
+
+
+def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command with the subcommands in ``names``, imported."""
+    app = _app(TyperGroup)
+    for name in names:
+        entry = COMMANDS[name]
+        module, _, attribute = entry.target.partition(":")
+        target: Any = getattr(import_module(f"troupe.cli.{module}"), attribute)
+        if isinstance(target, typer.Typer):
+            app.add_typer(target, name=name, rich_help_panel=entry.panel)
+        else:
+            app.command(name, rich_help_panel=entry.panel)(target)
+    return app
+
+
+def _app(group: type[TyperGroup]) -> typer.Typer:
     app = typer.Typer(
         name="troupe",
+        cls=group,
         help="Train teams of LLM agents with on-policy RL.",
         epilog=EPILOG,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    command = app.command
-    command("demo", rich_help_panel="Train")(train_commands.demo)
-    command("train", rich_help_panel="Train")(train_commands.train)
-    command("eval", rich_help_panel="Train")(eval_commands.evaluate)
-    command("export", rich_help_panel="Train")(export_commands.export)
-    command("init", rich_help_panel="Specs and models")(init_commands.init)
-    command("validate", rich_help_panel="Specs and models")(spec_commands.validate)
-    command("dryrun", rich_help_panel="Specs and models")(spec_commands.dryrun)
-    command("schema", rich_help_panel="Specs and models")(spec_commands.schema)
-    spec_commands.model_app.command("tiny")(spec_commands.tiny)
-    spec_commands.model_app.callback()(_model)
-    app.add_typer(spec_commands.model_app, name="model", rich_help_panel="Specs and models")
-    app.add_typer(data_commands.data_app, name="data", rich_help_panel="Tasks")
-    command("new", rich_help_panel="Tasks")(kit_commands.new)
-    command("check", rich_help_panel="Tasks")(kit_commands.check)
-    command("doctor", rich_help_panel="Platform")(doctor_commands.doctor)
-    command("up", rich_help_panel="Platform")(platform_commands.up)
-    command("down", rich_help_panel="Platform")(platform_commands.down)
-    command("status", rich_help_panel="Platform")(platform_commands.status)
-    command("submit", rich_help_panel="Jobs")(job_commands.submit)
-    command("watch", rich_help_panel="Jobs")(job_commands.watch_job)
-    command("jobs", rich_help_panel="Jobs")(job_commands.jobs)
-    command("queue", rich_help_panel="Jobs")(job_commands.queue)
-    command("pause", rich_help_panel="Jobs")(job_commands.pause)
-    command("resume", rich_help_panel="Jobs")(job_commands.resume)
-    command("cancel", rich_help_panel="Jobs")(job_commands.cancel)
-    command("delete", rich_help_panel="Jobs")(job_commands.delete)
-    command("logs", rich_help_panel="Jobs")(run_commands.logs)
-    command("checkpoints", rich_help_panel="Jobs")(run_commands.checkpoints)
-    command("download", rich_help_panel="Jobs")(run_commands.download)
-    run_commands.episodes_app.command("list")(run_commands.list_episodes)
-    run_commands.episodes_app.command("show")(run_commands.show_episode)
-    app.add_typer(run_commands.episodes_app, name="episodes", rich_help_panel="Jobs")
-    key_commands.keys_app.command("add")(key_commands.add)
-    key_commands.keys_app.command("list")(key_commands.list_keys)
-    key_commands.keys_app.command("remove")(key_commands.remove)
-    app.add_typer(key_commands.keys_app, name="keys", rich_help_panel="Platform")
     return app
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (default: this process's); its exit status."""
+    # A service is started by `python -m`, which imports from the working directory as well: what a
+    # spec names `module:attr` must be the same here.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append("")
     try:
         with quiet_logs():
-            build_app()(args=None if arguments is None else list(arguments), prog_name="troupe")
+            _app(_CommandsByName)(
+                args=None if arguments is None else list(arguments), prog_name="troupe"
+            )
     except TroupeError as error:
         return report(error)
     except KeyboardInterrupt:
@@ -109,10 +104,6 @@ def _root(
     ] = False,
 ) -> None:
     """Train teams of LLM agents with on-policy RL."""
-
-
-def _model() -> None:
-    """Make base models."""
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ def logs(
                 raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
+@episodes_app.command("list")
 def list_episodes(
     job: opt.JobArgument,
     step: Annotated[int | None, typer.Option(min=0, help="Only of this step.")] = None,
@@ -97,6 +98,7 @@ def list_episodes(
     note(f"{len(page.episodes)} of {page.total}; `troupe episodes show {job} EPISODE` shows one")
 
 
+@episodes_app.command("show")
 def show_episode(
     job: opt.JobArgument,
     episode: Annotated[str, typer.Argument(help="Id from `troupe episodes list`.")],

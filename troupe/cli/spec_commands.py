@@ -11,15 +11,23 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from troupe import plugins
 from troupe.cli import options as opt
 from troupe.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, err, out, print_json
-from troupe.cli.specs import read_spec, unused_policies
+from troupe.cli.specs import read_spec, unused_policies, with_overrides
+from troupe.cli.starter import starter_spec
+from troupe.conformance.target import find_targets, load_target
 from troupe.episodes.build import load_parts
 from troupe.episodes.dryrun import DryEpisode, dry_run
 from troupe.errors import InvalidArgumentError
-from troupe.spec import JobSpec
+from troupe.spec import JobSpec, parse_spec
 
 model_app = typer.Typer(no_args_is_help=True, help="Make base models.")
+
+
+@model_app.callback()
+def _model() -> None:
+    """Make base models."""
 
 
 def validate(
@@ -41,13 +49,19 @@ def schema(as_json: opt.AsJson = False) -> None:
 
 
 def dryrun(
-    spec: opt.SpecPath,
+    spec: Annotated[
+        Path,
+        typer.Argument(
+            help="Job spec; or a task alone: registered name, module:attr, file.py:attr.",
+            metavar="SPEC",
+        ),
+    ],
     num_tasks: Annotated[int, typer.Option(min=1, max=1000, help="Tasks to play.")] = 2,
     overrides: opt.Overrides = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Play a few tasks with a scripted policy, down to groups and advantages; no services."""
-    found = _read(spec, overrides)
+    found = _task_alone(str(spec), overrides) if names_a_task(spec) else _read(spec, overrides)
     episodes = asyncio.run(dry_run(found, num_tasks=num_tasks))
     if as_json:
         print_json([_document(episode) for episode in episodes])
@@ -63,6 +77,20 @@ def dryrun(
         console.print(_table(episode))
 
 
+def names_a_task(target: Path) -> bool:
+    """``target`` is no file, and reads as the name of a task family."""
+    text = str(target)
+    return not target.exists() and (":" in text or text in plugins.registered(plugins.TASKS))
+
+
+def _task_alone(target: str, overrides: opt.Overrides) -> JobSpec:
+    """A spec that plays the task family ``target`` in its usual way; a dry run loads no model."""
+    [reference] = find_targets(target, {})
+    load_target(reference)  # its folder joins the import path
+    document = starter_spec(reference.name, name="dryrun", is_small=True)
+    return parse_spec(with_overrides(document, overrides or ()), source=target)
+
+
 def _read(path: Path, overrides: opt.Overrides) -> JobSpec:
     found = read_spec(path, overrides or ())
     for name in unused_policies(path, found):
@@ -74,6 +102,7 @@ def _read(path: Path, overrides: opt.Overrides) -> JobSpec:
     return found
 
 
+@model_app.command()
 def tiny(
     target: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")],
     task: Annotated[

@@ -27,10 +27,15 @@ def read_spec(path: Path, overrides: Sequence[str] = ()) -> JobSpec:
     """The spec in ``path`` with ``key=value`` overrides; raises SpecInvalidError."""
     if not overrides:
         return load_spec(path)
-    document = _document(path)
+    document = with_overrides(_document(path), overrides)
+    return parse_spec(document, source=f"{path} with {', '.join(overrides)}")
+
+
+def with_overrides(document: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """``document``, changed by each ``key=value``; raises InvalidArgumentError."""
     for override in overrides:
         _set(document, override)
-    return parse_spec(document, source=f"{path} with {', '.join(overrides)}")
+    return document
 
 
 def unused_policies(path: Path, spec: JobSpec) -> list[str]:

@@ -3,11 +3,13 @@
 Owns what a beginner's spec holds; ``troupe init`` and the page's form begin with it.
 """
 
+import re
 from copy import deepcopy
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.registry import load_family
+from troupe.tasks.usual import usual_workflow
 
 MODEL = "Qwen/Qwen3-0.6B"
 """Small, open, and good at following a format."""
@@ -36,8 +38,7 @@ def starter_spec(
             "of docs/adapters.md",
             pointer="/task/params",
         )
-    usual = dict(getattr(family, "usual_workflow", {}) or {})
-    workflow: dict[str, Any] = {"order": agents, "max_turns": 4, **usual}
+    workflow = usual_workflow(family).model_dump(exclude_unset=True)
     agents = list(dict.fromkeys(workflow["order"]))
     names = dict.fromkeys(agents, "shared")
     if sharing == "each":
@@ -49,7 +50,7 @@ def starter_spec(
         "optimizer": {"learning_rate": rate},
     }
     return {
-        "name": name or task.replace(".", "-")[:40],
+        "name": name or _job_name(task),
         "seed": 0,
         "steps": steps,
         "tasks_per_step": 16 if is_small else 32,
@@ -61,3 +62,8 @@ def starter_spec(
         "sampling": {"max_new_tokens": 128 if is_small else 512},
         "eval": {"num_tasks": 50 if is_small else 200, "every": 10},
     }
+
+
+def _job_name(task: str) -> str:
+    """A job's name that tells the task: ``my-tasks-wordchain`` for ``my.tasks:WordChain``."""
+    return re.sub(r"[^a-z0-9_]+", "-", task.lower()).strip("-_")[:40].rstrip("-_")

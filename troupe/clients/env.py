@@ -11,11 +11,16 @@ from troupe.clients.channel import Client
 from troupe.episodes.ports import Outcome, Start
 from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import TroupeError
+from troupe.rewards.reward import reward_json
+from troupe.spec.job import RewardSpec
 from troupe.tasks.family import Split, Task
 
 
 class EnvClient(Client):
-    """Speaks for one task family; every call is a pure function and may be repeated anywhere."""
+    """Speaks for one task family, and the job's reward function where it has one.
+
+    Every call is a pure function and may be repeated anywhere.
+    """
 
     peer = "env"
 
@@ -25,12 +30,18 @@ class EnvClient(Client):
         task_name: str,
         task_params: Mapping[str, Any] | None = None,
         *,
+        reward: RewardSpec | None = None,
         retry_for_s: float = 2.0,
     ) -> None:
         super().__init__(address, retry_for_s=retry_for_s)
         self._stub = EnvServiceStub(self._channel)
         params_json = json.dumps(dict(task_params or {}), sort_keys=True)
-        self._environment = pb.EnvironmentRef(name=task_name, params_json=params_json)
+        self._term = reward.term if reward else ""
+        self._environment = pb.EnvironmentRef(
+            name=task_name,
+            params_json=params_json,
+            reward_json=reward_json(reward) if reward else "",
+        )
 
     async def reset(
         self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
@@ -76,6 +87,11 @@ class EnvClient(Client):
             raise TroupeError(
                 f"The env service at {self.address} judged {len(answer.outcomes)} of "
                 f"{len(actions)} actions; its version differs from this client's."
+            )
+        if self._term and any(self._term not in o.local_rewards for o in answer.outcomes):
+            raise TroupeError(
+                f"The env service at {self.address} did not apply the reward function for the term "
+                f"'{self._term}': it is older than this client. Upgrade it."
             )
         return [codec.outcome_from_proto(outcome) for outcome in answer.outcomes]
 

@@ -26,14 +26,12 @@ class Situation:
     @property
     def good(self) -> str:
         """A demonstration."""
-        family = self.subject.family
-        return chosen(self.subject, family.demonstrate, self.state, self.agent, self.rng)
+        return chosen(self.subject, self.subject.demonstrate, self.state, self.agent, self.rng)
 
     @property
     def wild(self) -> str:
         """A random action."""
-        family = self.subject.family
-        return chosen(self.subject, family.random_action, self.state, self.agent, self.rng)
+        return chosen(self.subject, self.subject.random_action, self.state, self.agent, self.rng)
 
     @property
     def shown(self) -> str:
@@ -123,7 +121,7 @@ def _claim(now: Situation) -> str:
 def _other_seat(now: Situation) -> str:
     others = [agent for agent in now.subject.family.agents if agent != now.agent]
     seat = now.rng.choice(others) if others else now.agent
-    return chosen(now.subject, now.subject.family.demonstrate, now.state, seat, now.rng)
+    return chosen(now.subject, now.subject.demonstrate, now.state, seat, now.rng)
 
 
 def _mutated(now: Situation) -> str:

@@ -8,15 +8,13 @@ import json
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from troupe.conformance.findings import BrokenStepError, Findings, GaveUpError, clipped, is_finite
+from troupe.conformance.limits import CheckLimits
 from troupe.conformance.time_limit import Overrun, alarm
 from troupe.errors import TroupeError
 from troupe.tasks.family import Environment, Message, Observation, Task, TaskFamily, Transition
-
-if TYPE_CHECKING:
-    from troupe.conformance.subject import CheckLimits
 
 _T = TypeVar("_T")
 MAX_OVERRUNS = 5
@@ -33,7 +31,7 @@ class CheckedEnvironment:
     """
 
     def __init__(
-        self, env: Environment, family: TaskFamily, limits: "CheckLimits", findings: Findings
+        self, env: Environment, family: TaskFamily, limits: CheckLimits, findings: Findings
     ) -> None:
         self._env = env
         self._family = family

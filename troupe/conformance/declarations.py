@@ -9,6 +9,7 @@ from troupe.conformance.play import agent_to_act, chosen
 from troupe.conformance.subject import Subject
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import TaskFamily
+from troupe.tasks.optional import vocabulary_of
 
 UNKNOWN_AGENT = "nobody-of-this-team"
 
@@ -77,7 +78,9 @@ def unknown_agent(subject: Subject) -> None:
 
 def vocabulary(subject: Subject) -> None:
     """Words are texts without spaces, each once."""
-    words = list(subject.family.vocabulary())
+    if subject.skips_without("vocabulary", "vocabulary"):
+        return
+    words = list(vocabulary_of(subject.family))
     for word in map(claimed, words):
         if not isinstance(word, str) or not word or word.split() != [word]:
             subject.findings.fail("vocabulary", f"{word!r} is no single word")
@@ -89,12 +92,16 @@ def vocabulary(subject: Subject) -> None:
 
 def policies(subject: Subject) -> None:
     """Demonstrations and random actions are texts, and functions of the state and the seed."""
-    family, count = subject.family, 0
+    names = [name for name in ("demonstrate", "random_action") if subject.has(name)]
+    if not names:
+        subject.skips_without("policies", "demonstrate", "random_action")
+        return
+    count = 0
     for task in subject.tasks:
         with tolerant():
             state = subject.env.reset(task)
             agent = agent_to_act(subject, state, 0)
-            for policy in (family.demonstrate, family.random_action):
+            for policy in (getattr(subject, name) for name in names):
                 first = chosen(subject, policy, state, agent, Random(count))
                 chosen(subject, policy, state, agent, Random(count + 1))
                 again = chosen(subject, policy, state, agent, Random(count))
@@ -105,7 +112,9 @@ def policies(subject: Subject) -> None:
                         f"{clipped(again)}",
                     )
                 count += 1
-    subject.findings.fact("policies", f"{count} draws repeated with their seed")
+    subject.findings.fact(
+        "policies", f"{count} draws of {', '.join(names)} repeated with their seed"
+    )
 
 
 def hidden(subject: Subject) -> None:
@@ -126,7 +135,7 @@ def hidden(subject: Subject) -> None:
             for number in range(2 * len(subject.family.agents)):
                 _search_prompts(subject, state, secrets, task.id)
                 agent = agent_to_act(subject, state, number)
-                action = chosen(subject, subject.family.random_action, state, agent, Random(number))
+                action = chosen(subject, subject.random_action, state, agent, Random(number))
                 done = subject.env.step(state, agent, action)
                 state = done.state
                 count += 1

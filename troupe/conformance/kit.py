@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from troupe.conformance import declarations, processes, purity, rewards, tasksets
 from troupe.conformance.findings import BrokenStepError, GaveUpError
+from troupe.conformance.limits import CheckLimits
 from troupe.conformance.report import Check, CheckReport, Outcome
-from troupe.conformance.subject import CheckLimits, Reference, Subject
+from troupe.conformance.subject import Reference, Subject
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.family import TaskFamily

@@ -1,6 +1,5 @@
 """Plays episodes on a watched environment and remembers every step."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -8,9 +7,7 @@ from troupe.conformance.checked_environment import CheckedEnvironment
 from troupe.conformance.findings import BrokenStepError, claimed, tolerant
 from troupe.conformance.subject import Subject
 from troupe.tasks.family import Observation, Task, Transition
-
-Policy = Callable[[bytes, str, Random], str]
-"""Chooses the text of an agent in a state."""
+from troupe.tasks.optional import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +125,7 @@ def mixed(subject: Subject, share_good: float) -> Policy:
 
     def policy(state: bytes, agent: str, rng: Random) -> str:
         good = rng.random() < share_good
-        family = subject.family
-        act = family.demonstrate if good else family.random_action
+        act = subject.demonstrate if good else subject.random_action
         return act(state, agent, rng)
 
     return policy

@@ -56,9 +56,8 @@ def _observed_twice(
 
 
 def _actions(subject: Subject, state: bytes, agent: str, rng: Random) -> list[str]:
-    family = subject.family
-    good = chosen(subject, family.demonstrate, state, agent, rng)
-    wild = chosen(subject, family.random_action, state, agent, rng)
+    good = chosen(subject, subject.demonstrate, state, agent, rng)
+    wild = chosen(subject, subject.random_action, state, agent, rng)
     return [good, wild, texts.mutated(good, [wild], rng), ""]
 
 
@@ -98,10 +97,9 @@ def forks(subject: Subject) -> None:
             break
         rng = Random(f"forks/{task.id}")
         with tolerant():
-            family = subject.family
-            actions = [chosen(subject, family.demonstrate, state, agent, rng)]
+            actions = [chosen(subject, subject.demonstrate, state, agent, rng)]
             for _ in range(NUM_FORKS - 1):
-                actions.append(chosen(subject, family.random_action, state, agent, rng))
+                actions.append(chosen(subject, subject.random_action, state, agent, rng))
             alone = [subject.fresh_env().step(state, agent, action) for action in actions]
             _compare(
                 subject, "in order", actions, alone, _stepped(subject.env, state, agent, actions)
@@ -140,14 +138,15 @@ def _compare(
 def after_done(subject: Subject) -> None:
     """A step after the end is defined: it ends nothing anew and pays nothing."""
     ended: list[PlayedEpisode] = []
+    played = "demonstrated" if subject.has("demonstrate") else "random"
     for task in subject.tasks:
         if ended and subject.is_late("after_done"):
             break
-        episode = play(subject, task, subject.family.demonstrate, Random(f"done/{task.id}"))
+        episode = play(subject, task, subject.demonstrate, Random(f"done/{task.id}"))
         if episode.is_done:
             ended.append(episode)
     if not ended:
-        subject.findings.skip("after_done", "no demonstrated episode ended by itself")
+        subject.findings.skip("after_done", f"no {played} episode ended by itself")
         return
     for episode in ended:
         state = episode.moves[-1].transition.state

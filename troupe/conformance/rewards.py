@@ -95,13 +95,15 @@ def _farmed(episode: PlayedEpisode, plan: Sequence[str], subject: Subject) -> st
 
 def scripted_beats_random(subject: Subject) -> None:
     """Demonstrations collect more than random actions, or the reward teaches nothing."""
+    if subject.skips_without("scripted_beats_random", "demonstrate", "random_action"):
+        return
     if not subject.is_scripted:
         subject.findings.skip("scripted_beats_random", "the family says that it has no script")
         return
     scores: dict[str, list[tuple[float, float]]] = {"scripted": [], "random": []}
     policies = {
-        "scripted": subject.family.demonstrate,
-        "random": subject.family.random_action,
+        "scripted": subject.demonstrate,
+        "random": subject.random_action,
     }
     for task in _many(subject):
         if scores["random"] and subject.is_late("scripted_beats_random"):
@@ -138,6 +140,8 @@ def _many(subject: Subject) -> list[Task]:
 
 def lazy_unpaid(subject: Subject) -> None:
     """Texts that look at nothing are paid less than demonstrations, local terms included."""
+    if subject.skips_without("lazy_unpaid", "demonstrate"):
+        return
     pay: dict[str, list[float]] = {name: [] for name in ("demonstrate", *THOUGHTLESS)}
     for task in subject.tasks:
         if pay["demonstrate"] and subject.is_late("lazy_unpaid"):
@@ -191,7 +195,7 @@ def any_text(subject: Subject) -> None:
                     subject, state, agent, rng, with_huge=task == subject.tasks[0]
                 )
                 agent = agent_to_act(subject, state, number)
-                good = chosen(subject, subject.family.demonstrate, state, agent, rng)
+                good = chosen(subject, subject.demonstrate, state, agent, rng)
                 state = subject.env.step(state, agent, good).state
     while not clock.is_over:
         count += _fuzzed_episode(subject, rng.choice(subject.tasks), rng, clock)
@@ -201,8 +205,8 @@ def any_text(subject: Subject) -> None:
 def _every_odd_text(
     subject: Subject, state: bytes, agent: str, rng: Random, *, with_huge: bool
 ) -> int:
-    family, size = subject.family, subject.limits.huge_chars
-    good = chosen(subject, family.demonstrate, state, agent, rng)
+    size = subject.limits.huge_chars
+    good = chosen(subject, subject.demonstrate, state, agent, rng)
     tried = [*texts.ODD.values()]
     if with_huge:
         prompt = texts.written(subject.env.observe(state, agent))
@@ -226,8 +230,8 @@ def _fuzzed_episode(subject: Subject, task: Task, rng: Random, clock: Clock) -> 
         state = subject.env.reset(task)
         for number in range(subject.limits.max_steps):
             agent = agent_to_act(subject, state, number)
-            good = chosen(subject, subject.family.demonstrate, state, agent, rng)
-            wild = chosen(subject, subject.family.random_action, state, agent, rng)
+            good = chosen(subject, subject.demonstrate, state, agent, rng)
+            wild = chosen(subject, subject.random_action, state, agent, rng)
             text = rng.choice((texts.mutated(good, [wild], rng), texts.noise(rng), good))
             done = subject.env.step(state, agent, text)
             subject.env.observe(done.state, agent)

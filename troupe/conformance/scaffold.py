@@ -1,7 +1,11 @@
-"""Writes a new task package from the templates beside this file. Never overwrites anything."""
+"""Writes a new task from the templates beside this file: one file of it, or a package.
+
+Never overwrites anything.
+"""
 
 import keyword
 import re
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -11,7 +15,10 @@ from troupe.errors import ConflictError, InvalidArgumentError
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{1,29}")
 
-FILES = {
+SMALLEST = {"task.py": "$name.py", "train.yaml": "$name.yaml"}
+"""A task in one file, and a job that trains it."""
+
+PACKAGE = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
     "train.yaml": "train.yaml",
@@ -24,6 +31,34 @@ FILES = {
     "test.py": "tests/test_$name.py",
 }
 """Template (without ``.tmpl``) -> the file it becomes."""
+
+
+def write_task_file(name: str, folder: Path) -> list[Path]:
+    """Write the working task ``name`` as one file to ``folder``, with a job; their paths.
+
+    Raises:
+        InvalidArgumentError: ``name`` can't be a Python module and a task name.
+        ConflictError: one of the files exists.
+    """
+    _see_name(name)
+    files = {folder / path: text for path, text in task_files(name).items()}
+    for path in files:
+        if path.exists():
+            raise ConflictError(f"{path} exists; give another name, or another folder with --out")
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return list(files)
+
+
+def class_name(name: str) -> str:
+    """``WordChain`` for ``word_chain``."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def task_files(name: str) -> dict[str, str]:
+    """Path -> text of the task ``name`` in one file, and of its job."""
+    return _filled(name, "file", SMALLEST)
 
 
 def write_task_package(name: str, folder: Path) -> Path:
@@ -45,18 +80,18 @@ def write_task_package(name: str, folder: Path) -> Path:
 
 def package_files(name: str) -> dict[str, str]:
     """Path -> text of every file of the package ``name``."""
-    values = {"name": name, "cls": _class_name(name), "dashed": name.replace("_", "-")}
-    folder = resources.files("troupe.conformance") / "templates" / "task"
+    return _filled(name, "task", PACKAGE)
+
+
+def _filled(name: str, templates: str, files: Mapping[str, str]) -> dict[str, str]:
+    values = {"name": name, "cls": class_name(name), "dashed": name.replace("_", "-")}
+    folder = resources.files("troupe.conformance") / "templates" / templates
     return {
         Template(path).substitute(values): Template(
             (folder / f"{template}.tmpl").read_text("utf-8")
         ).substitute(values)
-        for template, path in FILES.items()
+        for template, path in files.items()
     }
-
-
-def _class_name(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _see_name(name: str) -> None:

@@ -7,6 +7,7 @@ from random import Random
 from troupe.conformance import digest
 from troupe.errors import TroupeError
 from troupe.tasks.family import Environment, Split, TaskFamily
+from troupe.tasks.optional import optional_method
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,9 @@ def fields_of_script(
     for number, (agent, action) in enumerate(script.moves):
         seen = {f"prompt of {a}": digest.of_messages(env.observe(state, a)) for a in family.agents}
         acts = {
-            "demonstrate": family.demonstrate(state, agent, Random(number)),
-            "random_action": family.random_action(state, agent, Random(number)),
+            name: str(act(state, agent, Random(number)))
+            for name in ("demonstrate", "random_action")
+            if (act := optional_method(family, name)) is not None
         }
         try:
             done = env.step(state, agent, action)

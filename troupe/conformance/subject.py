@@ -8,9 +8,18 @@ from typing import Any
 
 from troupe.conformance.checked_environment import CheckedEnvironment
 from troupe.conformance.findings import Findings
+from troupe.conformance.limits import CheckLimits
 from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.family import SandboxedTaskFamily, Split, Task, TaskFamily, Taskset
+from troupe.tasks.optional import (
+    Policy,
+    missing,
+    optional_method,
+    random_policy,
+    scripted_policy,
+)
 from troupe.tasks.registry import make_environment
+from troupe.tasks.usual import usual_workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,34 +35,6 @@ class Reference:
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     import_paths: tuple[str, ...] = ()
     sandbox: str = "local"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckLimits:
-    """How hard the kit tries, and what it puts up with. Times in seconds, sizes in bytes.
-
-    ``seconds`` is shared out among the searches; each of them runs its fixed tactics at least
-    once, so a check may take longer, up to about ``check_seconds`` each; one that is cut short
-    says so. A step slower than ``step_limit_s`` fails; None means 2 s, and 60 s (a job's default)
-    for a family whose steps run programs, since those may use up their own limits. A state larger
-    than ``state_warn_bytes`` warns, one larger than ``state_fail_bytes`` fails. ``num_draws``
-    tasks of each split are drawn anew; ``num_processes`` others judge what this one judged.
-    """
-
-    num_tasks: int = 6
-    seconds: float = 10.0
-    max_steps: int = 24
-    check_seconds: float = 60.0
-    step_limit_s: float | None = None
-    state_warn_bytes: int = 4 * 1024
-    state_fail_bytes: int = 1024 * 1024
-    info_warn_bytes: int = 64 * 1024
-    num_draws: int = 40
-    num_processes: int = 2
-    split_sample: int = 300
-    split_whole: int = 20_000
-    huge_chars: int = 1_000_000
-    seed: int = 0
 
 
 STEP_S, SANDBOXED_STEP_S = 2.0, 60.0
@@ -82,22 +63,40 @@ class Subject:
     @property
     def is_scripted(self) -> bool:
         """Its demonstrations are better than chance; the family says so when they are not."""
-        return bool(getattr(self.family, "is_scripted", True))
+        return self.has("demonstrate") and bool(getattr(self.family, "is_scripted", True))
+
+    def has(self, name: str) -> bool:
+        """The family has the optional method ``name``."""
+        return optional_method(self.family, name) is not None
+
+    def skips_without(self, check: str, *names: str) -> bool:
+        """Skip ``check`` where the family lacks one of ``names``, and say which."""
+        lacking = [name for name in names if not self.has(name)]
+        if lacking:
+            told = " and ".join(missing(self.family, name) for name in lacking)
+            self.findings.skip(check, f"{told}, so there is nothing to compare with")
+        return bool(lacking)
+
+    @property
+    def demonstrate(self) -> Policy:
+        """The family's script; without one its random actions."""
+        return scripted_policy(self.family, self.env.observe)
+
+    @property
+    def random_action(self) -> Policy:
+        """The family's random actions; without them words of the prompt."""
+        return random_policy(self.family, self.env.observe)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Agents in the order in which they usually act."""
-        return tuple(self._usual.get("order", self.family.agents))
+        return tuple(usual_workflow(self.family).order)
 
     @cached_property
     def episode_steps(self) -> int:
         """Steps that an episode usually may take."""
-        usual = int(self._usual.get("max_turns", 0)) * len(self.order)
+        usual = usual_workflow(self.family).max_turns * len(self.order)
         return max(usual, self.limits.max_steps)
-
-    @property
-    def _usual(self) -> Mapping[str, Any]:
-        return getattr(self.family, "usual_workflow", {})
 
     @cached_property
     def taskset(self) -> Taskset:

@@ -16,7 +16,7 @@ from troupe.spec import load_spec
 from troupe.tasks.family import TaskFamily
 from troupe.tasks.registry import load_family
 
-_NEEDED = ("name", "agents", "Params", "local_terms", "return_bound", "taskset", "demonstrate")
+_NEEDED = ("name", "agents", "Params", "local_terms", "return_bound", "taskset")
 
 
 def find_targets(target: str, params: Mapping[str, Any]) -> list[Reference]:

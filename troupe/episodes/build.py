@@ -3,17 +3,19 @@
 from dataclasses import dataclass
 from functools import cache
 
-from troupe import plugins
 from troupe.algorithms.algorithm import Algorithm, Remembering
+from troupe.algorithms.load import load_algorithm
 from troupe.episodes.joint import at_once
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort
+from troupe.rewards.family import with_reward
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.joint import JointSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import JobSpec
 from troupe.tasks.family import TaskFamily
 from troupe.tasks.registry import load_family
+from troupe.workflows.load import load_workflow
 from troupe.workflows.workflow import Workflow
 
 
@@ -42,7 +44,7 @@ class JobParts:
 
 def load_parts(spec: JobSpec) -> JobParts:
     """Everything that ``spec`` names; raises SpecInvalidError or InvalidArgumentError."""
-    family = load_family(spec.task.name, spec.task.params)
+    family = with_reward(load_family(spec.task.name, spec.task.params), spec.reward)
     issues = [
         Issue(f"/agents/{name}", f"task '{spec.task.name}' has no agent '{name}'; {hint}")
         for name in spec.agents
@@ -50,10 +52,7 @@ def load_parts(spec: JobSpec) -> JobParts:
     ]
     if issues:
         raise SpecInvalidError(issues)
-    kind = plugins.load(plugins.WORKFLOWS, spec.workflow.kind, pointer="/workflow/kind")
-    workflow: Workflow = kind(spec.workflow)
-    kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind, pointer="/algorithm/kind")
-    algorithm: Algorithm = kind(spec.algorithm)
+    workflow, algorithm = load_workflow(spec.workflow), load_algorithm(spec.algorithm)
     sampler = algorithm.sampler()
     models = {policy.model for name, policy in spec.policies.items() if spec.trains(name)}
     critic = spec.algorithm.critic

@@ -13,6 +13,7 @@ from troupe.ids import prompt_digest
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.family import Observation, SandboxedTaskFamily, Split, TaskFamily, Transition
+from troupe.tasks.optional import scripted_policy
 from troupe.tasks.registry import make_environment
 
 
@@ -34,6 +35,10 @@ class LocalEnv:
         """End what the sandbox runs."""
         if self._sandbox is not None:
             self._sandbox.close()
+
+    def observe(self, state: bytes, agent: str) -> Observation:
+        """What ``agent`` sees in ``state``."""
+        return self._environment.observe(state, agent)
 
     async def reset(
         self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
@@ -70,11 +75,13 @@ class LocalEnv:
 class ScriptedRollout:
     """RolloutPort without a model: candidate 0 demonstrates, the others slip now and then.
 
+    A family without a script plays its random actions, or words of the prompt.
+
     Token ids are the text's UTF-8 bytes and every logprob is 0: good for reading, not to train on.
     """
 
     def __init__(self, family: TaskFamily, env: LocalEnv) -> None:
-        self._family = family
+        self._script = scripted_policy(family, env.observe)
         self._env = env
 
     async def generate(
@@ -99,7 +106,7 @@ class ScriptedRollout:
         return Generation(prompt, prompt_digest(prompt), sampled, policy_version, 0.0)
 
     def _text(self, state: bytes, agent: str, rng: Random, *, slips: bool) -> str:
-        words = self._family.demonstrate(state, agent, rng).split(" ")
+        words = self._script(state, agent, rng).split(" ")
         if slips and len(words) > 1:
             first, second = rng.randrange(len(words)), rng.randrange(len(words))
             words[first], words[second] = words[second], words[first]

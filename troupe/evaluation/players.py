@@ -17,6 +17,7 @@ from troupe.ids import prompt_digest
 from troupe.runtime.engines.engine import Engine, EngineRequest
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.family import Observation, TaskFamily
+from troupe.tasks.optional import required_policy
 
 FinishReason = Literal["stop", "length"]
 
@@ -35,7 +36,12 @@ class ScriptedPlayer:
     def __init__(
         self, family: TaskFamily, kind: Literal["scripted", "random"], env: WatchedEnv
     ) -> None:
-        self._act = family.demonstrate if kind == "scripted" else family.random_action
+        self._act = required_policy(
+            family,
+            "demonstrate" if kind == "scripted" else "random_action",
+            needed_by=f"policy '{kind}'",
+            instead="evaluate another policy",
+        )
         self._env = env
 
     async def generate(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from troupe import plugins
 from troupe.episodes.player import EpisodePlayer, Played
 from troupe.errors import JobFailedError, TroupeError
 from troupe.evaluation.environment import JudgingEnv, WatchedEnv
@@ -27,6 +26,8 @@ from troupe.rewards.mix import RewardMix
 from troupe.samplers.parallel import ParallelSampler
 from troupe.spec.job import JobSpec, RewardSpec
 from troupe.tasks.family import TaskFamily
+from troupe.tasks.optional import optional_method
+from troupe.workflows.load import load_workflow
 from troupe.workflows.workflow import Workflow
 
 _BACKOFF = Backoff(0.2, 5.0)
@@ -47,10 +48,7 @@ class PlayerParts:
     @classmethod
     def load(cls, plan: EvalPlan, family: TaskFamily) -> Self:
         """Raises InvalidArgumentError when the plan's workflow does not exist."""
-        kind: type[Workflow] = plugins.load(
-            plugins.WORKFLOWS, plan.workflow.kind, pointer="/workflow/kind"
-        )
-        return cls(kind(plan.workflow), RewardMix(RewardSpec(), family.local_terms))
+        return cls(load_workflow(plan.workflow), RewardMix(RewardSpec(), family.local_terms))
 
     def player(self, spec: JobSpec, team: TeamPlayer, env: WatchedEnv) -> EpisodePlayer:
         """The player of one episode."""
@@ -145,7 +143,12 @@ class TeamRunner:
 
 
 async def measure_flawless(plan: EvalPlan, family: TaskFamily, env: JudgingEnv) -> Flawless:
-    """What the family pays for well-formed and legal actions: those of a demonstration."""
+    """What the family pays for well-formed and legal actions: those of a demonstration.
+
+    A family that demonstrates nothing leaves it open, so that no fault of form is seen.
+    """
+    if optional_method(family, "demonstrate") is None:
+        return {}
     spec = plan.job_spec(dict.fromkeys(plan.workflow.order, "scripted"))
     watched = WatchedEnv(env)
     seats = {a: ScriptedPlayer(family, "scripted", watched) for a in plan.workflow.order}

@@ -27,7 +27,7 @@ class RewardMix:
         ]
         if issues:
             raise SpecInvalidError(issues)
-        self._alpha = spec.alpha
+        self._alpha = spec.team_weight
         self._weights = {
             agent: {**weights, **spec.weights.get(agent, {})} for agent, weights in defaults.items()
         }

@@ -1,7 +1,7 @@
 """Cross-field rules of a JobSpec: what can be known to be wrong before anything starts."""
 
 from troupe.spec.issues import Issue, suggest
-from troupe.spec.job import JobSpec, PolicySpec, SamplingSpec
+from troupe.spec.job import JobSpec, PolicySpec, RewardSpec, SamplingSpec
 
 
 def cross_field_issues(spec: JobSpec) -> list[Issue]:
@@ -47,6 +47,27 @@ def _agents(spec: JobSpec) -> list[Issue]:
 
 
 def _rewards(spec: JobSpec) -> list[Issue]:
+    return [
+        *_reward_function(spec.reward),
+        *_reward_weights(spec),
+    ]
+
+
+def _reward_function(reward: RewardSpec) -> list[Issue]:
+    """What says something of a function needs the function."""
+    if reward.kind:
+        return []
+    given = {
+        "name": reward.name,
+        "params": reward.params,
+        "weight": reward.weight != 1.0,
+        "mode": reward.mode == "replace",
+    }
+    message = "there is no reward function that this is about; add `kind: module:function`"
+    return [Issue(f"/reward/{field}", message) for field, is_given in given.items() if is_given]
+
+
+def _reward_weights(spec: JobSpec) -> list[Issue]:
     return [
         Issue(
             f"/reward/weights/{name}", f"no agent is called '{name}'; {suggest(name, spec.agents)}"

@@ -6,7 +6,7 @@ Settings class of each service.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9_-]{0,38}[a-z0-9])?$")]
 """Lower-case letters, digits, '-' and '_'; starts with a letter; at most 40 characters."""
@@ -14,6 +14,15 @@ Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9_-]{0,38}[a-z0-9])?$")]
 
 MAX_NAMED = 256
 """Agents, and policies, of one job. Checks compare names with names, so their time is bounded."""
+
+
+PluginParams = dict[str, Any]
+"""Parameters that only the plug-in knows: its model checks them when it is loaded."""
+
+
+def _is_empty(value: Any) -> bool:
+    """A part that is not given is not written: spec.json and digests stay as they are."""
+    return not value
 
 
 class SpecModel(BaseModel):
@@ -40,6 +49,8 @@ class WorkflowSpec(SpecModel):
     """Agents in the order in which they act inside one turn."""
     max_turns: int = Field(default=4, ge=1, le=1000)
     """Turns after which an episode ends, solved or not."""
+    params: PluginParams = Field(default_factory=dict, exclude_if=_is_empty)
+    """Parameters of the workflow, checked by its own model `Params`."""
 
 
 class SamplingSpec(SpecModel):
@@ -239,6 +250,8 @@ class AlgorithmSpec(SpecModel):
 
     kind: str = "at_grpo"
     """Registered name (`troupe.algorithms` entry point) or `module:attr`."""
+    params: PluginParams = Field(default_factory=dict, exclude_if=_is_empty)
+    """Parameters of the algorithm alone, checked by its own model `Params`."""
     group_size: int = Field(default=8, ge=2, le=1024)
     """K: candidates in a group."""
     scale: Literal["std", "none"] | None = None
@@ -266,12 +279,47 @@ class AlgorithmSpec(SpecModel):
 
 
 class RewardSpec(SpecModel):
-    """reward = alpha * team + sum of weight * local term (arXiv 2510.11062, Eq. 3)."""
+    """reward = alpha * team + sum of weight * local term (arXiv 2510.11062, Eq. 3).
+
+    With `kind` a function adds a term of its own (docs/writing-a-reward.md). A text in the place of
+    these fields is its `kind`: `reward: my_rewards:fluency`.
+    """
 
     alpha: float = Field(default=1.0, ge=0.0)
     """Weight of the team reward."""
     weights: dict[str, dict[str, float]] = Field(default_factory=dict, max_length=MAX_NAMED)
     """agent -> term -> weight; terms that are left out keep the task's default weight."""
+    kind: str = Field(default="", exclude_if=_is_empty)
+    """Reward function: registered name (`troupe.rewards` entry point) or `module:attr`."""
+    name: str = Field(default="", max_length=40, pattern=r"^\w*$", exclude_if=_is_empty)
+    """Name of its term in records and metrics; the last part of `kind` when left out."""
+    params: PluginParams = Field(default_factory=dict, exclude_if=_is_empty)
+    """Its parameters: checked by its model `Params`, or a function's keyword-only arguments."""
+    weight: float = Field(default=1.0, exclude_if=lambda weight: weight == 1.0)
+    """Weight of its term for every agent; `weights` may give one agent another."""
+    mode: Literal["add", "replace"] = Field(default="add", exclude_if=lambda mode: mode == "add")
+    """add: beside the team reward and the task's terms; replace: these are recorded and count
+    nothing, but for terms that `weights` names."""
+
+    @property
+    def team_weight(self) -> float:
+        """What the team reward counts."""
+        return 0.0 if self.mode == "replace" else self.alpha
+
+    @property
+    def term(self) -> str:
+        """Name of the function's term; "" without a function."""
+        return self.name or self.kind.rpartition(":")[2].rpartition(".")[2]
+
+
+def _function_alone(value: Any) -> Any:
+    """``reward: my_rewards:fluency`` names a function and changes nothing else."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+RewardPart = Annotated[
+    RewardSpec, BeforeValidator(_function_alone, json_schema_input_type=str | RewardSpec)
+]
 
 
 class BatchSpec(SpecModel):
@@ -377,7 +425,7 @@ class JobSpec(SpecModel):
     """Weights that are trained; those that no agent samples from are left out."""
     algorithm: AlgorithmSpec = AlgorithmSpec()
     """How they are trained."""
-    reward: RewardSpec = RewardSpec()
+    reward: RewardPart = RewardSpec()
     """What for."""
     sampling: SamplingSpec = SamplingSpec()
     """How agents sample unless they say otherwise."""

@@ -1,12 +1,11 @@
-"""What a task family promises: tasks, an environment that is a pure function, and demonstrations.
+"""What a task family promises: tasks, and an environment that is a pure function.
 
 Owns the value types that cross from a task to the rest of Troupe. Never does I/O, and never
 names an algorithm: an environment judges one action at a time and forgets it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
@@ -109,9 +108,16 @@ class TaskFamily(Protocol):
     the largest sum of ``team_reward`` that any sequence of actions can collect in one episode;
     a property test tries to beat it (DESIGN invariant 6).
 
-    A family may also have ``usual_workflow: ClassVar[Mapping[str, Any]]``, the workflow part of a
-    spec that evaluation uses when it is given none: ``{"order": ["tool", "planner"], "max_turns":
-    4}``. Without it, all agents act in order, for 32 turns at most.
+    What a family may have besides (see ``troupe.tasks.optional``):
+
+    - ``usual_workflow: ClassVar[Mapping[str, Any]]``, the workflow part of a spec where nobody
+      names another: ``{"order": ["tool", "planner"], "max_turns": 4}``. Without it all agents act
+      in order, for as many turns as a job spec's default.
+    - ``demonstrate(state, agent, rng) -> str``, a good action: for scripted play and warm starts.
+    - ``random_action(state, agent, rng) -> str``, a well-formed action drawn without thought: the
+      floor for every policy.
+    - ``vocabulary() -> Sequence[str]``, words that a small made-here tokenizer keeps whole.
+    - ``hidden_texts(task)`` and ``is_scripted``, for the conformance kit.
     """
 
     name: ClassVar[str]
@@ -122,20 +128,12 @@ class TaskFamily(Protocol):
 
     def __init__(self, params: BaseModel) -> None: ...
 
-    def taskset(self) -> Taskset: ...
-
-    def environment(self) -> Environment: ...
-
-    def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
-        """A good action for ``agent`` in ``state``: for scripted policies and warm starts."""
+    def taskset(self) -> Taskset:
+        """Its tasks."""
         ...
 
-    def random_action(self, state: bytes, agent: str, rng: Random) -> str:
-        """A well-formed action drawn without thought: the floor for every policy."""
-        ...
-
-    def vocabulary(self) -> Sequence[str]:
-        """Words that a small made-here tokenizer keeps as single tokens."""
+    def environment(self) -> Environment:
+        """Its judge."""
         ...
 
 

@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from troupe import plugins
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
-from troupe.spec.issues import Issue, SpecInvalidError, issues_of
 from troupe.tasks.family import Environment, SandboxedTaskFamily, TaskFamily
 
 
@@ -19,14 +16,10 @@ def load_family(name: str, params: Mapping[str, Any], *, pointer: str = "/task")
     ``pointer`` for wrong parameters.
     """
     family: type[TaskFamily] = plugins.load(plugins.TASKS, name, pointer=f"{pointer}/name")
-    try:
-        checked = family.Params.model_validate(dict(params))
-    except ValidationError as error:
-        prefix = f"{pointer}/params"
-        raise SpecInvalidError(
-            [Issue(prefix + i.pointer, i.message) for i in issues_of(error, family.Params)],
-            source=f"parameters of task '{name}'",
-        ) from error
+    checked = plugins.checked_params(
+        family, params, what=f"task '{name}'", pointer=f"{pointer}/params"
+    )
+    assert checked is not None  # plugins.load refuses a family without Params
     return family(checked)
 
 

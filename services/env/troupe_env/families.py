@@ -12,6 +12,8 @@ from typing import Any
 
 from troupe import plugins
 from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.rewards.family import rewarded
+from troupe.rewards.reward import reward_of_json
 from troupe.runtime.telemetry import metrics
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.issues import SpecInvalidError
@@ -40,19 +42,20 @@ class Families:
         self._max_size = max_size
         self._sandbox = sandbox
         self._lock = Lock()
-        self._loaded: OrderedDict[tuple[str, str], Loaded] = OrderedDict()
+        self._loaded: OrderedDict[tuple[str, ...], Loaded] = OrderedDict()
 
-    def get(self, name: str, params_json: str) -> Loaded:
-        """The family ``name`` with the parameters in ``params_json`` (empty means none).
+    def get(self, name: str, params_json: str, reward_json: str = "") -> Loaded:
+        """The family ``name`` with the parameters in ``params_json`` (empty means none), and the
+        term of the reward function in ``reward_json`` (see ``troupe.rewards.reward``).
 
         Raises:
             NotFoundError: there is no such family.
-            InvalidArgumentError: the parameters are not what the family takes.
+            InvalidArgumentError: the parameters are not what the family or the function takes.
         """
-        if loaded := self.cached(name, params_json):
+        if loaded := self.cached(name, params_json, reward_json):
             return loaded
         params = _params(params_json)
-        key = _key(name, params)
+        key = _key(name, params, reward_json)
         loaded = _load(key, params, self._sandbox)
         with self._lock:
             loaded = self._loaded.setdefault(key, loaded)
@@ -62,9 +65,9 @@ class Families:
             metrics.ENV_FAMILIES.set(len(self._loaded))
         return loaded
 
-    def cached(self, name: str, params_json: str) -> Loaded | None:
+    def cached(self, name: str, params_json: str, reward_json: str = "") -> Loaded | None:
         """The family when it is constructed already: quick, for the event loop."""
-        key = _key(name, _params(params_json))
+        key = _key(name, _params(params_json), reward_json)
         with self._lock:
             loaded = self._loaded.get(key)
             if loaded is not None:
@@ -72,8 +75,10 @@ class Families:
         return loaded
 
 
-def _key(name: str, params: dict[str, Any]) -> tuple[str, str]:
-    return name, json.dumps(params, sort_keys=True)
+def _key(name: str, params: dict[str, Any], reward_json: str) -> tuple[str, ...]:
+    """What a seal is taken over: without a reward function it stays that of two parts."""
+    key = name, json.dumps(params, sort_keys=True)
+    return (*key, reward_json) if reward_json else key
 
 
 def _params(params_json: str) -> dict[str, Any]:
@@ -89,17 +94,20 @@ def _params(params_json: str) -> dict[str, Any]:
 
 
 def _load(
-    key: tuple[str, str], params: dict[str, Any], sandbox: Callable[[], Sandbox] | None
+    key: tuple[str, ...], params: dict[str, Any], sandbox: Callable[[], Sandbox] | None
 ) -> Loaded:
-    name, _ = key
+    name, reward_json = key[0], key[2] if len(key) > 2 else ""
     try:
         plugins.load(plugins.TASKS, name)
     except InvalidArgumentError as error:
         raise NotFoundError(error.message) from error
     try:
         family = load_family(name, params)
+        reward = reward_of_json(reward_json)
     except SpecInvalidError as error:
         raise InvalidArgumentError(error.message, pointer=error.pointer) from error
+    if reward is not None:
+        family = rewarded(family, reward)
     opened = sandbox() if sandbox and isinstance(family, SandboxedTaskFamily) else None
     environment = make_environment(family, opened)
     return Loaded(family, family.taskset(), environment, Seals(*key))

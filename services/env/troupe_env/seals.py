@@ -26,10 +26,11 @@ _NUM_DIGEST_BYTES = 16
 class Seals:
     """Makes and checks the seals of one task with one set of parameters."""
 
-    def __init__(self, task: str, params_json: str) -> None:
+    def __init__(self, task: str, *settings: str) -> None:
+        """``settings``: parameters as JSON, and the reward function where there is one."""
         self._task = task
         self._begun = blake2b(digest_size=_NUM_DIGEST_BYTES, person=_PERSON)
-        for part in (task, params_json):
+        for part in (task, *settings):
             data = part.encode("utf-8", "surrogatepass")
             self._begun.update(len(data).to_bytes(8, "big") + data)
 

@@ -85,7 +85,7 @@ class EnvServicer(EnvServiceServicer):
             )
         timeout_s = _seconds_left(context)
         ref = request.environment
-        loaded = self._families.cached(ref.name, ref.params_json)
+        loaded = self._families.cached(ref.name, ref.params_json, ref.reward_json)
         if loaded is None:
             loaded = await self._judge.run("Step", lambda: self._load(ref), timeout_s)
         _check_agents(loaded, [request.agent, *request.observe_agents])
@@ -101,7 +101,7 @@ class EnvServicer(EnvServiceServicer):
         return pb.StepResponse(outcomes=[codec.outcome_to_proto(o) for o in outcomes])
 
     def _load(self, ref: pb.EnvironmentRef) -> Loaded:
-        return self._families.get(ref.name, ref.params_json)
+        return self._families.get(ref.name, ref.params_json, ref.reward_json)
 
 
 def _check_agents(loaded: Loaded, agents: Iterable[str]) -> None:

@@ -7,12 +7,18 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import create_model
 
 from troupe import plugins
+from troupe.algorithms.load import load_algorithm
 from troupe.episodes.dryrun import dry_run
+from troupe.spec.issues import SpecInvalidError
+from troupe.spec.job import AlgorithmSpec, RewardSpec, WorkflowSpec
 from troupe.spec.load import load_spec
+from troupe.workflows.load import load_workflow
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "plugins" / "median_grpo"
 
@@ -55,7 +61,7 @@ def test_plugin_when_installed_then_a_spec_finds_it_and_plays(installed: None) -
 def test_plugin_when_its_own_tests_are_run_then_they_pass(installed: None) -> None:
     own = runpy.run_path(str(EXAMPLE / "tests" / "test_median_grpo.py"))
     checks = [check for name, check in own.items() if name.startswith("test_")]
-    assert len(checks) == 3
+    assert len(checks) == 4
     for check in checks:
         check()
 
@@ -63,3 +69,58 @@ def test_plugin_when_its_own_tests_are_run_then_they_pass(installed: None) -> No
 def test_plugin_when_measured_then_is_less_than_60_lines() -> None:
     source = (EXAMPLE / "src" / "median_grpo" / "__init__.py").read_text()
     assert len(source.splitlines()) < 60
+
+
+@pytest.mark.parametrize(
+    ("params", "pointer", "words"),
+    [
+        ({"min_sprad": 1}, "/algorithm/params/min_sprad", "did you mean 'min_spread'"),
+        ({"min_spread": -1}, "/algorithm/params/min_spread", "greater than or equal to 0"),
+    ],
+)
+def test_plugin_when_its_parameters_are_wrong_then_a_pointer_and_a_hint(
+    installed: None, params: dict[str, float], pointer: str, words: str
+) -> None:
+    with pytest.raises(SpecInvalidError, match=words) as caught:
+        load_algorithm(AlgorithmSpec(kind="median_grpo", params=params))
+    assert caught.value.pointer == pointer
+
+
+def test_plugin_when_its_parameters_are_given_then_it_has_them(installed: None) -> None:
+    made: Any = load_algorithm(AlgorithmSpec(kind="median_grpo", params={"min_spread": 0.5}))
+    assert made.params.min_spread == 0.5
+    plain: Any = load_algorithm(AlgorithmSpec(kind="median_grpo"))
+    assert plain.params.min_spread == 0.0
+
+
+class Waits:
+    """A workflow with a parameter."""
+
+    Params = create_model("Params", __config__={"extra": "forbid"}, rounds=(int, 1))
+
+    def __init__(self, spec: WorkflowSpec, params: Any) -> None:
+        self.rounds = params.rounds
+
+    async def run(self, team: Any, env: Any) -> None: ...
+
+
+def test_workflow_when_it_declares_parameters_then_they_are_checked_and_passed() -> None:
+    kind = f"{__name__}:Waits"
+    made: Any = load_workflow(WorkflowSpec(kind=kind, order=["a"], params={"rounds": 3}))
+    assert made.rounds == 3
+    with pytest.raises(SpecInvalidError, match="did you mean 'rounds'") as caught:
+        load_workflow(WorkflowSpec(kind=kind, order=["a"], params={"round": 3}))
+    assert caught.value.pointer == "/workflow/params/round"
+
+
+@pytest.mark.parametrize("kind", ["turn_based", "self_play", "simultaneous"])
+def test_workflow_when_it_has_no_parameters_then_given_ones_are_refused(kind: str) -> None:
+    with pytest.raises(SpecInvalidError, match=f"'{kind}' has no parameters") as caught:
+        load_workflow(WorkflowSpec(kind=kind, order=["a"], params={"x": 1}))
+    assert caught.value.pointer == "/workflow/params"
+
+
+def test_spec_when_no_parameters_are_given_then_is_written_as_before() -> None:
+    assert "params" not in AlgorithmSpec().model_dump(mode="json")
+    assert set(WorkflowSpec(order=["a"]).model_dump()) == {"kind", "order", "max_turns"}
+    assert set(RewardSpec().model_dump()) == {"alpha", "weights"}

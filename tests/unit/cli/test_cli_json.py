@@ -46,7 +46,7 @@ def test_new_when_json_is_asked_then_names_folder_and_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "counting"
-    assert run(["new", "task", "counting", "--out", str(folder), "--json"]) == 0
+    assert run(["new", "task", "counting", "--package", "--out", str(folder), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["name"], document["folder"]) == ("counting", str(folder))
     assert str(folder / "pyproject.toml") in document["files"]

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from troupe.cli.main import run
-from troupe.conformance.scaffold import package_files, write_task_package
+from troupe.conformance.scaffold import (
+    package_files,
+    task_files,
+    write_task_file,
+    write_task_package,
+)
 from troupe.conformance.target import find_targets, load_target
 from troupe.errors import ConflictError, InvalidArgumentError
 from troupe.spec import load_spec
@@ -37,7 +42,7 @@ def test_new_task_when_made_then_the_check_command_passes_it_uninstalled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "chain_of_words"
-    assert run(["new", "task", "chain_of_words", "--out", str(folder)]) == 0
+    assert run(["new", "task", "chain_of_words", "--package", "--out", str(folder)]) == 0
     assert f"troupe check {folder}" in capsys.readouterr().out
     assert run(["check", str(folder), *QUICK, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -45,6 +50,52 @@ def test_new_task_when_made_then_the_check_command_passes_it_uninstalled(
     outcomes = {check["name"]: check["outcome"] for check in report["checks"]}
     assert outcomes["other_process"] == "passed"
     assert outcomes["scripted_beats_random"] == "passed"
+
+
+def test_smallest_task_when_compared_then_is_what_new_makes_in_at_most_60_lines() -> None:
+    made = task_files("smallest_task")
+    examples = ROOT / "examples"
+    assert {path: (examples / path).read_text("utf-8") for path in made} == made
+    assert len(made["smallest_task.py"].splitlines()) <= 60
+    assert load_spec(examples / "smallest_task.yaml").task.name == "smallest_task:SmallestTask"
+
+
+@pytest.mark.parametrize("name", ["ab", "a23456789_b23456789_c234567890"])
+def test_new_task_in_one_file_when_made_then_passes_ruff_whatever_its_name(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "ruff.toml").write_text("line-length = 100\n[lint]\nextend-select = ['I', 'RUF']\n")
+    write_task_file(name, tmp_path)
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "."],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_new_task_in_one_file_when_made_then_check_and_dryrun_take_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["new", "task", "chain_of_numbers", "--out", str(tmp_path), "--json"]) == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert files == [str(tmp_path / f"chain_of_numbers.{end}") for end in ("py", "yaml")]
+    task = f"{files[0]}:ChainOfNumbers"
+    assert run(["check", task, *QUICK, "--json"]) == 0
+    outcomes = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}
+    assert "warned" not in {check["outcome"] for check in outcomes.values()}
+    skipped = {name for name, check in outcomes.items() if check["outcome"] == "skipped"}
+    assert skipped == {"vocabulary", "scripted_beats_random", "hidden"}
+    assert "no vocabulary()" in outcomes["vocabulary"]["evidence"][0]
+    assert "no random_action(state, agent, rng)" in outcomes["scripted_beats_random"]["evidence"][0]
+    assert run(["dryrun", task, "--set", "reward=examples.my_rewards:brevity", "--json"]) == 0
+    [group, *_] = json.loads(capsys.readouterr().out)[0]["groups"]
+    assert group["agent"] == "agent"
+    assert run(["new", "task", "chain_of_numbers", "--out", str(tmp_path)]) == 2
 
 
 def test_example_plugin_when_compared_then_is_what_new_makes() -> None:

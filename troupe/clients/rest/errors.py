@@ -1,9 +1,5 @@
 """Errors that only HTTP has: who asks, how much, and in which form."""
 
-from typing import ClassVar
-
-import grpc
-
 from troupe.errors import ForbiddenError, InvalidArgumentError, OverloadedError
 
 __all__ = [
@@ -18,7 +14,7 @@ __all__ = [
 class UnauthenticatedError(InvalidArgumentError):
     """No key, or one that is not known."""
 
-    code: ClassVar[grpc.StatusCode] = grpc.StatusCode.UNAUTHENTICATED
+    code = "UNAUTHENTICATED"
     http_status = 401
     reason = "UNAUTHENTICATED"
 

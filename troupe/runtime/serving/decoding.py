@@ -78,7 +78,8 @@ def _checked(method: str) -> Callable[[Any, Any], Any]:
             # long, and raise its own error: a second abort, which gRPC calls a bug.
             if not method.startswith("/grpc."):
                 raise refusal
-            await context.abort(refusal.code, refusal.message, trailing_of(refusal))
+            code = grpc.StatusCode[refusal.code]
+            await context.abort(code, refusal.message, trailing_of(refusal))
         return request
 
     return check

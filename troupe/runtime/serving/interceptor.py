@@ -38,8 +38,8 @@ class ErrorInterceptor(WrappingInterceptor):
                 raise
             except Exception as error:
                 failure = _as_troupe(error, method)
-                code = failure.code
-                await context.abort(failure.code, sendable(failure.message), trailing_of(failure))
+                code = grpc.StatusCode[failure.code]
+                await context.abort(code, sendable(failure.message), trailing_of(failure))
             finally:
                 metrics.GRPC_REQUESTS.labels(method, code.name).inc()
                 metrics.GRPC_SECONDS.labels(method).observe(time.perf_counter() - started)

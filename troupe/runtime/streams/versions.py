@@ -8,8 +8,6 @@ words. Never decides what becomes of a refused record: it stays where it is.
 
 from collections.abc import Mapping
 
-import grpc
-
 from troupe.errors import JobFailedError
 
 RECORD_VERSION = 1
@@ -22,7 +20,7 @@ VERSION_FIELD = b"v"
 class NewerRecordError(JobFailedError):
     """A newer version of Troupe wrote the record; nothing of it was read."""
 
-    code = grpc.StatusCode.FAILED_PRECONDITION
+    code = "FAILED_PRECONDITION"
     http_status = 409
     reason = "NEWER_RECORD"
 

@@ -2,7 +2,7 @@ import pytest
 from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.spec.job import AlgorithmSpec
 
-from median_grpo import MedianGrpo
+from median_grpo import MedianGrpo, Params
 
 
 def group(*rewards: float) -> GroupOutcome:
@@ -22,3 +22,8 @@ def test_advantages_when_not_scaled_then_are_distances_from_the_median() -> None
 
 def test_advantages_when_rewards_are_equal_then_are_zero() -> None:
     assert MedianGrpo(AlgorithmSpec()).advantages(group(0.5, 0.5)) == [0.0, 0.0]
+
+
+def test_advantages_when_the_spread_is_noise_then_it_is_not_blown_up() -> None:
+    steady = MedianGrpo(AlgorithmSpec(), Params(min_spread=1.0))
+    assert steady.advantages(group(0.0, 0.0, 0.1)) == pytest.approx([0.0, 0.0, 0.1], abs=1e-4)

@@ -181,7 +181,7 @@ def reward_parts(candidate: Line, agent: str, parts: JobParts) -> list[dict[str,
     """The terms of a reward; what other turns or agents brought is the last, "elsewhere"."""
     spec = parts.spec.reward
     weights = {**parts.family.local_terms.get(agent, {}), **spec.weights.get(agent, {})}
-    terms = [("team", float(candidate["team_reward"]), spec.alpha)]
+    terms = [("team", float(candidate["team_reward"]), spec.team_weight)]
     for name, value in (candidate.get("local_rewards") or {}).items():
         terms.append((name, float(value), float(weights.get(name, 0.0))))
     rest = float(candidate["reward"]) - sum(value * weight for _, value, weight in terms)

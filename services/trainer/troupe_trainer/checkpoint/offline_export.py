@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from troupe import plugins
+from troupe.algorithms.load import load_algorithm
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.runtime.run_folder import checkpoints_folder, step_name, step_of
 from troupe.spec.job import JobSpec
@@ -46,7 +46,7 @@ def export(
             f"the job has no policy '{unknown[0]}'; it has {', '.join(sorted(spec.policies))}"
         )
     step = _chosen(run_dir, spec, which)
-    algorithm = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind)(spec.algorithm)
+    algorithm = load_algorithm(spec.algorithm)
     paths: dict[str, dict[str, str]] = {}
     snapshots: dict[str, CheckpointContents] = {}
     for policy in policies or sorted(spec.policies):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from troupe import plugins
+from troupe.algorithms.load import load_algorithm
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
@@ -54,8 +54,7 @@ def _load(
     ranks: Spread, spec: JobSpec, device: str, attention: Any, only: str
 ) -> dict[str, Learner]:
     """The learner of the policy ``only``; "" loads every policy's."""
-    kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind)
-    algorithm = kind(spec.algorithm)
+    algorithm = load_algorithm(spec.algorithm)
     learners = {
         policy: Learner(policy, spec, algorithm, device=device, attention=attention, ranks=ranks)
         for policy in ([only] if only else sorted(spec.policies))

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from troupe import plugins
 from troupe.algorithms.algorithm import Algorithm, Remembering
+from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
@@ -73,8 +73,7 @@ class Learners:
         """Load the models; raises InvalidArgumentError or JobFailedError."""
         torch.set_num_threads(threads)
         disable_progress_bar()
-        kind = plugins.load(plugins.ALGORITHMS, spec.algorithm.kind, pointer="/algorithm/kind")
-        learners = cls(spec, kind(spec.algorithm), run_dir, policy=policy)
+        learners = cls(spec, load_algorithm(spec.algorithm), run_dir, policy=policy)
         where = resolve_device(device)
         refuse_what_cannot_spread(spec, learners._algorithm, ranks)
         ranks.tell((policy, LOAD, (spec.model_dump_json(), attention)))

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from troupe.tasks.optional import vocabulary_of
 from troupe.tasks.registry import load_family
 from troupe_trainer.tiny_model.demonstrations import demonstrations
 from troupe_trainer.tiny_model.embedding import embed_words
@@ -46,12 +47,13 @@ def build(recipe: Recipe, out_dir: Path, progress: Progress | None = None) -> bo
 
 def _make(recipe: Recipe, directory: Path, progress: Progress) -> None:
     family = load_family(recipe.task, recipe.params, pointer="")
-    tokenizer = make_tokenizer(family.vocabulary(), recipe.shape.max_positions)
+    words = vocabulary_of(family)
+    tokenizer = make_tokenizer(words, recipe.shape.max_positions)
     # One thread: a network this small only waits for the others, and sums stay in one order.
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     model = Qwen3ForCausalLM(_config(recipe.shape, tokenizer))
-    embed_words(model, tokenizer, family.vocabulary(), recipe.shape.embedding_std)
+    embed_words(model, tokenizer, words, recipe.shape.embedding_std)
     warm_start = recipe.warm_start
     samples = demonstrations(family, tokenizer, warm_start, Random(recipe.seed))
     imitate(model, samples, warm_start, progress)

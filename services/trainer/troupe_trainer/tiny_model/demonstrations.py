@@ -13,6 +13,7 @@ from typing import cast
 from transformers import PreTrainedTokenizerFast
 
 from troupe.tasks.family import Observation, TaskFamily
+from troupe.tasks.optional import required_policy
 from troupe_trainer.tiny_model.recipe import WarmStart
 from troupe_trainer.tiny_model.tokenizer import END
 
@@ -35,6 +36,12 @@ def demonstrations(
     rng: Random,
 ) -> Iterator[Demonstration]:
     """Demonstrations without end: train tasks 0, 1, 2, ..., and again when they end."""
+    demonstrate = required_policy(
+        family,
+        "demonstrate",
+        needed_by="a warm start",
+        instead="make the model without one: num_careful_steps and num_careless_steps 0",
+    )
     taskset, env = family.taskset(), family.environment()
     size = taskset.size("train")
     recent: dict[str, list[str]] = {agent: [] for agent in family.agents}
@@ -48,7 +55,7 @@ def demonstrations(
             # An empty observation: in a game that takes turns, it is another seat's turn.
             if not env.observe(state, agent):
                 continue
-            words = family.demonstrate(state, agent, rng).split(" ")
+            words = demonstrate(state, agent, rng).split(" ")
             recent[agent] = [*recent[agent], *words][-RECENT:]
             if num_shown >= num_careful:
                 words = _with_slips(words, recent[agent], recipe.slip_rate, rng)

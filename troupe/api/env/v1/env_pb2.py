@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btroupe/api/env/v1/env.proto\x12\x11troupe.api.env.v1\"3\n\x0e\x45nvironmentRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bparams_json\x18\x02 \x01(\t\"\'\n\x07TaskRef\x12\r\n\x05split\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x04\"\x81\x01\n\x10ListTasksRequest\x12\x36\n\x0b\x65nvironment\x18\x01 \x01(\x0b\x32!.troupe.api.env.v1.EnvironmentRef\x12\r\n\x05split\x18\x02 \x01(\t\x12\x13\n\x0bstart_index\x18\x03 \x01(\x04\x12\x11\n\tpage_size\x18\x04 \x01(\r\"V\n\tTaskEntry\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\'\n\x03ref\x18\x02 \x01(\x0b\x32\x1a.troupe.api.env.v1.TaskRef\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\"T\n\x11ListTasksResponse\x12+\n\x05tasks\x18\x01 \x03(\x0b\x32\x1c.troupe.api.env.v1.TaskEntry\x12\x12\n\ntotal_size\x18\x02 \x01(\x04\"3\n\x12ObservationMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"F\n\x0bObservation\x12\x37\n\x08messages\x18\x01 \x03(\x0b\x32%.troupe.api.env.v1.ObservationMessage\"\x88\x01\n\x0cResetRequest\x12\x36\n\x0b\x65nvironment\x18\x01 \x01(\x0b\x32!.troupe.api.env.v1.EnvironmentRef\x12(\n\x04task\x18\x02 \x01(\x0b\x32\x1a.troupe.api.env.v1.TaskRef\x12\x16\n\x0eobserve_agents\x18\x03 \x03(\t\"\xdc\x01\n\rResetResponse\x12\r\n\x05state\x18\x01 \x01(\x0c\x12H\n\x0cobservations\x18\x02 \x03(\x0b\x32\x32.troupe.api.env.v1.ResetResponse.ObservationsEntry\x12\x0f\n\x07task_id\x18\x03 \x01(\t\x12\x0c\n\x04seal\x18\x04 \x01(\x0c\x1aS\n\x11ObservationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12-\n\x05value\x18\x02 \x01(\x0b\x32\x1e.troupe.api.env.v1.Observation:\x02\x38\x01\"\x9a\x01\n\x0bStepRequest\x12\x36\n\x0b\x65nvironment\x18\x01 \x01(\x0b\x32!.troupe.api.env.v1.EnvironmentRef\x12\r\n\x05state\x18\x02 \x01(\x0c\x12\r\n\x05\x61gent\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x04 \x03(\t\x12\x16\n\x0eobserve_agents\x18\x05 \x03(\t\x12\x0c\n\x04seal\x18\x06 \x01(\x0c\"\x92\x03\n\x0bStepOutcome\x12\r\n\x05state\x18\x01 \x01(\x0c\x12\x13\n\x0bteam_reward\x18\x02 \x01(\x01\x12G\n\rlocal_rewards\x18\x03 \x03(\x0b\x32\x30.troupe.api.env.v1.StepOutcome.LocalRewardsEntry\x12\x0f\n\x07is_done\x18\x04 \x01(\x08\x12\x12\n\nis_success\x18\x05 \x01(\x08\x12\x11\n\tinfo_json\x18\x06 \x01(\t\x12\x46\n\x0cobservations\x18\x07 \x03(\x0b\x32\x30.troupe.api.env.v1.StepOutcome.ObservationsEntry\x12\x0c\n\x04seal\x18\x08 \x01(\x0c\x1a\x33\n\x11LocalRewardsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1aS\n\x11ObservationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12-\n\x05value\x18\x02 \x01(\x0b\x32\x1e.troupe.api.env.v1.Observation:\x02\x38\x01\"@\n\x0cStepResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.troupe.api.env.v1.StepOutcome2\xf9\x01\n\nEnvService\x12V\n\tListTasks\x12#.troupe.api.env.v1.ListTasksRequest\x1a$.troupe.api.env.v1.ListTasksResponse\x12J\n\x05Reset\x12\x1f.troupe.api.env.v1.ResetRequest\x1a .troupe.api.env.v1.ResetResponse\x12G\n\x04Step\x12\x1e.troupe.api.env.v1.StepRequest\x1a\x1f.troupe.api.env.v1.StepResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btroupe/api/env/v1/env.proto\x12\x11troupe.api.env.v1\"H\n\x0e\x45nvironmentRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bparams_json\x18\x02 \x01(\t\x12\x13\n\x0breward_json\x18\x03 \x01(\t\"\'\n\x07TaskRef\x12\r\n\x05split\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x04\"\x81\x01\n\x10ListTasksRequest\x12\x36\n\x0b\x65nvironment\x18\x01 \x01(\x0b\x32!.troupe.api.env.v1.EnvironmentRef\x12\r\n\x05split\x18\x02 \x01(\t\x12\x13\n\x0bstart_index\x18\x03 \x01(\x04\x12\x11\n\tpage_size\x18\x04 \x01(\r\"V\n\tTaskEntry\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\'\n\x03ref\x18\x02 \x01(\x0b\x32\x1a.troupe.api.env.v1.TaskRef\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\"T\n\x11ListTasksResponse\x12+\n\x05tasks\x18\x01 \x03(\x0b\x32\x1c.troupe.api.env.v1.TaskEntry\x12\x12\n\ntotal_size\x18\x02 \x01(\x04\"3\n\x12ObservationMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"F\n\x0bObservation\x12\x37\n\x08messages\x18\x01 \x03(\x0b\x32%.troupe.api.env.v1.ObservationMessage\"\x88\x01\n\x0cResetRequest\x12\x36\n\x0b\x65nvironment\x18\x01 \x01(\x0b\x32!.troupe.api.env.v1.EnvironmentRef\x12(\n\x04task\x18\x02 \x01(\x0b\x32\x1a.troupe.api.env.v1.TaskRef\x12\x16\n\x0eobserve_agents\x18\x03 \x03(\t\"\xdc\x01\n\rResetResponse\x12\r\n\x05state\x18\x01 \x01(\x0c\x12H\n\x0cobservations\x18\x02 \x03(\x0b\x32\x32.troupe.api.env.v1.ResetResponse.ObservationsEntry\x12\x0f\n\x07task_id\x18\x03 \x01(\t\x12\x0c\n\x04seal\x18\x04 \x01(\x0c\x1aS\n\x11ObservationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12-\n\x05value\x18\x02 \x01(\x0b\x32\x1e.troupe.api.env.v1.Observation:\x02\x38\x01\"\x9a\x01\n\x0bStepRequest\x12\x36\n\x0b\x65nvironment\x18\x01 \x01(\x0b\x32!.troupe.api.env.v1.EnvironmentRef\x12\r\n\x05state\x18\x02 \x01(\x0c\x12\r\n\x05\x61gent\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x04 \x03(\t\x12\x16\n\x0eobserve_agents\x18\x05 \x03(\t\x12\x0c\n\x04seal\x18\x06 \x01(\x0c\"\x92\x03\n\x0bStepOutcome\x12\r\n\x05state\x18\x01 \x01(\x0c\x12\x13\n\x0bteam_reward\x18\x02 \x01(\x01\x12G\n\rlocal_rewards\x18\x03 \x03(\x0b\x32\x30.troupe.api.env.v1.StepOutcome.LocalRewardsEntry\x12\x0f\n\x07is_done\x18\x04 \x01(\x08\x12\x12\n\nis_success\x18\x05 \x01(\x08\x12\x11\n\tinfo_json\x18\x06 \x01(\t\x12\x46\n\x0cobservations\x18\x07 \x03(\x0b\x32\x30.troupe.api.env.v1.StepOutcome.ObservationsEntry\x12\x0c\n\x04seal\x18\x08 \x01(\x0c\x1a\x33\n\x11LocalRewardsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1aS\n\x11ObservationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12-\n\x05value\x18\x02 \x01(\x0b\x32\x1e.troupe.api.env.v1.Observation:\x02\x38\x01\"@\n\x0cStepResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.troupe.api.env.v1.StepOutcome2\xf9\x01\n\nEnvService\x12V\n\tListTasks\x12#.troupe.api.env.v1.ListTasksRequest\x1a$.troupe.api.env.v1.ListTasksResponse\x12J\n\x05Reset\x12\x1f.troupe.api.env.v1.ResetRequest\x1a .troupe.api.env.v1.ResetResponse\x12G\n\x04Step\x12\x1e.troupe.api.env.v1.StepRequest\x1a\x1f.troupe.api.env.v1.StepResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,35 +38,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STEPOUTCOME_OBSERVATIONSENTRY']._loaded_options = None
   _globals['_STEPOUTCOME_OBSERVATIONSENTRY']._serialized_options = b'8\001'
   _globals['_ENVIRONMENTREF']._serialized_start=50
-  _globals['_ENVIRONMENTREF']._serialized_end=101
-  _globals['_TASKREF']._serialized_start=103
-  _globals['_TASKREF']._serialized_end=142
-  _globals['_LISTTASKSREQUEST']._serialized_start=145
-  _globals['_LISTTASKSREQUEST']._serialized_end=274
-  _globals['_TASKENTRY']._serialized_start=276
-  _globals['_TASKENTRY']._serialized_end=362
-  _globals['_LISTTASKSRESPONSE']._serialized_start=364
-  _globals['_LISTTASKSRESPONSE']._serialized_end=448
-  _globals['_OBSERVATIONMESSAGE']._serialized_start=450
-  _globals['_OBSERVATIONMESSAGE']._serialized_end=501
-  _globals['_OBSERVATION']._serialized_start=503
-  _globals['_OBSERVATION']._serialized_end=573
-  _globals['_RESETREQUEST']._serialized_start=576
-  _globals['_RESETREQUEST']._serialized_end=712
-  _globals['_RESETRESPONSE']._serialized_start=715
-  _globals['_RESETRESPONSE']._serialized_end=935
-  _globals['_RESETRESPONSE_OBSERVATIONSENTRY']._serialized_start=852
-  _globals['_RESETRESPONSE_OBSERVATIONSENTRY']._serialized_end=935
-  _globals['_STEPREQUEST']._serialized_start=938
-  _globals['_STEPREQUEST']._serialized_end=1092
-  _globals['_STEPOUTCOME']._serialized_start=1095
-  _globals['_STEPOUTCOME']._serialized_end=1497
-  _globals['_STEPOUTCOME_LOCALREWARDSENTRY']._serialized_start=1361
-  _globals['_STEPOUTCOME_LOCALREWARDSENTRY']._serialized_end=1412
-  _globals['_STEPOUTCOME_OBSERVATIONSENTRY']._serialized_start=852
-  _globals['_STEPOUTCOME_OBSERVATIONSENTRY']._serialized_end=935
-  _globals['_STEPRESPONSE']._serialized_start=1499
-  _globals['_STEPRESPONSE']._serialized_end=1563
-  _globals['_ENVSERVICE']._serialized_start=1566
-  _globals['_ENVSERVICE']._serialized_end=1815
+  _globals['_ENVIRONMENTREF']._serialized_end=122
+  _globals['_TASKREF']._serialized_start=124
+  _globals['_TASKREF']._serialized_end=163
+  _globals['_LISTTASKSREQUEST']._serialized_start=166
+  _globals['_LISTTASKSREQUEST']._serialized_end=295
+  _globals['_TASKENTRY']._serialized_start=297
+  _globals['_TASKENTRY']._serialized_end=383
+  _globals['_LISTTASKSRESPONSE']._serialized_start=385
+  _globals['_LISTTASKSRESPONSE']._serialized_end=469
+  _globals['_OBSERVATIONMESSAGE']._serialized_start=471
+  _globals['_OBSERVATIONMESSAGE']._serialized_end=522
+  _globals['_OBSERVATION']._serialized_start=524
+  _globals['_OBSERVATION']._serialized_end=594
+  _globals['_RESETREQUEST']._serialized_start=597
+  _globals['_RESETREQUEST']._serialized_end=733
+  _globals['_RESETRESPONSE']._serialized_start=736
+  _globals['_RESETRESPONSE']._serialized_end=956
+  _globals['_RESETRESPONSE_OBSERVATIONSENTRY']._serialized_start=873
+  _globals['_RESETRESPONSE_OBSERVATIONSENTRY']._serialized_end=956
+  _globals['_STEPREQUEST']._serialized_start=959
+  _globals['_STEPREQUEST']._serialized_end=1113
+  _globals['_STEPOUTCOME']._serialized_start=1116
+  _globals['_STEPOUTCOME']._serialized_end=1518
+  _globals['_STEPOUTCOME_LOCALREWARDSENTRY']._serialized_start=1382
+  _globals['_STEPOUTCOME_LOCALREWARDSENTRY']._serialized_end=1433
+  _globals['_STEPOUTCOME_OBSERVATIONSENTRY']._serialized_start=873
+  _globals['_STEPOUTCOME_OBSERVATIONSENTRY']._serialized_end=956
+  _globals['_STEPRESPONSE']._serialized_start=1520
+  _globals['_STEPRESPONSE']._serialized_end=1584
+  _globals['_ENVSERVICE']._serialized_start=1587
+  _globals['_ENVSERVICE']._serialized_end=1836
 # @@protoc_insertion_point(module_scope)

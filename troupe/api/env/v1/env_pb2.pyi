@@ -7,12 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EnvironmentRef(_message.Message):
-    __slots__ = ("name", "params_json")
+    __slots__ = ("name", "params_json", "reward_json")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARAMS_JSON_FIELD_NUMBER: _ClassVar[int]
+    REWARD_JSON_FIELD_NUMBER: _ClassVar[int]
     name: str
     params_json: str
-    def __init__(self, name: _Optional[str] = ..., params_json: _Optional[str] = ...) -> None: ...
+    reward_json: str
+    def __init__(self, name: _Optional[str] = ..., params_json: _Optional[str] = ..., reward_json: _Optional[str] = ...) -> None: ...
 
 class TaskRef(_message.Message):
     __slots__ = ("split", "index")

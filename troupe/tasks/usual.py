@@ -1,4 +1,7 @@
-"""The workflow that a family is played with when nobody says otherwise."""
+"""The workflow that a family is played with where nobody names another: one meaning, one default.
+
+Evaluation, ``troupe init``, dry runs of a family and the conformance kit ask here.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,8 +11,8 @@ from troupe.spec.issues import suggest
 from troupe.spec.job import WorkflowSpec
 from troupe.tasks.family import TaskFamily
 
-_MAX_TURNS = 32
-"""For a family that does not say how long its episodes may take."""
+USUAL_TURNS: int = WorkflowSpec.model_fields["max_turns"].default
+"""For a family that does not say how long its episodes may take: a job spec's own default."""
 
 
 def usual_workflow(
@@ -24,13 +27,13 @@ def usual_workflow(
     Raises InvalidArgumentError when ``order`` names an agent that the family does not have.
     """
     own: Mapping[str, Any] = getattr(family, "usual_workflow", {})
-    found: dict[str, Any] = {"order": list(family.agents), "max_turns": _MAX_TURNS, **own}
+    usual: dict[str, Any] = {"order": list(family.agents), "max_turns": USUAL_TURNS, **own}
     asked = {"kind": kind, "order": list(order) if order else None, "max_turns": max_turns}
-    found |= {name: value for name, value in asked.items() if value is not None}
-    for agent in found["order"]:
+    usual |= {name: value for name, value in asked.items() if value is not None}
+    for agent in usual["order"]:
         if agent not in family.agents:
             raise InvalidArgumentError(
                 f"task '{family.name}' has no agent '{agent}'; {suggest(agent, family.agents)}",
                 pointer="/workflow/order",
             )
-    return WorkflowSpec.model_validate(found)
+    return WorkflowSpec.model_validate(usual)

@@ -1,0 +1,177 @@
+"""A task family whose transitions carry one more reward term: that of a job's reward function.
+
+A state is then the family's state behind the reference of its task ("train/7\\n"), because a
+reward function is told the task and an environment remembers nothing. Everything else is the
+family's own. Never weighs: weights stand in ``local_terms``, and the mix counts them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+from troupe.errors import InvalidArgumentError
+from troupe.rewards.reward import JudgedTransition, NamedReward, load_reward
+from troupe.sandbox.sandbox import Sandbox
+from troupe.spec.issues import Issue, SpecInvalidError
+from troupe.spec.job import RewardSpec
+from troupe.tasks.family import (
+    SPLITS,
+    Environment,
+    Observation,
+    SandboxedTaskFamily,
+    Task,
+    TaskFamily,
+    Taskset,
+    Transition,
+)
+
+_KEPT_TASKS = 256
+"""Tasks that an environment keeps, so that the steps of an episode make theirs once."""
+
+
+def with_reward(family: TaskFamily, spec: RewardSpec) -> TaskFamily:
+    """``family`` with the term of the function that ``spec`` names; ``family`` itself without one.
+
+    Raises InvalidArgumentError or SpecInvalidError with pointers below /reward.
+    """
+    if not spec.kind:
+        return family
+    reward = load_reward(spec.kind, spec.params, term=spec.name)
+    taken = sorted(agent for agent, terms in family.local_terms.items() if reward.term in terms)
+    if taken:
+        message = f"task '{family.name}' has a term '{reward.term}' already; give another name"
+        raise SpecInvalidError([Issue("/reward/name", message)])
+    is_kept = spec.mode == "add"
+    weights = {
+        agent: {
+            **{term: weight if is_kept else 0.0 for term, weight in terms.items()},
+            reward.term: spec.weight,
+        }
+        for agent, terms in family.local_terms.items()
+    }
+    return rewarded(family, reward, weights)
+
+
+def rewarded(
+    family: TaskFamily,
+    reward: NamedReward,
+    local_terms: Mapping[str, Mapping[str, float]] | None = None,
+) -> TaskFamily:
+    """``family`` with the term of ``reward``; without ``local_terms`` it has no weights to tell."""
+    of_programs = isinstance(family, SandboxedTaskFamily)
+    kind: Any = _RewardedPrograms if of_programs else _RewardedFamily
+    return kind(family, reward, local_terms or family.local_terms)
+
+
+class _RewardedFamily:
+    """A family that judges in this process."""
+
+    def __init__(
+        self,
+        family: TaskFamily,
+        reward: NamedReward,
+        local_terms: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        self._family = family
+        self._reward = reward
+        self.name = family.name
+        self.local_terms = local_terms
+        # The other optional parts take no state; these two do, and may be missing.
+        for act in ("demonstrate", "random_action"):
+            if hasattr(family, act):
+                setattr(self, act, _on_bare_states(getattr(family, act)))
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else the family has."""
+        return getattr(self._family, name)
+
+    def environment(self) -> Environment:
+        """The family's judge, and the reward function after it."""
+        return self._rewarding(self._family.environment())
+
+    def _rewarding(self, environment: Environment) -> Environment:
+        return _RewardingEnvironment(environment, self._family.taskset(), self._reward)
+
+
+class _RewardedPrograms(_RewardedFamily):
+    """A family whose environment runs programs."""
+
+    def environment_in(self, sandbox: Sandbox) -> Environment:
+        """The family's judge on ``sandbox``, and the reward function after it."""
+        family: Any = self._family
+        return self._rewarding(family.environment_in(sandbox))
+
+
+class _RewardingEnvironment:
+    """See ``troupe.tasks.family.Environment``."""
+
+    def __init__(self, environment: Environment, taskset: Taskset, reward: NamedReward) -> None:
+        self._environment = environment
+        self._reward = reward
+        self._task = lru_cache(_KEPT_TASKS)(taskset.task)
+
+    def reset(self, task: Task) -> bytes:
+        """The family's first state, behind the reference of its task."""
+        return _referenced(_reference(task), self._environment.reset(task))
+
+    def observe(self, state: bytes, agent: str) -> Observation:
+        """What the family shows."""
+        return self._environment.observe(_split(state)[1], agent)
+
+    def step(self, state: bytes, agent: str, action: str) -> Transition:
+        """The family's judgement with one more term."""
+        reference, before = _split(state)
+        task = self._task_of(reference)
+        done = self._environment.step(before, agent, action)
+        judged = JudgedTransition(
+            done.state,
+            done.team_reward,
+            done.local_rewards,
+            done.done,
+            done.success,
+            done.info,
+            before=before,
+            agent=agent,
+            action=action,
+        )
+        value = self._reward(judged, task)
+        return replace(
+            done,
+            state=_referenced(reference, done.state),
+            local_rewards={**done.local_rewards, self._reward.term: value},
+        )
+
+    def _task_of(self, reference: bytes) -> Task:
+        name, _, index = reference.decode("ascii", "replace").partition("/")
+        for split in SPLITS:
+            if split == name and index.isdecimal():
+                return self._task(split, int(index))
+        raise InvalidArgumentError(
+            f"the state does not begin with its task ({reference[:40]!r}): it was made without the "
+            "job's reward function; begin the episode again with Reset",
+            pointer="/state",
+        )
+
+
+def _reference(task: Task) -> bytes:
+    return f"{task.split}/{task.index}".encode()
+
+
+def _referenced(reference: bytes, state: bytes) -> bytes:
+    return reference + b"\n" + state
+
+
+def _split(state: bytes) -> tuple[bytes, bytes]:
+    reference, _, bare = state.partition(b"\n")
+    return reference, bare
+
+
+def _on_bare_states(act: Any) -> Any:
+    """``demonstrate`` or ``random_action`` on states that carry the reference of their task."""
+
+    def acted(state: bytes, agent: str, rng: Random) -> str:
+        return act(_split(state)[1], agent, rng)
+
+    return acted

@@ -1,0 +1,166 @@
+"""What a reward function is, and how the one that a job names is loaded and called.
+
+A reward function judges one transition of one task. It runs where actions are judged (the env
+service, or this process in a dry run) and its answer may be asked for again after a retry, so it
+must be pure: equal arguments, equal numbers. Never decides what its term counts: the spec does.
+"""
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
+from typing import Any, Protocol, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+from troupe import plugins
+from troupe.errors import InvalidArgumentError, RewardFailedError, TroupeError
+from troupe.spec.job import RewardSpec
+from troupe.tasks.family import Task, Transition
+
+_MAX_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTransition(Transition):
+    """A transition with what led to it: ``agent`` wrote ``action`` in the state ``before``.
+
+    Example: a reward for short answers returns ``-len(transition.action) / 100``.
+    """
+
+    before: bytes = b""
+    agent: str = ""
+    action: str = ""
+
+
+class Reward(Protocol):
+    """A function of a transition and its task; a class is constructed first, with its ``Params``.
+
+    Example: ``def brevity(transition, task, *, max_words: int = 40) -> float``.
+    """
+
+    def __call__(self, transition: JudgedTransition, task: Task) -> float:
+        """What the action was worth: a finite number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NamedReward:
+    """A loaded reward function, and the name of its term."""
+
+    kind: str
+    term: str
+    function: Reward
+
+    def __call__(self, transition: JudgedTransition, task: Task) -> float:
+        """The function's number.
+
+        Raises:
+            RewardFailedError: the function raised, or gave what is no finite number.
+            TroupeError: what the function asks is down for now; raised by itself.
+        """
+        try:
+            value: object = self.function(transition, task)
+        except TroupeError:
+            raise
+        except Exception as error:
+            what = f"raised {type(error).__name__}: {error}"
+            raise self._failure(what, transition, task) from error
+        if isinstance(value, Real) and math.isfinite(value):
+            return float(value)
+        raise self._failure(f"gave {value!r}, which is no finite number", transition, task)
+
+    def _failure(self, what: str, done: JudgedTransition, task: Task) -> RewardFailedError:
+        action = repr(done.action)
+        shown = action if len(action) <= _MAX_SHOWN else f"{action[:_MAX_SHOWN]}..."
+        return RewardFailedError(
+            f"reward function '{self.kind}' {what}; task {task.id}, agent '{done.agent}', action "
+            f"{shown}. Correct the function: it must give a number for every action",
+            pointer="/reward/kind",
+        )
+
+
+def load_reward(
+    kind: str, params: Mapping[str, Any], *, term: str = "", pointer: str = "/reward"
+) -> NamedReward:
+    """The reward function ``kind`` with ``params``.
+
+    Raises InvalidArgumentError for an unknown name, and SpecInvalidError whose pointers start at
+    ``pointer`` for wrong parameters.
+    """
+    found: Any = plugins.load(plugins.REWARDS, kind, pointer=f"{pointer}/kind")
+    what, at = f"reward function '{kind}'", f"{pointer}/params"
+    term = term or RewardSpec(kind=kind).term
+    if isinstance(found, type):
+        checked = plugins.checked_params(found, params, what=what, pointer=at)
+        made: Any = found() if checked is None else found(checked)
+        return NamedReward(kind, term, made)
+    model = _Model(_keyword_params(found, kind, pointer))
+    checked = plugins.checked_params(model, params, what=what, pointer=at)
+    values = {} if checked is None else dict(checked)
+    return NamedReward(kind, term, partial(found, **values) if values else found)
+
+
+def reward_json(spec: RewardSpec) -> str:
+    """The function of ``spec`` as env services are told it; "" without one.
+
+    What a term counts is not theirs to know, so it is left out.
+    """
+    if not spec.kind:
+        return ""
+    told = {"kind": spec.kind, "name": spec.term, "params": spec.params}
+    return json.dumps(told, sort_keys=True)
+
+
+def reward_of_json(text: str) -> NamedReward | None:
+    """The function that ``reward_json`` told of; None for "".
+
+    Raises InvalidArgumentError for anything else.
+    """
+    if not text:
+        return None
+    try:
+        told = RewardSpec.model_validate_json(text)
+    except ValueError as error:
+        raise InvalidArgumentError(f"reward_json is not a reward function: {error}") from error
+    if not told.kind:
+        raise InvalidArgumentError("reward_json names no reward function; give its kind")
+    return load_reward(told.kind, told.params, term=told.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What ``plugins.checked_params`` reads the parameters' model from."""
+
+    Params: type[BaseModel] | None
+
+
+def _keyword_params(
+    function: Callable[..., Any], kind: str, pointer: str
+) -> type[BaseModel] | None:
+    """A model of the function's keyword-only arguments; None when it has none."""
+    keywords = [
+        argument
+        for argument in inspect.signature(function).parameters.values()
+        if argument.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    if not keywords:
+        return None
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise InvalidArgumentError(
+            f"the annotations of '{kind}' can't be read ({error}); import what they name",
+            pointer=f"{pointer}/kind",
+        ) from error
+    fields: dict[str, Any] = {
+        each.name: (
+            hints.get(each.name, Any),
+            ... if each.default is inspect.Parameter.empty else each.default,
+        )
+        for each in keywords
+    }
+    return create_model("Params", __config__=ConfigDict(frozen=True, extra="forbid"), **fields)

@@ -1,0 +1,84 @@
+"""What a task family may leave out, and what stands in for it or is refused without it.
+
+Owns the words in which a missing method is told. Never calls a method that is not there.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.family import Observation, TaskFamily
+
+Policy = Callable[[bytes, str, Random], str]
+"""Chooses the text of an agent in a state."""
+
+_SIGNATURES = {
+    "demonstrate": "demonstrate(state, agent, rng)",
+    "random_action": "random_action(state, agent, rng)",
+    "vocabulary": "vocabulary()",
+}
+_VOCABULARY_TASKS = 64
+_MAX_WORDS = 8
+
+
+def optional_method(family: TaskFamily, name: str) -> Callable[..., object] | None:
+    """The family's method ``name``, or None where it has none."""
+    found = getattr(family, name, None)
+    return found if callable(found) else None
+
+
+def missing(family: TaskFamily, name: str) -> str:
+    """``"task 'guess' has no demonstrate(state, agent, rng)"``."""
+    return f"task '{family.name}' has no {_SIGNATURES[name]}"
+
+
+def required_policy(family: TaskFamily, name: str, *, needed_by: str, instead: str) -> Policy:
+    """``demonstrate`` or ``random_action`` of ``family``.
+
+    Raises InvalidArgumentError that says what needs it, and what to do ``instead`` of writing it.
+    """
+    policy: Policy | None = getattr(family, name, None)
+    if policy is None:
+        raise InvalidArgumentError(
+            f"{missing(family, name)}, which {needed_by} needs; write it, or {instead}",
+            pointer="/task/name",
+        )
+    return policy
+
+
+def scripted_policy(family: TaskFamily, observe: Callable[[bytes, str], Observation]) -> Policy:
+    """The best player that the family has itself: its script, else its random actions, else words
+    of the prompt."""
+    return getattr(family, "demonstrate", None) or random_policy(family, observe)
+
+
+def random_policy(family: TaskFamily, observe: Callable[[bytes, str], Observation]) -> Policy:
+    """The family's random actions; without them, some words of what the agent is shown."""
+    drawn: Policy | None = getattr(family, "random_action", None)
+    if drawn is not None:
+        return drawn
+
+    def words_of_prompt(state: bytes, agent: str, rng: Random) -> str:
+        words = " ".join(message.content for message in observe(state, agent)).split() or ["?"]
+        return " ".join(rng.choices(words, k=rng.randint(1, _MAX_WORDS)))
+
+    return words_of_prompt
+
+
+def vocabulary_of(family: TaskFamily) -> Sequence[str]:
+    """The family's words, each once; without ``vocabulary`` those of its first prompts.
+
+    What is in neither is spelt by a tokenizer byte by byte.
+    """
+    listed: Callable[[], Sequence[str]] | None = getattr(family, "vocabulary", None)
+    if listed is not None:
+        return listed()
+    taskset, environment = family.taskset(), family.environment()
+    size = taskset.size("train")
+    words: dict[str, None] = {}
+    for index in range(_VOCABULARY_TASKS if size is None else min(size, _VOCABULARY_TASKS)):
+        state = environment.reset(taskset.task("train", index))
+        for agent in family.agents:
+            for message in environment.observe(state, agent):
+                words.update(dict.fromkeys(message.content.split()))
+    return list(words)

@@ -1,0 +1,134 @@
+"""A task family in one class: states are JSON, tasks are drawn, splits never meet.
+
+Whoever needs more (states of another form, tasks from files, programs in a sandbox) writes a
+``TaskFamily`` instead; nothing else in Troupe knows this class.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from random import Random
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, Field
+
+from troupe.errors import InvalidArgumentError
+from troupe.spec.params import Params
+from troupe.tasks.family import Message, Observation, Split, Task, Transition
+from troupe.tasks.splits import DrawnTaskset, split_of_key
+
+
+class TaskParams(Params):
+    """What ``task.params`` of a job spec may hold; inherit from it to add some."""
+
+    seed: int = Field(default=0, description="Seed of the task generator.")
+
+
+class SimpleTask:
+    """Write ``draw``, ``observe`` and ``step``; everything else has a default.
+
+    ``terms``: local reward terms of every agent with their weights. ``return_bound``: the most team
+    reward of one episode. An episode that is over stays over and pays nothing more: ``step`` is
+    not called again.
+
+    Example: examples/smallest_task.py.
+    """
+
+    name: ClassVar[str] = ""
+    agents: ClassVar[tuple[str, ...]] = ("agent",)
+    Params: ClassVar[type[BaseModel]] = TaskParams
+    terms: ClassVar[Mapping[str, float]] = {}
+    local_terms: ClassVar[Mapping[str, Mapping[str, float]]] = {"agent": {}}
+    return_bound: ClassVar[float] = 1.0
+
+    def __init_subclass__(cls) -> None:
+        """Name the task after its class, and give every agent its terms."""
+        super().__init_subclass__()
+        if not cls.__dict__.get("name"):
+            cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        if "local_terms" not in cls.__dict__:
+            cls.local_terms = {agent: dict(cls.terms) for agent in cls.agents}
+
+    def __init__(self, params: BaseModel | None = None) -> None:
+        self.params: Any = self.Params() if params is None else params
+
+    def draw(self, rng: Random) -> Any:
+        """The first state of one task, as JSON values; equal draws are one task."""
+        raise NotImplementedError(f"{type(self).__name__} has no draw(rng): the tasks")
+
+    def observe(self, state: Any, agent: str) -> str | Observation:
+        """What ``agent`` sees; "" when another agent is to move."""
+        raise NotImplementedError(f"{type(self).__name__} has no observe(state, agent)")
+
+    def step(self, state: Any, agent: str, action: str) -> Transition:
+        """What ``action`` did: ``self.transition(...)``. Any text is judged, none is an error."""
+        raise NotImplementedError(f"{type(self).__name__} has no step(state, agent, action)")
+
+    def transition(
+        self,
+        state: Any,
+        reward: float = 0.0,
+        *,
+        done: bool = False,
+        success: bool = False,
+        info: Mapping[str, Any] | None = None,
+        **terms: float,
+    ) -> Transition:
+        """The team is paid ``reward``, the acting agent its ``terms``; then ``state`` holds."""
+        packed = _packed(state, done=done, success=success)
+        return Transition(packed, float(reward), terms, done, success, info or {})
+
+    def taskset(self) -> DrawnTaskset:
+        """Tasks without end; a hash of the first state decides which split owns it."""
+        seed = int(getattr(self.params, "seed", 0))
+        return DrawnTaskset(self.name, seed, self._drawn, hint="let draw() give more variety")
+
+    def environment(self) -> "JsonEnvironment":
+        """The judge."""
+        return JsonEnvironment(self)
+
+    def _drawn(self, rng: Random, split: Split) -> bytes | None:
+        first = _packed(self.draw(rng), done=False, success=False)
+        return first if split_of_key(first.decode()) == split else None
+
+
+class JsonEnvironment:
+    """``SimpleTask``'s own methods on states that travel as bytes."""
+
+    def __init__(self, task: SimpleTask) -> None:
+        self._task = task
+
+    def reset(self, task: Task) -> bytes:
+        """The payload is the first state."""
+        return task.payload
+
+    def observe(self, state: bytes, agent: str) -> Observation:
+        """A text becomes one user message."""
+        value, *_ = self._unpacked(state, agent)
+        seen = self._task.observe(value, agent)
+        if isinstance(seen, str):
+            return (Message("user", seen),) if seen else ()
+        return seen
+
+    def step(self, state: bytes, agent: str, action: str) -> Transition:
+        """Judged while the episode lasts."""
+        value, done, success = self._unpacked(state, agent)
+        if done:
+            return Transition(state, 0.0, {}, True, success)
+        return self._task.step(value, agent, action)
+
+    def _unpacked(self, state: bytes, agent: str) -> tuple[Any, bool, bool]:
+        if agent not in self._task.agents:
+            known = ", ".join(self._task.agents)
+            raise InvalidArgumentError(f"no agent {agent!r} in {self._task.name}; known: {known}")
+        value, done, success = json.loads(state)
+        return value, done, success
+
+
+def state_value(state: bytes) -> Any:
+    """The JSON value in the state bytes of a ``SimpleTask``: for rewards and scripts."""
+    return json.loads(state)[0]
+
+
+def _packed(value: Any, *, done: bool, success: bool) -> bytes:
+    return json.dumps([value, done, success], sort_keys=True, separators=(",", ":")).encode()
