@@ -4,9 +4,9 @@ Owns the connection, deadlines and what an answer's status means. Never decides 
 retries nothing but what its callers ask again.
 """
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,23 +207,16 @@ class ClusterApi:
         return answer.response
 
 
-class _connection_errors:  # noqa: N801 (used like a function)
-    """Turns a broken connection into UnavailableError."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: Any
-    ) -> None:
-        if isinstance(error, aiohttp.ClientError | asyncio.TimeoutError | OSError | ValueError):
-            raise UnavailableError(
-                f"the Kubernetes API server did not answer {self._what} "
-                f"({type(error).__name__}: {error}); it is asked again"
-            ) from error
+@contextmanager
+def _connection_errors(what: str) -> Generator[None]:
+    """Turn a broken connection into UnavailableError."""
+    try:
+        yield
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise UnavailableError(
+            f"the Kubernetes API server did not answer {what} "
+            f"({type(error).__name__}: {error}); it is asked again"
+        ) from error
 
 
 async def _raise_for(answer: aiohttp.ClientResponse, what: str) -> None:

@@ -4,14 +4,18 @@ Owns creating, replacing and deleting one object so that a second call does no h
 what should be there.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from troupe.errors import ConflictError, NotFoundError
+from troupe.retry import Backoff, retry
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.cluster.api import ClusterApi, Kind, Object, RefusedError, StaleError
 from troupe_router.cluster.informer import Informer
 from troupe_router.cluster.pod_status import classify, say
 
 _log = get_logger(__name__)
-_TRIES = 5
+_TRIES, _BACKOFF = 5, Backoff(0.01, 0.1)
 
 
 class Blocked(Exception):  # noqa: N818 (a state of the workload, not a failure of the code)
@@ -43,21 +47,22 @@ class Writer:
     async def replace(self, kind: Kind, wanted: Object) -> Object:
         """Replace whatever version is there now: another writer's change is read first."""
         name = wanted["metadata"]["name"]
+
+        async def once() -> Object:
+            current = await self._api.get(kind, name)
+            version = current["metadata"]["resourceVersion"]
+            metadata = {**wanted["metadata"], "resourceVersion": version}
+            return await self._api.replace(kind, {**wanted, "metadata": metadata})
+
         with _refusals():
-            for _ in range(_TRIES):
-                current = await self._api.get(kind, name)
-                metadata = {
-                    **wanted["metadata"],
-                    "resourceVersion": current["metadata"]["resourceVersion"],
-                }
-                try:
-                    found = await self._api.replace(kind, {**wanted, "metadata": metadata})
-                except StaleError:
-                    continue
-                self._mirror.put(kind, found)
-                _log.info("launcher.replaced", kind=kind.name, name=name)
-                return found
-        raise Blocked("Contended", f"{kind.name} {name} is changed by somebody else all the time")
+            try:
+                found = await retry(once, _BACKOFF, max_attempts=_TRIES, may_pass=_is_stale)
+            except StaleError as error:
+                why = f"{kind.name} {name} is changed by somebody else all the time"
+                raise Blocked("Contended", why) from error
+        self._mirror.put(kind, found)
+        _log.info("launcher.replaced", kind=kind.name, name=name)
+        return found
 
     async def delete(self, kind: Kind, found: Object, *, grace_s: float | None = None) -> None:
         """Delete exactly this object, and with it what it owns."""
@@ -67,18 +72,18 @@ class Writer:
             _log.info("launcher.deleted", kind=kind.name, name=name)
 
 
-class _refusals:  # noqa: N801 (used like a function)
-    """Turns what the API server refuses into a named condition."""
+def _is_stale(error: Exception) -> bool:
+    return isinstance(error, StaleError)
 
-    def __enter__(self) -> None:
-        return
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: object
-    ) -> None:
-        if isinstance(error, RefusedError):
-            name = "InvalidObject" if error.status == 422 else classify(error.message, "Forbidden")
-            final = error.status == 422
-            raise Blocked(name, say(name, error.message), is_final=final) from error
-        if isinstance(error, NotFoundError):
-            raise Blocked("NamespaceMissing", error.message) from error
+@contextmanager
+def _refusals() -> Generator[None]:
+    """Turn what the API server refuses into a named condition."""
+    try:
+        yield
+    except RefusedError as error:
+        is_final = error.status == 422
+        name = "InvalidObject" if is_final else classify(error.message, "Forbidden")
+        raise Blocked(name, say(name, error.message), is_final=is_final) from error
+    except NotFoundError as error:
+        raise Blocked("NamespaceMissing", error.message) from error
