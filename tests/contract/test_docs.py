@@ -72,7 +72,10 @@ def test_readme_when_it_shows_a_spec_then_the_spec_is_valid(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
-def test_example_when_loaded_then_all_that_it_names_is_there(path: Path) -> None:
+def test_example_when_loaded_then_all_that_it_names_is_there(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(path.parent))  # as for a job that is started in this folder
     spec = load_spec(path)
     assert set(spec.agents) <= set(load_parts(spec).family.agents)
 

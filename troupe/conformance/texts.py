@@ -1,6 +1,10 @@
 """What a bad, lazy or hostile agent may write: the texts that no family may fall over or pay for.
 
-Owns texts only. Lone surrogates are left out: a completion travels as UTF-8 and cannot hold one.
+Owns texts only. Hypothesis would not do: of a thousand texts that it draws none holds what ``ODD``
+is for (deep brackets, numbers that ``int`` refuses, template tokens), and the kit's searches draw
+one text at a time, from a seed, until a clock ends them.
+
+Lone surrogates are left out: a completion travels as UTF-8 and cannot hold one.
 """
 
 import json

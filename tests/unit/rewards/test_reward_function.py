@@ -20,6 +20,7 @@ from troupe.spec import JobSpec, SpecInvalidError, load_spec, parse_spec
 from troupe.spec.job import RewardSpec
 from troupe.tasks.family import Task
 from troupe.tasks.registry import load_family
+from troupe_router.run.episode_tree import reward_parts
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "demo.yaml"
 TASK = Task("t/train/3", "train", 3, b"payload")
@@ -237,3 +238,25 @@ def test_example_when_used_by_a_job_then_plays() -> None:
     [episode] = asyncio.run(dry_run(spec, num_tasks=1))
     assert "brevity" in episode.played.groups[0].candidates[0].local_rewards
     load_reward("examples.my_rewards:Keyword", {"word": "left"})
+
+
+@pytest.mark.parametrize(
+    ("mode", "weights"),
+    [
+        ("add", {"team": 1.0, "format": 0.1, "words": 0.5}),
+        ("replace", {"team": 0.0, "format": 0.0, "words": 0.5}),
+    ],
+)
+def test_viewer_when_the_job_has_a_reward_then_shows_its_term_and_weight(
+    mode: str, weights: dict[str, float]
+) -> None:
+    parts = load_parts(spec_with({"kind": named("words"), "mode": mode, "weight": 0.5}))
+    local = {"format": 1.0, "words": 4.0}
+    candidate = {
+        "team_reward": 0.25,
+        "local_rewards": local,
+        "reward": parts.mix("tool", 0.25, local),
+    }
+    shown = reward_parts(candidate, "tool", parts)
+    assert {part["term"]: part["weight"] for part in shown} == weights
+    assert sum(part["contribution"] for part in shown) == pytest.approx(candidate["reward"])

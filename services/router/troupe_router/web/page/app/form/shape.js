@@ -7,6 +7,7 @@ export function shape(source, { tasks, algorithms, family }) {
   const root = structuredClone(source);
   const offered = tasks.find((task) => task.name === family);
   if (offered?.params) root.$defs = { ...root.$defs, ...hoisted(offered.params) };
+  whole(root.properties.reward);
   for (const part of [root, ...Object.values(root.$defs)]) walk(part, root.$defs);
   offer(root.$defs.TaskSpec, "name", tasks.map((task) => task.name));
   offer(root.$defs.AlgorithmSpec, "kind", algorithms.map((one) => one.name));
@@ -18,6 +19,13 @@ export function shape(source, { tasks, algorithms, family }) {
 
 const offer = (part, name, values) => {
   if (values.length) part.properties[name] = { ...part.properties[name], enum: values };
+};
+
+// A text that stands for an object with one field: the form shows the object.
+const whole = (part) => {
+  if (!part?.anyOf) return;
+  part.$ref = part.anyOf.find((one) => one.$ref).$ref;
+  delete part.anyOf;
 };
 
 // A family's own schema as definitions of ours: "params" and "params.X".
