@@ -107,7 +107,13 @@ class RouterApp:
         )
         self._supervisor = JobSupervisor(parts, holder=self._holder)
         if settings.players == "inside":
-            self._players = Players(redis, self._store, self._members, _play_options(settings))
+            options = PlayOptions(
+                self._holder,
+                settings.claim_idle_s,
+                settings.generate_calls,
+                settings.series_linger_s,
+            )
+            self._players = Players(redis, self._store, self._members, options)
         app = create_app(
             RestParts(
                 settings=settings,
@@ -198,7 +204,3 @@ class RouterApp:
         except (RedisError, TimeoutError):
             return False
         return True
-
-
-def _play_options(settings: RouterSettings) -> PlayOptions:
-    return PlayOptions(settings.claim_idle_s, settings.generate_calls, settings.series_linger_s)

@@ -21,8 +21,10 @@ from troupe_router.play.workers import EpisodeWorkers
 class PlayOptions:
     """What a process that plays is told of itself; see the settings of the same names.
 
-    ``job_id``: plays this job alone; empty: every job.
+    ``name`` is the process's; ``job_id``: plays this job alone; empty: every job.
     """
+
+    name: str = "worker"
 
     claim_idle_s: float = 5.0
     generate_calls: int = 8192
@@ -75,4 +77,5 @@ class JobPlayer:
             spec.limits,
             claim_idle_s=self._options.claim_idle_s,
             max_staleness=spec.max_staleness,
+            name=self._options.name,
         )

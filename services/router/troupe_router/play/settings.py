@@ -3,7 +3,7 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from troupe.runtime.serving import ServingSettings
+from troupe.runtime.serving import ServingSettings, replica_name
 from troupe_router.play.job_player import PlayOptions
 
 
@@ -28,5 +28,9 @@ class PlaySettings(ServingSettings):
     def options(self) -> PlayOptions:
         """What the players need of it."""
         return PlayOptions(
-            self.claim_idle_s, self.generate_calls, self.series_linger_s, self.job_id
+            replica_name(self, "play"),
+            self.claim_idle_s,
+            self.generate_calls,
+            self.series_linger_s,
+            self.job_id,
         )

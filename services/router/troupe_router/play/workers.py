@@ -45,7 +45,10 @@ _RELEASE_S = 2.0
 
 
 class EpisodeWorkers:
-    """Plays tickets of one job, beside the workers of any number of other processes."""
+    """Plays tickets of one job, beside the workers of any number of other processes.
+
+    ``name`` begins the name under which Redis knows this consumer.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class EpisodeWorkers:
         *,
         claim_idle_s: float,
         max_staleness: int = 0,
+        name: str = "worker",
         redis_away_s: float = REDIS_AWAY_S,
     ) -> None:
         self._max_staleness = max_staleness
@@ -69,7 +73,7 @@ class EpisodeWorkers:
             redis,
             keys.tickets(job_id),
             keys.WORKERS_GROUP,
-            f"worker-{uuid.uuid4().hex[:12]}",
+            f"{name}-{uuid.uuid4().hex[:12]}",
             claim_idle_s=claim_idle_s,
             max_attempts=_DELIVERIES_AN_ATTEMPT * limits.max_attempts,
             makes_stream=False,
