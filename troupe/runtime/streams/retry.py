@@ -9,20 +9,14 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import redis.exceptions as rex
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_delay,
-    wait_random_exponential,
-)
 
 from troupe.errors import TroupeError
+from troupe.retry import Backoff, retry
 from troupe.runtime.telemetry.logging import get_logger
 
 _log = get_logger(__name__)
 _T = TypeVar("_T")
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_BACKOFF = Backoff(0.1, 2.0)
 
 
 def is_away(error: BaseException) -> bool:
@@ -39,21 +33,15 @@ async def until_redis_answers(
 ) -> _T:
     """The answer of ``command``; its last error once ``within_s`` has passed.
 
-    ``what`` is for the log. Pauses grow and are jittered.
+    ``what`` is for the log.
     """
 
-    def log(state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        _log.warning("redis.asked_again", what=what, attempt=state.attempt_number, error=str(error))
+    async def ask() -> _T:
+        try:
+            return await command()
+        except Exception as error:
+            if is_away(error):
+                _log.warning("redis.does_not_answer", what=what, error=str(error))
+            raise
 
-    async def ask() -> _T:  # tenacity awaits coroutine functions alone, and command may be a lambda
-        return await command()
-
-    retrying = AsyncRetrying(
-        retry=retry_if_exception(is_away),
-        wait=wait_random_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S),
-        stop=stop_after_delay(within_s),
-        before_sleep=log,
-        reraise=True,
-    )
-    return await retrying(ask)
+    return await retry(ask, _BACKOFF, within_s=within_s, may_pass=is_away)

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from troupe.aio import cancel_all
 from troupe.errors import TroupeError
+from troupe.retry import Backoff
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.streams.retry import is_away
 from troupe.runtime.streams.versions import NewerRecordError
@@ -29,7 +30,7 @@ from troupe_router.play.job_player import JobPlayer, PlayOptions
 
 _log = get_logger(__name__)
 _LOOK_S = 0.2
-_LONGEST_PAUSE_S = 5.0
+_BACKOFF = Backoff(0.4, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Players:
                 continue
             del self._playing[job_id]
             failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
-            pause_s = min(0.2 * 2**failures, _LONGEST_PAUSE_S)
+            pause_s = _BACKOFF.pause_s(failures)
             self._not_before[job_id] = time.monotonic() + pause_s
             error = None if playing.task.cancelled() else playing.task.exception()
             if error is None:

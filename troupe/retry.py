@@ -1,0 +1,84 @@
+"""Trying again what may pass: pauses that grow, inside a deadline. Every retry of Troupe is here.
+
+Owns the schedule and the loop. Which failures may pass, and that a call may run twice, is for the
+caller to say. A loop that looks at a steady pace whether something has happened is a poll: it
+fails at nothing, and has no use for this.
+"""
+
+import asyncio
+import math
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from troupe.errors import TroupeError
+
+_T = TypeVar("_T")
+
+STEADY = (1.0, 1.0)
+"""No jitter: for one process that waits for another, where no crowd comes back together."""
+_MAX_DOUBLINGS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses in seconds that double from ``first_s`` up to ``longest_s``.
+
+    Each is multiplied by a random number between the two of ``jitter``, so that callers who failed
+    together do not come back together.
+
+    Example: ``Backoff(0.05, 1.0).pause_s(3)`` is between 0.1 and 0.3.
+    """
+
+    first_s: float
+    longest_s: float
+    jitter: tuple[float, float] = (0.5, 1.5)
+
+    def pause_s(self, num_failures: int, *, at_least_s: float = 0.0) -> float:
+        """Seconds to wait after so many failures in a row, from 1.
+
+        ``at_least_s`` is the least before jitter.
+        """
+        doublings = min(num_failures - 1, _MAX_DOUBLINGS)
+        pause_s = max(at_least_s, min(self.first_s * 2.0**doublings, self.longest_s))
+        return pause_s * random.uniform(*self.jitter)
+
+
+def is_retryable(error: Exception) -> bool:
+    """Whether the error says of itself that the same call may succeed later."""
+    return isinstance(error, TroupeError) and error.retryable
+
+
+def _no_wish(_: Exception) -> float:
+    return 0.0
+
+
+async def retry(
+    attempt: Callable[[], Awaitable[_T]],
+    backoff: Backoff,
+    *,
+    within_s: float = math.inf,
+    max_attempts: float = math.inf,
+    may_pass: Callable[[Exception], bool] = is_retryable,
+    asks_for_s: Callable[[Exception], float] = _no_wish,
+) -> _T:
+    """What ``attempt`` gives, tried again while that may help; in the end its last error.
+
+    No pause begins that would end later than ``within_s`` after the call: an attempt bounds its
+    own time. ``asks_for_s`` is the pause that a failure asks for itself, which a shorter one of
+    ``backoff`` gives way to. A cancellation is never tried again.
+    """
+    now = asyncio.get_running_loop().time
+    give_up_at = now() + within_s
+    num_failures = 0
+    while True:
+        try:
+            return await attempt()
+        except Exception as error:
+            num_failures += 1
+            pause_s = max(asks_for_s(error), backoff.pause_s(num_failures))
+            is_late = num_failures >= max_attempts or now() + pause_s >= give_up_at
+            if is_late or not may_pass(error):
+                raise
+        await asyncio.sleep(pause_s)
