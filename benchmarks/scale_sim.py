@@ -54,12 +54,16 @@ REPLICAS = (4, 16, 64)
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of the table: all episodes of a step are in flight at once."""
+    """One place of the table: all episodes of a step are in flight at once.
+
+    ``players`` is the router's setting; "outside": one play process beside it.
+    """
 
     episodes: int
     replicas: int
     latency_s: float
     steps: int
+    players: str = "inside"
 
     def spec(self) -> dict[str, Any]:
         """Two agents, two turns: up to four Generate and five env calls an episode."""
@@ -143,6 +147,7 @@ class Platform:
     processes: Processes
     redis: Redis
     rest: RestClient
+    rest_address: str
     router: RouterClient
     folder: Path
 
@@ -162,6 +167,7 @@ async def platform(cell: Cell, folder: Path, profile: Path | None) -> AsyncGener
             "GRPC_ADDRESS": address,
             "RUNS_DIR": str(folder / "runs"),
             "LAUNCHER": "none",
+            "PLAYERS": cell.players,
             "GENERATE_CALLS": "16384",
             "LOG_LEVEL": "warning",
             "REPLICA_TTL_S": "60",
@@ -174,6 +180,10 @@ async def platform(cell: Cell, folder: Path, profile: Path | None) -> AsyncGener
         command = [*prefix, "troupe_router"]
         names = {f"TROUPE_ROUTER_{key}": value for key, value in settings.items()}
         processes.start("router", command, folder, names)
+        if cell.players == "outside":
+            play = {"REDIS_URL": url(redis_port), "GENERATE_CALLS": "16384", "LOG_LEVEL": "warning"}
+            names = {f"TROUPE_PLAY_{key}": value for key, value in play.items()}
+            processes.start("play", [*python, "troupe_router.play"], folder, names)
         env = {"ROUTER": address, "MAX_REQUESTS": "16384", "CALL_TIMEOUT_S": "600"}
         env = {f"TROUPE_ENV_{key}": value for key, value in {**env, "LOG_LEVEL": "warning"}.items()}
         processes.start("env", [*python, "troupe_env"], folder, env)
@@ -186,11 +196,18 @@ async def platform(cell: Cell, folder: Path, profile: Path | None) -> AsyncGener
                 processes.check(folder)
                 await asyncio.sleep(0.2)
         client = await stack.enter_async_context(RouterClient(address))
-        yield Platform(processes, redis, rest, client, folder)
+        yield Platform(processes, redis, rest, f"127.0.0.1:{rest_port}", client, folder)
 
 
 async def measure(cell: Cell, profile: Path | None) -> dict[str, Any]:
     """One cell, on a platform of its own."""
+    async with joined(cell, profile) as (place, job_id):
+        return await drive(cell, job_id, place)
+
+
+@contextlib.asynccontextmanager
+async def joined(cell: Cell, profile: Path | None) -> AsyncGenerator[tuple[Platform, str]]:
+    """A platform with the cell's job, whose trainer this process is."""
     with tempfile.TemporaryDirectory(prefix="troupe-scale-") as scratch:
         async with platform(cell, Path(scratch), profile) as place:
             job = await asyncio.to_thread(place.rest.submit, cell.spec())
@@ -202,13 +219,14 @@ async def measure(cell: Cell, profile: Path | None) -> dict[str, Any]:
                 await member.join()
             beating = asyncio.create_task(member.run())
             try:
-                return await _drive(cell, job.job_id, place)
+                yield place, job.job_id
             finally:
                 beating.cancel()
                 await asyncio.gather(beating, return_exceptions=True)
 
 
-async def _drive(cell: Cell, job_id: str, place: Platform) -> dict[str, Any]:
+async def drive(cell: Cell, job_id: str, place: Platform) -> dict[str, Any]:
+    """Play and collect the cell's steps; its row."""
     ledger = StepLedger(place.redis, job_id)
     control = Control()
     collector = Collector(

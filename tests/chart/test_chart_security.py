@@ -140,7 +140,9 @@ def test_pods_when_rendered_then_get_no_service_links(manifests: Manifests) -> N
 
 def test_secrets_when_rendered_then_are_only_referred_to(manifests: Manifests) -> None:
     generated = {found["metadata"]["name"] for found in manifests.of("Secret")}
-    roles = ("authority", "router", "rollout", "env", "trainer", "redis")
+    roles = ["authority", "router", "rollout", "env", "trainer", "redis"]
+    if "t-troupe-play" in {found["metadata"]["name"] for found in manifests.of("Deployment")}:
+        roles.append("play")
     assert generated - {"t-troupe-redis-password"} == {f"t-troupe-tls-{role}" for role in roles}
     for name, container, _ in manifests.containers():
         for variable in container.get("env", []):

@@ -13,6 +13,7 @@ from troupe_env.sandbox.settings import SandboxSettings
 from troupe_env.settings import EnvSettings
 from troupe_rollout.engines.sglang.settings import SglangSettings
 from troupe_rollout.settings import RolloutSettings
+from troupe_router.play.settings import PlaySettings
 from troupe_router.settings import RouterSettings
 from troupe_trainer.settings import TrainerSettings
 
@@ -24,10 +25,11 @@ POOL = (
 OWN_TO_CHART = {
     "router": {
         *{"rest_address", "redis_url", "runs_dir", "launcher", "release", "namespace"},
-        *{"kubeconfig", "env_replicas", "api_keys", "allow_anonymous"},
+        *{"kubeconfig", "env_replicas", "api_keys", "allow_anonymous", "players"},
         # TLS ends at the Ingress: a Service of the cluster speaks plain HTTP.
         *{"tls_certificate", "tls_key"},
     },
+    "play": {"redis_url"},
     "rollout": {"engine", "sglang_device", "sglang_tp_size"},
     "env": {"sandbox_level"},
     "trainer": {"redis_url", "device", "run_dir"},
@@ -113,13 +115,14 @@ def _fields() -> dict[str, set[str]]:
     sandbox = {f"sandbox_{name}" for name in SandboxSettings.model_fields}
     return {
         "router": set(RouterSettings.model_fields),
+        "play": set(PlaySettings.model_fields),
         "rollout": set(RolloutSettings.model_fields) | sglang,
         "env": set(EnvSettings.model_fields) | sandbox,
         "trainer": set(TrainerSettings.model_fields),
     }
 
 
-@pytest.mark.parametrize("service", ["router", "rollout", "env", "trainer"])
+@pytest.mark.parametrize("service", ["router", "play", "rollout", "env", "trainer"])
 def test_schema_when_read_then_its_settings_are_the_services(service: str) -> None:
     places = SCHEMA["properties"] | {"rollout": SCHEMA["definitions"]["pool"]}
     known = set(places[service]["properties"]["settings"]["propertyNames"]["enum"])

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-OURS = ("router", "rollout", "env", "trainer")
+OURS = ("router", "play", "rollout", "env", "trainer")
+MODULES = {"play": "troupe_router.play"}
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,8 @@ def test_compose_when_read_then_every_container_is_confined(services: dict[str, 
 def test_compose_when_a_variable_is_set_then_the_service_has_that_setting(
     name: str, services: dict[str, Any]
 ) -> None:
-    module = importlib.import_module(f"troupe_{name}.settings")
+    package = MODULES.get(name, f"troupe_{name}")
+    module = importlib.import_module(f"{package}.settings")
     settings = getattr(module, f"{name.capitalize()}Settings")
     prefix = f"TROUPE_{name.upper()}_"
     for variable in services[name]["environment"]:
@@ -133,6 +135,10 @@ def test_compose_when_a_variable_is_set_then_the_service_has_that_setting(
 def test_dockerfile_when_compose_names_a_target_then_it_exists(
     name: str, services: dict[str, Any]
 ) -> None:
+    if "build" not in services[name]:
+        built = [service["image"] for service in services.values() if "build" in service]
+        assert services[name]["image"] in built
+        return
     build = services[name]["build"]
     text = (ROOT / build["dockerfile"]).read_text("utf-8")
     assert f" AS {build['target']}\n" in text

@@ -15,7 +15,6 @@ REST_MODELS = ROOT / "troupe" / "clients" / "rest"
 """An answer of REST is named for what it shows: `Job` is the job as a client sees it."""
 
 KNOWN = {
-    "Seat": "a workflow's seat, and play/routing's connection to a replica",
     "Stream": "a Redis stream, and REST's event stream",
 }
 """Names that two classes have yet."""

@@ -1,7 +1,7 @@
-"""Which servers nothing of a spec may talk to: those that lend a machine its credentials.
+"""Hosts and addresses: which are this machine alone, and which nothing of a spec may talk to.
 
-Owns the reading of hosts and addresses, for tasks and trackers alike. Who may be named beyond that
-is each one's own setting.
+What is forbidden are servers that lend a machine its credentials. Owns the reading of hosts and
+addresses, for tasks and trackers alike; who may be named beyond that is each one's own setting.
 """
 
 import ipaddress
@@ -38,6 +38,16 @@ def host_of(url: str) -> str:
         return (urlsplit(url).hostname or "").rstrip(".")
     except ValueError as error:
         raise InvalidArgumentError(f"{url!r} is not a URL ({error})", pointer="/url") from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``; empty means 127.0.0.1 here."""
+    if host in ("", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def check_literal(host: str) -> None:

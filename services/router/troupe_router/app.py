@@ -1,4 +1,4 @@
-"""Builds and wires the router: Redis, RouterService, REST and the job supervisor."""
+"""Builds and wires the router: Redis, RouterService, REST, the job supervisor and the players."""
 
 import asyncio
 import contextlib
@@ -24,6 +24,8 @@ from troupe_router.jobs.submit import JobCommands
 from troupe_router.members.gauges import keep_counting
 from troupe_router.members.registry import Registry
 from troupe_router.members.store import MemberStore
+from troupe_router.play.job_player import PlayOptions
+from troupe_router.play.players import Players
 from troupe_router.rest.api_keys import KeyStore
 from troupe_router.rest.app import RestParts, create_app
 from troupe_router.rest.certificate import RestCertificate
@@ -65,6 +67,7 @@ class RouterApp:
         self._rest: RestServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._supervisor: JobSupervisor | None = None
+        self._players: Players | None = None
         self._fanout: EventFanout | None = None
         self._holder = replica_name(settings, "router")
         self._launching = Launching(settings, holder=self._holder)
@@ -103,6 +106,14 @@ class RouterApp:
             max_of_caller=settings.max_streams_per_caller,
         )
         self._supervisor = JobSupervisor(parts, holder=self._holder)
+        if settings.players == "inside":
+            options = PlayOptions(
+                self._holder,
+                settings.claim_idle_s,
+                settings.generate_calls,
+                settings.series_linger_s,
+            )
+            self._players = Players(redis, self._store, self._members, options)
         app = create_app(
             RestParts(
                 settings=settings,
@@ -132,21 +143,23 @@ class RouterApp:
             await self._rest.is_up.wait()
 
     async def run(self) -> None:
-        """Conduct jobs and serve REST until cancelled; the end of either ends the process."""
+        """Conduct and play jobs and serve REST until cancelled; the end of any ends the process."""
         assert self._supervisor is not None and self._serving is not None
-        conducting = asyncio.create_task(self._supervisor.run())
+        working = [asyncio.create_task(self._supervisor.run())]
+        if self._players is not None:
+            working.append(asyncio.create_task(self._players.run()))
         every_s = self._settings.watch_s
         beside = [
             asyncio.create_task(keep_counting(self._store, self._members, every_s=every_s)),
             asyncio.create_task(self._follow_certificate()),
         ]
         try:
-            await asyncio.wait({conducting, self._serving}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (conducting, self._serving):
+            await asyncio.wait({*working, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (*working, self._serving):
                 if task.done():
                     task.result()
         finally:
-            await cancel_all(conducting, *beside)
+            await cancel_all(*working, *beside)
 
     async def _follow_certificate(self) -> None:
         assert self._rest is not None
@@ -154,7 +167,9 @@ class RouterApp:
             await self._certificate.follow(context)
 
     async def drain(self) -> None:
-        """Stop conducting; end the processes that this router launched."""
+        """Stop playing and conducting; end the processes that this router launched."""
+        if self._players is not None:
+            await self._players.close()
         if self._supervisor is not None:
             await self._supervisor.drain()
 

@@ -42,6 +42,9 @@ class RouterSettings(ServingSettings):
     """Namespace of the launcher's objects; empty: the router's own."""
     kubeconfig: str = ""
     """Kubeconfig file of the launcher; empty: the service account of the router's pod."""
+    players: Literal["inside", "outside"] = "inside"
+    """inside: the router plays the episodes of jobs; outside: processes of their own do
+    (`python -m troupe_router.play`), beside any number of routers."""
     env_replicas: int = Field(default=1, ge=1, le=64)
     """Env processes that a launcher starts for a job."""
     process_threads: int = Field(default=1, ge=1)

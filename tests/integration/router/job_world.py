@@ -8,6 +8,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from troupe.aio import cancel_all
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.ids import ticket_id
@@ -18,6 +19,8 @@ from troupe_router.conduct.controller import ControllerParts, JobController
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
 from troupe_router.members.store import Member, MemberStore
+from troupe_router.play.job_player import PlayOptions
+from troupe_router.play.players import Players
 from troupe_router.settings import RouterSettings
 
 JOB = "demo-1"
@@ -96,11 +99,19 @@ class World:
             await self.members.put(Member(replica, JOB, ("p",)))
 
     async def drive(self, record: JobRecord, *, within_s: float = 30.0) -> JobRecord:
-        """Run the job's controller to its end; the record then."""
+        """Run the job's controller to its end, with players beside it; the record then."""
         settings = RouterSettings(runs_dir=self.runs_dir, commit="c", grace_s=1.0)
         parts = ControllerParts(
             settings, self.redis, self.store, self.members, IdleLauncher(), "127.0.0.1:1"
         )
-        async with asyncio.timeout(within_s):
-            await JobController(parts, record).run()
+        playing = asyncio.create_task(self.players().run())
+        try:
+            async with asyncio.timeout(within_s):
+                await JobController(parts, record).run()
+        finally:
+            await cancel_all(playing)
         return await self.store.get(JOB)
+
+    def players(self, **options: Any) -> Players:
+        """What plays every running job, as one process has it."""
+        return Players(self.redis, self.store, self.members, PlayOptions(**options))

@@ -103,7 +103,7 @@ async def test_hung_replica_that_goes_silent_is_evicted_and_its_calls_answered_e
     await world.start(Scripted("good", {1}))
     async with asyncio.timeout(20):
         assert await waiting == "good"
-    assert [seat.replica_id for seat in world.fleet.rollouts()] == ["good"]
+    assert [connection.replica_id for connection in world.fleet.rollouts()] == ["good"]
     assert {await world.generate(1) for _ in range(5)} == {"good"}
     assert hung.calls == 1
 

@@ -15,7 +15,6 @@ from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog
 from troupe_router.jobs.record import JobRecord
 from troupe_router.members.store import Member, MemberStore
-from troupe_router.play.routing.fleet import Fleet
 from troupe_router.run.recorder import Recorder
 
 ROUND = "train-00000"
@@ -84,8 +83,7 @@ async def test_replica_when_its_process_ended_then_left_is_told_with_the_reason(
 
 def recorder(world: World, job: JobRecord) -> Recorder:
     log = EventLog(world.redis, JOB, source="router")
-    fleet = Fleet(JOB, job.spec, world.members)
-    return Recorder(job, world.ledger, world.store, log, fleet, fraction=1.0)
+    return Recorder(job, world.ledger, world.store, log, fraction=1.0)
 
 
 async def play_step(world: World, job: JobRecord) -> Recorder:

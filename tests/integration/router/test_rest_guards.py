@@ -14,8 +14,9 @@ from rest_world import RestWorld, rest_world, spec_document
 
 from troupe.clients.rest.keys import add_key, digest_of, read_keys, remove_key
 from troupe.errors import InvalidArgumentError
+from troupe.runtime.hosts import is_loopback
 from troupe_router.rest.api_keys import KeyStore
-from troupe_router.rest.listen import check_listen_address, is_loopback
+from troupe_router.rest.listen import check_listen_address
 from troupe_router.settings import RouterSettings
 
 

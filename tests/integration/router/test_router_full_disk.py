@@ -12,7 +12,6 @@ from troupe.errors import UnavailableError
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import RoundState
 from troupe_router.jobs.record import JobRecord
-from troupe_router.play.routing.fleet import Fleet
 from troupe_router.run.recorder import Recorder
 
 ROUND = "train-00000"
@@ -50,8 +49,7 @@ async def played(world: World) -> RoundState:
 
 def recorder(world: World, job: JobRecord) -> Recorder:
     log = EventLog(world.redis, JOB, source="router")
-    fleet = Fleet(JOB, job.spec, world.members)
-    return Recorder(job, world.ledger, world.store, log, fleet, fraction=1.0)
+    return Recorder(job, world.ledger, world.store, log, fraction=1.0)
 
 
 @pytest.mark.parametrize("kind", ["enospc", "edquot"])

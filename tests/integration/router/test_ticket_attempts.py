@@ -17,6 +17,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.player import EpisodePlayer, Played
 from troupe.errors import OverloadedError, TroupeError, UnavailableError
 from troupe.runtime.streams import keys
+from troupe.runtime.streams.ledger import RoundState
 from troupe.spec.job import LimitsSpec
 from troupe_router.play import workers as workers_module
 from troupe_router.play.workers import EpisodeWorkers
@@ -51,14 +52,16 @@ async def world(redis: Redis, tmp_path: Path) -> World:
 
 
 @asynccontextmanager
-async def playing(world: World, player: Any) -> AsyncIterator[EpisodeWorkers]:
-    """One life of a router's workers."""
-    found = EpisodeWorkers(
-        world.redis, JOB, cast("EpisodePlayer", player), LIMITS, claim_idle_s=0.05
+async def playing(
+    world: World, player: Any, claim_idle_s: float = 0.05
+) -> AsyncIterator[EpisodeWorkers]:
+    """One life of a process's workers."""
+    workers = EpisodeWorkers(
+        world.redis, JOB, cast("EpisodePlayer", player), LIMITS, claim_idle_s=claim_idle_s
     )
-    running = asyncio.create_task(found.run())
+    running = asyncio.create_task(workers.run())
     try:
-        yield found
+        yield workers
     finally:
         running.cancel()
         await asyncio.wait({running}, timeout=30)
@@ -72,6 +75,13 @@ async def deliver_to_the_dead(world: World, times: int) -> None:
     await world.redis.xreadgroup(group, "dead", {key: ">"})
     for _ in range(times - 1):
         await world.redis.xautoclaim(key, group, "dead", 0, start_id="0-0")
+
+
+async def state_of(world: World) -> RoundState:
+    """The round now, whoever plays it."""
+    state = await world.ledger.round(ROUND)
+    assert state is not None
+    return state
 
 
 async def counts(world: World) -> tuple[int, int]:
@@ -93,10 +103,10 @@ async def test_ticket_when_its_workers_were_killed_more_than_max_attempts_then_i
 async def test_ticket_when_every_worker_dies_of_it_then_is_parked(world: World) -> None:
     await deliver_to_the_dead(world, 3 * MAX_ATTEMPTS)
     player = Player()
-    async with playing(world, player) as workers:
+    async with playing(world, player):
         assert await counts(world) == (0, 1)
     assert player.num_plays == 0
-    assert "6 times" in workers.last_drop
+    assert "6 times" in (await state_of(world)).last_drop
     assert await world.redis.xlen(keys.dead(keys.tickets(JOB))) == 1
 
 
@@ -106,13 +116,13 @@ async def test_ticket_when_playing_fails_then_failures_count_over_the_lives_of_r
     monkeypatch.setattr(workers_module, "_FIRST_PAUSE_S", 60.0)
     monkeypatch.setattr(workers_module, "_LONGEST_PAUSE_S", 60.0)
     player = Player(failures=100)
-    async with playing(world, player) as first, asyncio.timeout(30):
-        while not first.last_failure:
+    async with playing(world, player), asyncio.timeout(30):
+        while not (await state_of(world)).last_failure:
             await world.ledger.wait_change(0.05)
-    async with playing(world, player) as second:
+    async with playing(world, player):
         assert await counts(world) == (0, 1)
     assert player.num_plays == MAX_ATTEMPTS
-    assert second.last_drop == "UNAVAILABLE: no replica serves"
+    assert (await state_of(world)).last_drop == "UNAVAILABLE: no replica serves"
 
 
 async def test_ticket_when_the_routers_queue_is_full_then_it_waits_and_is_not_dropped(
@@ -141,17 +151,115 @@ async def test_ticket_when_there_is_no_memory_to_read_it_then_is_played_when_the
         assert await counts(world) == (1, 0)
 
 
-async def test_workers_when_their_ledger_breaks_then_the_error_ends_them(
+async def test_ticket_when_redis_is_away_for_a_while_then_its_play_is_kept_and_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = Player()
+    failures = 3
+    async with playing(world, player, claim_idle_s=5) as workers:
+        store = workers._ledger.complete_ticket
+
+        async def away_at_first(*args: Any) -> bool:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise UnavailableError("Redis does not answer")
+            return await store(*args)
+
+        monkeypatch.setattr(workers._ledger, "complete_ticket", away_at_first)
+        assert await counts(world) == (1, 0)
+    assert (failures, player.num_plays) == (-1, 1)
+
+
+async def test_ticket_when_redis_stays_away_then_it_is_left_and_the_others_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = Player()
+    workers = EpisodeWorkers(
+        world.redis,
+        JOB,
+        cast("EpisodePlayer", player),
+        LIMITS,
+        claim_idle_s=0.2,
+        redis_away_s=0.3,
+    )
+    store, refused = workers._ledger.complete_ticket, tickets(ROUND, 1)[0].ticket_id
+
+    async def away(ticket: pb.Ticket, *rest: Any) -> bool:
+        if ticket.ticket_id == refused and player.num_plays < 4:
+            raise UnavailableError("Redis does not answer")
+        return await store(ticket, *rest)
+
+    monkeypatch.setattr(workers._ledger, "complete_ticket", away)
+    running = asyncio.create_task(workers.run())
+    try:
+        await world.ledger.open_round("train-00001", pb.ROUND_KIND_TRAIN, 1, others())
+        assert await counts(world) == (1, 0)
+        assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.wait({running}, timeout=30)
+    assert player.num_plays >= 4
+
+
+def others() -> list[pb.Ticket]:
+    """Tickets of another round, played beside the one that Redis does not take."""
+    return tickets("train-00001", 2, step=1)
+
+
+async def test_workers_when_redis_refuses_then_the_error_ends_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = EpisodeWorkers(
         world.redis, JOB, cast("EpisodePlayer", Player()), LIMITS, claim_idle_s=5
     )
 
-    async def broken(*_: Any) -> bool:
-        raise UnavailableError("Redis does not answer")
+    async def refused(*_: Any) -> bool:
+        raise TroupeError("Redis refused the completion")
 
-    monkeypatch.setattr(workers._ledger, "complete_ticket", broken)
-    with pytest.raises(UnavailableError, match="Redis does not answer"):
+    monkeypatch.setattr(workers._ledger, "complete_ticket", refused)
+    with pytest.raises(TroupeError, match="Redis refused"):
         async with asyncio.timeout(30):
             await workers.run()
+
+
+async def test_ticket_when_its_player_leaves_then_the_next_claims_it_at_once(
+    world: World,
+) -> None:
+    began = asyncio.Event()
+
+    class Endless(Player):
+        async def play(self, ticket: pb.Ticket) -> Played:
+            began.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async with playing(world, Endless(), claim_idle_s=3600):
+        async with asyncio.timeout(30):
+            await began.wait()
+    async with playing(world, Player(), claim_idle_s=3600):
+        assert await counts(world) == (1, 0)
+
+
+async def test_workers_when_draining_then_what_they_play_ends_and_nothing_else_is_claimed(
+    world: World,
+) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    class Held(Player):
+        async def play(self, ticket: pb.Ticket) -> Played:
+            began.set()
+            await go_on.wait()
+            return await super().play(ticket)
+
+    async with playing(world, Held(), claim_idle_s=5) as workers, asyncio.timeout(30):
+        await began.wait()
+        draining = asyncio.create_task(workers.drain())
+        await world.ledger.open_round("train-00001", pb.ROUND_KIND_TRAIN, 1, others())
+        await asyncio.sleep(0)
+        assert not draining.done()
+        go_on.set()
+        await draining
+        assert await counts(world) == (1, 0)
+        later = await world.ledger.round("train-00001")
+        assert later is not None and later.num_done == 0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SERVICES = ("router", "env", "rollout", "trainer")
+SERVICES = ("router", "play", "env", "rollout", "trainer")
+MODULES = {"play": "troupe_router.play"}
 ADDRESSES = ("GRPC_ADDRESS", "ADMIN_ADDRESS")
 
 
@@ -31,7 +32,7 @@ def ended(service: str, tmp_path: Path, settings: dict[str, str]) -> tuple[int, 
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
     environment = {prefix + name: value for name, value in {**own, **settings}.items()}
     done = subprocess.run(
-        [sys.executable, "-m", f"troupe_{service}"],
+        [sys.executable, "-m", MODULES.get(service, f"troupe_{service}")],
         env={**inherited, **environment},
         capture_output=True,
         text=True,
@@ -55,7 +56,7 @@ def test_service_when_a_setting_is_wrong_then_3_and_its_name(service: str, tmp_p
 def test_service_when_a_port_is_in_use_then_3_and_the_address(
     service: str, address: str, tmp_path: Path, taken: str, redis_url: str
 ) -> None:
-    redis = {"REDIS_URL": redis_url} if service in ("router", "trainer") else {}
+    redis = {"REDIS_URL": redis_url} if service in ("router", "play", "trainer") else {}
     status, said = ended(service, tmp_path, {address: taken, **redis})
     assert (status, taken in said) == (3, True), said
     assert "Traceback" not in said

@@ -55,9 +55,9 @@ async def test_env_when_hundreds_ask_then_each_replica_is_sent_its_share_at_once
     fleet = Fleet("demo-1", SPEC, Members())  # type: ignore[arg-type]
     await fleet.refresh()
     clients = [Counting() for _ in fleet.envs()]
-    for seat, client in zip(fleet.envs(), clients, strict=True):
-        await seat.client.close()
-        seat.client = client
+    for connection, client in zip(fleet.envs(), clients, strict=True):
+        await connection.client.close()
+        connection.client = client
     env = FleetEnv(fleet, max_in_flight=4)
     starts = await asyncio.gather(
         *(env.reset(split="train", index=i, observe=(), timeout_s=60.0) for i in range(300))
@@ -65,5 +65,5 @@ async def test_env_when_hundreds_ask_then_each_replica_is_sent_its_share_at_once
     assert [start.task_id for start in starts] == [f"train/{i}" for i in range(300)]
     assert [client.most for client in clients] == [4, 4]
     assert sum(client.calls for client in clients) == 300
-    assert all(seat.num_in_flight == 0 for seat in fleet.envs())
+    assert all(connection.num_in_flight == 0 for connection in fleet.envs())
     await fleet.close()

@@ -48,7 +48,7 @@ async def test_refresh_when_thousands_ask_at_once_then_the_members_are_read_once
     fleet = fleet_of(members)
     await asyncio.gather(*(fleet.refresh() for _ in range(2000)))
     assert members.looks == 1
-    assert [seat.replica_id for seat in fleet.rollouts()] == ["a"]
+    assert [connection.replica_id for connection in fleet.rollouts()] == ["a"]
     await fleet.refresh()
     assert members.looks == 2
     await fleet.close()
@@ -77,8 +77,8 @@ async def test_refresh_when_a_replica_left_then_only_it_is_gone() -> None:
     await fleet.refresh()
     del members.replicas[0]
     await fleet.refresh()
-    assert [seat.replica_id for seat in fleet.rollouts()] == ["b"]
-    assert [seat.replica_id for seat in fleet.envs()] == ["e"]
+    assert [connection.replica_id for connection in fleet.rollouts()] == ["b"]
+    assert [connection.replica_id for connection in fleet.envs()] == ["e"]
     await fleet.close()
     assert not fleet.rollouts() and not fleet.envs()
 
@@ -87,24 +87,24 @@ async def test_candidate_when_anything_changes_then_it_is_shown_at_once() -> Non
     members = Members(rollout("a", 3))
     fleet = fleet_of(members)
     await fleet.refresh()
-    [seat] = fleet.rollouts()
-    first = seat.candidate(0.5, 8)
-    assert seat.candidate(0.5, 8) is first
+    [connection] = fleet.rollouts()
+    first = connection.candidate(0.5, 8)
+    assert connection.candidate(0.5, 8) is first
     assert first.holds("p", 3) and not first.holds("p", 4)
-    assert seat.candidate(0.25, 8).matched == 0.25
-    seat.num_in_flight = 8
-    assert not seat.candidate(0.25, 8).has_room(1)
-    assert seat.candidate(0.25, 9).has_room(1)
-    seat.failed()
-    assert seat.candidate().is_suspect
-    seat.answered()
-    assert not seat.candidate().is_suspect
+    assert connection.candidate(0.25, 8).matched == 0.25
+    connection.num_in_flight = 8
+    assert not connection.candidate(0.25, 8).has_room(1)
+    assert connection.candidate(0.25, 9).has_room(1)
+    connection.failed()
+    assert connection.candidate().is_suspect
+    connection.answered()
+    assert not connection.candidate().is_suspect
     members.replicas = [rollout("a", 4, seen_at=2.0)]
     await fleet.refresh()
-    assert seat.candidate().holds("p", 4)
+    assert connection.candidate().holds("p", 4)
     members.replicas[0].is_serving = False
     await fleet.refresh()
-    assert not seat.candidate().holds("p", 4)
+    assert not connection.candidate().holds("p", 4)
     await fleet.close()
 
 
@@ -124,11 +124,11 @@ async def test_pauses_when_thousands_found_nobody_then_each_looks_again_more_sel
 async def test_probe_when_a_replica_left_before_it_was_asked_then_nothing_is_known_of_it() -> None:
     fleet = fleet_of(Members(rollout("a", 3)))
     await fleet.refresh()
-    [seat] = fleet.rollouts()
-    await seat.client.close()
+    [connection] = fleet.rollouts()
+    await connection.client.close()
     await fleet.probe()
-    assert seat.candidate().holds("p", 3)
+    assert connection.candidate().holds("p", 3)
     left = "replica a left before it was asked"
-    with pytest.raises(UnavailableError, match=left), unless_closed(seat):
-        await seat.client.status()  # type: ignore[union-attr]
+    with pytest.raises(UnavailableError, match=left), unless_closed(connection):
+        await connection.client.status()  # type: ignore[union-attr]
     await fleet.close()

@@ -5,7 +5,6 @@ import pytest
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.runtime.step_report.play import PlayPart, StepPart
 from troupe.runtime.step_report.trainer import TrainerPart
-from troupe_router.play.routing.busy import BusyMeter, union_s
 from troupe_router.run.round_metrics import eval_line, play_metrics, step_phases, train_line
 
 
@@ -26,28 +25,20 @@ def episode(name: str, success: bool, rewards: dict[str, list[float]], dropped: 
     )
 
 
-def test_union_counts_overlaps_once() -> None:
-    assert union_s([(5, 6), (0, 2), (1, 3), (1.5, 1.8)]) == 4
-    assert union_s([]) == 0
-
-
-def test_env_time_that_generation_covers_is_generation() -> None:
-    meter = BusyMeter(generate=[(0, 2), (4, 5)], env=[(1, 3), (4.2, 4.4)])
-    assert (meter.generate_s(), meter.env_s()) == (3, 1)
-
-
 def test_play_metrics_never_score_a_dropped_episode() -> None:
     episodes = [
         episode("a", True, {"tool": [1.0, 3.0], "planner": [2.0]}),
         episode("b", False, {"tool": [0.0, 0.0], "planner": [0.0]}),
         episode("c", False, {}, dropped="UNAVAILABLE: gone"),
     ]
-    play = play_metrics(episodes, BusyMeter(generate=[(0, 4)]), 8.0)
+    episodes[0].busy.generate[:] = [0, 3]
+    episodes[2].busy.generate[:] = [1, 4]
+    play = play_metrics(episodes, 8.0)
     assert (play.num_episodes, play.num_dropped) == (2, 1)
     assert play.success_rate == 0.5
     assert play.reward_by_agent == {"planner": 1.0, "tool": 1.0}
     assert play.reward_mean == 1.0
-    assert play.tokens_per_s == 50.0
+    assert (play.generate_s, play.tokens_per_s) == (4.0, 50.0)
 
 
 def test_play_metrics_sum_the_tasks_that_were_played_for_nothing() -> None:
@@ -55,11 +46,11 @@ def test_play_metrics_sum_the_tasks_that_were_played_for_nothing() -> None:
     episodes.append(episode("d", False, {}, dropped="UNAVAILABLE: gone"))
     for it, count in zip(episodes, (2, 0, 3, 9), strict=True):
         it.num_redraws = count
-    assert play_metrics(episodes, BusyMeter(), 1.0).num_redraws == 5
+    assert play_metrics(episodes, 1.0).num_redraws == 5
 
 
 def test_play_metrics_of_nothing_played_are_unknown_not_zero() -> None:
-    play = play_metrics([episode("c", False, {}, dropped="x")], BusyMeter(), 1.0)
+    play = play_metrics([episode("c", False, {}, dropped="x")], 1.0)
     assert play.success_rate is None
     assert play.reward_mean is None
     assert eval_line(3, play)["success"] is None
@@ -72,9 +63,9 @@ def test_cached_ratio_is_over_tokens_of_the_groups_whose_engines_say() -> None:
     told.groups.add(num_prompt_tokens=5000)
     dropped = episode("b", False, {}, dropped="x")
     dropped.groups.add(num_prompt_tokens=100, num_cached_tokens=100)
-    play = play_metrics([told, dropped], BusyMeter(), 1.0)
+    play = play_metrics([told, dropped], 1.0)
     assert play.cached_token_ratio == 0.7
-    assert play_metrics([episode("c", True, {})], BusyMeter(), 1.0).cached_token_ratio is None
+    assert play_metrics([episode("c", True, {})], 1.0).cached_token_ratio is None
 
 
 def test_phases_sum_to_the_wall_time_of_the_step() -> None:
@@ -125,5 +116,7 @@ def test_train_line_without_a_trainers_report_does_not_say_what_was_learnt() -> 
 
 
 def test_play_part_read_back_from_the_note_of_a_round_is_the_same() -> None:
-    play = play_metrics([episode("a", True, {"tool": [1.0]})], BusyMeter(generate=[(0, 4)]), 8.0)
+    played = episode("a", True, {"tool": [1.0]})
+    played.busy.generate[:] = [0, 4]
+    play = play_metrics([played], 8.0)
     assert PlayPart.from_wire({**play.to_wire(), "opened_at": 5.0}) == play

@@ -2,8 +2,8 @@
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.spec import parse_spec
+from troupe_router.conduct.tickets import eval_indices, make_tickets, train_indices
 from troupe_router.jobs.plan import eval_steps
-from troupe_router.play.tickets import eval_indices, make_tickets, train_indices
 
 
 def spec(**more: object):

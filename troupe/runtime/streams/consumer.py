@@ -28,20 +28,29 @@ return #ARGV - 1
 
 # ARGV group consumer first last ids: in the order of the stream, with spaces between them. Two
 # commands and one argument for all: with ten thousand entries at work, one each would hold up
-# everybody else, here and there.
+# everybody else, here and there. ARGV[6] is their new idle time, milliseconds. A stream that is
+# gone holds nothing.
 _KEEP = """
 local wanted, ours = {}, {}
 for id in string.gmatch(ARGV[5], '%S+') do wanted[id] = true end
-local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[4], 1000000, ARGV[2])
+local held = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[4], 1000000, ARGV[2])
+if held.err then
+  if string.find(held.err, 'NOGROUP', 1, true) then return 0 end
+  return held
+end
 for _, entry in ipairs(held) do
   if wanted[entry[1]] then ours[#ours + 1] = entry[1] end
 end
 if #ours == 0 then return 0 end
-ours[#ours + 1] = 'JUSTID'
+for _, option in ipairs({'IDLE', ARGV[6], 'JUSTID'}) do ours[#ours + 1] = option end
 redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, unpack(ours))
-return #ours - 1
+return #ours - 3
 """
 _KEPT_AT_ONCE = 1000
+_RELEASED_MS = 24 * 3600 * 1000
+"""Longer than any ``claim_idle_s``."""
+_LOOK_S = 0.05
+"""A stream that is not there is looked for this often."""
 
 _PARK = f"""{FENCE}
 if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) > 0 then
@@ -76,7 +85,9 @@ class Consumer:
     A reader that comes back under its old name first gets what it held. Entries that another
     reader held for ``claim_idle_s`` without ``keep`` are claimed. A stream has one group: an ack
     deletes the entry. ``max_attempts`` 0 never calls an entry exhausted. ``fence`` is for a stream
-    that belongs to a role: acks of a reader that was taken over from are refused.
+    that belongs to a role: acks of a reader that was taken over from are refused. ``makes_stream``
+    False: the stream is its writer's to make, so a reader that has not heard of a job's end yet
+    does not make it again.
     """
 
     def __init__(
@@ -89,8 +100,10 @@ class Consumer:
         claim_idle_s: float,
         max_attempts: int,
         fence: Fence | None = None,
+        makes_stream: bool = True,
     ) -> None:
         self._redis = redis
+        self._makes_stream = makes_stream
         self._fence = fence
         self._epochs = keys.epochs(fence.job_id) if fence is not None else key
         self._key = key
@@ -123,7 +136,10 @@ class Consumer:
                 except rex.ResponseError as error:
                     if not str(error).startswith(("NOGROUP", "UNBLOCKED")):
                         raise
-                    await self._create_group()
+                    if not await self._create_group():
+                        await asyncio.sleep(min(_LOOK_S, max(0.0, deadline - now())))
+                        if now() >= deadline:
+                            return []
                     continue
             if found or now() >= deadline:
                 return found
@@ -149,13 +165,23 @@ class Consumer:
 
         Entries that another consumer claimed meanwhile stay with it.
         """
+        await self._set_idle(entry_ids, 0)
+
+    async def release(self, *entry_ids: str) -> None:
+        """These are not worked on any more: the next reader may claim them at once.
+
+        They count as delivered no further time by this. Entries of another consumer stay with it.
+        """
+        await self._set_idle(entry_ids, _RELEASED_MS)
+
+    async def _set_idle(self, entry_ids: Iterable[str], idle_ms: int) -> None:
         ordered = sorted(entry_ids, key=_place)
         for start in range(0, len(ordered), _KEPT_AT_ONCE):
             kept = ordered[start : start + _KEPT_AT_ONCE]
             with redis_errors(f"keep on {self._key}"):
                 await self._keep(
                     keys=[self._key],
-                    args=[self._group, self._consumer, kept[0], kept[-1], " ".join(kept)],
+                    args=[self._group, self._consumer, kept[0], kept[-1], " ".join(kept), idle_ms],
                 )
 
     async def park(self, entry: Entry, reason: str) -> None:
@@ -234,12 +260,18 @@ class Consumer:
                 )
         return found
 
-    async def _create_group(self) -> None:
+    async def _create_group(self) -> bool:
+        """Whether there is one now: without the stream there can be none."""
         try:
-            await self._redis.xgroup_create(self._key, self._group, id="0", mkstream=True)
+            await self._redis.xgroup_create(
+                self._key, self._group, id="0", mkstream=self._makes_stream
+            )
         except rex.ResponseError as error:
+            if "requires the key to exist" in str(error):
+                return False
             if not str(error).startswith("BUSYGROUP"):
                 raise
+        return True
 
 
 def _place(entry_id: str) -> tuple[int, int]:

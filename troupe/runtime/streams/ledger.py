@@ -34,6 +34,9 @@ from troupe.runtime.streams.versions import check_version
 class RoundState:
     """Counters of one round. ``num_groups`` is by policy; ``opened_at`` is in Unix seconds.
 
+    ``last_failure`` says how playing a ticket failed last, ``last_drop`` why one was dropped last;
+    both are empty before that.
+
     Example: ``RoundState("train-00003", ROUND_KIND_TRAIN, 3, 32, 30, 0, {"shared": 240}, ...)``.
     """
 
@@ -46,6 +49,8 @@ class RoundState:
     num_groups: Mapping[str, int]
     opened_at: float
     is_recorded: bool
+    last_failure: str = ""
+    last_drop: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -136,6 +141,8 @@ class StepLedger:
             num_groups=groups,
             opened_at=float(text["opened_at"]),
             is_recorded="is_recorded" in text,
+            last_failure=text.get("last_failure", ""),
+            last_drop=text.get("last_drop", ""),
         )
 
     async def complete_ticket(
@@ -166,11 +173,12 @@ class StepLedger:
         with redis_errors(f"dropping of ticket {ticket.ticket_id}"):
             return await self._drop_ticket(keys=script_keys, args=args) == 1
 
-    async def count_failure(self, ticket: Ticket) -> int:
+    async def count_failure(self, ticket: Ticket, reason: str) -> int:
         """Playing the ticket failed once more: how many times so far, in all its deliveries."""
         with redis_errors(f"failure of ticket {ticket.ticket_id}"):
             return await self._count_failure(
-                keys=[keys.round_state(self._job_id, ticket.round_id)], args=[ticket.ticket_id]
+                keys=[keys.round_state(self._job_id, ticket.round_id)],
+                args=[ticket.ticket_id, reason],
             )
 
     async def episodes(self, round_id: str) -> list[Episode]:

@@ -82,6 +82,7 @@ if is_first then
   redis.call('XADD', KEYS[6], 'MAXLEN', '~', 10000, '*', 'p', ARGV[6], 'reason', ARGV[7],
              'entry_id', ARGV[2])
   redis.call('HINCRBY', KEYS[1], 'num_dropped', 1)
+  redis.call('HSET', KEYS[1], 'last_drop', ARGV[7])
   changed(KEYS[5], ARGV[5])
 end
 acked(KEYS[3], ARGV[3], ARGV[2])
@@ -90,8 +91,9 @@ return is_first and 1 or 0
 )
 
 COUNT_FAILURE = """
--- KEYS round; ARGV ticket_id. A round that is gone keeps no count.
+-- KEYS round; ARGV ticket_id reason. A round that is gone keeps no count.
 if redis.call('EXISTS', KEYS[1]) == 0 then return 1 end
+redis.call('HSET', KEYS[1], 'last_failure', ARGV[2])
 return redis.call('HINCRBY', KEYS[1], 'failed:' .. ARGV[1], 1)
 """
 

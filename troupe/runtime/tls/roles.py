@@ -12,7 +12,7 @@ from troupe.api.rollout.v1 import rollout_pb2
 from troupe.api.router.v1 import router_pb2
 from troupe.api.trainer.v1 import trainer_pb2
 
-Role = Literal["router", "rollout", "env", "trainer", "redis"]
+Role = Literal["router", "play", "rollout", "env", "trainer", "redis"]
 ROLES: tuple[Role, ...] = get_args(Role)
 DOMAIN = "troupe.internal"
 
@@ -35,6 +35,8 @@ _rollout, _trainer = (
     trainer_pb2.DESCRIPTOR.services_by_name,
 )
 _MEMBERS: tuple[Role, ...] = ("rollout", "env", "trainer")
+_PLAYERS: tuple[Role, ...] = ("router", "play")
+"""A router plays itself unless TROUPE_ROUTER_PLAYERS says otherwise."""
 
 CALLERS: _Methods = {
     **_methods(
@@ -42,18 +44,16 @@ CALLERS: _Methods = {
         # A member speaks only of its own kind: see services/router/troupe_router/servicer.py.
         {"RegisterReplica": _MEMBERS, "SendHeartbeat": _MEMBERS, "ListReplicas": ("trainer",)},
     ),
-    **_methods(
-        _env["EnvService"], {"ListTasks": ("router",), "Reset": ("router",), "Step": ("router",)}
-    ),
+    **_methods(_env["EnvService"], {"ListTasks": ("router",), "Reset": _PLAYERS, "Step": _PLAYERS}),
     **_methods(
         _rollout["RolloutService"],
         {
-            "Generate": ("router",),
+            "Generate": _PLAYERS,
             "ScoreTokens": ("trainer",),
             "UpdateWeights": ("trainer",),
             "ActivateWeights": ("trainer",),
             "DiscardWeights": ("trainer",),
-            "GetStatus": ("router", "trainer"),
+            "GetStatus": (*_PLAYERS, "trainer"),
         },
     ),
     **_methods(

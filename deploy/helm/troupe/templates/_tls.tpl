@@ -23,6 +23,9 @@
 
 {{- define "troupe.tlsRoles" -}}
 - router
+{{- if gt (int .Values.play.replicas) 0 }}
+- play
+{{- end }}
 - rollout
 - env
 - trainer

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from redis.asyncio import Redis
@@ -17,6 +18,7 @@ from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableE
 from troupe.runtime.launch.launcher import Launcher
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.streams.retry import until_redis_answers
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
 from troupe_router.conduct.components import JobComponents
@@ -34,6 +36,8 @@ from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
 _LOOK_S = 0.2
+_REDIS_AWAY_S = 60.0
+"""For so long a look at the job's state waits for Redis; then another controller begins."""
 
 
 class Cancelled(Exception):  # noqa: N818 (the user's wish, not a failure)
@@ -212,7 +216,11 @@ class JobController:
 
     async def _watch_cancel(self) -> NoReturn:
         while True:
-            state = await self._parts.store.state(self._job.job_id)
+            state = await until_redis_answers(
+                partial(self._parts.store.state, self._job.job_id),
+                f"state of job {self._job.job_id}",
+                within_s=_REDIS_AWAY_S,
+            )
             if state is None:
                 raise JobFailedError("the job's record vanished from Redis")
             if state == "cancelling":

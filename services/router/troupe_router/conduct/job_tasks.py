@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from redis.asyncio import Redis
 
 from troupe.aio import first_to_end
-from troupe.episodes.build import JobParts, load_parts
+from troupe.episodes.build import load_parts
 from troupe.errors import JobFailedError
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
@@ -21,9 +21,6 @@ from troupe_router.conduct.watchdog import Watchdog
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
 from troupe_router.members.store import MemberStore
-from troupe_router.play.routing.fleet import Fleet
-from troupe_router.play.routing.ports import FleetEnv, FleetRollout
-from troupe_router.play.workers import EpisodeWorkers
 from troupe_router.run.recorder import Recorder
 from troupe_router.settings import RouterSettings
 
@@ -46,9 +43,7 @@ class JobTasksParts:
 class JobTasks:
     """Who works for the job in this router. ``build`` makes it."""
 
-    fleet: Fleet
     recorder: Recorder
-    workers: EpisodeWorkers
     conductor: RoundRunner
     watchdog: Watchdog
 
@@ -57,10 +52,8 @@ class JobTasks:
         """Load what the spec names and wire it up; raises SpecInvalidError."""
         job = parts.job
         loaded = await asyncio.to_thread(load_parts, job.spec)
-        fleet = Fleet(job.job_id, job.spec, parts.members)
         ledger = parts.ledger
-        recorder = _recorder(parts, ledger, fleet)
-        workers = _workers(parts, loaded, fleet)
+        recorder = _recorder(parts, ledger)
         conductor = RoundRunner(
             job,
             ledger,
@@ -68,8 +61,6 @@ class JobTasks:
             recorder,
             parts.events,
             loaded.family.taskset(),
-            last_drop=lambda: workers.last_drop,
-            last_failure=lambda: workers.last_failure,
             missing=parts.components.missing,
         )
         watchdog = Watchdog(
@@ -80,7 +71,7 @@ class JobTasks:
             events=parts.events,
             settings=parts.settings,
         )
-        return cls(fleet, recorder, workers, conductor, watchdog)
+        return cls(recorder, conductor, watchdog)
 
     async def conduct(self) -> dict[str, Any]:
         """Every step to the last one; the trainer's result, once all is recorded."""
@@ -92,41 +83,18 @@ class JobTasks:
         self, conducting: Coroutine[Any, Any, dict[str, Any]], *others: Coroutine[Any, Any, Any]
     ) -> dict[str, Any]:
         """What ``conducting`` returns, while everybody else works; raises the first error."""
-        working = (
-            self.workers.run(),
-            self.fleet.watch(),
-            self.recorder.run(),
-            self.watchdog.run(),
-            *others,
-        )
-        try:
-            return await first_to_end(conducting, *map(_forever, working))
-        finally:
-            await self.fleet.close()
+        working = (self.recorder.run(), self.watchdog.run(), *others)
+        return await first_to_end(conducting, *map(_forever, working))
 
 
-def _recorder(parts: JobTasksParts, ledger: StepLedger, fleet: Fleet) -> Recorder:
+def _recorder(parts: JobTasksParts, ledger: StepLedger) -> Recorder:
     return Recorder(
         parts.job,
         ledger,
         parts.store,
         parts.events,
-        fleet,
         fraction=parts.settings.record_fraction,
         with_tokens=parts.settings.record_tokens,
-    )
-
-
-def _workers(parts: JobTasksParts, loaded: JobParts, fleet: Fleet) -> EpisodeWorkers:
-    settings, spec = parts.settings, parts.job.spec
-    rollout = FleetRollout(fleet, max_calls=settings.generate_calls)
-    return EpisodeWorkers(
-        parts.redis,
-        parts.job.job_id,
-        loaded.player(rollout, FleetEnv(fleet)),
-        spec.limits,
-        claim_idle_s=settings.claim_idle_s,
-        max_staleness=spec.max_staleness,
     )
 
 

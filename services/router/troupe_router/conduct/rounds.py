@@ -16,10 +16,10 @@ from troupe.runtime.faults import reached
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import RoundState, StepLedger
 from troupe.tasks.family import Split, Taskset
+from troupe_router.conduct.tickets import eval_indices, make_tickets, train_indices
 from troupe_router.jobs.plan import eval_steps
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
-from troupe_router.play.tickets import eval_indices, make_tickets, train_indices
 from troupe_router.run.recorder import Recorder
 
 _LOOK_S = 1.0
@@ -29,8 +29,7 @@ _LOOK_S = 1.0
 class RoundRunner:
     """One job's steps.
 
-    ``last_drop`` and ``last_failure`` tell why a ticket was dropped, or failed to be played, last;
-    ``missing`` names what does not serve: both are for the reasons of failed jobs.
+    ``missing`` names what does not serve, for the reasons of failed jobs.
     """
 
     def __init__(
@@ -42,8 +41,6 @@ class RoundRunner:
         events: EventLog,
         taskset: Taskset,
         *,
-        last_drop: Callable[[], str],
-        last_failure: Callable[[], str],
         missing: Callable[[], Awaitable[list[str]]],
     ) -> None:
         self._job = job
@@ -53,8 +50,6 @@ class RoundRunner:
         self._recorder = recorder
         self._events = events
         self._taskset = taskset
-        self._last_drop = last_drop
-        self._last_failure = last_failure
         self._missing = missing
         self._evals = eval_steps(job.spec.steps, job.spec.eval.every)
         if not job.spec.eval.num_tasks:
@@ -123,7 +118,6 @@ class RoundRunner:
             tickets = make_tickets(
                 self._job.job_id, round_id, kind, step, split, indices, versions, now
             )
-            await self._recorder.round_opens(round_id)
             await self._ledger.open_round(round_id, kind, step, tickets)
             reached("router.round_opened", round_id)
             state = await self._round(round_id)
@@ -202,7 +196,7 @@ class RoundRunner:
     def _unplayed(self, state: RoundState) -> str:
         """The tickets that are waited for, in words."""
         left = state.num_tickets - state.num_done - state.num_dropped
-        failure = self._last_failure()
+        failure = state.last_failure
         why = f" (playing one failed last with {failure})" if failure else ""
         return f"{left} of {state.num_tickets} tickets of {state.round_id}{why}"
 
@@ -218,7 +212,7 @@ class RoundRunner:
             raise JobFailedError(
                 f"{state.num_dropped} of {state.num_tickets} tickets of {state.round_id} were "
                 f"dropped, more than limits.max_dropped_fraction = {allowed:g} allows; "
-                f"the last one because of {self._last_drop() or 'a reason in episodes.jsonl'}"
+                f"the last one because of {state.last_drop or 'a reason in episodes.jsonl'}"
             )
 
     async def _say_opened(self, state: RoundState) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Self
 
 from troupe.errors import InvalidArgumentError
-from troupe.runtime.hosts import host_of
+from troupe.runtime.hosts import host_of, is_loopback
 from troupe.runtime.tracking.settings import MlflowSettings
-from troupe_router.rest.listen import is_loopback
 from troupe_router.settings import RouterSettings
 
 

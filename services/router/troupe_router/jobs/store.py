@@ -50,6 +50,8 @@ return ''
 """DEL when the state is in ARGV[1]; else the state that forbids it."""
 
 _NOTE = "note:"
+TRACKED_NOTE = "tracked:"
+"""Prefix of the notes that say how many lines each tracker was told; a resumed job keeps them."""
 
 
 class JobStore:

@@ -28,8 +28,7 @@ from troupe_router.jobs.plan import plan
 from troupe_router.jobs.queue import Quota, check_quota, in_use
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import JobState
-from troupe_router.jobs.store import JobStore
-from troupe_router.run.trackers import NOTE as TRACKED
+from troupe_router.jobs.store import TRACKED_NOTE, JobStore
 from troupe_router.settings import RouterSettings
 
 MAY_CHANGE = frozenset({"steps", "limits", "eval", "checkpoint"})
@@ -190,7 +189,7 @@ class JobCommands:
         What was measured of a step stays: its line may still have to be written. So does what
         trackers were told.
         """
-        kept = ("play:", TRACKED)
+        kept = ("play:", TRACKED_NOTE)
         return [n for n in await self._store.notes(job_id) if not n.startswith(kept)]
 
     async def _earlier(self, job_id: str) -> JobRecord:

@@ -1,1 +1,5 @@
-"""Episodes: tickets, the workers that play them, routing to replicas. No HTTP, no run folder."""
+"""Episodes: players of running jobs, workers that play tickets, routing to replicas.
+
+Runs inside the router or as processes of its own (`python -m troupe_router.play`). May import jobs
+(to read records) and members; no HTTP, no run folder, no conductor.
+"""

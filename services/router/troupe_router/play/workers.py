@@ -1,15 +1,17 @@
 """Episode workers: claim tickets, play many episodes at once, complete or drop each.
 
 Owns claims and retries of tickets. A machine's failure is retried and then dropped and counted;
-it is never a reward. A delivery is not a failure: routers may die at any moment.
+it is never a reward. A delivery is not a failure: who plays may die at any moment. While Redis is
+away, the plays go on and what they brought is kept.
 """
 
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import NoReturn
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import NoReturn, TypeVar
 
 from google.protobuf.message import DecodeError
 from redis.asyncio import Redis
@@ -17,12 +19,14 @@ from structlog.contextvars import bound_contextvars
 
 from troupe.aio import cancel_all, first_to_end
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.busy import BusyMeter, measured
 from troupe.episodes.player import EpisodePlayer, Played
 from troupe.errors import OverloadedError, TroupeError
 from troupe.runtime.faults import reached
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.consumer import Consumer, Entry
 from troupe.runtime.streams.ledger import StepLedger
+from troupe.runtime.streams.retry import until_redis_answers
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.telemetry.tracing import round_span
@@ -30,14 +34,21 @@ from troupe.runtime.transient import is_transient
 from troupe.spec.job import LimitsSpec
 
 _log = get_logger(__name__)
+_T = TypeVar("_T")
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _DELIVERIES_AN_ATTEMPT = 3
 """A ticket that was delivered this many times ``max_attempts`` kills its workers: it is dropped."""
+REDIS_AWAY_S = 300.0
+"""For so long a command waits for Redis; then a ticket is left to whoever claims it next."""
+_RELEASE_S = 2.0
 
 
 class EpisodeWorkers:
-    """Plays the tickets of one job for one life of its controller."""
+    """Plays tickets of one job, beside the workers of any number of other processes.
+
+    ``name`` begins the name under which Redis knows this consumer.
+    """
 
     def __init__(
         self,
@@ -48,8 +59,11 @@ class EpisodeWorkers:
         *,
         claim_idle_s: float,
         max_staleness: int = 0,
+        name: str = "worker",
+        redis_away_s: float = REDIS_AWAY_S,
     ) -> None:
         self._max_staleness = max_staleness
+        self._redis_away_s = redis_away_s
         self._job_id = job_id
         self._player = player
         self._limits = limits
@@ -59,20 +73,21 @@ class EpisodeWorkers:
             redis,
             keys.tickets(job_id),
             keys.WORKERS_GROUP,
-            f"worker-{uuid.uuid4().hex[:12]}",
+            f"{name}-{uuid.uuid4().hex[:12]}",
             claim_idle_s=claim_idle_s,
             max_attempts=_DELIVERIES_AN_ATTEMPT * limits.max_attempts,
+            makes_stream=False,
         )
         metrics.start_at_zero(metrics.ROUTER_TICKETS, [job_id], ["done", "dropped"])
         self._held: set[str] = set()
         self._freed = asyncio.Event()
-        self.last_drop = ""
-        """Why a ticket was dropped last."""
-        self.last_failure = ""
-        """How playing a ticket failed last, whether or not it was dropped."""
+        self._is_draining = False
 
     async def run(self) -> None:
-        """Claim and play until cancelled; raises the first error that is not a play's."""
+        """Claim and play until cancelled; raises the first error that is not a play's.
+
+        What is being played then is given back, for others to claim at once.
+        """
         plays: set[asyncio.Task[None]] = set()
         failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -94,29 +109,63 @@ class EpisodeWorkers:
         try:
             await first_to_end(self._claim(begin), self._keep(), fail())
         finally:
+            unplayed = set(self._held)
             await cancel_all(*plays)
+            await self._release(unplayed)
+
+    async def drain(self) -> None:
+        """Claim no more, and wait until what is being played has ended."""
+        self._is_draining = True
+        while self._held:
+            self._freed.clear()
+            await self._freed.wait()
 
     async def _claim(self, begin: Callable[[Entry], None]) -> NoReturn:
         while True:
             free = self._limits.episodes_in_flight - len(self._held)
-            if free <= 0:
+            if free <= 0 or self._is_draining:
                 self._freed.clear()
                 await self._freed.wait()
                 continue
-            for entry in await self._consumer.read(count=min(free, 64), block_s=1.0):
-                if entry.id not in self._held:
-                    begin(entry)
+            read = partial(self._read, min(free, 64))
+            entries = [e for e in await self._ask(read, "tickets") if e.id not in self._held]
+            if self._is_draining:  # it began while this read waited
+                await self._release({entry.id for entry in entries})
+                continue
+            for entry in entries:
+                begin(entry)
+
+    async def _read(self, count: int) -> list[Entry]:
+        try:
+            return await self._consumer.read(count=count, block_s=1.0)
+        except TroupeError:
+            self._consumer.reread()
+            raise
 
     async def _keep(self) -> NoReturn:
         while True:
             await asyncio.sleep(self._claim_idle_s / 3)
-            await self._consumer.keep(*self._held)
+            await self._ask(lambda: self._consumer.keep(*self._held), "keeping of tickets")
+
+    async def _release(self, entry_ids: set[str]) -> None:
+        """Best effort: tickets that Redis does not hear of are claimed when they are idle."""
+        with suppress(TroupeError, TimeoutError):
+            async with asyncio.timeout(_RELEASE_S):
+                await self._consumer.release(*entry_ids)
+
+    async def _ask(self, command: Callable[[], Awaitable[_T]], what: str) -> _T:
+        name = f"{what} of job {self._job_id}"
+        return await until_redis_answers(command, name, within_s=self._redis_away_s)
 
     async def _work(self, entry: Entry) -> None:
         in_flight = metrics.ROUTER_IN_FLIGHT.labels(self._job_id)
         in_flight.inc()
         try:
             await self._finish(entry)
+        except TroupeError as error:
+            if not error.retryable:
+                raise
+            _log.warning("ticket.left", entry=entry.id, error=error.message)
         finally:
             in_flight.dec()
             self._held.discard(entry.id)
@@ -128,19 +177,26 @@ class EpisodeWorkers:
         except DecodeError as error:
             if is_transient(error):
                 raise
-            await self._consumer.park(entry, f"not a Ticket: {error}")
-            await self._ledger.fail(
-                f"entry {entry.id} of the tickets stream is not a Ticket; it was parked"
-            )
+            words = f"not a Ticket: {error}"
+            await self._ask(lambda: self._consumer.park(entry, words), "parking")
+            reason = f"entry {entry.id} of the tickets stream is not a Ticket; it was parked"
+            await self._ask(lambda: self._ledger.fail(reason), "failure")
             return
         if entry.is_exhausted:
             times = entry.attempts - 1
-            await self._drop(ticket, entry, f"it was delivered {times} times and never ended")
+            reason = f"it was delivered {times} times and never ended"
+            await self._drop(ticket, entry, reason, BusyMeter())
             return
-        played = await self._play(ticket, entry)
+        with measured() as meter:
+            played = await self._play(ticket, entry, meter)
         if played is not None:
+            groups, episode = played.groups, played.episode
+            episode.busy.CopyFrom(meter.to_record())
             reached("router.ticket_completing", ticket.round_id)
-            await self._ledger.complete_ticket(ticket, entry.id, played.groups, played.episode)
+            await self._ask(
+                lambda: self._ledger.complete_ticket(ticket, entry.id, groups, episode),
+                "completion of a ticket",
+            )
             reached("router.ticket_completed", ticket.round_id)
             metrics.ROUTER_TICKETS.labels(self._job_id, "done").inc()
             metrics.ROUTER_EPISODE_SECONDS.labels(self._job_id).observe(played.episode.wall_s)
@@ -155,25 +211,26 @@ class EpisodeWorkers:
         ):
             yield
 
-    async def _play(self, ticket: pb.Ticket, entry: Entry) -> Played | None:
+    async def _play(self, ticket: pb.Ticket, entry: Entry, meter: BusyMeter) -> Played | None:
         """The episode, or None when the ticket was dropped.
 
-        A refusal by the full queue of this router is no failure: the queue empties, since every
+        A refusal by the full queue of this process is no failure: the queue empties, since every
         call in it has a deadline.
         """
         num_refused = 0
         while True:
+            fresh = await self._refreshed(ticket)
             try:
                 with self._observed(ticket):
-                    return await self._player.play(await self._refreshed(ticket))
+                    return await self._player.play(fresh)
             except OverloadedError as error:
                 num_refused += 1
                 _log.info("episode.refused", ticket=ticket.ticket_id, error=error.message)
                 await _pause(num_refused)
                 continue
             except TroupeError as error:
-                self.last_failure = f"{error.reason}: {error.message}"
-                attempt = await self._ledger.count_failure(ticket)
+                reason = f"{error.reason}: {error.message}"
+                attempt = await self._count_failure(ticket, reason)
                 _log.warning(
                     "episode.failed",
                     ticket=ticket.ticket_id,
@@ -182,14 +239,13 @@ class EpisodeWorkers:
                     error=error.message,
                 )
                 if not error.retryable or attempt >= self._limits.max_attempts:
-                    await self._drop(ticket, entry, self.last_failure)
+                    await self._drop(ticket, entry, reason, meter)
                     return None
             except Exception as error:
                 if is_transient(error):
                     raise
                 _log.error("episode.crashed", ticket=ticket.ticket_id, exc_info=error)
-                self.last_failure = f"{type(error).__name__}: {error}"
-                await self._drop(ticket, entry, self.last_failure)
+                await self._drop(ticket, entry, f"{type(error).__name__}: {error}", meter)
                 return None
             await _pause(attempt)
 
@@ -199,14 +255,19 @@ class EpisodeWorkers:
             return ticket
         fresh = pb.Ticket()
         fresh.CopyFrom(ticket)
-        for policy, version in (await self._ledger.versions()).items():
+        versions = await self._ask(self._ledger.versions, "versions")
+        for policy, version in versions.items():
             if policy in ticket.policy_versions:
                 newest = min(version, ticket.step)
                 fresh.policy_versions[policy] = max(newest, ticket.policy_versions[policy])
         return fresh
 
-    async def _drop(self, ticket: pb.Ticket, entry: Entry, reason: str) -> None:
-        self.last_drop = reason
+    async def _count_failure(self, ticket: pb.Ticket, reason: str) -> int:
+        return await self._ask(
+            lambda: self._ledger.count_failure(ticket, reason), "failure of a ticket"
+        )
+
+    async def _drop(self, ticket: pb.Ticket, entry: Entry, reason: str, meter: BusyMeter) -> None:
         episode = pb.Episode(
             episode_id=ticket.ticket_id,
             job_id=ticket.job_id,
@@ -215,8 +276,11 @@ class EpisodeWorkers:
             step=ticket.step,
             task_id=f"{ticket.split}/{ticket.task_index}",
             dropped_reason=reason,
+            busy=meter.to_record(),
         )
-        await self._ledger.drop_ticket(ticket, entry.id, episode)
+        await self._ask(
+            lambda: self._ledger.drop_ticket(ticket, entry.id, episode), "dropping of a ticket"
+        )
         metrics.ROUTER_TICKETS.labels(self._job_id, "dropped").inc()
 
 

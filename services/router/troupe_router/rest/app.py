@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from troupe import __version__
 from troupe.clients.rest.models import Health
+from troupe.runtime.hosts import is_loopback
 from troupe_router.conduct.progress import ProgressReader
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
@@ -24,7 +25,6 @@ from troupe_router.rest.episodes import episode_routes
 from troupe_router.rest.event_fanout import EventFanout
 from troupe_router.rest.events import event_routes
 from troupe_router.rest.jobs import job_routes
-from troupe_router.rest.listen import is_loopback
 from troupe_router.rest.log_routes import log_routes
 from troupe_router.rest.openapi import complete, faults, shows
 from troupe_router.rest.prometheus_targets import add_scrape_targets

@@ -1,9 +1,9 @@
 """The address that REST listens on: bound early, and refused where it would let strangers in."""
 
-import ipaddress
 import socket
 
 from troupe.errors import InvalidArgumentError
+from troupe.runtime.hosts import is_loopback
 from troupe_router.settings import RouterSettings
 
 
@@ -22,16 +22,6 @@ def check_listen_address(settings: RouterSettings) -> None:
             "listen on 127.0.0.1, or set TROUPE_ROUTER_ALLOW_ANONYMOUS=true where something else "
             "guards the way to it."
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches ``host``; empty means 127.0.0.1 here."""
-    if host in ("", "localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def bind(address: str) -> socket.socket:

@@ -20,8 +20,6 @@ _OF_WORK = (
     metrics.JOB_OVERDUE,
     metrics.JOB_STREAM_ENTRIES,
     metrics.JOB_VERSION_LAG,
-    metrics.ROUTER_IN_FLIGHT,
-    metrics.ROUTER_WAITING,
 )
 _OF_JOB = (
     metrics.JOB_STEP,
@@ -35,11 +33,6 @@ _OF_JOB = (
     metrics.JOB_TOKENS,
     metrics.JOB_PARITY_ALARMS,
     metrics.JOB_RESTARTS,
-    metrics.ROUTER_TICKETS,
-    metrics.ROUTER_AFFINITY,
-    metrics.ROUTER_PROMPT_TOKENS,
-    metrics.ROUTER_REFUSED,
-    metrics.ROUTER_EPISODE_SECONDS,
 )
 _BY_NAME = {next(iter(metric.describe())).name: metric for metric in _OF_JOB}
 

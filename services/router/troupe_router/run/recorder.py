@@ -8,6 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +19,11 @@ from troupe.runtime.faults import reached
 from troupe.runtime.step_report.play import PlayPart
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import RoundState, StepLedger
+from troupe.runtime.streams.retry import until_redis_answers
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.telemetry.tracing import root_span
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
-from troupe_router.play.routing.fleet import Fleet
 from troupe_router.run import job_metrics
 from troupe_router.run.episode_index import EpisodeIndex
 from troupe_router.run.episodes_file import append_at, append_line, is_kept, keep_lines
@@ -31,6 +32,8 @@ from troupe_router.run.round_metrics import eval_line, play_metrics, train_line
 
 _log = get_logger(__name__)
 _T = TypeVar("_T")
+_REDIS_AWAY_S = 60.0
+"""For so long a look at the events waits for Redis; then another controller begins."""
 _LEARNED_WAIT_S = 30.0
 """A step whose trainer said nothing for so long after its end is recorded without its words."""
 
@@ -51,7 +54,6 @@ class Recorder:
         ledger: StepLedger,
         store: JobStore,
         events: EventLog,
-        fleet: Fleet,
         *,
         fraction: float,
         with_tokens: bool = False,
@@ -60,7 +62,6 @@ class Recorder:
         self._ledger = ledger
         self._store = store
         self._events = events
-        self._fleet = fleet
         self._fraction = fraction
         self._with_tokens = with_tokens
         self._notes: dict[str, Any] = {}
@@ -107,11 +108,6 @@ class Recorder:
         """Whether the evaluation after ``step`` steps is recorded."""
         return ("eval", step) in self._lines
 
-    async def round_opens(self, round_id: str) -> None:
-        """A new round begins: what was measured before is not its."""
-        _ = round_id
-        self._fleet.take_meter()
-
     async def next_opened(self, state: RoundState) -> None:
         """The round after a step has opened: that is the step's end."""
         await self._end_step(state.step - 1, state.opened_at)
@@ -128,13 +124,12 @@ class Recorder:
     async def record(self, state: RoundState) -> None:
         """Record a complete round. Repeating it after a crash changes nothing."""
         wall_s = time.time() - state.opened_at
-        meter = self._fleet.take_meter()
         episodes = sorted(
             await self._ledger.episodes(state.round_id), key=lambda episode: episode.episode_id
         )
         await self._append_episodes(state.round_id, episodes)
         reached("router.round_recording", state.round_id)
-        play = await asyncio.to_thread(play_metrics, episodes, meter, wall_s)
+        play = await asyncio.to_thread(play_metrics, episodes, wall_s)
         kind = "eval" if state.kind == pb.ROUND_KIND_EVAL else "train"
         await self._emit(
             "round.played",
@@ -196,7 +191,8 @@ class Recorder:
             await self._settle()
 
     async def _listen(self, *, block_s: float) -> None:
-        for stored in await self._events.read(self._cursor, count=200, block_s=block_s):
+        read = partial(self._events.read, self._cursor, count=200, block_s=block_s)
+        for stored in await until_redis_answers(read, "events", within_s=_REDIS_AWAY_S):
             self._cursor = stored.id
             data = json.loads(stored.event.data_json)
             job_metrics.observe_event(self._job.job_id, stored.event.type, data)

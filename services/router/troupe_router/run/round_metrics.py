@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.busy import busy_seconds
 from troupe.runtime.step_report.play import EvalPart, PlayPart, StepPart
 from troupe.runtime.step_report.trainer import TrainerPart
-from troupe_router.play.routing.busy import BusyMeter
 
 _LEARN = ("learn", "advantages", "pack", "collate")
 _NOT_WORK = ("collect", "wait", "idle", "generate", "env")
 
 
-def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float) -> PlayPart:
+def play_metrics(episodes: Sequence[pb.Episode], wall_s: float) -> PlayPart:
     """What a round's episodes say. Dropped ones are counted and never scored."""
     played = [e for e in episodes if not e.dropped_reason]
     rewards: defaultdict[str, list[float]] = defaultdict(list)
@@ -25,7 +25,7 @@ def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float
             _collect_terms(terms[group.agent], sampled)
     everything = [reward for values in rewards.values() for reward in values]
     num_tokens = sum(e.num_tokens for e in played)
-    generate_s = meter.generate_s()
+    busy = busy_seconds(episodes)
     return PlayPart(
         num_episodes=len(played),
         num_dropped=len(episodes) - len(played),
@@ -42,10 +42,10 @@ def play_metrics(episodes: Sequence[pb.Episode], meter: BusyMeter, wall_s: float
         num_redraws=sum(e.num_redraws for e in played),
         num_tokens=num_tokens,
         cached_token_ratio=_cached_ratio(played),
-        tokens_per_s=round(num_tokens / generate_s, 1) if generate_s > 0 else None,
+        tokens_per_s=round(num_tokens / busy.generate, 1) if busy.generate > 0 else None,
         play_s=round(wall_s, 4),
-        generate_s=round(generate_s, 4),
-        env_s=round(meter.env_s(), 4),
+        generate_s=round(busy.generate, 4),
+        env_s=round(busy.env, 4),
     )
 
 

@@ -22,15 +22,13 @@ from troupe.runtime.tracking.tracker import TrackedRun, Tracker
 from troupe.runtime.tracking.values import tracked_step, tracked_values
 from troupe.spec.job import TrackerSpec
 from troupe_router.jobs.record import JobRecord
-from troupe_router.jobs.store import JobStore
+from troupe_router.jobs.store import TRACKED_NOTE, JobStore
 
 _log = get_logger(__name__)
 _QUEUE = 1000
 _LOOK_S = 0.5
 _CLOSE_S = 10.0
 """A tracker that has not finished so long after the job's end is left behind."""
-NOTE = "tracked:"
-"""Prefix of the notes that say how many lines each tracker was told; a resumed job keeps them."""
 
 Line = Mapping[str, Any]
 
@@ -185,4 +183,4 @@ class Trackers:
 
 
 def _name(index: int) -> str:
-    return f"{NOTE}{index}"
+    return f"{TRACKED_NOTE}{index}"

@@ -177,7 +177,7 @@ class Group(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ..., node: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., num_cached_tokens: _Optional[int] = ...) -> None: ...
 
 class Episode(_message.Message):
-    __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason", "num_redraws")
+    __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason", "num_redraws", "busy")
     EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +193,7 @@ class Episode(_message.Message):
     NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     DROPPED_REASON_FIELD_NUMBER: _ClassVar[int]
     NUM_REDRAWS_FIELD_NUMBER: _ClassVar[int]
+    BUSY_FIELD_NUMBER: _ClassVar[int]
     episode_id: str
     job_id: str
     round_id: str
@@ -208,7 +209,16 @@ class Episode(_message.Message):
     num_tokens: int
     dropped_reason: str
     num_redraws: int
-    def __init__(self, episode_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., is_success: _Optional[bool] = ..., success_fraction: _Optional[float] = ..., num_turns: _Optional[int] = ..., team_return: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., wall_s: _Optional[float] = ..., num_tokens: _Optional[int] = ..., dropped_reason: _Optional[str] = ..., num_redraws: _Optional[int] = ...) -> None: ...
+    busy: BusyTimes
+    def __init__(self, episode_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., is_success: _Optional[bool] = ..., success_fraction: _Optional[float] = ..., num_turns: _Optional[int] = ..., team_return: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., wall_s: _Optional[float] = ..., num_tokens: _Optional[int] = ..., dropped_reason: _Optional[str] = ..., num_redraws: _Optional[int] = ..., busy: _Optional[_Union[BusyTimes, _Mapping]] = ...) -> None: ...
+
+class BusyTimes(_message.Message):
+    __slots__ = ("generate", "env")
+    GENERATE_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    generate: _containers.RepeatedScalarFieldContainer[float]
+    env: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, generate: _Optional[_Iterable[float]] = ..., env: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class WeightsManifest(_message.Message):
     __slots__ = ("policy", "policy_version", "kind", "adapter_config_json", "size_bytes", "sha256", "tensor_digest", "tensors", "job_id")

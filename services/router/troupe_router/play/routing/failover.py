@@ -14,7 +14,7 @@ from troupe.errors import DeadlineError, TroupeError, UnavailableError
 from troupe.retry import Backoff
 from troupe.runtime.telemetry import metrics
 from troupe_router.play.routing.choose import Affinity
-from troupe_router.play.routing.fleet import Seat, unless_closed
+from troupe_router.play.routing.fleet import ReplicaConnection, unless_closed
 
 _BACKOFF = Backoff(0.01, 1.0)
 _LOOKS_PER_S = 1000
@@ -49,10 +49,10 @@ class Pauses:
 class Pick:
     """The replica to ask, and for which version.
 
-    Without a seat: none can answer, or (``is_full``) those that could have no room.
+    Without a connection: none can answer, or (``is_full``) those that could have no room.
     """
 
-    seat: Seat | None = None
+    connection: ReplicaConnection | None = None
     affinity: Affinity = "miss"
     policy_version: int = 0
     is_full: bool = False
@@ -60,7 +60,7 @@ class Pick:
 
 async def until_answered(
     pick: Callable[[frozenset[str]], Pick],
-    ask: Callable[[Seat, Pick, float], Awaitable[_T]],
+    ask: Callable[[ReplicaConnection, Pick, float], Awaitable[_T]],
     *,
     timeout_s: float,
     missing: str,
@@ -79,22 +79,22 @@ async def until_answered(
     last: TroupeError | None = None
     while (left_s := deadline - time.monotonic()) > 0:
         picked = pick(avoid)
-        if picked.seat is None and not picked.is_full:
+        if picked.connection is None and not picked.is_full:
             await refresh()
             picked = pick(avoid)
         if picked.is_full and wait_for_room is not None:
             await wait_for_room(left_s)
             continue
-        if picked.seat is not None:
+        if picked.connection is not None:
             try:
-                return await _ask_one(picked.seat, picked, ask, left_s)
+                return await _ask_one(picked.connection, picked, ask, left_s)
             except TroupeError as error:
                 if not error.retryable:
                     raise
                 last = error
-            avoid |= {picked.seat.replica_id}
+            avoid |= {picked.connection.replica_id}
             await refresh()
-            other = pick(avoid).seat
+            other = pick(avoid).connection
             if other is not None and other.replica_id not in avoid:
                 continue
         avoid = frozenset()  # all have failed: the next round asks each again
@@ -109,17 +109,20 @@ async def until_answered(
 
 
 async def _ask_one(
-    seat: Seat, picked: Pick, ask: Callable[[Seat, Pick, float], Awaitable[_T]], left_s: float
+    connection: ReplicaConnection,
+    picked: Pick,
+    ask: Callable[[ReplicaConnection, Pick, float], Awaitable[_T]],
+    left_s: float,
 ) -> _T:
     """Ask the picked replica, and note how it did."""
     try:
-        with unless_closed(seat):
-            answer = await ask(seat, picked, left_s)
+        with unless_closed(connection):
+            answer = await ask(connection, picked, left_s)
     except TroupeError as error:
-        metrics.ROUTER_ROUTED.labels(seat.replica_id, error.reason).inc()
+        metrics.ROUTER_ROUTED.labels(connection.replica_id, error.reason).inc()
         if isinstance(error, UnavailableError | DeadlineError):
-            seat.failed()
+            connection.failed()
         raise
-    metrics.ROUTER_ROUTED.labels(seat.replica_id, "OK").inc()
-    seat.answered()
+    metrics.ROUTER_ROUTED.labels(connection.replica_id, "OK").inc()
+    connection.answered()
     return answer

@@ -1,4 +1,4 @@
-"""The living rollout and env replicas of one job, as this router sees them now.
+"""The living rollout and env replicas of one job, as this process sees them now.
 
 Owns connections, in-flight counts and who failed lately. What a replica holds comes from
 heartbeats, and from the replica itself when it is asked (``probe``): a new version is then known
@@ -18,12 +18,13 @@ from troupe.aio import cancel_all
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.clients import EnvClient, RolloutClient
 from troupe.errors import TroupeError, UnavailableError
+from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec import JobSpec
 from troupe_router.members.store import Member, MemberStore
-from troupe_router.play.routing.busy import BusyMeter
 from troupe_router.play.routing.choose import UNBOUNDED, RouteCandidate
 from troupe_router.play.routing.prefixes import PrefixTable
 
+_log = get_logger(__name__)
 _ROLLOUT = ReplicaKind.REPLICA_KIND_ROLLOUT
 _ENV = ReplicaKind.REPLICA_KIND_ENV
 _PROBE_S = 0.02
@@ -39,7 +40,7 @@ MAX_IN_FLIGHT = 4096
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class ReplicaConnection:
     """One life of one replica, with a connection to it. ``number`` differs in each life.
 
     ``replica_id`` is its stable name. ``versions`` is shared with the candidates that it shows.
@@ -97,7 +98,7 @@ class Seat:
 
 
 @contextmanager
-def unless_closed(seat: Seat) -> Generator[None]:
+def unless_closed(connection: ReplicaConnection) -> Generator[None]:
     """Turn what a call says whose connection was closed into UnavailableError.
 
     gRPC cancels the calls of a closed channel, though the task that waits for one was not
@@ -109,9 +110,11 @@ def unless_closed(seat: Seat) -> Generator[None]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise UnavailableError(f"replica {seat.replica_id} left while it was asked") from None
+        raise UnavailableError(f"replica {connection.replica_id} left while it was asked") from None
     except grpc.aio.UsageError as error:
-        raise UnavailableError(f"replica {seat.replica_id} left before it was asked") from error
+        raise UnavailableError(
+            f"replica {connection.replica_id} left before it was asked"
+        ) from error
 
 
 class Fleet:
@@ -124,9 +127,9 @@ class Fleet:
         self._spec = spec
         self._members = members
         self._refresh_s = refresh_s
-        self._seats: dict[tuple[str, str, str], Seat] = {}
-        self._rollouts: list[Seat] = []
-        self._envs: list[Seat] = []
+        self._connections: dict[tuple[str, str, str], ReplicaConnection] = {}
+        self._rollouts: list[ReplicaConnection] = []
+        self._envs: list[ReplicaConnection] = []
         self._probing: asyncio.Task[None] | None = None
         self._next_look: asyncio.Task[None] | None = None
         self._looks: set[asyncio.Task[None]] = set()
@@ -135,11 +138,10 @@ class Fleet:
         self._probed_at = 0.0
         self._numbers = itertools.count()
         self.allows_newer = spec.max_staleness > 0
-        self.meter = BusyMeter()
         self.prefixes = PrefixTable()
 
     async def watch(self) -> None:
-        """Follow the membership until cancelled."""
+        """Follow the membership until cancelled; while Redis is away, what was known holds."""
         while True:
             await self.refresh()
             await asyncio.sleep(self._refresh_s)
@@ -161,34 +163,43 @@ class Fleet:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
             self._next_look = None  # what changes from here on, this look may miss
-            found = await self._members.of_job(self.job_id)
-            self._looked_at = time.monotonic()
-        await self._take_over(found)
+            try:
+                members = await self._members.of_job(self.job_id)
+            except TroupeError as error:
+                if not error.retryable:
+                    raise
+                _log.warning("fleet.redis_is_away", job_id=self.job_id, error=error.message)
+                return
+            finally:
+                self._looked_at = time.monotonic()
+        await self._take_over(members)
 
-    async def _take_over(self, found: Sequence[Member]) -> None:
+    async def _take_over(self, members: Sequence[Member]) -> None:
         present: set[tuple[str, str, str]] = set()
-        for member in found:
+        for member in members:
             if member.replica.kind not in (_ROLLOUT, _ENV):
                 continue
             replica = member.replica
             key = (replica.replica_id, replica.incarnation, replica.address)
             present.add(key)
-            seat = self._seats.get(key)
-            if seat is None:
+            connection = self._connections.get(key)
+            if connection is None:
                 client, number = self._client(member), next(self._numbers)
-                seat = self._seats[key] = Seat(member, client, number, replica.replica_id)
-                (self._rollouts if replica.kind == _ROLLOUT else self._envs).append(seat)
-            seat.member, seat.is_serving = member, replica.is_serving
+                connection = self._connections[key] = ReplicaConnection(
+                    member, client, number, replica.replica_id
+                )
+                (self._rollouts if replica.kind == _ROLLOUT else self._envs).append(connection)
+            connection.member, connection.is_serving = member, replica.is_serving
             if replica.kind == _ENV:
-                seat.versions = _ENV_VERSIONS
-            elif replica.seen_at > seat.versions_at:
-                seat.versions = {p.policy: set(p.loaded_versions) for p in replica.policies}
-                seat.versions_at = replica.seen_at
-        gone = [self._seats.pop(key) for key in self._seats.keys() - present]
-        for seat in gone:
-            (self._rollouts if seat in self._rollouts else self._envs).remove(seat)
-        for seat in gone:
-            await seat.client.close()
+                connection.versions = _ENV_VERSIONS
+            elif replica.seen_at > connection.versions_at:
+                connection.versions = {p.policy: set(p.loaded_versions) for p in replica.policies}
+                connection.versions_at = replica.seen_at
+        gone = [self._connections.pop(key) for key in self._connections.keys() - present]
+        for connection in gone:
+            (self._rollouts if connection in self._rollouts else self._envs).remove(connection)
+        for connection in gone:
+            await connection.client.close()
 
     async def probe(self) -> None:
         """Ask every rollout replica what it holds; concurrent callers share one round of asking."""
@@ -196,25 +207,20 @@ class Fleet:
             self._probing = asyncio.create_task(self._probe())
         await asyncio.shield(self._probing)
 
-    def rollouts(self) -> Sequence[Seat]:
+    def rollouts(self) -> Sequence[ReplicaConnection]:
         """Rollout replicas, serving or not."""
         return self._rollouts
 
-    def envs(self) -> Sequence[Seat]:
+    def envs(self) -> Sequence[ReplicaConnection]:
         """Env replicas, serving or not; all hold version 0 of the policy ""."""
         return self._envs
-
-    def take_meter(self) -> BusyMeter:
-        """What was measured since the last call."""
-        meter, self.meter = self.meter, BusyMeter()
-        return meter
 
     async def close(self) -> None:
         """Close the connections."""
         await cancel_all(*self._looks, *([self._probing] if self._probing is not None else []))
-        for seat in self._seats.values():
-            await seat.client.close()
-        self._seats.clear()
+        for connection in self._connections.values():
+            await connection.client.close()
+        self._connections.clear()
         self._rollouts, self._envs = [], []
 
     def _client(self, member: Member) -> RolloutClient | EnvClient:
@@ -228,17 +234,17 @@ class Fleet:
         wait_s = self._probed_at + _PROBE_S - time.monotonic()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
-        await asyncio.gather(*(self._ask(seat) for seat in self.rollouts()))
+        await asyncio.gather(*(self._ask(connection) for connection in self.rollouts()))
         self._probed_at = time.monotonic()
 
-    async def _ask(self, seat: Seat) -> None:
-        if not isinstance(seat.client, RolloutClient):
+    async def _ask(self, connection: ReplicaConnection) -> None:
+        if not isinstance(connection.client, RolloutClient):
             return
         asked_at = time.time()
         try:
-            with unless_closed(seat):
-                status = await seat.client.status(timeout_s=2.0)
+            with unless_closed(connection):
+                status = await connection.client.status(timeout_s=2.0)
         except TroupeError:
             return
-        seat.versions = {p.policy: set(p.loaded_versions) for p in status.policies}
-        seat.versions_at = asked_at
+        connection.versions = {p.policy: set(p.loaded_versions) for p in status.policies}
+        connection.versions_at = asked_at

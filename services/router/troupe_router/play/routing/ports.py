@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from troupe.clients import EnvClient, RolloutClient
+from troupe.episodes import busy
 from troupe.episodes.ports import Generation, Outcome, Start
 from troupe.errors import VersionNotLoadedError
 from troupe.runtime.telemetry import metrics
@@ -26,7 +27,7 @@ from troupe_router.play.routing.choose import (
     newer_version,
 )
 from troupe_router.play.routing.failover import Pauses, Pick, until_answered
-from troupe_router.play.routing.fleet import MAX_ENV_CALLS, MAX_IN_FLIGHT, Fleet, Seat
+from troupe_router.play.routing.fleet import MAX_ENV_CALLS, MAX_IN_FLIGHT, Fleet, ReplicaConnection
 from troupe_router.play.routing.prefixes import Prefix, prefix_of
 
 _T = TypeVar("_T")
@@ -94,7 +95,7 @@ class FleetRollout:
         with self._admission.call():
             return await until_answered(
                 lambda avoid: self._pick(call, avoid),
-                lambda seat, picked, left_s: self._ask(call, seat, picked, left_s),
+                lambda connection, picked, left_s: self._ask(call, connection, picked, left_s),
                 timeout_s=timeout_s,
                 missing=f"no rollout replica holds version {policy_version} of policy '{policy}'",
                 pauses=self._pauses,
@@ -105,10 +106,11 @@ class FleetRollout:
     def _pick(self, call: _Call, avoid: frozenset[str]) -> Pick:
         prefix, version = call.prefix, call.policy_version
         request = RouteRequest(call.policy, version, prefix.affinity, avoid, call.num_candidates)
-        seats = self._fleet.rollouts()
+        connections = self._fleet.rollouts()
         matched = self._fleet.prefixes.matched(call.policy, version, prefix.blocks)
         candidates = [
-            seat.candidate(matched.get(seat.number, 0.0), self._max_in_flight) for seat in seats
+            connection.candidate(matched.get(connection.number, 0.0), self._max_in_flight)
+            for connection in connections
         ]
         if self._fleet.allows_newer and not is_held(request, candidates):
             newer = newer_version(request, candidates)
@@ -117,16 +119,18 @@ class FleetRollout:
         chosen = self._strategy(request, candidates)
         if chosen is None:
             return Pick(is_full=is_held(request, candidates))
-        return Pick(_seat_of(chosen, candidates, seats), chosen.affinity, version)
+        return Pick(_connection_of(chosen, candidates, connections), chosen.affinity, version)
 
-    async def _ask(self, call: _Call, seat: Seat, picked: Pick, left_s: float) -> Generation:
-        assert isinstance(seat.client, RolloutClient)
+    async def _ask(
+        self, call: _Call, connection: ReplicaConnection, picked: Pick, left_s: float
+    ) -> Generation:
+        assert isinstance(connection.client, RolloutClient)
         policy, version = call.policy, picked.policy_version
         metrics.ROUTER_AFFINITY.labels(self._fleet.job_id, policy, picked.affinity).inc()
-        self._fleet.prefixes.record(policy, version, call.prefix.blocks, seat.number)
-        seat.num_in_flight += call.num_candidates
+        self._fleet.prefixes.record(policy, version, call.prefix.blocks, connection.number)
+        connection.num_in_flight += call.num_candidates
         try:
-            generation = await seat.client.generate(
+            generation = await connection.client.generate(
                 policy=policy,
                 policy_version=version,
                 observation=call.observation,
@@ -136,13 +140,13 @@ class FleetRollout:
                 timeout_s=left_s,
             )
         except VersionNotLoadedError:
-            seat.versions.get(policy, set[int]()).discard(version)
+            connection.versions.get(policy, set[int]()).discard(version)
             raise
         finally:
-            seat.num_in_flight -= call.num_candidates
+            connection.num_in_flight -= call.num_candidates
             self._admission.leave()
         ended = time.monotonic()
-        self._fleet.meter.generate.append((ended - generation.engine_s, ended))
+        busy.note_generate(ended - generation.engine_s, ended)
         self._count_tokens(policy, generation)
         return generation
 
@@ -200,16 +204,16 @@ class FleetEnv:
     async def _call(
         self, call: Callable[[EnvClient, float], Awaitable[_T]], affinity: str, timeout_s: float
     ) -> _T:
-        async def ask(seat: Seat, _: Pick, left_s: float) -> _T:
-            assert isinstance(seat.client, EnvClient)
-            seat.num_in_flight += 1
+        async def ask(connection: ReplicaConnection, _: Pick, left_s: float) -> _T:
+            assert isinstance(connection.client, EnvClient)
+            connection.num_in_flight += 1
             began = time.monotonic()
             try:
-                return await call(seat.client, left_s)
+                return await call(connection.client, left_s)
             finally:
-                seat.num_in_flight -= 1
+                connection.num_in_flight -= 1
                 self._line.leave()
-                self._fleet.meter.env.append((began, time.monotonic()))
+                busy.note_env(began, time.monotonic())
 
         return await until_answered(
             lambda avoid: self._pick(avoid, affinity),
@@ -222,14 +226,16 @@ class FleetEnv:
         )
 
     def _pick(self, avoid: frozenset[str], affinity: str) -> Pick:
-        seats = self._fleet.envs()
-        candidates = [seat.candidate(limit=self._max_in_flight) for seat in seats]
+        connections = self._fleet.envs()
+        candidates = [connection.candidate(limit=self._max_in_flight) for connection in connections]
         request = RouteRequest("", 0, affinity, avoid)
         chosen = choose(request, candidates)
         if chosen is None:
             return Pick(is_full=is_held(request, candidates))
-        return Pick(_seat_of(chosen, candidates, seats))
+        return Pick(_connection_of(chosen, candidates, connections))
 
 
-def _seat_of(chosen: Choice, candidates: Sequence[RouteCandidate], seats: Sequence[Seat]) -> Seat:
-    return next(s for s, c in zip(seats, candidates, strict=True) if c is chosen.replica)
+def _connection_of(
+    chosen: Choice, candidates: Sequence[RouteCandidate], connections: Sequence[ReplicaConnection]
+) -> ReplicaConnection:
+    return next(s for s, c in zip(connections, candidates, strict=True) if c is chosen.replica)

@@ -1,0 +1,81 @@
+"""Plays one life of one job in this process: its parts, its fleet and its workers.
+
+Owns what is built for the job and closed with it. Never decides whether the job is to be played.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from troupe.aio import first_to_end
+from troupe.episodes.build import JobParts, load_parts
+from troupe_router.jobs.record import JobRecord
+from troupe_router.members.store import MemberStore
+from troupe_router.play.routing.fleet import Fleet
+from troupe_router.play.routing.ports import FleetEnv, FleetRollout
+from troupe_router.play.workers import EpisodeWorkers
+
+
+@dataclass(frozen=True, slots=True)
+class PlayOptions:
+    """What a process that plays is told of itself; see the settings of the same names.
+
+    ``name`` is the process's; ``job_id``: plays this job alone; empty: every job.
+    """
+
+    name: str = "worker"
+
+    claim_idle_s: float = 5.0
+    generate_calls: int = 8192
+    series_linger_s: float = 120.0
+    job_id: str = ""
+
+
+class JobPlayer:
+    """One job, from now until it is cancelled."""
+
+    def __init__(
+        self, record: JobRecord, redis: Redis, members: MemberStore, options: PlayOptions
+    ) -> None:
+        self._record = record
+        self._redis = redis
+        self._members = members
+        self._options = options
+        self._workers: EpisodeWorkers | None = None
+        self._is_draining = False
+
+    async def run(self) -> None:
+        """Play tickets until cancelled; raises what is not one ticket's fault.
+
+        Raises:
+            SpecInvalidError: what the spec names is not installed here.
+        """
+        parts = await asyncio.to_thread(load_parts, self._record.spec)
+        fleet = Fleet(self._record.job_id, self._record.spec, self._members)
+        try:
+            self._workers = self._make_workers(parts, fleet)
+            if self._is_draining:
+                return
+            await first_to_end(self._workers.run(), fleet.watch())
+        finally:
+            await fleet.close()
+
+    async def drain(self) -> None:
+        """Claim no more, and wait until what is being played has ended."""
+        self._is_draining = True
+        if self._workers is not None:
+            await self._workers.drain()
+
+    def _make_workers(self, parts: JobParts, fleet: Fleet) -> EpisodeWorkers:
+        spec = self._record.spec
+        rollout = FleetRollout(fleet, max_calls=self._options.generate_calls)
+        return EpisodeWorkers(
+            self._redis,
+            self._record.job_id,
+            parts.player(rollout, FleetEnv(fleet)),
+            spec.limits,
+            claim_idle_s=self._options.claim_idle_s,
+            max_staleness=spec.max_staleness,
+            name=self._options.name,
+        )

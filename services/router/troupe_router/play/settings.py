@@ -1,0 +1,36 @@
+"""Where a process that plays runs: addresses and limits (TROUPE_PLAY_*)."""
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from troupe.runtime.serving import ServingSettings, replica_name
+from troupe_router.play.job_player import PlayOptions
+
+
+class PlaySettings(ServingSettings):
+    """``TROUPE_PLAY_*``. Its gRPC server answers health checks alone."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TROUPE_PLAY_", extra="ignore", use_attribute_docstrings=True
+    )
+
+    max_request_bytes: int = Field(default=1 << 20, ge=1024)
+    """Largest gRPC message that is received; health checks are small."""
+    redis_url: str = "redis://127.0.0.1:6390/0"
+    """The Redis or Valkey of the routers."""
+    claim_idle_s: float = Field(default=5.0, gt=0.0)
+    """A ticket whose worker is silent for so long is played by another."""
+    generate_calls: int = Field(default=8192, ge=1)
+    """Generate calls of one job that are under way or wait here; one more is refused."""
+    series_linger_s: float = Field(default=120.0, ge=0.0)
+    """The Prometheus series of a job that ended stay for so long: several scrapes."""
+
+    def options(self) -> PlayOptions:
+        """What the players need of it."""
+        return PlayOptions(
+            replica_name(self, "play"),
+            self.claim_idle_s,
+            self.generate_calls,
+            self.series_linger_s,
+            self.job_id,
+        )

@@ -1,0 +1,97 @@
+"""When engines and environments were busy for a ticket, and how long for a whole round.
+
+Whoever plays a ticket measures, and writes the intervals into its episode; whoever records the
+round reads them there. So the two may be different processes. Owns the intervals; never a metric.
+"""
+
+import time
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from troupe.api.records.v1 import records_pb2 as pb
+
+Interval = tuple[float, float]
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same times as intervals in order that do not touch.
+
+    Example: ``union([(5, 6), (0, 2), (1, 3)]) == [(0, 3), (5, 6)]``.
+    """
+    merged: list[Interval] = []
+    for begin, end in sorted(intervals):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def union_s(intervals: Iterable[Interval]) -> float:
+    """Length of the union, seconds. Example: ``union_s([(0, 2), (1, 3), (5, 6)]) == 4``."""
+    return sum((end - begin for begin, end in union(intervals)), start=0.0)
+
+
+@dataclass(slots=True)
+class BusyMeter:
+    """Intervals on the monotonic clock: when an engine computed, and when an env judged."""
+
+    generate: list[Interval] = field(default_factory=list[Interval])
+    env: list[Interval] = field(default_factory=list[Interval])
+
+    def to_record(self) -> pb.BusyTimes:
+        """On the wall clock, which other processes read too."""
+        since = time.time() - time.monotonic()
+        return pb.BusyTimes(
+            generate=[since + at for pair in union(self.generate) for at in pair],
+            env=[since + at for pair in union(self.env) for at in pair],
+        )
+
+
+_meter: ContextVar[BusyMeter | None] = ContextVar("busy_meter", default=None)
+
+
+@contextmanager
+def measured() -> Generator[BusyMeter]:
+    """Collects what is noted inside the block, by the tasks that it starts too."""
+    meter = BusyMeter()
+    token = _meter.set(meter)
+    try:
+        yield meter
+    finally:
+        _meter.reset(token)
+
+
+def note_generate(begin: float, end: float) -> None:
+    """An engine computed from ``begin`` to ``end``, by the monotonic clock."""
+    if (meter := _meter.get()) is not None:
+        meter.generate.append((begin, end))
+
+
+def note_env(begin: float, end: float) -> None:
+    """An environment judged from ``begin`` to ``end``, by the monotonic clock."""
+    if (meter := _meter.get()) is not None:
+        meter.env.append((begin, end))
+
+
+@dataclass(frozen=True, slots=True)
+class BusySeconds:
+    """Seconds of a round. ``env`` is the time in which an env judged and no engine computed."""
+
+    generate: float
+    env: float
+
+
+def busy_seconds(episodes: Iterable[pb.Episode]) -> BusySeconds:
+    """Over all episodes of a round: overlapping work counts once, whoever played it."""
+    records = [episode.busy for episode in episodes if episode.HasField("busy")]
+    generate = [pair for record in records for pair in _pairs(record.generate)]
+    env = [pair for record in records for pair in _pairs(record.env)]
+    generate_s = union_s(generate)
+    return BusySeconds(generate_s, union_s([*generate, *env]) - generate_s)
+
+
+def _pairs(instants: Sequence[float]) -> list[Interval]:
+    return list(zip(instants[::2], instants[1::2], strict=True))
