@@ -12,7 +12,7 @@ from typing import Self
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.hosts import host_of
 from troupe.runtime.tracking.settings import MlflowSettings
-from troupe_router.rest.listen import is_loopback
+from troupe_router.rest.access.listen import is_loopback
 from troupe_router.settings import RouterSettings
 
 

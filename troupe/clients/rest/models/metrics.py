@@ -1,0 +1,103 @@
+"""What the REST API says of a run's numbers: curves and steps."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from troupe.clients.rest.models.base import Document, JsonObject, Parameters
+from troupe.clients.rest.models.progress import RoundDocument
+
+
+class MetricsQuery(Parameters):
+    """Which curves."""
+
+    names: Annotated[list[str] | None, Field(max_length=200)] = None
+    """Only these, or what begins so before a dot (`phases`); may repeat."""
+    from_step: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """Only from this step on."""
+    max_points: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    """Longer curves are shown as means of as many buckets."""
+
+
+class StepPageQuery(Parameters):
+    """Which steps."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 50
+    """Most steps of the page."""
+    cursor: Annotated[str | None, Field(max_length=20)] = None
+    """`next_cursor` of the page before."""
+
+
+class SeriesDocument(Document):
+    """Numbers over steps: ``series[name][i]`` is of step ``steps[i]``; None: not measured."""
+
+    steps: list[int]
+    """Training steps, ascending."""
+    series: dict[str, list[float | None]]
+    """By name; nested numbers have dotted names (phases.generate)."""
+
+
+class MetricsDocument(Document):
+    """A job's curves."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "job_id": "demo-1",
+                "train": {"steps": [0, 1], "series": {"reward_mean": [0.31, 0.35]}},
+                "eval": {"steps": [0], "series": {"success": [0.14]}},
+                "names": ["reward_mean", "success"],
+                "unknown": [],
+            }
+        }
+    )
+
+    job_id: str
+    """The job."""
+    train: SeriesDocument
+    """One point a training step."""
+    eval: SeriesDocument
+    """One point an evaluation."""
+    names: list[str]
+    """Every name that there is, whatever was asked for."""
+    unknown: list[str] = Field(default_factory=list[str])
+    """Names that were asked for and that no line has, or none yet."""
+
+
+class StepPage(Document):
+    """Training steps as metrics.jsonl has them, newest first."""
+
+    steps: list[JsonObject]
+    """The lines."""
+    next_cursor: str | None = None
+    """`cursor` of the next page; null on the last."""
+
+
+class EpisodeCountsDocument(Document):
+    """Recorded training episodes of a step."""
+
+    num: int
+    """All."""
+    num_success: int
+    """Solved by every trajectory."""
+    num_dropped: int
+    """Given up after errors of machines."""
+
+
+class StepDocument(Document):
+    """One training step."""
+
+    step: int
+    """Counted from 0."""
+    state: Literal["recorded", "open", "to_come"]
+    """recorded: its line is written; open: at work."""
+    train: JsonObject | None = None
+    """Its line of metrics.jsonl."""
+    eval: JsonObject | None = None
+    """The line of the evaluation before it, when there was one."""
+    round: RoundDocument | None = None
+    """Counters while it is at work."""
+    trained_groups: dict[str, int]
+    """Groups that were learnt from, by policy, once a checkpoint covers them."""
+    episodes: EpisodeCountsDocument
+    """What episodes.jsonl holds of it."""
