@@ -33,8 +33,6 @@ def _writable(value: Any) -> Any:
     return value
 
 
-Text = Annotated[str, BeforeValidator(_writable)]
-"""Words that may repeat what was sent."""
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_writable)]
 """What tasks, models and services wrote, of any form: JSON may escape half a character."""
 
@@ -42,9 +40,9 @@ JsonObject = Annotated[dict[str, Any], BeforeValidator(_writable)]
 class FaultDocument(Document):
     """One thing that is wrong in a request."""
 
-    pointer: Text
+    pointer: str
     """JSON pointer (RFC 6901) into the body, or to the parameter; empty: the whole body."""
-    message: Text
+    message: str
     """What is wrong, and what to do."""
 
 
@@ -57,11 +55,11 @@ class ProblemDocument(Document):
     """The reason in words."""
     status: int
     """The HTTP status."""
-    detail: Text
+    detail: str
     """What was wrong, where, and what to do."""
     reason: str
     """Stable name: NOT_FOUND, CONFLICT, SPEC_INVALID, ..."""
-    pointer: Text | None = None
+    pointer: str | None = None
     """The first fault's pointer."""
     errors: list[FaultDocument] = []
     """Every fault that was found."""

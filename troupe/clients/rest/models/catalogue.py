@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from troupe.clients.rest.models.base import Document, JsonObject
+from troupe.clients.rest.models.base import Document
 
 
 class TaskFamilyDocument(Document):
@@ -18,7 +18,7 @@ class TaskFamilyDocument(Document):
     """One line."""
     agents: list[str] = Field(default_factory=list[str])
     """Seats of the team."""
-    params: JsonObject = Field(default_factory=dict[str, Any])
+    params: dict[str, Any] = Field(default_factory=dict[str, Any])
     """JSON schema of its parameters."""
     local_terms: dict[str, dict[str, float]] = Field(default_factory=dict[str, dict[str, float]])
     """Reward terms of each agent with their default weights."""

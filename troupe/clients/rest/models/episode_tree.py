@@ -1,6 +1,8 @@
 """What the REST API says of one episode: its turns, groups and candidates."""
 
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import ConfigDict
 
 from troupe.clients.rest.models.base import Document, JsonObject
 from troupe.clients.rest.models.episodes import EpisodeKind, EpisodeRowDocument
@@ -123,7 +125,7 @@ class EpisodeTaskDocument(Document):
     """Its id."""
     name: str
     """Task family."""
-    params: JsonObject
+    params: dict[str, Any]
     """Parameters of the family."""
     split: str
     """train, validation or test."""
@@ -148,6 +150,9 @@ class EpisodeTwinDocument(Document):
 
 class EpisodeDocument(EpisodeRowDocument):
     """One episode with its whole tree."""
+
+    # The example of a row is none of a tree.
+    model_config = ConfigDict(json_schema_extra=None)
 
     task: EpisodeTaskDocument
     """What was to be done."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from troupe.clients.rest.models.base import Document, JsonObject, Parameters
+from troupe.clients.rest.models.base import Document, Parameters
 
 JobState = Literal[
     "queued",
@@ -111,7 +111,7 @@ class JobDocument(Document):
     """Rollout replicas that it takes from the quota."""
     queue_position: int | None = None
     """Place in the queue, from 1, while it is queued."""
-    spec: JsonObject | None = None
+    spec: dict[str, Any] | None = None
     """What it learns (JobSpec)."""
 
     @property
@@ -169,7 +169,7 @@ class PlanDocument(Document):
 
     dry_run: bool
     """Always true."""
-    spec: JsonObject
+    spec: dict[str, Any]
     """The spec, resolved."""
     launcher: str
     """local or none."""

@@ -1,10 +1,10 @@
 """What the REST API says of a run's numbers: curves and steps."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from troupe.clients.rest.models.base import Document, JsonObject, Parameters
+from troupe.clients.rest.models.base import Document, Parameters
 from troupe.clients.rest.models.progress import RoundDocument
 
 
@@ -67,7 +67,7 @@ class MetricsDocument(Document):
 class StepPage(Document):
     """Training steps as metrics.jsonl has them, newest first."""
 
-    steps: list[JsonObject]
+    steps: list[dict[str, Any]]
     """The lines."""
     next_cursor: str | None = None
     """`cursor` of the next page; null on the last."""
@@ -91,9 +91,9 @@ class StepDocument(Document):
     """Counted from 0."""
     state: Literal["recorded", "open", "to_come"]
     """recorded: its line is written; open: at work."""
-    train: JsonObject | None = None
+    train: dict[str, Any] | None = None
     """Its line of metrics.jsonl."""
-    eval: JsonObject | None = None
+    eval: dict[str, Any] | None = None
     """The line of the evaluation before it, when there was one."""
     round: RoundDocument | None = None
     """Counters while it is at work."""
