@@ -117,11 +117,12 @@ format: $(dev_stamp) ## Format the code and fix what lint can fix
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
 
-generate: $(dev_stamp) ## Write generated files again: protos, docs/job-spec.md, docs/api.md, dashboards
+generate: $(dev_stamp) ## Write generated files again: protos, docs/job-spec.md, docs/api.md, dashboards, RestClient
 	PYTHON=$(bin)/python scripts/gen_proto.sh
 	$(bin)/python scripts/gen_job_spec_docs.py docs/job-spec.md
 	$(bin)/python scripts/gen_api_docs.py docs/api.md
 	$(bin)/python scripts/gen_dashboards.py deploy/helm/troupe/files/dashboards
+	$(bin)/python scripts/gen_sync_client.py troupe/clients/rest/client.py
 
 compose-check: ## Validate docker-compose.yml (needs Docker's compose plugin)
 	docker compose --profile '*' config --quiet

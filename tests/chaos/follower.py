@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from platform_world import Platform
 
-from troupe.clients.rest import JobEvent
+from troupe.clients.rest import EventDocument
 from troupe.errors import TroupeError
 
 
@@ -14,7 +14,7 @@ class Follower:
     """Collects the events of a job in the background, with the instants at which they came."""
 
     def __init__(self, platform: Platform, job_id: str) -> None:
-        self.events: list[tuple[float, JobEvent]] = []
+        self.events: list[tuple[float, EventDocument]] = []
         self._thread = threading.Thread(target=self._run, args=(platform, job_id), daemon=True)
         self._thread.start()
 

@@ -9,7 +9,7 @@ from chaos_cases import SANDBOX, Case
 from chaos_world import ChaosWorld
 from platform_world import Platform
 
-from troupe.clients.rest import Job
+from troupe.clients.rest import JobDocument
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
 
@@ -37,7 +37,7 @@ def test_job_when_a_sandbox_worker_is_hit_then_ends_as_if_nothing_happened(
     assert world.run(case, programs_spec, undisturbed_programs).faults == []
 
 
-def end_of(platform: Platform, spec: dict[str, Any]) -> Job:
+def end_of(platform: Platform, spec: dict[str, Any]) -> JobDocument:
     with platform.client() as client:
         job_id = client.submit(spec).job_id
         for _ in client.events(job_id):

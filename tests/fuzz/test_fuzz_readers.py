@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fuzzing import bounded, fuzzed, hostile_texts, json_values, mutated_bytes, nested_json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troupe.clients.rest.sse import parse_sse
+from troupe.clients.rest import RestClient
 from troupe.data.dataset import RefusedRowError
 from troupe.data.prepare import _Writer
 from troupe.data.prepared import PreparedRows
@@ -257,8 +258,18 @@ def test_cursor_when_anything_then_a_place_or_refused(cursor: str) -> None:
 @fuzzed(40)
 @given(st.lists(st.text(max_size=30) | json_values().map(lambda v: "data: " + json.dumps(v))))
 def test_event_stream_when_any_lines_then_events_or_an_error(lines: list[str]) -> None:
-    with contextlib.suppress(TroupeError):
-        list(parse_sse(iter([*lines, ""])))
+    text = "\n".join([*lines, "", ""])
+    content = text.encode("utf-8", "replace")
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            headers = {"content-type": "text/event-stream"}
+            return httpx.Response(200, content=content, headers=headers)
+        return httpx.Response(200, json={"job_id": "j", "state": "succeeded"})
+
+    rest = RestClient("http://router", transport=httpx.MockTransport(handler))
+    with rest, contextlib.suppress(TroupeError):
+        list(rest.events("j"))
 
 
 @fuzzed(30)

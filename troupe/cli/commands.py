@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """One line of ``troupe --help``; ``target`` is a function, or a Typer of several commands."""
 
     panel: str
@@ -11,110 +11,112 @@ class Entry(NamedTuple):
     summary: str
 
 
-COMMANDS: dict[str, Entry] = {
-    "demo": Entry(
+COMMANDS: dict[str, CommandEntry] = {
+    "demo": CommandEntry(
         "Train",
         "train_commands:demo",
         "Train the example team from nothing: make the base model, then `troupe train`.",
     ),
-    "train": Entry(
+    "train": CommandEntry(
         "Train",
         "train_commands:train",
         "Train a team: start what is needed, submit, show progress, stop what was started.",
     ),
-    "eval": Entry("Train", "eval_commands:evaluate", "Measure success on held-out tasks."),
-    "export": Entry(
+    "eval": CommandEntry("Train", "eval_commands:evaluate", "Measure success on held-out tasks."),
+    "export": CommandEntry(
         "Train",
         "export_commands:export",
         "Write a checkpoint's policies as files that plain transformers and peft load.",
     ),
-    "init": Entry(
+    "init": CommandEntry(
         "Specs and models",
         "init_commands:init",
         "Write a first job spec: five questions, about 30 lines with comments.",
     ),
-    "validate": Entry(
+    "validate": CommandEntry(
         "Specs and models",
         "spec_commands:validate",
         "Check a spec, with everything that it names, and change nothing.",
     ),
-    "dryrun": Entry(
+    "dryrun": CommandEntry(
         "Specs and models",
         "spec_commands:dryrun",
         "Play a few tasks with a scripted policy, down to groups and advantages; no services.",
     ),
-    "schema": Entry(
+    "schema": CommandEntry(
         "Specs and models", "spec_commands:schema", "Print the JSON schema of a job spec."
     ),
-    "model": Entry("Specs and models", "spec_commands:model_app", "Make base models."),
-    "data": Entry("Tasks", "data_commands:data_app", "Prepare published data sets."),
-    "new": Entry(
+    "model": CommandEntry("Specs and models", "spec_commands:model_app", "Make base models."),
+    "data": CommandEntry("Tasks", "data_commands:data_app", "Prepare published data sets."),
+    "new": CommandEntry(
         "Tasks",
         "kit_commands:new",
         "Make a small working task in one file, or as a package, to be changed into your own.",
     ),
-    "check": Entry(
+    "check": CommandEntry(
         "Tasks",
         "kit_commands:check",
         "Try to break a task family: purity, replay, forks, splits, bounded reward, odd texts.",
     ),
-    "doctor": Entry(
+    "doctor": CommandEntry(
         "Platform",
         "doctor_commands:doctor",
         "Check GPU, memory, disk, ports, Redis, engine and versions; status 1 on an error.",
     ),
-    "up": Entry(
+    "up": CommandEntry(
         "Platform",
         "platform_commands:up",
         "Start Redis and the router in the background, and keep them alive.",
     ),
-    "down": Entry(
+    "down": CommandEntry(
         "Platform",
         "platform_commands:down",
         "Stop the platform and every process of its jobs; unfinished jobs go on at the next `up`.",
     ),
-    "status": Entry(
+    "status": CommandEntry(
         "Platform",
         "platform_commands:status",
         "Show the platform, its processes and its jobs; status 1 when it is down or ill.",
     ),
-    "submit": Entry(
+    "submit": CommandEntry(
         "Jobs", "job_commands:submit", "Submit a job to a router that runs, and print its id."
     ),
-    "watch": Entry(
+    "watch": CommandEntry(
         "Jobs",
         "job_commands:watch_job",
         "Follow a job until it ends; Ctrl-C stops watching, not the job.",
     ),
-    "jobs": Entry("Jobs", "job_commands:jobs", "List jobs, newest first."),
-    "queue": Entry(
+    "jobs": CommandEntry("Jobs", "job_commands:jobs", "List jobs, newest first."),
+    "queue": CommandEntry(
         "Jobs", "job_commands:queue", "Show which jobs wait for their turn, and for what."
     ),
-    "pause": Entry(
+    "pause": CommandEntry(
         "Jobs",
         "job_commands:pause",
         "Stop a job for now: its processes end and others may use their place.",
     ),
-    "resume": Entry(
+    "resume": CommandEntry(
         "Jobs",
         "job_commands:resume",
         "Queue a paused, failed or cancelled job again; it goes on from its last checkpoint.",
     ),
-    "cancel": Entry(
+    "cancel": CommandEntry(
         "Jobs", "job_commands:cancel", "End a job; what it learned stays in its run folder."
     ),
-    "delete": Entry(
+    "delete": CommandEntry(
         "Jobs",
         "job_commands:delete",
         "Forget a job that has ended; its run folder stays unless --files is given.",
     ),
-    "logs": Entry("Jobs", "run_commands:logs", "Show what the processes of a job log."),
-    "checkpoints": Entry(
+    "logs": CommandEntry("Jobs", "run_commands:logs", "Show what the processes of a job log."),
+    "checkpoints": CommandEntry(
         "Jobs", "run_commands:checkpoints", "List what can be downloaded of a job."
     ),
-    "download": Entry("Jobs", "run_commands:download", "Download a policy as a tar archive."),
-    "episodes": Entry("Jobs", "run_commands:episodes_app", "Look at recorded episodes."),
-    "keys": Entry(
+    "download": CommandEntry(
+        "Jobs", "run_commands:download", "Download a policy as a tar archive."
+    ),
+    "episodes": CommandEntry("Jobs", "run_commands:episodes_app", "Look at recorded episodes."),
+    "keys": CommandEntry(
         "Platform", "key_commands:keys_app", "API keys of a router (TROUPE_ROUTER_API_KEYS)."
     ),
 }

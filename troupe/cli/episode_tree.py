@@ -5,12 +5,16 @@ from rich.console import RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from troupe.clients.rest.runs import Candidate, Episode, Group
+from troupe.clients.rest.models.episode_tree import (
+    CandidateDocument,
+    EpisodeDocument,
+    GroupDocument,
+)
 
 _SHORT = 160
 
 
-def draw(episode: Episode, *, is_whole: bool = False) -> RenderableType:
+def draw(episode: EpisodeDocument, *, is_whole: bool = False) -> RenderableType:
     """Turns, then agents, then candidates: the chosen one is marked, and what it was paid for.
 
     Texts of models are shown as they are, never read as markup.
@@ -29,7 +33,7 @@ def draw(episode: Episode, *, is_whole: bool = False) -> RenderableType:
     return tree
 
 
-def _add_group(tree: Tree, group: Group, *, is_whole: bool) -> None:
+def _add_group(tree: Tree, group: GroupDocument, *, is_whole: bool) -> None:
     label = Text(group.agent, style="cyan")
     label.append(
         f"  {group.policy} v{group.policy_version}  mean {group.reward_mean:+.3f} "
@@ -45,7 +49,7 @@ def _add_group(tree: Tree, group: Group, *, is_whole: bool) -> None:
         branch.add(_candidate(candidate, is_whole=is_whole))
 
 
-def _candidate(candidate: Candidate, *, is_whole: bool) -> RenderableType:
+def _candidate(candidate: CandidateDocument, *, is_whole: bool) -> RenderableType:
     line = Text("* " if candidate.is_chosen else "  ", style="bold green")
     line.append(f"{candidate.index} ", style="bold" if candidate.is_chosen else "")
     line.append(f"{candidate.reward:+.3f}", style="green" if candidate.is_success else "")

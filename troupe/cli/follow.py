@@ -14,13 +14,13 @@ from rich.live import Live
 
 from troupe.cli.output import EXIT_FAILED, EXIT_OK, err, out
 from troupe.cli.progress import Progress, clock, panel
-from troupe.clients.rest import Job, JobEvent, RestClient
+from troupe.clients.rest import EventDocument, JobDocument, RestClient
 from troupe.errors import TroupeError
 
 _ASK_EVERY_S = 2.0
 
 
-def watch(client: RestClient, job: Job, *, quiet: bool = False) -> Job:
+def watch(client: RestClient, job: JobDocument, *, quiet: bool = False) -> JobDocument:
     """Show the job's progress until it is over; the job as it ended.
 
     A live panel on a terminal, one line for each event elsewhere, nothing when ``quiet`` but that
@@ -51,7 +51,7 @@ def watch(client: RestClient, job: Job, *, quiet: bool = False) -> Job:
     return client.job(job.job_id)
 
 
-def _has_paused(event: JobEvent) -> bool:
+def _has_paused(event: EventDocument) -> bool:
     """Whether it is a pause; events of long ago come first, so the job may be at work again."""
     return event.type == "job.state" and event.data.get("state") == "paused"
 
@@ -83,7 +83,7 @@ class Waits:
             self._asking.release()
 
 
-def exit_status(job: Job) -> int:
+def exit_status(job: JobDocument) -> int:
     """0 for a job that succeeded, else 1."""
     return EXIT_OK if job.state == "succeeded" else EXIT_FAILED
 
@@ -97,7 +97,7 @@ def read_summary(run_dir: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def print_outcome(job: Job) -> None:
+def print_outcome(job: JobDocument) -> None:
     """Say how the job ended, with the numbers of its summary."""
     if job.state != "succeeded":
         reason = job.error or job.reason or "no reason was given"

@@ -11,7 +11,7 @@ from troupe.cli.follow import exit_status, print_outcome, watch
 from troupe.cli.output import EXIT_INTERRUPTED, note, out, print_json
 from troupe.cli.settings import settings_from
 from troupe.cli.specs import read_spec, with_local_models
-from troupe.clients.rest import Job
+from troupe.clients.rest import JobDocument
 
 Steering = Literal["pause", "resume", "cancel"]
 """Methods of the client that take a job and give it back."""
@@ -82,7 +82,7 @@ def steers(verb: Steering, about: str) -> Callable[..., None]:
         as_json: opt.AsJson = False,
     ) -> None:
         with opt.connect(url, runs_dir) as client:
-            ask: Callable[[str], Job] = getattr(client, verb)
+            ask: Callable[[str], JobDocument] = getattr(client, verb)
             _print_state(ask(opt.job_id_of(job)), as_json=as_json)
 
     steer.__doc__ = about
@@ -148,14 +148,14 @@ def queue(url: opt.Url = None, runs_dir: opt.RunsDir = None, as_json: opt.AsJson
     out().print(table if found.queued else "no job waits")
 
 
-def _print_state(job: Job, *, as_json: bool) -> None:
+def _print_state(job: JobDocument, *, as_json: bool) -> None:
     if as_json:
         print_json(job.model_dump(exclude={"spec"}))
     else:
         out().print(f"{job.job_id} {job.state}", markup=False)
 
 
-def _state(job: Job) -> str:
+def _state(job: JobDocument) -> str:
     if job.queue_position is not None:
         return f"{job.state} (place {job.queue_position})"
     return f"{job.state} ({job.error})" if job.error else job.state

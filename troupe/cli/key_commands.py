@@ -10,7 +10,7 @@ from rich.table import Table
 from troupe.cli import options as opt
 from troupe.cli.output import note, out, print_json
 from troupe.clients.rest.keys import add_key, read_keys, remove_key
-from troupe.clients.rest.models import Scope
+from troupe.clients.rest.models.session import Scope
 from troupe.errors import InvalidArgumentError
 
 keys_app = typer.Typer(no_args_is_help=True, help="API keys of a router (TROUPE_ROUTER_API_KEYS).")

@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from troupe.clients.rest import Job, JobEvent
+from troupe.clients.rest import EventDocument, JobDocument
 
 _TOLD = frozenset(
     {
@@ -51,11 +51,11 @@ class Progress:
     marks: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
 
     @classmethod
-    def of(cls, job: Job) -> "Progress":
+    def of(cls, job: JobDocument) -> "Progress":
         """The state before any event."""
         return cls(job.job_id, job.steps, job.state, job.reason, job.step)
 
-    def apply(self, event: JobEvent) -> str | None:
+    def apply(self, event: EventDocument) -> str | None:
         """Take ``event`` in; the line to print for it, or None when it is not worth one."""
         if event.type == "job.state":
             return self._on_state(event.data)
@@ -95,7 +95,7 @@ class Progress:
         count = data.get("num_episodes", "?")
         return f"held-out after {step} steps: {success:.1%} of {count} tasks solved"
 
-    def _on_step(self, event: JobEvent) -> str:
+    def _on_step(self, event: EventDocument) -> str:
         self._take(event.data)
         done = int(event.data.get("step", self.step)) + 1
         self.step = max(self.step, done)

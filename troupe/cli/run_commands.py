@@ -11,7 +11,8 @@ from troupe.cli import options as opt
 from troupe.cli.episode_tree import draw
 from troupe.cli.output import EXIT_INTERRUPTED, note, out, print_json
 from troupe.clients.rest import RestClient
-from troupe.clients.rest.runs import EpisodeRow, LogPage
+from troupe.clients.rest.models.episodes import EpisodeRowDocument
+from troupe.clients.rest.models.logs import LogPage
 from troupe.errors import InvalidArgumentError, NotFoundError
 
 episodes_app = typer.Typer(no_args_is_help=True, help="Look at recorded episodes.")
@@ -160,7 +161,7 @@ def download(
         out().print(str(path), markup=False)
 
 
-def _cells(row: EpisodeRow) -> list[str]:
+def _cells(row: EpisodeRowDocument) -> list[str]:
     rewards = "  ".join(f"{name} {a.reward_mean:+.2f}" for name, a in row.agents.items())
     result = "solved" if row.is_success else (row.failure or "unsolved")
     return [row.id, row.task_id, result, str(row.num_turns), f"{row.team_return:.2f}", rewards]

@@ -22,7 +22,7 @@ from troupe.cli.settings import CliSettings, settings_from
 from troupe.cli.signals import terminate_as_interrupt
 from troupe.cli.spec_commands import make_tiny
 from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_models
-from troupe.clients.rest import Job, RestClient
+from troupe.clients.rest import JobDocument, RestClient
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.spec import JobSpec
@@ -31,7 +31,7 @@ DEMO_SPEC = Path(__file__).with_name("demo.yaml")
 """Part of the package, so that the demo runs where there is no checkout."""
 _CANCEL_WITHIN_S = 30.0
 
-Begin = Callable[[RestClient], Job]
+Begin = Callable[[RestClient], JobDocument]
 """Submits or resumes the job."""
 
 
@@ -101,7 +101,7 @@ def demo(
 
 def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> int:
     """Up, begin, watch, down; the exit status."""
-    job: Job | None = None
+    job: JobDocument | None = None
     with terminate_as_interrupt():
         try:
             config, is_ours = platform.up(settings)
@@ -126,7 +126,9 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
     return exit_status(job)
 
 
-def _on_interrupt(config: PlatformConfig, job: Job | None, *, is_ours: bool, api_key: str) -> None:
+def _on_interrupt(
+    config: PlatformConfig, job: JobDocument | None, *, is_ours: bool, api_key: str
+) -> None:
     """End the job when its platform ends with this command; else let it go on."""
     if job is None:
         note("interrupted before the job was submitted")

@@ -26,11 +26,12 @@ from troupe_router.members.registry import Registry
 from troupe_router.members.store import MemberStore
 from troupe_router.play.job_player import PlayOptions
 from troupe_router.play.players import Players
-from troupe_router.rest.api_keys import KeyStore
-from troupe_router.rest.app import RestParts, create_app
-from troupe_router.rest.certificate import RestCertificate
+from troupe_router.rest.access.api_keys import KeyStore
+from troupe_router.rest.access.certificate import RestCertificate
+from troupe_router.rest.access.listen import bind, check_listen_address
+from troupe_router.rest.app import create_app
 from troupe_router.rest.event_fanout import EventFanout
-from troupe_router.rest.listen import bind, check_listen_address
+from troupe_router.rest.parts import RestParts
 from troupe_router.servicer import RouterServicer
 from troupe_router.settings import RouterSettings
 

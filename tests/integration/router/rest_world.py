@@ -13,9 +13,10 @@ from redis.asyncio import Redis
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.members.store import MemberStore
-from troupe_router.rest.api_keys import KeyStore
-from troupe_router.rest.app import RestParts, create_app
+from troupe_router.rest.access.api_keys import KeyStore
+from troupe_router.rest.app import create_app
 from troupe_router.rest.event_fanout import EventFanout
+from troupe_router.rest.parts import RestParts
 from troupe_router.settings import RouterSettings
 
 

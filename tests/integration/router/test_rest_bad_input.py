@@ -328,14 +328,14 @@ async def test_client_that_never_reads_holds_up_nobody_and_costs_no_memory(
         ids = [await next_id(reader) for _ in range(301)]
         assert ids == sorted(ids, key=lambda i: tuple(map(int, i.split("-"))))
         assert len(set(ids)) == 301
-        feed = world.hub._feeds["demo-1"]
+        feed = world.fanout._feeds["demo-1"]
         assert (feed.followers, len(feed.tail)) == (2, 256)
         writer.close()
     finally:
         lazy.close()
         server.should_exit = True
         await asyncio.wait_for(task, 20)
-    assert world.hub.num_followers == 0
+    assert world.fanout.num_followers == 0
 
 
 async def test_follower_goes_on_after_its_last_event_and_too_many_are_429(

@@ -113,9 +113,19 @@ def operations(document: dict[str, Any]) -> list[str]:
 def test_openapi_names_every_route_with_an_example_of_each_main_answer(served: Served) -> None:
     found = operations(served.document)
     assert len(found) >= 28
-    for path in ("/v1/jobs", "/v1/jobs/{job_id}", "/v1/jobs/{job_id}/episodes"):
+    schemas = served.document["components"]["schemas"]
+    for path, shape in {
+        "/v1/jobs/{job_id}": "JobDocument",
+        "/v1/jobs/{job_id}/metrics": "MetricsDocument",
+        "/v1/session": "SessionDocument",
+    }.items():
         content = served.document["paths"][path]["get"]["responses"]["200"]["content"]
-        assert content["application/json"]["example"]
+        schema = content["application/json"]["schema"]
+        assert schema == {"$ref": f"#/components/schemas/{shape}"}
+    for shape in ("JobDocument", "EventDocument", "MetricsDocument", "EpisodeRowDocument"):
+        example = schemas[shape]["example"]
+        assert example
+        assert example.keys() <= schemas[shape]["properties"].keys()
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -15,8 +15,8 @@ from rest_world import RestWorld, rest_world, spec_document
 from troupe.clients.rest.keys import add_key, digest_of, read_keys, remove_key
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.hosts import is_loopback
-from troupe_router.rest.api_keys import KeyStore
-from troupe_router.rest.listen import check_listen_address
+from troupe_router.rest.access.api_keys import KeyStore
+from troupe_router.rest.access.listen import check_listen_address
 from troupe_router.settings import RouterSettings
 
 
@@ -180,7 +180,7 @@ async def test_name_of_any_kind_leads_to_a_router_with_keys(
 def test_keyring_follows_its_file_and_keeps_old_keys_when_it_breaks(
     file: Path, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("troupe_router.rest.api_keys._LOOK_S", 0.0)
+    monkeypatch.setattr("troupe_router.rest.access.api_keys._LOOK_S", 0.0)
     ring = KeyStore(file)
     assert ring.caller(keys["read"]).scopes == ("read",)
     fresh = add_key(file, "read", ("admin",))
@@ -268,8 +268,8 @@ async def test_streams_end_with_their_key_and_are_bounded_by_caller(
     keys: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("troupe_router.rest.api_keys._LOOK_S", 0.0)
-    monkeypatch.setattr("troupe_router.rest.events._PING_S", 0.05)
+    monkeypatch.setattr("troupe_router.rest.access.api_keys._LOOK_S", 0.0)
+    monkeypatch.setattr("troupe_router.rest.routes.events._PING_S", 0.05)
     async with rest_world(redis, tmp_path, api_keys=file, max_streams_per_caller=1) as world:
         spec = spec_document(tmp_path)
         await world.http.post("/v1/jobs", json=spec, headers=bearer(keys["submit"]))
@@ -281,7 +281,7 @@ async def test_streams_end_with_their_key_and_are_bounded_by_caller(
         async def until_followed_by(number: int) -> None:
             async with asyncio.timeout(30):
                 while True:
-                    if world.hub.num_followers == number:
+                    if world.fanout.num_followers == number:
                         return
                     await asyncio.sleep(0.01)
 

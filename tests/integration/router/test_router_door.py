@@ -19,7 +19,7 @@ from troupe.cli.settings import CliSettings
 from troupe.clients.rest import RestClient
 from troupe.clients.rest.keys import add_key, remove_key
 from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
-from troupe_router.rest.certificate import RestCertificate
+from troupe_router.rest.access.certificate import RestCertificate
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 

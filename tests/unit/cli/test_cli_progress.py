@@ -6,14 +6,14 @@ import pytest
 from rich.console import Console
 
 from troupe.cli.progress import Progress, clock, panel
-from troupe.clients.rest import JobEvent
+from troupe.clients.rest import EventDocument
 
 
-def event(type_: str, at: float = 0.0, **data: object) -> JobEvent:
-    return JobEvent(id="1-0", type=type_, occurred_at=at, data=dict(data))
+def event(type_: str, at: float = 0.0, **data: object) -> EventDocument:
+    return EventDocument(id="1-0", type=type_, occurred_at=at, data=dict(data))
 
 
-def recorded(step: int, at: float = 0.0, **more: object) -> JobEvent:
+def recorded(step: int, at: float = 0.0, **more: object) -> EventDocument:
     """The router's word on a step, as it sends it."""
     learned = {"reward_mean": 0.25, "reward_by_agent": {"tool": 0.25}, "kl_rollout": 0.001}
     played = {"success_rate": 0.5, "tokens_per_s": 812.4, "num_episodes": 8}

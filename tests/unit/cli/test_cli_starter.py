@@ -12,7 +12,7 @@ from troupe.cli.main import run
 from troupe.cli.progress import sparkline
 from troupe.cli.starter import starter_spec
 from troupe.clients.rest.keys import digest_of, read_keys
-from troupe.clients.rest.runs import Episode
+from troupe.clients.rest.models.episode_tree import EpisodeDocument
 from troupe.spec import load_spec, parse_spec
 
 
@@ -119,7 +119,7 @@ def test_episode_tree_marks_the_chosen_and_shows_texts_as_they_are() -> None:
         "is_flat": True,
         "candidates": [candidate],
     }
-    episode = Episode.model_validate(
+    episode = EpisodeDocument.model_validate(
         {
             "id": "train-00000-00000",
             "episode_id": "e",

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from troupe.clients.rest import RestClient, parse_sse
+from troupe.clients.rest import EventDocument, RestClient
 from troupe.errors import (
     ConflictError,
     InvalidArgumentError,
@@ -140,14 +140,35 @@ def test_events_when_the_connection_breaks_then_go_on_after_the_last_seen() -> N
     assert places == ["0", "1-0"]
 
 
-def test_parse_sse_when_an_event_has_two_data_lines_then_they_are_joined() -> None:
-    lines = iter(["id: 7-0", "event: x", 'data: {"type": "x",', 'data: "data": {"a": 1}}', ""])
-    [event] = parse_sse(lines)
+def streamed(text: str) -> list[EventDocument]:
+    """The events of a stream of ``text`` whose job is over."""
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, json={**JOB, "state": "succeeded"})
+
+    with client(handler) as rest:
+        return list(rest.events("demo-1"))
+
+
+def test_events_when_one_has_two_data_lines_then_they_are_joined() -> None:
+    [event] = streamed('id: 7-0\nevent: x\ndata: {"type": "x",\ndata: "data": {"a": 1}}\n\n')
     assert (event.id, event.type, event.data) == ("7-0", "x", {"a": 1})
 
 
-def test_parse_sse_when_the_last_event_is_cut_then_it_is_not_given() -> None:
-    assert list(parse_sse(iter(["id: 7-0", 'data: {"type"']))) == []
+def test_events_when_a_text_has_unicodes_own_line_ends_then_it_stays_whole() -> None:
+    [event] = streamed('id: 7-0\ndata: {"type": "x", "data": {"a": "1\u2028\x852"}}\r\n\r\n')
+    assert event.data == {"a": "1\u2028\x852"}
+
+
+def test_events_when_the_last_is_cut_then_it_is_not_given() -> None:
+    assert streamed('id: 7-0\ndata: {"type"') == []
+
+
+def test_events_when_one_is_no_json_then_says_so() -> None:
+    with pytest.raises(TroupeError, match="cannot be read"):
+        streamed("id: 7-0\ndata: {\n\n")
 
 
 def test_download_when_the_target_cannot_be_written_then_says_so_and_leaves_nothing(

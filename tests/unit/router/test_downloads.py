@@ -83,7 +83,7 @@ def test_policy_when_a_folder_is_a_link_then_is_not_given_away(tmp_path: Path, l
     target = {"policies": elsewhere, "policies/p": elsewhere}.get(linked, elsewhere / "adapter")
     (run_dir / linked).parent.mkdir(parents=True)
     (run_dir / linked).symlink_to(target)
-    assert checkpoint_list(run_dir, SPEC, 1) == {"checkpoints": []}
+    assert checkpoint_list(run_dir, SPEC, 1).checkpoints == []
     with pytest.raises(NotFoundError):
         archive(run_dir, SPEC, "final", "p", "peft")
 
@@ -93,7 +93,7 @@ def test_log_when_it_is_a_link_then_is_not_shown(tmp_path: Path, linked: str) ->
     run_dir, elsewhere = tmp_path / "demo-1", outside(tmp_path)
     (run_dir / linked).parent.mkdir(parents=True)
     (run_dir / linked).symlink_to(elsewhere if linked == "logs" else elsewhere / "x.log")
-    assert log_list(run_dir) == {"components": []}
+    assert log_list(run_dir).components == []
     with pytest.raises(NotFoundError):
         log_tail(run_dir, "x", 1)
     with pytest.raises(NotFoundError):

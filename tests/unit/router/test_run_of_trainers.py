@@ -4,10 +4,10 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from troupe.clients.rest.models.checkpoints import CheckpointList
 from troupe.errors import NotFoundError
 from troupe.runtime.run_folder import checkpoints_folder, groups_file
 from troupe.spec import JobSpec, parse_spec
@@ -41,11 +41,8 @@ def lay(run_dir: Path, policy: str, step: int, trainer: str) -> None:
     (folder / f"{policy}.safetensors").write_bytes(f"{policy} {step}".encode())
 
 
-def shown(listed: dict[str, Any]) -> list[tuple[str, list[tuple[str, int]]]]:
-    return [
-        (c["id"], [(p["policy"], p["version"]) for p in c["policies"]])
-        for c in listed["checkpoints"]
-    ]
+def shown(listed: CheckpointList) -> list[tuple[str, list[tuple[str, int]]]]:
+    return [(c.id, [(p.policy, p.version) for p in c.policies]) for c in listed.checkpoints]
 
 
 def test_checkpoints_when_each_policy_has_its_own_then_listed_by_step(tmp_path: Path) -> None:
@@ -72,7 +69,7 @@ def test_checkpoints_when_there_is_one_trainer_then_they_are_where_they_were(
     for policy in ("one", "two"):
         lay(tmp_path, policy, 3, "")
     assert [name for name, _ in shown(checkpoint_list(tmp_path, spec(), 3))] == ["step-00003"]
-    assert checkpoint_list(tmp_path, APART, 3) == {"checkpoints": []}
+    assert checkpoint_list(tmp_path, APART, 3).checkpoints == []
 
 
 def write(run_dir: Path, policy: str, trainer: str, *steps: int) -> None:

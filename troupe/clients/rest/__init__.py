@@ -2,15 +2,14 @@
 
 from troupe.clients.rest.async_client import AsyncRestClient
 from troupe.clients.rest.client import RestClient
-from troupe.clients.rest.models import TERMINAL, Job, JobEvent, JobState
-from troupe.clients.rest.sse import parse_sse
+from troupe.clients.rest.models.events import EventDocument
+from troupe.clients.rest.models.jobs import TERMINAL, JobDocument, JobState
 
 __all__ = [
     "TERMINAL",
     "AsyncRestClient",
-    "Job",
-    "JobEvent",
+    "EventDocument",
+    "JobDocument",
     "JobState",
     "RestClient",
-    "parse_sse",
 ]

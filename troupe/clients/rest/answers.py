@@ -1,13 +1,21 @@
-"""Reads HTTP answers: JSON objects, and the way back from problem+json to a TroupeError. Pure."""
+"""Reads what a router answers: documents, events, archives, and problem+json as a TroupeError.
 
+Never talks to a router.
+"""
+
+import contextlib
+import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 
 import httpx
+from httpx_sse import ServerSentEvent
+from pydantic import BaseModel, ValidationError
 
 from troupe.clients.rest.errors import ForbiddenError, UnauthenticatedError
+from troupe.clients.rest.models.events import EventDocument
 from troupe.errors import (
     ConflictError,
     DeadlineError,
@@ -20,6 +28,7 @@ from troupe.errors import (
 )
 from troupe.spec.issues import Issue, SpecInvalidError
 
+_M = TypeVar("_M", bound=BaseModel)
 _BY_STATUS: Mapping[int, type[TroupeError]] = {
     401: UnauthenticatedError,
     403: ForbiddenError,
@@ -48,6 +57,51 @@ def document_of(response: httpx.Response, base_url: str) -> Any:
             "object); check the port, or name the router with --url or TROUPE_REST_URL."
         )
     return document
+
+
+def read(model: type[_M], document: Any) -> _M:
+    """``document`` as a ``model``; raises TroupeError where it is none."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise TroupeError(
+            f"the router's answer is not a {model.__name__} ({error.error_count()} faults, the "
+            f"first: {error.errors()[0]['msg']}); router and command must be of one version"
+        ) from error
+
+
+def event_of(event: ServerSentEvent) -> EventDocument:
+    """One event of a stream; raises TroupeError for one that cannot be read."""
+    try:
+        document = json.loads(event.data)
+        known = {k: v for k, v in document.items() if k in ("type", "occurred_at", "source")}
+        known.setdefault("type", event.event)
+        data = document["data"] if isinstance(document.get("data"), dict) else document
+        return EventDocument(id=event.id, data=data, **known)
+    except (ValueError, AttributeError) as error:
+        raise TroupeError(f"the router sent an event that cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def draft_of(target: Path) -> Generator[BinaryIO]:
+    """A file that becomes ``target`` when the block ends well, and is removed when it does not.
+
+    Raises:
+        InvalidArgumentError: ``target`` can't be written.
+    """
+    if target.is_dir():
+        raise InvalidArgumentError(f"{target} is a folder; give the path of a file in it.")
+    draft = target.with_name(f".{target.name}.part")
+    try:
+        with draft.open("wb") as file:
+            yield file
+        draft.replace(target)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"{target} can't be written ({error.strerror}); give another path with room."
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def problem_of(response: httpx.Response) -> TroupeError:

@@ -1,27 +1,48 @@
-"""The async client: the same calls as the blocking one, awaited.
+"""The async client of the REST API: every call, once.
 
-Owns connections and patience. Never retries a call that could count twice.
+``client.py``, the blocking client, is made of this file by scripts/gen_sync_client.py (`make
+generate`). Owns the connections. Never retries a call that could count twice: a submission carries
+an Idempotency-Key.
 """
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
+from httpx_sse import EventSource
 
-from troupe.clients.rest import answers, calls
-from troupe.clients.rest import models as m
-from troupe.clients.rest import runs as r
+from troupe.clients.rest import answers, requests
+from troupe.clients.rest.models.catalogue import TaskFamilyDocument, TaskList
+from troupe.clients.rest.models.checkpoints import CheckpointDocument, CheckpointList
+from troupe.clients.rest.models.episode_tree import EpisodeDocument
+from troupe.clients.rest.models.episodes import EpisodePage
+from troupe.clients.rest.models.events import EventDocument, EventPage
+from troupe.clients.rest.models.jobs import JobDocument, JobPage, QuotaDocument
+from troupe.clients.rest.models.logs import LogFileDocument, LogList, LogPage
+from troupe.clients.rest.models.metrics import MetricsDocument, StepDocument, StepPage
+from troupe.clients.rest.models.progress import ProgressDocument
+from troupe.clients.rest.models.replicas import (
+    PolicyDocument,
+    PolicyList,
+    ReplicaDocument,
+    ReplicaList,
+)
+from troupe.clients.rest.models.session import SessionDocument
+from troupe.clients.rest.requests import JOBS, job_path
 from troupe.clients.rest.retry import LOST, PAUSE_S, RetryWindow
-from troupe.clients.rest.sse import SseReader
 from troupe.errors import UnavailableError
-
-T = TypeVar("T")
 
 
 class AsyncRestClient:
-    """Async client of one router; the arguments are those of ``RestClient``."""
+    """Async client of one router.
+
+    ``retry_for_s``: how long a router that does not answer is asked again (reads, and submissions
+    under one Idempotency-Key), so that a restart of the router is not seen. ``tls_ca``: file of
+    the certificate authority of a router whose certificate is not public.
+    """
 
     def __init__(
         self,
@@ -53,135 +74,217 @@ class AsyncRestClient:
         """Close the connections."""
         await self._http.aclose()
 
+    async def is_up(self) -> bool:
+        """True when the router answers and can take jobs.
+
+        Raises:
+            UnavailableError: its certificate is not believed, which waiting does not mend.
+        """
+        try:
+            return (await self._http.get("/readyz", timeout=2.0)).status_code == 200
+        except httpx.HTTPError as error:
+            if answers.is_distrusted(error):
+                raise answers.unreachable(self._base_url, error) from error
+            return False
+
     async def submit(
         self, spec: Mapping[str, Any], *, idempotency_key: str = "", priority: int = 0
-    ) -> m.Job:
-        """Submit a job; the same key never makes a second one; raises SpecInvalidError."""
-        call = calls.submit(spec, idempotency_key=idempotency_key, priority=priority)
-        return await self._do(call)
+    ) -> JobDocument:
+        """Submit a job; the same key never makes a second one.
+
+        Raises:
+            SpecInvalidError: the router refused the spec.
+        """
+        key = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        answer = await self._ask("POST", JOBS, json=spec, headers=key, priority=priority or None)
+        return answers.read(JobDocument, answer)
 
     async def dry_run(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """What the router would do with ``spec``; nothing starts."""
-        return await self._do(calls.dry_run(spec))
+        """What the router would do with ``spec`` (``PlanDocument``); nothing starts."""
+        return dict(await self._ask("POST", JOBS, json=spec, dry_run=True))
 
-    async def job(self, job_id: str) -> m.Job:
+    async def job(self, job_id: str) -> JobDocument:
         """One job; raises NotFoundError."""
-        return await self._do(calls.job(job_id))
+        return answers.read(JobDocument, await self._ask("GET", job_path(job_id)))
 
-    async def jobs(self, *, limit: int = 50, states: Sequence[str] = ()) -> list[m.Job]:
+    async def jobs(self, *, limit: int = 50, states: Sequence[str] = ()) -> list[JobDocument]:
         """The newest jobs, newest first."""
-        return (await self._do(calls.jobs(limit=limit, states=states))).jobs
+        answer = await self._ask("GET", JOBS, limit=limit, state=states)
+        return answers.read(JobPage, answer).jobs
 
-    async def cancel(self, job_id: str) -> m.Job:
+    async def cancel(self, job_id: str) -> JobDocument:
         """Ask the job to end; a job that has ended stays as it is."""
-        return await self._do(calls.act(job_id, "cancel"))
+        return answers.read(JobDocument, await self._ask("POST", job_path(job_id, "cancel")))
 
-    async def pause(self, job_id: str) -> m.Job:
+    async def pause(self, job_id: str) -> JobDocument:
         """End the job's processes for now; ``resume`` goes on where it was."""
-        return await self._do(calls.act(job_id, "pause"))
+        return answers.read(JobDocument, await self._ask("POST", job_path(job_id, "pause")))
 
-    async def resume(self, job_id: str, spec: Mapping[str, Any] | None = None) -> m.Job:
-        """Queue a paused, failed or cancelled job again, from its last checkpoint."""
-        return await self._do(calls.act(job_id, "resume", spec))
+    async def resume(self, job_id: str, spec: Mapping[str, Any] | None = None) -> JobDocument:
+        """Queue a paused, failed or cancelled job again, from its last checkpoint.
 
-    async def set_priority(self, job_id: str, priority: int) -> m.Job:
+        ``spec`` may change steps, limits, eval and checkpoint.
+        """
+        answer = await self._ask("POST", job_path(job_id, "resume"), json=spec)
+        return answers.read(JobDocument, answer)
+
+    async def set_priority(self, job_id: str, priority: int) -> JobDocument:
         """Change the priority of a job that waits."""
-        return await self._do(calls.change(job_id, priority=priority))
+        answer = await self._ask("PATCH", job_path(job_id), json={"priority": priority})
+        return answers.read(JobDocument, answer)
 
     async def delete(self, job_id: str, *, files: bool = False) -> None:
         """Forget a job that has ended; ``files`` removes its run folder's files too."""
-        await self._do(calls.delete(job_id, files=files))
+        await self._ask("DELETE", job_path(job_id), files=files or None)
 
-    async def progress(self, job_id: str) -> m.JobProgress:
+    async def progress(self, job_id: str) -> ProgressDocument:
         """Where the job is, and what it waits for."""
-        return await self._do(calls.progress(job_id))
+        return answers.read(ProgressDocument, await self._ask("GET", job_path(job_id, "progress")))
 
     async def metrics(
-        self, job_id: str, *, names: Sequence[str] = (), max_points: int | None = None
-    ) -> r.Metrics:
+        self,
+        job_id: str,
+        *,
+        names: Sequence[str] = (),
+        from_step: int | None = None,
+        max_points: int | None = None,
+    ) -> MetricsDocument:
         """The job's curves."""
-        return await self._do(calls.metrics(job_id, names=names, max_points=max_points))
+        given: dict[str, Any] = {"names": names, "from_step": from_step, "max_points": max_points}
+        answer = await self._ask("GET", job_path(job_id, "metrics"), **given)
+        return answers.read(MetricsDocument, answer)
 
-    async def step(self, job_id: str, number: int) -> r.Step:
+    async def steps(self, job_id: str, *, limit: int = 50, cursor: str | None = None) -> StepPage:
+        """Lines of training steps, newest first."""
+        answer = await self._ask("GET", job_path(job_id, "steps"), limit=limit, cursor=cursor)
+        return answers.read(StepPage, answer)
+
+    async def step(self, job_id: str, number: int) -> StepDocument:
         """One training step."""
-        return await self._do(calls.step(job_id, number))
+        answer = await self._ask("GET", job_path(job_id, "steps", str(number)))
+        return answers.read(StepDocument, answer)
 
-    async def episodes(self, job_id: str, **filters: Any) -> r.EpisodePage:
-        """Recorded episodes; ``filters`` are the query parameters of the page."""
-        return await self._do(calls.episodes(job_id, **filters))
+    async def episodes(self, job_id: str, **filters: Any) -> EpisodePage:
+        """Recorded episodes; ``filters`` are the fields of ``EpisodePageQuery``."""
+        answer = await self._ask("GET", job_path(job_id, "episodes"), **filters)
+        return answers.read(EpisodePage, answer)
 
-    async def episode(self, job_id: str, episode_id: str) -> r.Episode:
+    async def episode(self, job_id: str, episode_id: str) -> EpisodeDocument:
         """One episode with its whole tree."""
-        return await self._do(calls.episode(job_id, episode_id))
+        answer = await self._ask("GET", job_path(job_id, "episodes", episode_id))
+        return answers.read(EpisodeDocument, answer)
 
-    async def checkpoints(self, job_id: str) -> list[r.Checkpoint]:
+    async def checkpoints(self, job_id: str) -> list[CheckpointDocument]:
         """What can be downloaded, newest first."""
-        return (await self._do(calls.checkpoints(job_id))).checkpoints
+        answer = await self._ask("GET", job_path(job_id, "checkpoints"))
+        return answers.read(CheckpointList, answer).checkpoints
 
-    async def logs(self, job_id: str) -> list[r.LogFile]:
+    async def logs(self, job_id: str) -> list[LogFileDocument]:
         """The logs of the job's processes."""
-        return (await self._do(calls.logs(job_id))).components
+        answer = await self._ask("GET", job_path(job_id, "logs"))
+        return answers.read(LogList, answer).components
 
-    async def log(self, job_id: str, component: str, **place: Any) -> r.LogPage:
-        """Lines of a log: ``tail``, or ``after`` a place with ``wait_s``."""
-        return await self._do(calls.log(job_id, component, **place))
+    async def log(self, job_id: str, component: str, **place: Any) -> LogPage:
+        """Lines of a log; ``place`` are the fields of ``LogPageQuery``."""
+        answer = await self._ask("GET", job_path(job_id, "logs", component), **place)
+        return answers.read(LogPage, answer)
 
-    async def tasks(self) -> list[m.TaskFamily]:
+    async def tasks(self) -> list[TaskFamilyDocument]:
         """Task families that the router knows."""
-        return (await self._do(calls.tasks())).tasks
+        return answers.read(TaskList, await self._ask("GET", "/v1/tasks")).tasks
 
-    async def policies(self, job_id: str | None = None) -> list[m.Policy]:
+    async def policies(self, job_id: str | None = None) -> list[PolicyDocument]:
         """Policies of jobs at work."""
-        return (await self._do(calls.policies(job_id))).policies
+        answer = await self._ask("GET", "/v1/policies", job_id=job_id)
+        return answers.read(PolicyList, answer).policies
 
-    async def replicas(self, job_id: str | None = None) -> list[m.Replica]:
+    async def replicas(self, job_id: str | None = None) -> list[ReplicaDocument]:
         """Living replicas."""
-        return (await self._do(calls.replicas(job_id))).replicas
+        answer = await self._ask("GET", "/v1/replicas", job_id=job_id)
+        return answers.read(ReplicaList, answer).replicas
 
-    async def quota(self) -> m.Quota:
+    async def quota(self) -> QuotaDocument:
         """What jobs may take together, and who waits."""
-        return await self._do(calls.quota())
+        return answers.read(QuotaDocument, await self._ask("GET", "/v1/quota"))
 
-    async def session(self) -> m.Session:
+    async def session(self) -> SessionDocument:
         """Who this client is to the router."""
-        return await self._do(calls.session())
+        return answers.read(SessionDocument, await self._ask("GET", "/v1/session"))
 
-    async def events(self, job_id: str, *, after: str = "0") -> AsyncIterator[m.JobEvent]:
+    async def download(
+        self, job_id: str, checkpoint: str, policy: str, target: Path, *, format: str = "peft"
+    ) -> Path:
+        """Write the tar archive of a checkpoint's policy to ``target``; it is there wholly or not.
+
+        Raises:
+            ConflictError: the checkpoint has no such format.
+            InvalidArgumentError: ``target`` can't be written.
+        """
+        path = job_path(job_id, "checkpoints", checkpoint, policy)
+        try:
+            async with self._http.stream("GET", path, params={"format": format}) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise answers.problem_of(response)
+                with answers.draft_of(target) as file:
+                    async for chunk in response.aiter_bytes():
+                        file.write(chunk)
+        except httpx.TransportError as error:
+            raise answers.unreachable(self._base_url, error) from error
+        return target
+
+    async def events_page(
+        self, job_id: str, *, after: str = "0", limit: int = 100, wait_s: float | None = None
+    ) -> EventPage:
+        """Events after the place ``after`` that happened already, or within ``wait_s``."""
+        given: dict[str, Any] = {"after": after, "limit": limit, "wait_s": wait_s}
+        return answers.read(EventPage, await self._ask("GET", job_path(job_id, "events"), **given))
+
+    async def events(self, job_id: str, *, after: str = "0") -> AsyncIterator[EventDocument]:
         """Events after the place ``after`` as they happen, until the job is over.
 
         A lost connection is taken up again where it broke, for ``retry_for_s``.
         """
-        place, patience = after, RetryWindow(self._base_url, self._retry_for_s)
+        place, window = after, RetryWindow(self._base_url, self._retry_for_s)
         while True:
             try:
                 async for event in self._stream(job_id, place):
                     place = event.id or place
-                    patience.restore()
+                    window.restore()
                     yield event
             except LOST as error:
-                await asyncio.sleep(patience.lose(error))
+                await asyncio.sleep(window.lose(error))
                 continue
             if (await self.job(job_id)).is_over:
                 return
             await asyncio.sleep(PAUSE_S)
 
-    async def _stream(self, job_id: str, after: str) -> AsyncIterator[m.JobEvent]:
-        reader = SseReader()
-        async with self._http.stream(**calls.events_stream(job_id, after)) as response:
+    async def _stream(self, job_id: str, after: str) -> AsyncIterator[EventDocument]:
+        async with self._http.stream(**requests.events_stream(job_id, after)) as response:
             if response.is_error:
                 await response.aread()
                 raise answers.problem_of(response)
-            async for line in response.aiter_lines():
-                event = reader.take(line)
-                if event is not None:
-                    yield event
+            async for event in EventSource(response).aiter_sse():
+                if event.data:
+                    yield answers.event_of(event)
 
-    async def _do(self, call: calls.Call[T]) -> T:
-        """One idempotent call, asked again while the router does not answer."""
-        patience = RetryWindow(self._base_url, self._retry_for_s)
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        **params: Any,
+    ) -> Any:
+        """The answer's JSON; an idempotent call, asked again while the router does not answer."""
+        window = RetryWindow(self._base_url, self._retry_for_s)
+        query = requests.params_of(params)
         while True:
             try:
-                response = await self._http.request(**call.sent())
-                return call.read(answers.document_of(response, self._base_url))
+                response = await self._http.request(
+                    method, path, params=query or None, json=json, headers=headers
+                )
+                return answers.document_of(response, self._base_url)
             except (UnavailableError, httpx.HTTPError, httpx.InvalidURL) as error:
-                await asyncio.sleep(patience.lose(error))
+                await asyncio.sleep(window.lose(error))

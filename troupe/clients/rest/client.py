@@ -1,24 +1,37 @@
-"""The blocking client: the calls of ``calls`` over httpx.
+"""The blocking client of the REST API. Edit ``async_client.py``, which it is made of.
 
-Owns connections and patience. Never retries a call that could count twice: a submission carries
-an Idempotency-Key.
+`make generate` (scripts/gen_sync_client.py) writes this file.
 """
 
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
+from httpx_sse import EventSource
 
-from troupe.clients.rest import answers, calls
-from troupe.clients.rest import models as m
-from troupe.clients.rest import runs as r
+from troupe.clients.rest import answers, requests
+from troupe.clients.rest.models.catalogue import TaskFamilyDocument, TaskList
+from troupe.clients.rest.models.checkpoints import CheckpointDocument, CheckpointList
+from troupe.clients.rest.models.episode_tree import EpisodeDocument
+from troupe.clients.rest.models.episodes import EpisodePage
+from troupe.clients.rest.models.events import EventDocument, EventPage
+from troupe.clients.rest.models.jobs import JobDocument, JobPage, QuotaDocument
+from troupe.clients.rest.models.logs import LogFileDocument, LogList, LogPage
+from troupe.clients.rest.models.metrics import MetricsDocument, StepDocument, StepPage
+from troupe.clients.rest.models.progress import ProgressDocument
+from troupe.clients.rest.models.replicas import (
+    PolicyDocument,
+    PolicyList,
+    ReplicaDocument,
+    ReplicaList,
+)
+from troupe.clients.rest.models.session import SessionDocument
+from troupe.clients.rest.requests import JOBS, job_path
 from troupe.clients.rest.retry import LOST, PAUSE_S, RetryWindow
-from troupe.clients.rest.sse import parse_sse
-from troupe.errors import InvalidArgumentError, UnavailableError
-
-T = TypeVar("T")
+from troupe.errors import UnavailableError
 
 
 class RestClient:
@@ -66,7 +79,7 @@ class RestClient:
             UnavailableError: its certificate is not believed, which waiting does not mend.
         """
         try:
-            return self._http.get("/readyz", timeout=2.0).status_code == 200
+            return (self._http.get("/readyz", timeout=2.0)).status_code == 200
         except httpx.HTTPError as error:
             if answers.is_distrusted(error):
                 raise answers.unreachable(self._base_url, error) from error
@@ -74,102 +87,127 @@ class RestClient:
 
     def submit(
         self, spec: Mapping[str, Any], *, idempotency_key: str = "", priority: int = 0
-    ) -> m.Job:
+    ) -> JobDocument:
         """Submit a job; the same key never makes a second one.
 
         Raises:
             SpecInvalidError: the router refused the spec.
         """
-        return self._do(calls.submit(spec, idempotency_key=idempotency_key, priority=priority))
+        key = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        answer = self._ask("POST", JOBS, json=spec, headers=key, priority=priority or None)
+        return answers.read(JobDocument, answer)
 
     def dry_run(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """What the router would do with ``spec``; nothing starts."""
-        return self._do(calls.dry_run(spec))
+        """What the router would do with ``spec`` (``PlanDocument``); nothing starts."""
+        return dict(self._ask("POST", JOBS, json=spec, dry_run=True))
 
-    def job(self, job_id: str) -> m.Job:
+    def job(self, job_id: str) -> JobDocument:
         """One job; raises NotFoundError."""
-        return self._do(calls.job(job_id))
+        return answers.read(JobDocument, self._ask("GET", job_path(job_id)))
 
-    def jobs(self, *, limit: int = 50, states: Sequence[str] = ()) -> list[m.Job]:
+    def jobs(self, *, limit: int = 50, states: Sequence[str] = ()) -> list[JobDocument]:
         """The newest jobs, newest first."""
-        return self._do(calls.jobs(limit=limit, states=states)).jobs
+        answer = self._ask("GET", JOBS, limit=limit, state=states)
+        return answers.read(JobPage, answer).jobs
 
-    def cancel(self, job_id: str) -> m.Job:
+    def cancel(self, job_id: str) -> JobDocument:
         """Ask the job to end; a job that has ended stays as it is."""
-        return self._do(calls.act(job_id, "cancel"))
+        return answers.read(JobDocument, self._ask("POST", job_path(job_id, "cancel")))
 
-    def pause(self, job_id: str) -> m.Job:
+    def pause(self, job_id: str) -> JobDocument:
         """End the job's processes for now; ``resume`` goes on where it was."""
-        return self._do(calls.act(job_id, "pause"))
+        return answers.read(JobDocument, self._ask("POST", job_path(job_id, "pause")))
 
-    def resume(self, job_id: str, spec: Mapping[str, Any] | None = None) -> m.Job:
+    def resume(self, job_id: str, spec: Mapping[str, Any] | None = None) -> JobDocument:
         """Queue a paused, failed or cancelled job again, from its last checkpoint.
 
         ``spec`` may change steps, limits, eval and checkpoint.
         """
-        return self._do(calls.act(job_id, "resume", spec))
+        answer = self._ask("POST", job_path(job_id, "resume"), json=spec)
+        return answers.read(JobDocument, answer)
 
-    def set_priority(self, job_id: str, priority: int) -> m.Job:
+    def set_priority(self, job_id: str, priority: int) -> JobDocument:
         """Change the priority of a job that waits."""
-        return self._do(calls.change(job_id, priority=priority))
+        answer = self._ask("PATCH", job_path(job_id), json={"priority": priority})
+        return answers.read(JobDocument, answer)
 
     def delete(self, job_id: str, *, files: bool = False) -> None:
         """Forget a job that has ended; ``files`` removes its run folder's files too."""
-        self._do(calls.delete(job_id, files=files))
+        self._ask("DELETE", job_path(job_id), files=files or None)
 
-    def progress(self, job_id: str) -> m.JobProgress:
+    def progress(self, job_id: str) -> ProgressDocument:
         """Where the job is, and what it waits for."""
-        return self._do(calls.progress(job_id))
+        return answers.read(ProgressDocument, self._ask("GET", job_path(job_id, "progress")))
 
     def metrics(
-        self, job_id: str, *, names: Sequence[str] = (), max_points: int | None = None
-    ) -> r.Metrics:
+        self,
+        job_id: str,
+        *,
+        names: Sequence[str] = (),
+        from_step: int | None = None,
+        max_points: int | None = None,
+    ) -> MetricsDocument:
         """The job's curves."""
-        return self._do(calls.metrics(job_id, names=names, max_points=max_points))
+        given: dict[str, Any] = {"names": names, "from_step": from_step, "max_points": max_points}
+        answer = self._ask("GET", job_path(job_id, "metrics"), **given)
+        return answers.read(MetricsDocument, answer)
 
-    def step(self, job_id: str, number: int) -> r.Step:
+    def steps(self, job_id: str, *, limit: int = 50, cursor: str | None = None) -> StepPage:
+        """Lines of training steps, newest first."""
+        answer = self._ask("GET", job_path(job_id, "steps"), limit=limit, cursor=cursor)
+        return answers.read(StepPage, answer)
+
+    def step(self, job_id: str, number: int) -> StepDocument:
         """One training step."""
-        return self._do(calls.step(job_id, number))
+        answer = self._ask("GET", job_path(job_id, "steps", str(number)))
+        return answers.read(StepDocument, answer)
 
-    def episodes(self, job_id: str, **filters: Any) -> r.EpisodePage:
-        """Recorded episodes; ``filters`` are the query parameters of the page."""
-        return self._do(calls.episodes(job_id, **filters))
+    def episodes(self, job_id: str, **filters: Any) -> EpisodePage:
+        """Recorded episodes; ``filters`` are the fields of ``EpisodePageQuery``."""
+        answer = self._ask("GET", job_path(job_id, "episodes"), **filters)
+        return answers.read(EpisodePage, answer)
 
-    def episode(self, job_id: str, episode_id: str) -> r.Episode:
+    def episode(self, job_id: str, episode_id: str) -> EpisodeDocument:
         """One episode with its whole tree."""
-        return self._do(calls.episode(job_id, episode_id))
+        answer = self._ask("GET", job_path(job_id, "episodes", episode_id))
+        return answers.read(EpisodeDocument, answer)
 
-    def checkpoints(self, job_id: str) -> list[r.Checkpoint]:
+    def checkpoints(self, job_id: str) -> list[CheckpointDocument]:
         """What can be downloaded, newest first."""
-        return self._do(calls.checkpoints(job_id)).checkpoints
+        answer = self._ask("GET", job_path(job_id, "checkpoints"))
+        return answers.read(CheckpointList, answer).checkpoints
 
-    def logs(self, job_id: str) -> list[r.LogFile]:
+    def logs(self, job_id: str) -> list[LogFileDocument]:
         """The logs of the job's processes."""
-        return self._do(calls.logs(job_id)).components
+        answer = self._ask("GET", job_path(job_id, "logs"))
+        return answers.read(LogList, answer).components
 
-    def log(self, job_id: str, component: str, **place: Any) -> r.LogPage:
-        """Lines of a log: ``tail``, or ``after`` a place with ``wait_s``."""
-        return self._do(calls.log(job_id, component, **place))
+    def log(self, job_id: str, component: str, **place: Any) -> LogPage:
+        """Lines of a log; ``place`` are the fields of ``LogPageQuery``."""
+        answer = self._ask("GET", job_path(job_id, "logs", component), **place)
+        return answers.read(LogPage, answer)
 
-    def tasks(self) -> list[m.TaskFamily]:
+    def tasks(self) -> list[TaskFamilyDocument]:
         """Task families that the router knows."""
-        return self._do(calls.tasks()).tasks
+        return answers.read(TaskList, self._ask("GET", "/v1/tasks")).tasks
 
-    def policies(self, job_id: str | None = None) -> list[m.Policy]:
+    def policies(self, job_id: str | None = None) -> list[PolicyDocument]:
         """Policies of jobs at work."""
-        return self._do(calls.policies(job_id)).policies
+        answer = self._ask("GET", "/v1/policies", job_id=job_id)
+        return answers.read(PolicyList, answer).policies
 
-    def replicas(self, job_id: str | None = None) -> list[m.Replica]:
+    def replicas(self, job_id: str | None = None) -> list[ReplicaDocument]:
         """Living replicas."""
-        return self._do(calls.replicas(job_id)).replicas
+        answer = self._ask("GET", "/v1/replicas", job_id=job_id)
+        return answers.read(ReplicaList, answer).replicas
 
-    def quota(self) -> m.Quota:
+    def quota(self) -> QuotaDocument:
         """What jobs may take together, and who waits."""
-        return self._do(calls.quota())
+        return answers.read(QuotaDocument, self._ask("GET", "/v1/quota"))
 
-    def session(self) -> m.Session:
+    def session(self) -> SessionDocument:
         """Who this client is to the router."""
-        return self._do(calls.session())
+        return answers.read(SessionDocument, self._ask("GET", "/v1/session"))
 
     def download(
         self, job_id: str, checkpoint: str, policy: str, target: Path, *, format: str = "peft"
@@ -180,60 +218,71 @@ class RestClient:
             ConflictError: the checkpoint has no such format.
             InvalidArgumentError: ``target`` can't be written.
         """
-        if target.is_dir():
-            raise InvalidArgumentError(f"{target} is a folder; give the path of a file in it.")
-        draft = target.with_name(f".{target.name}.part")
-        path = calls.download_path(job_id, checkpoint, policy)
+        path = job_path(job_id, "checkpoints", checkpoint, policy)
         try:
             with self._http.stream("GET", path, params={"format": format}) as response:
                 if response.is_error:
                     response.read()
                     raise answers.problem_of(response)
-                with draft.open("wb") as file:
+                with answers.draft_of(target) as file:
                     for chunk in response.iter_bytes():
                         file.write(chunk)
         except httpx.TransportError as error:
-            draft.unlink(missing_ok=True)
             raise answers.unreachable(self._base_url, error) from error
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            raise InvalidArgumentError(
-                f"{target} can't be written ({error.strerror}); give another path with room."
-            ) from error
-        return draft.replace(target)
+        return target
 
-    def events(self, job_id: str, *, after: str = "0") -> Iterator[m.JobEvent]:
+    def events_page(
+        self, job_id: str, *, after: str = "0", limit: int = 100, wait_s: float | None = None
+    ) -> EventPage:
+        """Events after the place ``after`` that happened already, or within ``wait_s``."""
+        given: dict[str, Any] = {"after": after, "limit": limit, "wait_s": wait_s}
+        return answers.read(EventPage, self._ask("GET", job_path(job_id, "events"), **given))
+
+    def events(self, job_id: str, *, after: str = "0") -> Iterator[EventDocument]:
         """Events after the place ``after`` as they happen, until the job is over.
 
         A lost connection is taken up again where it broke, for ``retry_for_s``.
         """
-        place, patience = after, RetryWindow(self._base_url, self._retry_for_s)
+        place, window = after, RetryWindow(self._base_url, self._retry_for_s)
         while True:
             try:
                 for event in self._stream(job_id, place):
                     place = event.id or place
-                    patience.restore()
+                    window.restore()
                     yield event
             except LOST as error:
-                time.sleep(patience.lose(error))
+                time.sleep(window.lose(error))
                 continue
-            if self.job(job_id).is_over:
+            if (self.job(job_id)).is_over:
                 return
             time.sleep(PAUSE_S)
 
-    def _stream(self, job_id: str, after: str) -> Iterator[m.JobEvent]:
-        with self._http.stream(**calls.events_stream(job_id, after)) as response:
+    def _stream(self, job_id: str, after: str) -> Iterator[EventDocument]:
+        with self._http.stream(**requests.events_stream(job_id, after)) as response:
             if response.is_error:
                 response.read()
                 raise answers.problem_of(response)
-            yield from parse_sse(response.iter_lines())
+            for event in EventSource(response).iter_sse():
+                if event.data:
+                    yield answers.event_of(event)
 
-    def _do(self, call: calls.Call[T]) -> T:
-        """One idempotent call, asked again while the router does not answer."""
-        patience = RetryWindow(self._base_url, self._retry_for_s)
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        **params: Any,
+    ) -> Any:
+        """The answer's JSON; an idempotent call, asked again while the router does not answer."""
+        window = RetryWindow(self._base_url, self._retry_for_s)
+        query = requests.params_of(params)
         while True:
             try:
-                response = self._http.request(**call.sent())
-                return call.read(answers.document_of(response, self._base_url))
+                response = self._http.request(
+                    method, path, params=query or None, json=json, headers=headers
+                )
+                return answers.document_of(response, self._base_url)
             except (UnavailableError, httpx.HTTPError, httpx.InvalidURL) as error:
-                time.sleep(patience.lose(error))
+                time.sleep(window.lose(error))

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from troupe.clients.rest.models import Scope
+from troupe.clients.rest.models.session import Scope
 from troupe.errors import InvalidArgumentError, NotFoundError
 
 _PREFIX = "troupe_"

@@ -1,8 +1,8 @@
 """The answer to a dry run: what a job would start and what a step would cost."""
 
 from pathlib import Path
-from typing import Any
 
+from troupe.clients.rest.models.jobs import PlanDocument
 from troupe.episodes.build import JobParts
 from troupe.samplers.cost import draws_per_act
 from troupe_router.jobs.estimate import Pace, estimate
@@ -12,7 +12,7 @@ from troupe_router.settings import RouterSettings
 
 def plan(
     parts: JobParts, settings: RouterSettings, *, in_use: int = 0, pace: Pace | None = None
-) -> dict[str, Any]:
+) -> PlanDocument:
     """The resolved spec, the processes, and bounds on the work.
 
     ``in_use`` are the replicas of jobs at work; ``pace`` is that of an earlier job of this kind.
@@ -34,20 +34,20 @@ def plan(
     replicas = sum(policy.replicas for policy in spec.policies.values())
     limit = settings.max_replicas
     evals = eval_steps(spec.steps, spec.eval.every) if spec.eval.num_tasks else []
-    return {
-        "dry_run": True,
-        "spec": spec.model_dump(mode="json"),
-        "launcher": settings.launcher,
-        "processes": [
+    return PlanDocument(
+        dry_run=True,
+        spec=spec.model_dump(mode="json"),
+        launcher=settings.launcher,
+        processes=[
             {"name": c.name, "module": c.module} for c in processes if settings.launcher == "local"
         ],
-        "replicas": replicas,
-        "quota": {
+        replicas=replicas,
+        quota={
             "max_replicas": limit or None,
             "in_use": in_use,
             "fits": not limit or in_use + replicas <= limit,
         },
-        "step": {
+        step={
             "tickets": spec.tasks_per_step,
             "candidates_per_draw": sampler.num_candidates,
             "trajectories_per_ticket": sampler.num_trajectories,
@@ -55,9 +55,9 @@ def plan(
             "candidates_at_most": acts * draws * len(agents),
             "tokens_at_most": sum(tokens.values()),
         },
-        "eval": {"tickets": spec.eval.num_tasks, "steps": evals} if evals else None,
-        "estimate": estimate(spec, draws=draws, num_evals=len(evals), pace=pace),
-        "checks": [
+        eval={"tickets": spec.eval.num_tasks, "steps": evals} if evals else None,
+        estimate=estimate(spec, draws=draws, num_evals=len(evals), pace=pace),
+        checks=[
             {"name": "spec", "ok": True, "detail": "task, agents, rewards and names agree"},
             *(
                 {"name": f"model of {name}", "ok": True, "detail": _model(policy.model)}
@@ -65,7 +65,7 @@ def plan(
             ),
             {"name": "run folder", "ok": True, "detail": str(settings.runs_dir.absolute())},
         ],
-    }
+    )
 
 
 def eval_steps(steps: int, every: int) -> list[int]:

@@ -66,28 +66,6 @@ class JobRecord:
         """
         return self.spec.model_dump_json(exclude_unset=True)
 
-    def to_json(self, *, queue_position: int | None = None) -> dict[str, Any]:
-        """What REST shows."""
-        return {
-            "job_id": self.job_id,
-            "name": self.spec.name,
-            "state": self.state,
-            "reason": self.reason,
-            "error": self.reason if self.state == "failed" else None,
-            "created_at": self.created_at,
-            "started_at": self.started_at or None,
-            "ended_at": self.ended_at or None,
-            "run_dir": str(self.run_dir),
-            "life": self.life,
-            "step": self.step,
-            "steps": self.spec.steps,
-            "priority": self.priority,
-            "owner": self.owner,
-            "replicas": self.replicas,
-            "queue_position": queue_position,
-            "spec": spec_document(self.spec),
-        }
-
 
 def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
     """The record in a hash; raises TroupeError when the hash is not one, or a newer version's."""

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from troupe.clients.rest.models import JobState
+from troupe.clients.rest.models.jobs import JobState
 
 STATES: tuple[JobState, ...] = get_args(JobState)
 

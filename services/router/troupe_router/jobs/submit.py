@@ -16,6 +16,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from troupe.clients.rest.models.jobs import PlanDocument
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
 from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
 from troupe.runtime.streams.events import EventLog
@@ -65,7 +66,7 @@ class JobCommands:
         settings = self._settings
         return Quota(settings.max_replicas, settings.max_jobs, self._replica_limits())
 
-    async def plan(self, spec: JobSpec, *, owner: str = "") -> dict[str, Any]:
+    async def plan(self, spec: JobSpec, *, owner: str = "") -> PlanDocument:
         """The plan of a dry run; raises SpecInvalidError."""
         _, parts = await asyncio.to_thread(self._check, spec)
         check_quota(parts.spec, self.quota, owner)

@@ -1,56 +1,33 @@
-"""The REST application: routes, errors, OpenAPI, health and metrics."""
+"""The REST application: routes, errors, admission and OpenAPI put together."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import FastAPI, Request
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from redis.asyncio import Redis
-from starlette.responses import JSONResponse, Response
+from fastapi import FastAPI
 
 from troupe import __version__
-from troupe.clients.rest.models import Health
 from troupe.runtime.hosts import is_loopback
-from troupe_router.conduct.progress import ProgressReader
-from troupe_router.jobs.store import JobStore
-from troupe_router.jobs.submit import JobCommands
-from troupe_router.members.store import MemberStore
 from troupe_router.rest import problems
-from troupe_router.rest.access import Gate, Guesses
-from troupe_router.rest.api_keys import KeyStore
-from troupe_router.rest.catalogue import catalogue_routes
-from troupe_router.rest.downloads import download_routes
-from troupe_router.rest.episodes import episode_routes
-from troupe_router.rest.event_fanout import EventFanout
-from troupe_router.rest.events import event_routes
-from troupe_router.rest.jobs import job_routes
-from troupe_router.rest.log_routes import log_routes
-from troupe_router.rest.openapi import complete, faults, shows
-from troupe_router.rest.prometheus_targets import add_scrape_targets
-from troupe_router.rest.replicas import replica_routes
-from troupe_router.rest.runs import run_routes
-from troupe_router.rest.session import session_routes
-from troupe_router.run.series import MetricLines
+from troupe_router.rest.access.admission import Admission
+from troupe_router.rest.openapi import complete
+from troupe_router.rest.parts import RestParts
+from troupe_router.rest.routes import (
+    catalogue,
+    checkpoints,
+    episodes,
+    events,
+    health,
+    jobs,
+    logs,
+    replicas,
+    runs,
+    session,
+)
 from troupe_router.settings import RouterSettings
 from troupe_router.web.routes import web_routes
 
+_ROUTES = (jobs, events, runs, checkpoints, logs, episodes, catalogue, replicas, session, health)
 _PUBLIC_PER_S = 50.0
 """Requests a second of a caller on a public address, where the operator says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestParts:
-    """What the routes need. ``is_ready`` says whether the router can take jobs now."""
-
-    settings: RouterSettings
-    redis: Redis
-    store: JobStore
-    commands: JobCommands
-    members: MemberStore
-    fanout: EventFanout
-    is_ready: Callable[[], Awaitable[bool]]
-    keys: KeyStore = field(default_factory=lambda: KeyStore(None))
 
 
 def create_app(parts: RestParts) -> FastAPI:
@@ -66,30 +43,18 @@ def create_app(parts: RestParts) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    app.state.parts = parts
     problems.install(app)
-    guesses = Guesses()
-    progress = ProgressReader(parts.redis, parts.members, settings)
-    for routes in (
-        job_routes(parts.store, parts.commands, settings.max_body_bytes),
-        event_routes(parts.redis, parts.store, parts.fanout, parts.keys),
-        run_routes(parts.redis, parts.store, progress, MetricLines()),
-        download_routes(parts.store),
-        log_routes(parts.store),
-        episode_routes(parts.store),
-        catalogue_routes(),
-        replica_routes(parts.redis, parts.store, parts.commands, parts.members),
-        session_routes(parts.keys, settings.max_body_bytes, guesses),
-        web_routes(),
-    ):
-        app.include_router(routes)
-    _add_health(app, parts)
+    for resource in _ROUTES:
+        app.include_router(resource.routes)
+    app.include_router(web_routes())
     app.add_middleware(
-        Gate,
+        Admission,
         keys=parts.keys,
         rate_per_s=_rate(settings, is_private=is_private),
         burst=settings.rate_burst,
         hosts=settings.host_names,
-        guesses=guesses,
+        wrong_keys=parts.wrong_keys,
     )
     _complete_openapi(app)
     return app
@@ -99,34 +64,6 @@ def _rate(settings: RouterSettings, *, is_private: bool) -> float:
     if settings.rate_per_s is not None:
         return settings.rate_per_s
     return 0.0 if is_private else _PUBLIC_PER_S
-
-
-def _add_health(app: FastAPI, parts: RestParts) -> None:
-    async def livez() -> JSONResponse:
-        return JSONResponse({"status": "ok"})
-
-    async def readyz() -> Response:
-        if await parts.is_ready():
-            return JSONResponse({"status": "ok"})
-        return problems.problem(503, "UNAVAILABLE", "the router's Redis does not answer")
-
-    async def metrics(_: Request) -> Response:
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
-
-    for path, endpoint, summary in (
-        ("/livez", livez, "The process runs"),
-        ("/readyz", readyz, "The router can take jobs"),
-    ):
-        app.add_api_route(
-            path,
-            endpoint,
-            tags=["health"],
-            summary=summary,
-            response_class=Response,
-            responses={**shows(Health), **faults()},
-        )
-    app.add_api_route("/metrics", metrics, include_in_schema=False)
-    add_scrape_targets(app, parts.members)
 
 
 def _complete_openapi(app: FastAPI) -> None:

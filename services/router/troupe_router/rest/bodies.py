@@ -1,14 +1,10 @@
-"""Reads request bodies within a bound, and writes JSON answers that a client may keep."""
+"""Reads request bodies within a bound."""
 
-import hashlib
-import json
-import math
 import re
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
-from starlette.responses import Response
 
 from troupe.clients.rest.errors import MediaTypeError, TooLargeError
 from troupe.spec import Issue, SpecInvalidError
@@ -48,32 +44,3 @@ async def read_model(request: Request, model: type[_M], max_bytes: int) -> _M:
     except ValidationError as error:
         issues = [Issue(pointer_of(e["loc"]), str(e["msg"])) for e in error.errors()]
         raise SpecInvalidError(issues, source="request body") from error
-
-
-def answer(request: Request, document: Any) -> Response:
-    """``document`` as JSON with an ETag; 304 without a body when the client has it already."""
-    body = _encode(document)
-    tag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}
-    if tag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type="application/json")
-
-
-def _encode(document: Any) -> bytes:
-    """JSON proper: what is no number there (NaN, infinity) is null."""
-    try:
-        text = json.dumps(document, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
-    return text.encode()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value

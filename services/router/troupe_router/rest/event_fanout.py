@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from troupe.aio import cancel_all
+from troupe.clients.rest.models.events import EventDocument
 from troupe.errors import OverloadedError, TroupeError, UnavailableError
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog, StoredEvent
@@ -181,20 +182,23 @@ class EventFanout:
 
 def encode(stored: StoredEvent) -> bytes:
     """One event as ``text/event-stream`` bytes."""
-    data = json.dumps(document_of(stored), separators=(",", ":"))
+    # Escaped: a client may take any of Unicode's line ends for the end of a line.
+    document = event_document(stored).model_dump(exclude={"id"})
+    data = json.dumps(document, separators=(",", ":"))
     kind = stored.event.type.replace("\n", " ").replace("\r", " ")
     return f"id: {stored.id}\r\nevent: {kind}\r\ndata: {data}\r\n\r\n".encode()
 
 
-def document_of(stored: StoredEvent) -> dict[str, Any]:
-    """One event as plain values."""
+def event_document(stored: StoredEvent) -> EventDocument:
+    """What REST shows of an event."""
     event = stored.event
-    return {
-        "type": event.type,
-        "occurred_at": event.occurred_at,
-        "source": event.source,
-        "data": json.loads(event.data_json or "{}"),
-    }
+    return EventDocument(
+        id=stored.id,
+        type=event.type,
+        occurred_at=event.occurred_at,
+        source=event.source,
+        data=json.loads(event.data_json or "{}"),
+    )
 
 
 def _place(event_id: str) -> Place:

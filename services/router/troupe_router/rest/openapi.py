@@ -1,27 +1,22 @@
-"""What OpenAPI says of answers: models, examples, and the problems that a route may give.
+"""What OpenAPI says beside what FastAPI finds out: problems, bodies that are read within a bound,
+and keys.
 
-Owns the documentation of answers. Never answers.
+Owns the words of the documentation. Never answers.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Path
 from pydantic import BaseModel
 
-from troupe.clients.rest.models import Problem
+from troupe.clients.rest.models.base import ProblemDocument
 from troupe_router.rest.problems import MEDIA_TYPE
 
-JobId = Annotated[
-    str, Path(description="Id of the job, as `POST /v1/jobs` gave it.", examples=["demo-1"])
-]
 Responses = dict[int | str, dict[str, Any]]
 
 _WORDS = {
-    400: "The request is malformed",
     401: "No API key, or one that is not known",
     403: "The API key does not allow this",
     404: "There is no such thing",
-    405: "The path has no such method",
     409: "The job's state, or an earlier request, forbids it",
     413: "The body is too large",
     415: "The body is neither JSON nor YAML",
@@ -30,134 +25,34 @@ _WORDS = {
     503: "Redis does not answer; try again",
 }
 
-SPEC: dict[str, Any] = {
-    "name": "demo",
-    "steps": 40,
-    "tasks_per_step": 32,
-    "task": {"name": "plan_path", "params": {"size": 6}},
-    "workflow": {"order": ["tool", "planner"], "max_turns": 4},
-    "agents": {"tool": {"policy": "shared"}, "planner": {"policy": "shared"}},
-    "policies": {"shared": {"model": "Qwen/Qwen3-0.6B"}},
-}
-JOB: dict[str, Any] = {
-    "job_id": "demo-1",
-    "name": "demo",
-    "state": "running",
-    "reason": "",
-    "error": None,
-    "created_at": 1767225600.0,
-    "started_at": 1767225601.5,
-    "ended_at": None,
-    "run_dir": "/srv/runs/demo-1",
-    "life": 1,
-    "step": 3,
-    "steps": 40,
-    "priority": 0,
-    "owner": "ci",
-    "replicas": 1,
-    "queue_position": None,
-    "spec": SPEC,
-}
-EVENTS: dict[str, Any] = {
-    "events": [
-        {
-            "id": "1767225600000-0",
-            "type": "job.state",
-            "occurred_at": 1767225600.0,
-            "source": "router",
-            "data": {"state": "queued", "reason": ""},
+
+def problems(*statuses: int) -> Responses:
+    """Problems that a route may give."""
+    return {
+        status: {
+            "description": _WORDS[status],
+            "model": ProblemDocument,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
         }
-    ],
-    "next": "1767225600000-0",
-}
-METRICS: dict[str, Any] = {
-    "job_id": "demo-1",
-    "train": {"steps": [0, 1], "series": {"reward_mean": [0.31, 0.35]}},
-    "eval": {"steps": [0], "series": {"success": [0.14]}},
-    "names": ["reward_mean", "success"],
-    "unknown": [],
-    "fields": [
-        {
-            "table": "train",
-            "name": "reward_mean",
-            "source": "play",
-            "unit": "number",
-            "description": "Mean reward of the candidates that were played.",
-            "over_policies": "measured once, of the whole step",
-        }
-    ],
-    "panels": [],
-}
-EPISODE_ROW: dict[str, Any] = {
-    "id": "train-00004-00017",
-    "episode_id": "demo-1/train-00004/00017",
-    "round_id": "train-00004",
-    "kind": "train",
-    "step": 4,
-    "task_id": "plan_path/train/145",
-    "is_success": False,
-    "num_turns": 4,
-    "team_return": 0.5,
-    "num_tokens": 612,
-    "wall_s": 1.9,
-    "dropped_reason": None,
-    "failure": "unsolved",
-    "num_groups": 8,
-    "num_candidates": 64,
-    "agents": {
-        "tool": {
-            "policy": "shared",
-            "num_candidates": 32,
-            "reward_mean": 0.4,
-            "reward_min": 0.0,
-            "reward_max": 1.1,
-        }
-    },
-}
-EPISODES: dict[str, Any] = {
-    "episodes": [EPISODE_ROW],
-    "next_cursor": None,
-    "total": 1,
-    "is_complete": True,
-}
+        for status in statuses
+    }
 
 
-def shows(
-    model: type[BaseModel], example: Any = None, *, status: int = 200, stream: bool = False
-) -> Responses:
-    """The answer of a route that went well; ``stream`` adds server-sent events to JSON."""
-    content: dict[str, Any] = {"application/json": {} if example is None else {"example": example}}
-    if stream:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
-    found: Responses = {status: {"model": model, "description": "Done", "content": content}}
-    if status == 200:
-        found[304] = {"description": "The client has it already (If-None-Match)"}
-    return found
+EVERY = problems(401, 403, 422, 429, 503)
+"""Problems of every route under /v1."""
+OF_BODIES = (413, 415)
+"""Problems of a route that reads a body."""
+
+
+def text_or(media_type: str) -> Responses:
+    """An answer that may also be of ``media_type``, by the Accept header."""
+    return {200: {"content": {media_type: {"schema": {"type": "string"}}}}}
 
 
 def takes(model: type[BaseModel]) -> dict[str, Any]:
     """A JSON request body, which the route reads by itself within a bound."""
     schema = model.model_json_schema()
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def gives(media_type: str, description: str) -> Responses:
-    """An answer that is not JSON."""
-    schema = {"type": "string", "format": "binary"}
-    return {200: {"description": description, "content": {media_type: {"schema": schema}}}}
-
-
-def faults(*statuses: int) -> Responses:
-    """Problems of a route, with those that every route may give."""
-    return {
-        status: {
-            "description": _WORDS[status],
-            "model": Problem,
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        }
-        # A route that reads a body may find it too large, or of another kind.
-        for status in sorted({401, 403, 429, 503, *statuses, *({415} if 413 in statuses else ())})
-    }
 
 
 def complete(document: dict[str, Any]) -> dict[str, Any]:

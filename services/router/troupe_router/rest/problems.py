@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from troupe.clients.rest.errors import TooManyError
+from troupe.clients.rest.models.base import FaultDocument, ProblemDocument
 from troupe.errors import TroupeError, UnavailableError
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec import SpecInvalidError
@@ -29,7 +30,8 @@ def install(app: FastAPI) -> None:
     async def on_request(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         issues = [
-            {"pointer": pointer_of(e["loc"]), "message": str(e["msg"])} for e in error.errors()
+            FaultDocument(pointer=pointer_of(e["loc"]), message=str(e["msg"]))
+            for e in error.errors()
         ]
         return problem(422, "INVALID_ARGUMENT", "the request is not valid", errors=issues)
 
@@ -70,22 +72,23 @@ def answer_to(error: TroupeError) -> JSONResponse:
 
 def problem(status: int, reason: str, detail: str, **more: Any) -> JSONResponse:
     """One problem document. ``reason`` is stable; ``detail`` is for people."""
-    document = {
-        "type": f"urn:troupe:{reason.lower().replace('_', '-')}",
-        "title": reason.replace("_", " ").capitalize(),
-        "status": status,
-        "detail": detail,
-        "reason": reason,
+    document = ProblemDocument(
+        type=f"urn:troupe:{reason.lower().replace('_', '-')}",
+        title=reason.replace("_", " ").capitalize(),
+        status=status,
+        detail=detail,
+        reason=reason,
         **more,
-    }
-    return JSONResponse(document, status_code=status, media_type=MEDIA_TYPE)
+    )
+    content = document.model_dump(exclude_unset=True)
+    return JSONResponse(content, status_code=status, media_type=MEDIA_TYPE)
 
 
 def _details(error: TroupeError) -> dict[str, Any]:
     if isinstance(error, SpecInvalidError):
-        issues = [{"pointer": i.pointer, "message": i.message} for i in error.issues]
+        issues = [FaultDocument(pointer=i.pointer, message=i.message) for i in error.issues]
         return {"errors": issues, "pointer": error.pointer}
     if error.pointer is not None:
-        one = {"pointer": error.pointer, "message": error.message}
+        one = FaultDocument(pointer=error.pointer, message=error.message)
         return {"errors": [one], "pointer": error.pointer}
     return {"errors": []} if error.http_status == 422 else {}

@@ -9,8 +9,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from troupe.clients.rest.models.checkpoints import (
+    CheckpointDocument,
+    CheckpointFormat,
+    CheckpointList,
+    CheckpointPolicyDocument,
+)
 from troupe.errors import ConflictError, NotFoundError
 from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_name, step_of
 from troupe.spec import JobSpec
@@ -48,30 +53,30 @@ class Archive:
         yield bytes(1024)
 
 
-def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any]:
+def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> CheckpointList:
     """Everything that can be downloaded, newest first, the exported policies before all."""
     found = [_final(run_dir, spec, step)] if is_within(run_dir, run_dir / "policies") else []
     for step_there in sorted(_steps(run_dir, spec), reverse=True):
         found.append(_checkpoint(run_dir, step_there, spec))
-    return {"checkpoints": [c for c in found if c and c["policies"]]}
+    return CheckpointList(checkpoints=[c for c in found if c and c.policies])
 
 
 def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: str) -> Archive:
     """One policy of one checkpoint; raises NotFoundError, or ConflictError for the format."""
-    listed = checkpoint_list(run_dir, spec, 0)["checkpoints"]
-    chosen = next((c for c in listed if c["id"] == checkpoint), None)
+    listed = checkpoint_list(run_dir, spec, 0).checkpoints
+    chosen = next((c for c in listed if c.id == checkpoint), None)
     if chosen is None:
-        known = ", ".join(c["id"] for c in listed) or "none yet"
+        known = ", ".join(c.id for c in listed) or "none yet"
         raise NotFoundError(f"no checkpoint '{checkpoint[:80]}'; there are: {known}")
-    own = next((p for p in chosen["policies"] if p["policy"] == policy), None)
-    if own is None:
-        known = ", ".join(p["policy"] for p in chosen["policies"])
+    held = next((p for p in chosen.policies if p.policy == policy), None)
+    if held is None:
+        known = ", ".join(p.policy for p in chosen.policies)
         raise NotFoundError(
             f"checkpoint {checkpoint} has no policy '{policy[:80]}'; it has {known}"
         )
-    if format not in own["formats"]:
+    if format not in held.formats:
         raise ConflictError(
-            f"{checkpoint} has policy '{policy}' as {', '.join(own['formats'])}, not as {format}; "
+            f"{checkpoint} has policy '{policy}' as {', '.join(held.formats)}, not as {format}; "
             "merged models are written when a job succeeds"
         )
     stem = f"{run_dir.name}-{checkpoint}-{policy}-{format}"
@@ -86,24 +91,29 @@ def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: 
     return Archive(stem, [(f"{stem}/{name}", content) for name, content in parts])
 
 
-def _final(run_dir: Path, spec: JobSpec, step: int) -> dict[str, Any] | None:
-    policies: list[dict[str, Any]] = []
+def _final(run_dir: Path, spec: JobSpec, step: int) -> CheckpointDocument | None:
+    policies: list[CheckpointPolicyDocument] = []
     newest = 0.0
     for policy in spec.policies:
         folder = run_dir / "policies" / policy
-        formats = {"peft": folder / "adapter", "merged": folder / "merged"}
-        there = {name: _files(run_dir, path) for name, path in formats.items() if path.is_dir()}
-        files = [path for found in there.values() for path in found]
+        folders: dict[CheckpointFormat, Path] = {
+            "peft": folder / "adapter",
+            "merged": folder / "merged",
+        }
+        there: dict[CheckpointFormat, list[Path]] = {
+            name: _files(run_dir, path) for name, path in folders.items() if path.is_dir()
+        }
+        files = [path for held in there.values() for path in held]
         if files:
             newest = max(newest, *(path.stat().st_mtime for path in files))
             size = sum(path.stat().st_size for path in files)
-            named = [name for name, found in there.items() if found]
+            named: list[CheckpointFormat] = [name for name, held in there.items() if held]
             policies.append(_policy(spec, policy, step, named, size))
     return _document(FINAL, step, newest, policies) if policies else None
 
 
-def _checkpoint(run_dir: Path, step: int, spec: JobSpec) -> dict[str, Any] | None:
-    policies: list[dict[str, Any]] = []
+def _checkpoint(run_dir: Path, step: int, spec: JobSpec) -> CheckpointDocument | None:
+    policies: list[CheckpointPolicyDocument] = []
     name, newest = step_name(step), 0.0
     for policy, kind in ((n, p.train.kind) for n, p in spec.policies.items()):
         path = _state_of(run_dir, name, policy, spec)
@@ -117,32 +127,34 @@ def _checkpoint(run_dir: Path, step: int, spec: JobSpec) -> dict[str, Any] | Non
         except (OSError, ValueError, KeyError):
             continue
         if path.is_file():
-            formats = ["peft", "state"] if kind == "lora" else ["state"]
+            formats: list[CheckpointFormat] = ["peft", "state"] if kind == "lora" else ["state"]
             version = int(body.get("versions", {}).get(policy, step))
             policies.append(_policy(spec, policy, version, formats, path.stat().st_size))
     return _document(name, step, newest, policies)
 
 
 def _policy(
-    spec: JobSpec, policy: str, version: int, formats: list[str], size: int
-) -> dict[str, Any]:
-    return {
-        "policy": policy,
-        "version": version,
-        "trains": spec.trains(policy),
-        "formats": formats,
-        "size_bytes": size,
-    }
+    spec: JobSpec, policy: str, version: int, formats: list[CheckpointFormat], size: int
+) -> CheckpointPolicyDocument:
+    return CheckpointPolicyDocument(
+        policy=policy,
+        version=version,
+        trains=spec.trains(policy),
+        formats=formats,
+        size_bytes=size,
+    )
 
 
-def _document(name: str, step: int, at: float, policies: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "id": name,
-        "step": step,
-        "created_at": at,
-        "size_bytes": sum(policy["size_bytes"] for policy in policies),
-        "policies": policies,
-    }
+def _document(
+    name: str, step: int, at: float, policies: list[CheckpointPolicyDocument]
+) -> CheckpointDocument:
+    return CheckpointDocument(
+        id=name,
+        step=step,
+        created_at=at,
+        size_bytes=sum(policy.size_bytes for policy in policies),
+        policies=policies,
+    )
 
 
 def _state_of(run_dir: Path, name: str, policy: str, spec: JobSpec) -> Path:

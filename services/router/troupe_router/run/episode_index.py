@@ -14,9 +14,10 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from troupe.clients.rest.models.episodes import EpisodeRowDocument
 from troupe.errors import UnavailableError
 from troupe.runtime.telemetry.logging import get_logger
-from troupe_router.run.episode_rows import Row, episode_row, mean_reward
+from troupe_router.run.episode_rows import episode_row, mean_reward
 
 _log = get_logger(__name__)
 _VERSION = 3
@@ -142,9 +143,9 @@ def _end_of(database: sqlite3.Connection, file: BinaryIO) -> int:
     return 0
 
 
-def _next_lines(file: BinaryIO, end: int) -> tuple[list[tuple[int, int, Row]], int]:
+def _next_lines(file: BinaryIO, end: int) -> tuple[list[tuple[int, int, EpisodeRowDocument]], int]:
     """Up to a batch of whole lines from the file's place: (place, size, row) and where they end."""
-    batch: list[tuple[int, int, Row]] = []
+    batch: list[tuple[int, int, EpisodeRowDocument]] = []
     while len(batch) < _BATCH:
         text = file.readline()
         if not text.endswith(b"\n"):
@@ -155,14 +156,15 @@ def _next_lines(file: BinaryIO, end: int) -> tuple[list[tuple[int, int, Row]], i
     return batch, end
 
 
-def _insert(database: sqlite3.Connection, batch: list[tuple[int, int, Row]]) -> None:
+def _insert(database: sqlite3.Connection, batch: list[tuple[int, int, EpisodeRowDocument]]) -> None:
     for place, size, row in batch:
-        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
-        what = (row["kind"], row["step"], row["task_id"], row["failure"])
+        what = (row.kind, row.step, row.task_id, row.failure)
         database.execute(
             "INSERT OR REPLACE INTO episode VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (place, size, row["id"], *what, mean_reward(row)),
+            (place, size, row.id, *what, mean_reward(row)),
         )
-        database.execute("INSERT OR REPLACE INTO shown VALUES (?, ?)", (place, text))
-        seats = [(agent, a["reward_mean"], place, *what) for agent, a in row["agents"].items()]
+        database.execute(
+            "INSERT OR REPLACE INTO shown VALUES (?, ?)", (place, row.model_dump_json())
+        )
+        seats = [(agent, a.reward_mean, place, *what) for agent, a in row.agents.items()]
         database.executemany("INSERT OR REPLACE INTO seat VALUES (?, ?, ?, ?, ?, ?, ?)", seats)

@@ -7,64 +7,45 @@ import base64
 import hashlib
 import json
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from troupe.clients.rest.models.episode_tree import EpisodeTwinDocument
+from troupe.clients.rest.models.episodes import EpisodeFilter, EpisodePage, EpisodeRowDocument
+from troupe.clients.rest.models.metrics import EpisodeCountsDocument
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe_router.run.episode_index import EpisodeIndex
-
-Order = Literal["newest", "oldest", "reward_desc", "reward_asc"]
-Failure = Literal["any", "none", "dropped", "truncated", "unsolved"]
 
 _BUDGET_S = 0.1
 """A page waits this long for the index to catch up; then it shows what is indexed."""
 _TWINS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeFilter:
-    """Which episodes. Rewards are means: of ``agent`` when it is given, else of the episode."""
-
-    kind: str | None = None
-    step: int | None = None
-    agent: str | None = None
-    min_reward: float | None = None
-    max_reward: float | None = None
-    failure: Failure | None = None
-    task_id: str | None = None
-    order: Order = "newest"
-
-    def digest(self) -> str:
-        """Stands for the filter in a cursor."""
-        return hashlib.blake2b(repr(self).encode(), digest_size=6).hexdigest()
-
-
 def episode_page(
     run_dir: Path, wanted: EpisodeFilter, *, limit: int, cursor: str | None
-) -> dict[str, Any]:
+) -> EpisodePage:
     """A page of rows; raises InvalidArgumentError for a cursor of another list."""
     index = EpisodeIndex(run_dir)
     after = _decode(cursor, wanted) if cursor else None
     is_complete = index.catch_up(budget_s=_BUDGET_S)
     with index.reading() as database:
         if database is None:
-            return {"episodes": [], "next_cursor": None, "total": 0, "is_complete": is_complete}
+            return EpisodePage(episodes=[], total=0, is_complete=is_complete)
         source, where, values = _selection(wanted)
         total = database.execute(f"SELECT count(*) FROM {source} WHERE {where}", values)
         count = int(total.fetchone()[0])
         found = _rows(database, wanted, source, where, values, limit + 1, after)
     page = found[:limit]
     more = len(found) > limit and page
-    return {
-        "episodes": [json.loads(row) for _, _, row in page],
-        "next_cursor": _encode(wanted, page[-1][0], page[-1][1]) if more else None,
-        "total": count,
-        "is_complete": is_complete,
-    }
+    return EpisodePage(
+        episodes=[EpisodeRowDocument.model_validate_json(row) for _, _, row in page],
+        next_cursor=_encode(wanted, page[-1][0], page[-1][1]) if more else None,
+        total=count,
+        is_complete=is_complete,
+    )
 
 
-def find_episode(run_dir: Path, short: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def find_episode(run_dir: Path, short: str) -> tuple[EpisodeRowDocument, dict[str, Any]]:
     """Row and line of one episode; raises NotFoundError."""
     index = EpisodeIndex(run_dir)
     is_complete = index.catch_up(budget_s=_BUDGET_S)
@@ -78,10 +59,10 @@ def find_episode(run_dir: Path, short: str) -> tuple[dict[str, Any], dict[str, A
             f"no recorded episode '{short}' (training episodes are kept by "
             f"TROUPE_ROUTER_RECORD_FRACTION){hint}"
         )
-    return json.loads(found[2]), line
+    return EpisodeRowDocument.model_validate_json(found[2]), line
 
 
-def twins(run_dir: Path, task_id: str, short: str) -> list[dict[str, Any]]:
+def twins(run_dir: Path, task_id: str, short: str) -> list[EpisodeTwinDocument]:
     """The same task instance at other times, newest first."""
     with EpisodeIndex(run_dir).reading() as database:
         if database is None:
@@ -91,8 +72,7 @@ def twins(run_dir: Path, task_id: str, short: str) -> list[dict[str, Any]]:
             "ORDER BY place DESC LIMIT ?"
         )
         found = database.execute(query, (task_id, short, _TWINS)).fetchall()
-    shown = ("id", "kind", "step", "is_success", "team_return")
-    return [{name: row[name] for name in shown} for row in (json.loads(r) for (r,) in found)]
+    return [EpisodeTwinDocument.model_validate_json(row) for (row,) in found]
 
 
 def lines_of_step(run_dir: Path, step: int, *, limit: int) -> list[dict[str, Any]]:
@@ -107,20 +87,20 @@ def lines_of_step(run_dir: Path, step: int, *, limit: int) -> list[dict[str, Any
     return [line for line in lines if line is not None]
 
 
-def step_counts(run_dir: Path, step: int) -> dict[str, int]:
+def step_counts(run_dir: Path, step: int) -> EpisodeCountsDocument:
     """Recorded training episodes of a step: all, solved, dropped."""
     index = EpisodeIndex(run_dir)
     index.catch_up(budget_s=_BUDGET_S)
     counts = {"num": 0, "num_success": 0, "num_dropped": 0}
     with index.reading() as database:
         if database is None:
-            return counts
+            return EpisodeCountsDocument(**counts)
         query = "SELECT failure, count(*) FROM episode WHERE step = ? AND kind = 'train' GROUP BY 1"
         for failure, count in database.execute(query, (step,)):
             counts["num"] += count
             counts["num_success"] += count if failure is None else 0
             counts["num_dropped"] += count if failure == "dropped" else 0
-    return counts
+    return EpisodeCountsDocument(**counts)
 
 
 def _selection(wanted: EpisodeFilter) -> tuple[str, str, list[Any]]:
@@ -179,8 +159,14 @@ def _rows(
     return [(r, p, database.execute(look, (p,)).fetchone()[0]) for r, p in places]
 
 
+def _digest(wanted: EpisodeFilter) -> str:
+    """Stands for the filter in a cursor."""
+    values = ", ".join(f"{name}={getattr(wanted, name)!r}" for name in EpisodeFilter.model_fields)
+    return hashlib.blake2b(f"EpisodeFilter({values})".encode(), digest_size=6).hexdigest()
+
+
 def _encode(wanted: EpisodeFilter, reward: float | None, place: int) -> str:
-    text = json.dumps([wanted.digest(), reward, place])
+    text = json.dumps([_digest(wanted), reward, place])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -188,7 +174,7 @@ def _decode(cursor: str, wanted: EpisodeFilter) -> tuple[float | None, int]:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         digest, reward, place = json.loads(base64.urlsafe_b64decode(padded.encode()))
-        if digest != wanted.digest():
+        if digest != _digest(wanted):
             raise ValueError("it belongs to another filter")
         if not 0 <= int(place) < 2**62:
             raise ValueError("it names no place")

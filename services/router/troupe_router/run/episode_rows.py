@@ -7,10 +7,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-Line = Mapping[str, Any]
-Row = dict[str, Any]
+from troupe.clients.rest.models.episodes import (
+    AgentRewardsDocument,
+    EpisodeRowDocument,
+    Failure,
+)
 
-FAILURES = ("dropped", "truncated", "unsolved")
+Line = Mapping[str, Any]
+
 _COPIED = (
     "episode_id",
     "round_id",
@@ -30,21 +34,21 @@ def short_id(episode_id: str) -> str:
     return "-".join(episode_id.split("/")[-2:])
 
 
-def episode_row(line: Line) -> Row:
+def episode_row(line: Line) -> EpisodeRowDocument:
     """What a list shows of a line of episodes.jsonl."""
     groups: list[Line] = list(line.get("groups") or [])
-    return {
-        "id": short_id(line["episode_id"]),
+    return EpisodeRowDocument(
+        id=short_id(line["episode_id"]),
         **{name: line[name] for name in _COPIED},
-        "dropped_reason": line.get("dropped_reason"),
-        "failure": failure_of(line),
-        "num_groups": len(groups),
-        "num_candidates": sum(len(group["candidates"]) for group in groups),
-        "agents": _agents(groups),
-    }
+        dropped_reason=line.get("dropped_reason"),
+        failure=failure_of(line),
+        num_groups=len(groups),
+        num_candidates=sum(len(group["candidates"]) for group in groups),
+        agents=_agents(groups),
+    )
 
 
-def failure_of(line: Line) -> str | None:
+def failure_of(line: Line) -> Failure | None:
     """Why the task was not solved, or None: dropped, truncated (an executed text), unsolved."""
     if line.get("dropped_reason"):
         return "dropped"
@@ -54,29 +58,29 @@ def failure_of(line: Line) -> str | None:
     return "truncated" if any(c.get("is_truncated") for c in executed) else "unsolved"
 
 
-def mean_reward(row: Row) -> float | None:
+def mean_reward(row: EpisodeRowDocument) -> float | None:
     """Mean reward of all candidates of a row, or None when there are none."""
-    agents = row["agents"].values()
-    count = sum(agent["num_candidates"] for agent in agents)
+    agents = row.agents.values()
+    count = sum(agent.num_candidates for agent in agents)
     if not count:
         return None
-    return sum(agent["reward_mean"] * agent["num_candidates"] for agent in agents) / count
+    return sum(agent.reward_mean * agent.num_candidates for agent in agents) / count
 
 
-def _agents(groups: list[Line]) -> dict[str, dict[str, Any]]:
+def _agents(groups: list[Line]) -> dict[str, AgentRewardsDocument]:
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     policies: dict[str, str] = {}
     for group in groups:
         rewards[group["agent"]] += [c["reward"] for c in group["candidates"]]
         policies[group["agent"]] = group["policy"]
     return {
-        agent: {
-            "policy": policies[agent],
-            "num_candidates": len(values),
-            "reward_mean": round(sum(values) / len(values), 6),
-            "reward_min": min(values),
-            "reward_max": max(values),
-        }
+        agent: AgentRewardsDocument(
+            policy=policies[agent],
+            num_candidates=len(values),
+            reward_mean=round(sum(values) / len(values), 6),
+            reward_min=min(values),
+            reward_max=max(values),
+        )
         for agent, values in rewards.items()
         if values
     }

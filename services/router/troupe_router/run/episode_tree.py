@@ -1,6 +1,6 @@
 """A recorded episode as people look at it: turns, siblings, reward parts, advantages, tokens.
 
-Pure: a line of episodes.jsonl and the job's parts in, plain values out.
+Never writes. A line of episodes.jsonl and the job's parts in, documents of REST out.
 """
 
 import statistics
@@ -11,7 +11,15 @@ from typing import Any, Literal
 from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome, Remembering
 from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.outcomes import advantages_by_policy
+from troupe.clients.rest.models.episode_tree import (
+    CandidateDocument,
+    EpisodeTaskDocument,
+    GroupDocument,
+    RewardPartDocument,
+    TurnDocument,
+)
 from troupe.episodes.build import JobParts
+from troupe_router.run.token_texts import token_texts
 from troupe_router.run.trained_groups import Advantages
 
 Line = Mapping[str, Any]
@@ -32,26 +40,26 @@ class Credit:
 
 def episode_turns(
     line: Line, parts: JobParts, credits_by_group: Mapping[str, Credit]
-) -> list[dict[str, Any]]:
+) -> list[TurnDocument]:
     """The groups of ``line`` by turn; what is not in ``credits_by_group`` is not known."""
-    turns: dict[int, list[dict[str, Any]]] = {}
+    turns: dict[int, list[GroupDocument]] = {}
     for group in line.get("groups") or []:
         shown = _group(group, parts, credits_by_group.get(group["group_id"], Credit()))
         turns.setdefault(group["turn"], []).append(shown)
-    return [{"turn": turn, "groups": groups} for turn, groups in sorted(turns.items())]
+    return [TurnDocument(turn=turn, groups=groups) for turn, groups in sorted(turns.items())]
 
 
-def episode_task(line: Line, parts: JobParts) -> dict[str, Any]:
+def episode_task(line: Line, parts: JobParts) -> EpisodeTaskDocument:
     """The task instance of ``line``, as its id names it: family/split/index."""
     _, _, place = str(line["task_id"]).rpartition("/")
     split = str(line["task_id"]).split("/")[-2] if "/" in line["task_id"] else ""
-    return {
-        "task_id": line["task_id"],
-        "name": parts.spec.task.name,
-        "params": parts.spec.task.params,
-        "split": split,
-        "index": int(place) if place.isdigit() else 0,
-    }
+    return EpisodeTaskDocument(
+        task_id=line["task_id"],
+        name=parts.spec.task.name,
+        params=parts.spec.task.params,
+        split=split,
+        index=int(place) if place.isdigit() else 0,
+    )
 
 
 def is_step_wide(parts: JobParts) -> bool:
@@ -129,55 +137,56 @@ def _num_tokens(candidate: Line) -> int:
     return int(candidate.get("num_tokens") or len((candidate.get("tokens") or {}).get("ids", ())))
 
 
-def _group(group: Line, parts: JobParts, credit: Credit) -> dict[str, Any]:
+def _group(group: Line, parts: JobParts, credit: Credit) -> GroupDocument:
     candidates: list[Line] = group["candidates"]
     rewards = [float(c["reward"]) for c in candidates]
     spans_turns = "prompts" in group
-    own = credit.advantages or [None] * len(candidates)
-    return {
-        "group_id": group["group_id"],
-        "agent": group["agent"],
-        "turn": group["turn"],
-        "policy": group["policy"],
-        "policy_version": group["policy_version"],
-        "spans_turns": spans_turns,
-        "prompts": group["prompts"] if spans_turns else [group.get("prompt") or []],
-        "generate_s": group.get("generate_s"),
-        "env_s": group.get("env_s"),
-        "reward_mean": statistics.fmean(rewards) if rewards else 0.0,
-        "reward_std": statistics.stdev(rewards) if len(rewards) > 1 else 0.0,
-        "is_flat": len(set(rewards)) <= 1,
-        "advantages_from": credit.origin,
-        "candidates": [
-            _candidate(c, group["agent"], parts, advantage)
-            for c, advantage in zip(candidates, own, strict=True)
+    advantages = credit.advantages or [None] * len(candidates)
+    return GroupDocument(
+        group_id=group["group_id"],
+        agent=group["agent"],
+        turn=group["turn"],
+        policy=group["policy"],
+        policy_version=group["policy_version"],
+        spans_turns=spans_turns,
+        prompts=group["prompts"] if spans_turns else [group.get("prompt") or []],
+        generate_s=group.get("generate_s"),
+        env_s=group.get("env_s"),
+        reward_mean=statistics.fmean(rewards) if rewards else 0.0,
+        reward_std=statistics.stdev(rewards) if len(rewards) > 1 else 0.0,
+        is_flat=len(set(rewards)) <= 1,
+        advantages_from=credit.origin,
+        candidates=[
+            _candidate(c, group, parts, advantage)
+            for c, advantage in zip(candidates, advantages, strict=True)
         ],
-    }
+    )
 
 
 def _candidate(
-    candidate: Line, agent: str, parts: JobParts, advantage: float | None
-) -> dict[str, Any]:
-    return {
-        "index": candidate["index"],
-        "turn": candidate["turn"],
-        "trajectory": candidate.get("trajectory", 0),
-        "prompt": candidate.get("prompt", 0),
-        "text": candidate["text"],
-        "reward": candidate["reward"],
-        "team_reward": candidate["team_reward"],
-        "reward_parts": reward_parts(candidate, agent, parts),
-        "advantage": advantage,
-        "is_chosen": candidate["is_chosen"],
-        "is_done": candidate["is_done"],
-        "is_success": candidate["is_success"],
-        "is_truncated": bool(candidate.get("is_truncated")),
-        "info": candidate.get("info"),
-        "tokens": candidate.get("tokens"),
-    }
+    candidate: Line, group: Line, parts: JobParts, advantage: float | None
+) -> CandidateDocument:
+    model = parts.spec.policies[group["policy"]].model
+    return CandidateDocument(
+        index=candidate["index"],
+        turn=candidate["turn"],
+        trajectory=candidate.get("trajectory", 0),
+        prompt=candidate.get("prompt", 0),
+        text=candidate["text"],
+        reward=candidate["reward"],
+        team_reward=candidate["team_reward"],
+        reward_parts=reward_parts(candidate, group["agent"], parts),
+        advantage=advantage,
+        is_chosen=candidate["is_chosen"],
+        is_done=candidate["is_done"],
+        is_success=candidate["is_success"],
+        is_truncated=bool(candidate.get("is_truncated")),
+        info=candidate.get("info"),
+        tokens=token_texts(candidate.get("tokens"), model),
+    )
 
 
-def reward_parts(candidate: Line, agent: str, parts: JobParts) -> list[dict[str, Any]]:
+def reward_parts(candidate: Line, agent: str, parts: JobParts) -> list[RewardPartDocument]:
     """The terms of a reward; what other turns or agents brought is the last, "elsewhere"."""
     spec = parts.spec.reward
     weights = {**parts.family.local_terms.get(agent, {}), **spec.weights.get(agent, {})}
@@ -188,6 +197,8 @@ def reward_parts(candidate: Line, agent: str, parts: JobParts) -> list[dict[str,
     if abs(rest) > _ROUNDING * (1 + len(terms)):
         terms.append(("elsewhere", rest, 1.0))
     return [
-        {"term": name, "value": value, "weight": weight, "contribution": round(value * weight, 6)}
+        RewardPartDocument(
+            term=name, value=value, weight=weight, contribution=round(value * weight, 6)
+        )
         for name, value, weight in terms
     ]

@@ -5,8 +5,8 @@ Reads ``logs/<component>.log`` of a run folder and nothing beside it. Never writ
 
 import re
 from pathlib import Path
-from typing import Any
 
+from troupe.clients.rest.models.logs import LogFileDocument, LogList, LogPage
 from troupe.errors import NotFoundError
 from troupe_router.run.paths import is_within
 
@@ -15,23 +15,23 @@ MAX_BYTES = 1 << 20
 """Most of a log that one answer holds."""
 
 
-def log_list(run_dir: Path) -> dict[str, Any]:
+def log_list(run_dir: Path) -> LogList:
     """Every log of the run folder; none where another launcher runs the processes."""
-    found: list[dict[str, Any]] = []
+    listed: list[LogFileDocument] = []
     for path in sorted((run_dir / "logs").glob("*.log")):
         if _NAME.fullmatch(path.stem) and path.is_file() and is_within(run_dir, path):
             status = path.stat()
-            found.append(
-                {
-                    "component": path.stem,
-                    "size_bytes": status.st_size,
-                    "modified_at": status.st_mtime,
-                }
+            listed.append(
+                LogFileDocument(
+                    component=path.stem,
+                    size_bytes=status.st_size,
+                    modified_at=status.st_mtime,
+                )
             )
-    return {"components": found}
+    return LogList(components=listed)
 
 
-def log_tail(run_dir: Path, component: str, lines: int) -> dict[str, Any]:
+def log_tail(run_dir: Path, component: str, lines: int) -> LogPage:
     """The last whole ``lines`` lines, or fewer where they are longer than ``MAX_BYTES``."""
     path = _path(run_dir, component)
     size = path.stat().st_size
@@ -47,7 +47,7 @@ def log_tail(run_dir: Path, component: str, lines: int) -> dict[str, Any]:
     return _page(component, shown, start, size)
 
 
-def log_after(run_dir: Path, component: str, place: int, lines: int) -> dict[str, Any]:
+def log_after(run_dir: Path, component: str, place: int, lines: int) -> LogPage:
     """Up to ``lines`` whole lines after the byte ``place``; a log that shrank begins anew."""
     path = _path(run_dir, component)
     size = path.stat().st_size
@@ -59,20 +59,20 @@ def log_after(run_dir: Path, component: str, place: int, lines: int) -> dict[str
     return _page(component, text[:end].splitlines(keepends=True)[:lines], start, size)
 
 
-def _page(component: str, pieces: list[bytes], start: int, size: int) -> dict[str, Any]:
-    return {
-        "component": component,
-        "lines": [piece.decode("utf-8", "replace").rstrip("\r\n") for piece in pieces],
-        "start": start,
-        "next": start + sum(len(piece) for piece in pieces),
-        "size_bytes": size,
-    }
+def _page(component: str, pieces: list[bytes], start: int, size: int) -> LogPage:
+    return LogPage(
+        component=component,
+        lines=[piece.decode("utf-8", "replace").rstrip("\r\n") for piece in pieces],
+        start=start,
+        next=start + sum(len(piece) for piece in pieces),
+        size_bytes=size,
+    )
 
 
 def _path(run_dir: Path, component: str) -> Path:
     path = run_dir / "logs" / f"{component}.log"
     if not (_NAME.fullmatch(component) and path.is_file() and is_within(run_dir, path)):
-        known = [found["component"] for found in log_list(run_dir)["components"]]
+        known = [log.component for log in log_list(run_dir).components]
         raise NotFoundError(
             f"no log of a component '{component[:120]}'; there "
             + (

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from troupe.clients.rest.models.metrics import MetricsDocument, SeriesDocument
 from troupe.runtime.step_report.catalogue import catalogue_document
 
 Line = Mapping[str, Any]
@@ -89,23 +90,32 @@ def _extend(path: Path, known: _File) -> None:
 
 def metrics_document(
     job_id: str, points: Sequence[Point], *, names: Sequence[str], from_step: int, max_points: int
-) -> dict[str, Any]:
+) -> MetricsDocument:
     """The answer of ``/metrics``: curves of training and of evaluation.
 
     A name that no line has is no error: a job that has just begun has none yet. It is said. Without
     ``names`` the answer also says what every number is and which are drawn together.
     """
     known: dict[str, None] = {}
-    document: dict[str, Any] = {"job_id": job_id}
+    curves: dict[str, SeriesDocument] = {}
     for kind in ("train", "eval"):
         own = sorted(((s, values) for k, s, values in points if k == kind), key=_step_of)
         for _, values in own:
             known.update(dict.fromkeys(values))
         shown = [point for point in own if point[0] >= from_step]
-        document[kind] = _series(shown, names, max_points)
+        curves[kind] = _series(shown, names, max_points)
     unknown = [name for name in names if not any(_is_wanted(one, (name,)) for one in known)]
-    document |= {"names": sorted(known), "unknown": sorted(set(unknown))}
-    return document if names else document | catalogue_document()
+    catalogue = {} if names else catalogue_document()
+    return MetricsDocument.model_validate(
+        {
+            "job_id": job_id,
+            "train": curves["train"],
+            "eval": curves["eval"],
+            "names": sorted(known),
+            "unknown": sorted(set(unknown)),
+            **catalogue,
+        }
+    )
 
 
 def flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, float | None]:
@@ -124,15 +134,15 @@ def flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, float | None
 
 def _series(
     points: Sequence[tuple[int, Mapping[str, float | None]]], names: Sequence[str], max_points: int
-) -> dict[str, Any]:
+) -> SeriesDocument:
     every = dict.fromkeys(name for _, values in points for name in values)
     shown = [name for name in every if _is_wanted(name, names)]
     width = -(-len(points) // max_points) or 1
     buckets = [points[i : i + width] for i in range(0, len(points), width)]
-    return {
-        "steps": [bucket[-1][0] for bucket in buckets],
-        "series": {name: [_mean(bucket, name) for bucket in buckets] for name in shown},
-    }
+    return SeriesDocument(
+        steps=[bucket[-1][0] for bucket in buckets],
+        series={name: [_mean(bucket, name) for bucket in buckets] for name in shown},
+    )
 
 
 def _is_wanted(name: str, names: Sequence[str]) -> bool:

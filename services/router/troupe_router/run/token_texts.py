@@ -3,32 +3,23 @@
 Reads tokenizer.json of a policy's model folder where the router has it. Never loads a model.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from troupe.spec import JobSpec
+from troupe.clients.rest.models.episode_tree import TokensDocument
 
 _MOST_PARTS = 4
 """Tokens of one character: UTF-8 has 4 bytes at most. More are no character, and not waited for."""
 
 
-def with_texts(turns: list[dict[str, Any]], spec: JobSpec) -> list[dict[str, Any]]:
-    """``turns`` with texts in the place of token ids; null where they cannot be known."""
-    for turn in turns:
-        for group in turn["groups"]:
-            model = spec.policies[group["policy"]].model
-            for candidate in group["candidates"]:
-                recorded = candidate["tokens"]
-                candidate["tokens"] = _texts(recorded, model) if recorded else None
-    return turns
-
-
-def _texts(recorded: dict[str, Any], model: str) -> dict[str, Any] | None:
-    tokenizer = _tokenizer(str(Path(model) / "tokenizer.json"))
-    if tokenizer is None:
+def token_texts(recorded: Mapping[str, Any] | None, model: str) -> TokensDocument | None:
+    """``recorded`` ids as texts; None where there are none, or they cannot be known."""
+    tokenizer = _tokenizer(str(Path(model) / "tokenizer.json")) if recorded else None
+    if recorded is None or tokenizer is None:
         return None
-    return {"texts": pieces(tokenizer, recorded["ids"]), "logprobs": recorded["logprobs"]}
+    return TokensDocument(texts=pieces(tokenizer, recorded["ids"]), logprobs=recorded["logprobs"])
 
 
 def pieces(tokenizer: Any, ids: list[int]) -> list[str]:

@@ -47,7 +47,7 @@ def bias_of(ends_B_T: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TreePart:
     """Blocks of about the same length. ``tokens_BT`` and ``places_P`` lead from the part's tokens
     to its padded blocks and back; None where all blocks are equally long."""
 
@@ -182,7 +182,7 @@ def _parts(lengths: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
 
 def _part(
     start: int, lengths: Sequence[int], ends_M: Ints, device: torch.device, dtype: torch.dtype
-) -> Part:
+) -> TreePart:
     shape = (len(lengths), max(lengths))
     num_tokens = sum(lengths)
     ends_B_T = np.tile(np.arange(1, shape[1] + 1), (shape[0], 1))  # padding sees only itself
@@ -195,7 +195,7 @@ def _part(
         places.append(number * shape[1] + np.arange(length))
         first += length
     is_even = num_tokens == shape[0] * shape[1]
-    return Part(
+    return TreePart(
         tokens=slice(start, start + num_tokens),
         shape=shape,
         tokens_BT=None if is_even else torch.from_numpy(tokens_B_T.ravel()).to(device),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from troupe.clients.rest.errors import UnauthenticatedError
 from troupe.clients.rest.keys import ApiKey, digest_of, read_keys
-from troupe.clients.rest.models import Scope
+from troupe.clients.rest.models.session import Scope
 from troupe.errors import TroupeError
 from troupe.runtime.telemetry.logging import get_logger
 

@@ -1,0 +1,58 @@
+"""What the routes work with: the router's parts, and the parameters that many of them take."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+from redis.asyncio import Redis
+
+from troupe_router.conduct.progress import ProgressReader
+from troupe_router.jobs.store import JobStore
+from troupe_router.jobs.submit import JobCommands
+from troupe_router.members.store import MemberStore
+from troupe_router.rest.access.admission import CALLER
+from troupe_router.rest.access.api_keys import Caller, KeyStore
+from troupe_router.rest.access.rate_limits import WrongKeys
+from troupe_router.rest.event_fanout import EventFanout
+from troupe_router.run.series import MetricLines
+from troupe_router.settings import RouterSettings
+
+JobId = Annotated[
+    str, Path(description="Id of the job, as `POST /v1/jobs` gave it.", examples=["demo-1"])
+]
+
+
+@dataclass(frozen=True)
+class RestParts:
+    """What the routes need. ``is_ready`` says whether the router can take jobs now."""
+
+    settings: RouterSettings
+    redis: Redis
+    store: JobStore
+    commands: JobCommands
+    members: MemberStore
+    fanout: EventFanout
+    is_ready: Callable[[], Awaitable[bool]]
+    keys: KeyStore = field(default_factory=lambda: KeyStore(None))
+    wrong_keys: WrongKeys = field(default_factory=WrongKeys)
+    lines: MetricLines = field(default_factory=MetricLines)
+
+    @cached_property
+    def progress(self) -> ProgressReader:
+        """Says what a job waits for."""
+        return ProgressReader(self.redis, self.members, self.settings)
+
+
+async def _parts(request: Request) -> RestParts:
+    return request.app.state.parts
+
+
+async def _caller(request: Request) -> Caller:
+    return request.scope[CALLER]
+
+
+Parts = Annotated[RestParts, Depends(_parts)]
+WhoAsks = Annotated[Caller, Depends(_caller)]
+"""The caller, as admission knows it."""

@@ -1,0 +1,1 @@
+"""One file a resource of the REST API: its paths, and how an answer is filled."""

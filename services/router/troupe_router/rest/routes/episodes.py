@@ -1,0 +1,44 @@
+"""Routes of recorded episodes: filtered pages, and one episode's whole tree."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from troupe.clients.rest.models.episode_tree import EpisodeDocument
+from troupe.clients.rest.models.episodes import EpisodePage, EpisodePageQuery
+from troupe_router.rest.openapi import EVERY, problems
+from troupe_router.rest.parts import JobId, Parts
+from troupe_router.rest.strict_route import StrictRoute
+from troupe_router.run.episode_pages import episode_page
+from troupe_router.run.episode_view import episode_document
+
+routes = APIRouter(
+    prefix="/v1/jobs/{job_id}/episodes",
+    tags=["episodes"],
+    route_class=StrictRoute,
+    responses={**EVERY, **problems(404)},
+)
+EpisodeId = Annotated[str, Path(max_length=200, examples=["train-00004-00017"])]
+
+
+@routes.get("")
+async def page(
+    parts: Parts, job_id: JobId, query: Annotated[EpisodePageQuery, Query()]
+) -> EpisodePage:
+    """Recorded episodes.
+
+    Rewards filter and order by the mean reward of `agent`, or of the whole episode. `failure=any`
+    gives those that did not solve the task.
+    """
+    job = await parts.store.get(job_id)
+    return await asyncio.to_thread(
+        episode_page, job.run_dir, query, limit=query.limit, cursor=query.cursor
+    )
+
+
+@routes.get("/{episode_id}")
+async def one(parts: Parts, job_id: JobId, episode_id: EpisodeId) -> EpisodeDocument:
+    """One episode: every turn with all siblings."""
+    job = await parts.store.get(job_id)
+    return await asyncio.to_thread(episode_document, job.run_dir, job.spec, episode_id)

@@ -1,0 +1,54 @@
+"""One recorded episode as REST shows it: its row, its tree, and what each candidate was worth."""
+
+from pathlib import Path
+from typing import Any
+
+from troupe.clients.rest.models.episode_tree import EpisodeDocument
+from troupe.episodes.build import JobParts, load_parts
+from troupe.spec import JobSpec
+from troupe_router.run.episode_pages import find_episode, lines_of_step, twins
+from troupe_router.run.episode_tree import (
+    Credit,
+    episode_task,
+    episode_turns,
+    is_step_wide,
+    step_advantages,
+    told_by_trainer,
+)
+from troupe_router.run.trained_groups import trained_advantages
+
+_MAX_STEP_EPISODES = 256
+"""A step-wide advantage needs every episode of the step; larger steps are shown without."""
+
+
+def episode_document(run_dir: Path, spec: JobSpec, short: str) -> EpisodeDocument:
+    """The whole tree of one episode; raises NotFoundError."""
+    row, line = find_episode(run_dir, short)
+    parts = load_parts(spec)
+    return EpisodeDocument(
+        **dict(row),
+        task=episode_task(line, parts),
+        turns=episode_turns(line, parts, _credits(run_dir, line, parts)),
+        others=twins(run_dir, line["task_id"], short),
+    )
+
+
+def _credits(run_dir: Path, line: dict[str, Any], parts: JobParts) -> dict[str, Credit]:
+    """What the trainer wrote down; what the rewards say while it has not."""
+    if line["kind"] != "train":
+        return {}
+    trained = trained_advantages(run_dir, parts.spec, line["step"])
+    told = {} if trained is None else told_by_trainer(line, parts, trained)
+    if len(told) == len(line.get("groups") or []):
+        return told
+    computed = _advantages(run_dir, line, parts)
+    return {name: Credit(values, "rewards") for name, values in computed.items()} | told
+
+
+def _advantages(run_dir: Path, line: dict[str, Any], parts: JobParts) -> dict[str, list[float]]:
+    if not is_step_wide(parts):
+        return step_advantages([line], parts)
+    lines = lines_of_step(run_dir, line["step"], limit=_MAX_STEP_EPISODES + 1)
+    if len(lines) != parts.spec.tasks_per_step or len(lines) > _MAX_STEP_EPISODES:
+        return {}
+    return step_advantages(lines, parts)

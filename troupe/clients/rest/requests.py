@@ -1,0 +1,38 @@
+"""What both clients send: paths and parameters. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+JOBS = "/v1/jobs"
+
+
+def job_path(job_id: str, *parts: str) -> str:
+    """Path of a job, or of what lies under it."""
+    return "/".join((JOBS, *(quote(part, safe="") for part in (job_id, *parts))))
+
+
+def params_of(given: Mapping[str, Any]) -> dict[str, str | list[str]]:
+    """The query parameters that are given; lists repeat, booleans are words."""
+    params: dict[str, str | list[str]] = {}
+    for name, value in given.items():
+        if value is None or value == () or value == []:
+            continue
+        if isinstance(value, list | tuple):
+            params[name] = [str(item) for item in value]
+        else:
+            params[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return params
+
+
+def events_stream(job_id: str, after: str) -> dict[str, Any]:
+    """Arguments of httpx's ``stream`` for a job's events after a place."""
+    return {
+        "method": "GET",
+        "url": job_path(job_id, "events"),
+        "params": {"after": after},
+        "headers": {"Accept": "text/event-stream"},
+        "timeout": httpx.Timeout(10.0, read=90.0),
+    }
