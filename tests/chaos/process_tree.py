@@ -17,7 +17,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.02
 _ESTABLISHED = "01"
 _NUM_LOOKS = 10
-_SERVICE = re.compile(r"-m services\.(\w+)")
+_SERVICE = re.compile(r"-m troupe_(\w+)")
 
 
 @contextmanager
