@@ -29,8 +29,8 @@ from troupe.algorithms.at_grpo import AtGrpo
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import prompt_digest
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.credit import CreditedGroup, credit
 from troupe_trainer.learn.learner import Learner
-from troupe_trainer.learn.samples import CreditedGroup, credit
 from troupe_trainer.model.packing import Microbatch, pack
 from troupe_trainer.model.peak_memory import peak_bytes, reset_peak
 

@@ -12,10 +12,10 @@ from trainer_data import make_group
 from troupe.spec import JobSpec, parse_spec
 from troupe_router.run.learned_steps import LearnedSteps, together
 from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.credit import CreditedGroup, credit
 from troupe_trainer.learn.learner import LearnOutcome
 from troupe_trainer.learn.learners import Learned
 from troupe_trainer.learn.report import step_report, with_phases
-from troupe_trainer.learn.samples import CreditedGroup, credit
 
 AGENTS = {"one": "tool", "two": "planner"}
 PHASES = {"one": {"collect": 9.0, "learn": 1.0, "publish": 3.0}, "two": {"learn": 2.0}}

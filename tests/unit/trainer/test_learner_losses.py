@@ -9,12 +9,12 @@ import torch
 from trainer_data import job_spec, make_group
 
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import group_outcome
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.credit import CreditedGroup, credit
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learners import Learners
-from troupe_trainer.learn.samples import CreditedGroup, credit
 
 LORA: dict[str, Any] = {"kind": "lora", "rank": 4, "alpha": 8}
 FULL: dict[str, Any] = {"kind": "full"}

@@ -8,8 +8,8 @@ from trainer_data import job_spec, make_group
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.credit import credit
 from troupe_trainer.learn.learners import Learners
-from troupe_trainer.learn.samples import credit
 
 MADPO = {"kind": "madpo", "group_size": 4, "joint": {}, "preference": {"beta": 0.5}}
 

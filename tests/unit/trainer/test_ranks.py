@@ -11,15 +11,15 @@ import torch
 from trainer_data import groups_of_step, job_spec, make_group
 
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import group_outcome
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import export_artifacts
+from troupe_trainer.learn.credit import CreditedGroup, credit
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learner_state import LearnerState
 from troupe_trainer.learn.outcome import NonFiniteError
-from troupe_trainer.learn.samples import CreditedGroup, credit
 from troupe_trainer.model.ranks.follower import follow
 from troupe_trainer.model.ranks.group import LOAD, SOLO, Ranks
 from troupe_trainer.model.ranks.start import refuse_what_cannot_spread, start

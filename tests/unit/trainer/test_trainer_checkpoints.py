@@ -10,10 +10,9 @@ import torch
 from trainer_data import groups_of_step, job_spec
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.grpo import Grpo
-from troupe.algorithms.outcomes import group_outcome
+from troupe.candidates import GroupOutcome, group_outcome
 from troupe.errors import FencedError, InvalidArgumentError, JobFailedError, NotFoundError
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.compatibility import (
@@ -23,10 +22,10 @@ from troupe_trainer.checkpoint.compatibility import (
 )
 from troupe_trainer.checkpoint.files import Checkpoints, Snapshot, best_first
 from troupe_trainer.checkpoint.offline_export import export
+from troupe_trainer.learn.credit import credit
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learner_state import LearnerState
 from troupe_trainer.learn.learners import Learners
-from troupe_trainer.learn.samples import credit
 
 STATE = {"shared": LearnerState({"param/w": torch.tensor([1.0, 2.0])}, 3)}
 

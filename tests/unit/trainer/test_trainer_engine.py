@@ -12,11 +12,11 @@ from trainer_data import groups_of_step, job_spec, make_group
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import group_outcome
 from troupe.spec.job import BatchSpec, JobSpec, PolicySpec
+from troupe_trainer.learn.credit import CreditedGroup, credit
 from troupe_trainer.learn.learner import Learner, NonFiniteError
-from troupe_trainer.learn.samples import CreditedGroup, credit
 from troupe_trainer.model.kernels import PLAIN, Kernels, choose
 from troupe_trainer.model.logprobs import token_logprobs
 from troupe_trainer.model.model import PolicyModel

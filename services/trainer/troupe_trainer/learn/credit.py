@@ -1,22 +1,66 @@
 """Credit assignment of one step: groups of all policies in, samples with advantages out.
 
-Owns what an algorithm may ask for before its advantages: KL in the reward, values, log ratios.
-Never moves a weight.
+Owns what an algorithm may ask for before its advantages (KL in the reward, values, log ratios),
+and the step from wire records and advantages to plain arrays. Never sees a model and never moves a
+weight.
 """
 
+from __future__ import annotations
+
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from troupe.algorithms.algorithm import Algorithm, GroupOutcome
-from troupe.algorithms.outcomes import advantages_by_policy, group_outcome, penalised
+import numpy as np
+
+from troupe.algorithms.algorithm import Algorithm, advantages_by_policy
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import GroupOutcome, Sample, group_outcome, sample_of
 from troupe.spec.job import JobSpec
-from troupe_trainer.learn.critic import Lesson
-from troupe_trainer.learn.critics import Critics
-from troupe_trainer.learn.learner import Learner
-from troupe_trainer.learn.samples import CreditedGroup, credit
+from troupe_trainer.model.packing import PromptSamples
+
+if TYPE_CHECKING:
+    from troupe_trainer.learn.critics import Critics
+    from troupe_trainer.learn.learner import Learner
 
 Groups = Mapping[str, Sequence[pb.Group]]
+
+
+@dataclass(frozen=True, slots=True)
+class CreditedGroup:
+    """One group after credit assignment; ``record`` is the group as it came.
+
+    ``num_filtered`` candidates of it are not among its samples.
+    """
+
+    record: pb.Group
+    advantages: Sequence[float]
+    prompts: Sequence[PromptSamples]
+    num_tokens: int
+    num_filtered: int = 0
+
+    @property
+    def num_samples(self) -> int:
+        """Completions to learn from."""
+        return sum(len(prompt.samples) for prompt in self.prompts)
+
+    @property
+    def has_signal(self) -> bool:
+        """Some sample's advantage is not zero."""
+        return any(sample.advantage for prompt in self.prompts for sample in prompt.samples)
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One prompt, what came of it, and what was predicted before.
+
+    Example: ``Lesson((5, 9, 2), target=1.0, predicted=0.25)``.
+    """
+
+    prompt: tuple[int, ...]
+    target: float
+    predicted: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +157,63 @@ def _with(
         )
         for outcome, own in zip(outcomes, values, strict=True)
     ]
+
+
+def credit(
+    group: pb.Group,
+    advantages: Sequence[float],
+    temperature: float,
+    *,
+    drop_truncated: bool = False,
+) -> CreditedGroup:
+    """Attach ``advantages`` (index order) to the completions, gathered by prompt.
+
+    With ``drop_truncated``, completions that were cut off are left out; their rewards still count
+    in the advantages of the others. A baseline is never a sample.
+    """
+    by_digest: dict[str, list[Sample]] = {prompt.digest: [] for prompt in group.prompts}
+    filtered, num_tokens = 0, 0
+    for index, (candidate, advantage) in enumerate(zip(group.candidates, advantages, strict=True)):
+        if candidate.is_baseline:
+            continue
+        if drop_truncated and candidate.finish_reason == pb.FINISH_REASON_LENGTH:
+            filtered += 1
+            continue
+        sample = replace(
+            sample_of(candidate),
+            index=index,
+            token_ids=list(candidate.token_ids),
+            rollout_logprobs=np.array(candidate.rollout_logprobs, dtype=np.float32),
+            advantage=advantage,
+            temperature=temperature,
+        )
+        by_digest[candidate.prompt_digest].append(sample)
+        num_tokens += len(candidate.token_ids)
+    prompts = [
+        PromptSamples(np.array(prompt.token_ids, dtype=np.int64), by_digest[prompt.digest])
+        for prompt in group.prompts
+        if by_digest[prompt.digest]
+    ]
+    return CreditedGroup(group, advantages, prompts, num_tokens, filtered)
+
+
+def penalised(
+    group: GroupOutcome, divergences: Sequence[float], coef: float, *, by_turn: bool = False
+) -> GroupOutcome:
+    """``group`` with coef * KL taken off each reward: of the candidate, or of its trajectory.
+
+    ``divergences`` holds each candidate's KL, in index order. Where a trajectory has several
+    candidates in the group, all carry its return, so all lose its whole KL; ``by_turn`` says that
+    they carry their own turn's reward instead.
+
+    Source: KL in the reward: InstructGPT (arXiv 2203.02155), Section 3.5.
+    """
+    of_trajectory: dict[int, float] = defaultdict(float)
+    is_return = not by_turn and len({c.trajectory for c in group.candidates}) > 1
+    for candidate, value in zip(group.candidates, divergences, strict=True):
+        of_trajectory[candidate.trajectory if is_return else candidate.index] += value
+    candidates = [
+        replace(c, reward=c.reward - coef * of_trajectory[c.trajectory if is_return else c.index])
+        for c in group.candidates
+    ]
+    return replace(group, candidates=candidates)

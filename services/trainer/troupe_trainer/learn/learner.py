@@ -21,13 +21,13 @@ from troupe.algorithms.losses.kl import kl_estimate
 from troupe.runtime.faults import reached
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.compatibility import check_fits
+from troupe_trainer.learn.credit import CreditedGroup
 from troupe_trainer.learn.learner_state import LearnerState
 from troupe_trainer.learn.outcome import LearnOutcome, Minibatch, NonFiniteError, correction
-from troupe_trainer.learn.samples import CreditedGroup, PromptSamples
 from troupe_trainer.learn.schedule import learning_rate
 from troupe_trainer.model.kernels import AttentionChoice, choose
 from troupe_trainer.model.model import PolicyModel
-from troupe_trainer.model.packing import Microbatch, pack
+from troupe_trainer.model.packing import Microbatch, PromptSamples, pack
 from troupe_trainer.model.peak_memory import peak_bytes, reset_peak
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together, whole
 from troupe_trainer.model.ranks.shard import spread_like

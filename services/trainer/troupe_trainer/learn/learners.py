@@ -21,11 +21,10 @@ from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.compatibility import state_of
 from troupe_trainer.learn.collector import Batch
-from troupe_trainer.learn.credit import CreditAssigner
+from troupe_trainer.learn.credit import CreditAssigner, CreditedGroup
 from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner, LearnOutcome, NonFiniteError
 from troupe_trainer.learn.learner_state import LearnerState
-from troupe_trainer.learn.samples import CreditedGroup
 from troupe_trainer.model.kernels import AttentionChoice
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.ranks.group import LOAD, SOLO, Ranks

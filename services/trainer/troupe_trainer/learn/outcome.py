@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from troupe.errors import JobFailedError
-from troupe_trainer.learn.samples import CreditedGroup
+from troupe_trainer.learn.credit import CreditedGroup
 from troupe_trainer.model.ranks.group import Ranks
 
 CORRECTED = 1e-3

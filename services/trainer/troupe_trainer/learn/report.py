@@ -11,9 +11,9 @@ from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.credit import CreditedGroup
 from troupe_trainer.learn.learner import LearnOutcome
 from troupe_trainer.learn.learners import Learned
-from troupe_trainer.learn.samples import CreditedGroup
 from troupe_trainer.learn.validation import oldest_version
 
 _MEANS = ("loss", "kl_rollout", "parity_kl", "ratio_mean", "clip_fraction", "entropy", "grad_norm")

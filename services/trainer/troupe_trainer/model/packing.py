@@ -15,11 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from troupe.candidates import Sample
 from troupe.spec.job import BatchSpec
-from troupe_trainer.learn.samples import PromptSamples, Sample
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSamples:
+    """Completions of one prompt."""
+
+    prompt: Ints
+    samples: Sequence[Sample]
 
 
 @dataclass(frozen=True, slots=True)

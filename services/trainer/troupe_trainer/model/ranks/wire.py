@@ -14,8 +14,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe_trainer.learn.credit import CreditedGroup, credit
 from troupe_trainer.learn.learner_state import LearnerState
-from troupe_trainer.learn.samples import CreditedGroup, credit
 
 Message = tuple[str, str, tuple[Any, ...]]
 """Policy, method, arguments."""
