@@ -9,11 +9,10 @@ from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.build import load_parts
-from troupe.episodes.local import LocalEnv
+from troupe.episodes.local import EngineRollout, LocalEnv
 from troupe.episodes.player import Played
-from troupe.episodes.ports import Generation, Sampled
-from troupe.ids import prompt_digest, ticket_id, train_round
-from troupe.runtime.engines.engine import EngineRequest, StagedWeights
+from troupe.ids import ticket_id, train_round
+from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import JobSpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
@@ -67,27 +66,6 @@ def plan_path_spec(model: Path, algorithm: dict[str, Any], **overrides: Any) -> 
         "batch": {"tokens_per_row": 256, "rows_per_microbatch": 4},
     }
     return JobSpec.model_validate(body | overrides)
-
-
-class EngineRollout:
-    """RolloutPort on an engine in this process."""
-
-    def __init__(self, engine: CpuEngine) -> None:
-        self._engine = engine
-
-    async def generate(
-        self, *, policy, policy_version, observation, num_candidates, sampling, seed, timeout_s
-    ) -> Generation:
-        prompt = self._engine.render(policy, observation)
-        result = await self._engine.generate(
-            EngineRequest(policy, policy_version, prompt, num_candidates, sampling, seed)
-        )
-        found = [
-            Sampled(c.token_ids, c.logprobs, c.text, c.finish_reason) for c in result.candidates
-        ]
-        return Generation(
-            prompt, prompt_digest(prompt), found, result.policy_version, result.engine_s
-        )
 
 
 class InProcess:

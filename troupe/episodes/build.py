@@ -40,9 +40,12 @@ class JobParts:
         )
 
 
-def load_parts(spec: JobSpec) -> JobParts:
-    """Everything that ``spec`` names; raises SpecInvalidError or InvalidArgumentError."""
-    family = load_family(spec.task.name, spec.task.params)
+def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
+    """Everything that ``spec`` names; raises SpecInvalidError or InvalidArgumentError.
+
+    ``family`` is the spec's, where it is loaded already.
+    """
+    family = family or load_family(spec.task.name, spec.task.params)
     issues = [
         Issue(f"/agents/{name}", f"task '{spec.task.name}' has no agent '{name}'; {hint}")
         for name in spec.agents

@@ -9,8 +9,8 @@ import torch
 from trainer_data import job_spec, make_group
 
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import group_outcome
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learners import Learners
