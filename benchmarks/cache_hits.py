@@ -31,7 +31,7 @@ from benchmarks.random_model import save_random_model
 from benchmarks.report import commit, goal
 from benchmarks.rollout_fleet import Sidecar, TinyTrainer, sidecar
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT
-from troupe.episodes.ports import Generation
+from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import TroupeError
 from troupe.spec import parse_spec
 from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
@@ -192,15 +192,11 @@ class Play:
         await in_flight([one(i) for i in range(self.size.prompts)], self.size.in_flight)
 
     async def _ask(self, talk: Sequence[Message], seed: int) -> Generation:
-        generation = await self.port.generate(
-            policy=POLICY,
-            policy_version=self.version,
-            observation=tuple(talk),
-            num_candidates=self.size.candidates,
-            sampling=SamplingSpec(max_new_tokens=NEW_TOKENS),
-            seed=seed,
-            timeout_s=300.0,
+        sampling = SamplingSpec(max_new_tokens=NEW_TOKENS)
+        request = GenerateRequest(
+            POLICY, self.version, tuple(talk), self.size.candidates, sampling, seed
         )
+        generation = await self.port.generate(request, timeout_s=300.0)
         self.account.add(generation, self.shared.take(generation))
         return generation
 

@@ -10,6 +10,7 @@ import platform
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.random_model import save_random_model
 from benchmarks.report import commit
-from troupe.runtime.engines.engine import EngineRequest, StagedWeights
+from troupe.candidates import GenerateRequest
+from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import PolicySpec, SamplingSpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
@@ -29,19 +31,21 @@ NUM_CANDIDATES = 8
 MAX_NEW_TOKENS = 16
 
 
-def requests(num_prompts: int) -> list[EngineRequest]:
+def requests(num_prompts: int) -> list[GenerateRequest[Sequence[int]]]:
     """Prompts of 60 to 119 random tokens, K = 8 candidates each."""
     generator = torch.Generator().manual_seed(0)
     sampling = SamplingSpec(max_new_tokens=MAX_NEW_TOKENS)
-    made: list[EngineRequest] = []
+    made: list[GenerateRequest[Sequence[int]]] = []
     for seed in range(num_prompts):
         length = 60 + int(torch.randint(0, 60, (1,), generator=generator))
         prompt = torch.randint(4, 60, (length,), generator=generator).tolist()
-        made.append(EngineRequest("shared", 0, prompt, NUM_CANDIDATES, sampling, seed))
+        made.append(GenerateRequest("shared", 0, prompt, NUM_CANDIDATES, sampling, seed))
     return made
 
 
-async def engine_rates(folder: Path, weights: Path, work: list[EngineRequest], n: int):
+async def engine_rates(
+    folder: Path, weights: Path, work: list[GenerateRequest[Sequence[int]]], n: int
+):
     """Sampled tokens per second, ``n`` times, all requests at once."""
     engine = CpuEngine(CpuEngineSettings())
     await engine.start({"shared": PolicySpec(model=str(folder))})
@@ -57,11 +61,11 @@ async def engine_rates(folder: Path, weights: Path, work: list[EngineRequest], n
     return rates[1:]
 
 
-def peer_rates(model: Any, work: list[EngineRequest], n: int) -> list[float]:
+def peer_rates(model: Any, work: list[GenerateRequest[Sequence[int]]], n: int) -> list[float]:
     """transformers generate: one left-padded batch of all candidates, the same sampling."""
-    width = max(len(request.prompt_token_ids) for request in work)
+    width = max(len(request.prompt) for request in work)
     rows = [
-        [0] * (width - len(request.prompt_token_ids)) + list(request.prompt_token_ids)
+        [0] * (width - len(request.prompt)) + list(request.prompt)
         for request in work
         for _ in range(NUM_CANDIDATES)
     ]

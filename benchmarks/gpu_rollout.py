@@ -14,7 +14,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ from benchmarks.random_model import save_random_model
 from benchmarks.report import commit, goal, machine
 from benchmarks.rollout_fleet import TinyTrainer
 from benchmarks.weight_push import SHAPES, Case, measure
+from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import TroupeError
-from troupe.runtime.engines.engine import Engine, EngineRequest, EngineResult
+from troupe.runtime.engines.engine import Engine
 from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.environment import look_at_machine
@@ -71,7 +72,7 @@ async def generation(
         words = random.Random(0)
         vocab = trainer.model.vocabulary_size
         requests = [
-            EngineRequest(
+            GenerateRequest(
                 "p", 0, [words.randrange(4, vocab) for _ in range(64)], K,
                 SamplingSpec(max_new_tokens=tokens), seed,
             )
@@ -96,13 +97,13 @@ async def generation(
 
 
 def parity(
-    trainer: TinyTrainer, requests: list[EngineRequest], results: list[EngineResult]
+    trainer: TinyTrainer, requests: list[GenerateRequest[Sequence[int]]], results: list[Generation]
 ) -> dict[str, float]:
     """The worst |ratio - 1| and the mean k3 estimate of KL(rollout || trainer), over all tokens."""
     logs: list[float] = []
     for request, result in zip(requests[:8], results[:8], strict=True):
         for candidate in result.candidates:
-            theirs = trainer.logprobs(request.prompt_token_ids, candidate.token_ids, 1.0).tolist()
+            theirs = trainer.logprobs(request.prompt, candidate.token_ids, 1.0).tolist()
             logs += [a - b for a, b in zip(theirs, candidate.logprobs, strict=True)]
     ratios = torch.tensor(logs).exp()
     k3 = ratios - 1 - torch.tensor(logs)

@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,10 @@ from benchmarks.router_calls import (
 )
 from troupe.api.records.v1.records_pb2 import Prompt
 from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.candidates import Candidate, GenerateRequest, Generation
 from troupe.clients import codec
-from troupe.runtime.engines.engine import Engine, EngineCandidate, EngineRequest, EngineResult
+from troupe.ids import prompt_digest
+from troupe.runtime.engines.engine import Engine
 from troupe.spec.job import FullSpec, PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.sglang import SglangEngine
@@ -47,12 +49,18 @@ class FixedTimeEngine(CpuEngine):
 
     name = "fixed"
 
-    async def generate(self, request: EngineRequest) -> EngineResult:
+    async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
         took_s = FIXED_TOKEN_S * request.sampling.max_new_tokens
         await asyncio.sleep(took_s)
         tokens = [5] * request.sampling.max_new_tokens
-        candidate = EngineCandidate(tokens, [-1.0] * len(tokens), "w1 " * len(tokens), "length")
-        return EngineResult([candidate] * request.num_candidates, request.policy_version, took_s)
+        candidate = Candidate(tokens, [-1.0] * len(tokens), "w1 " * len(tokens), "length")
+        return Generation(
+            request.prompt,
+            prompt_digest(request.prompt),
+            [candidate] * request.num_candidates,
+            request.policy_version,
+            took_s,
+        )
 
 
 class Floor(grpc.GenericRpcHandler):  # pyright: ignore[reportMissingTypeArgument]
@@ -161,7 +169,7 @@ async def serve(name: str, model: Path, folder: Path) -> None:
         async def call(number: int) -> None:
             prompt = engine.render("p", observation(number))
             spec = sampling(num_tokens)
-            await engine.generate(EngineRequest("p", 0, prompt, CANDIDATES, spec, number))
+            await engine.generate(GenerateRequest("p", 0, prompt, CANDIDATES, spec, number))
 
         return call
 

@@ -44,6 +44,7 @@ from benchmarks.router_calls import (
     throughput,
 )
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT, Replica, ReplicaPolicy
+from troupe.candidates import GenerateRequest
 from troupe.clients.channel import CLIENT_OPTIONS
 from troupe.spec import parse_spec
 from troupe.spec.job import JobSpec
@@ -104,15 +105,9 @@ async def routed_call(sidecar: OverheadSidecar, spec: JobSpec) -> AsyncGenerator
 
     def of(num_tokens: int) -> Call:
         async def call(number: int) -> None:
-            await port.generate(
-                policy="p",
-                policy_version=0,
-                observation=observation(number),
-                num_candidates=CANDIDATES,
-                sampling=sampling(num_tokens),
-                seed=number,
-                timeout_s=120.0,
-            )
+            seen, how = observation(number), sampling(num_tokens)
+            request = GenerateRequest("p", 0, seen, CANDIDATES, how, seed=number)
+            await port.generate(request, timeout_s=120.0)
 
         return call
 

@@ -31,11 +31,11 @@ from troupe.api.rollout.v1.rollout_pb2_grpc import (
     add_RolloutServiceServicer_to_server,
 )
 from troupe.api.router.v1 import router_pb2 as router
+from troupe.candidates import GenerateRequest
 from troupe.clients.channel import SERVER_OPTIONS
 from troupe.clients.router import RouterClient
 from troupe.errors import VersionNotLoadedError
 from troupe.ids import prompt_digest
-from troupe.runtime.engines.engine import EngineRequest
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.runtime.serving.membership import Membership, ShouldExit
 from troupe.spec.job import FullSpec, PolicySpec
@@ -206,7 +206,9 @@ async def _calls(engine: CpuEngine) -> list[float]:
         async with gate:
             began = time.perf_counter()
             await engine.generate(
-                EngineRequest(POLICY, 0, prompt, RECORDED_CANDIDATES, sampling(num_tokens), number)
+                GenerateRequest(
+                    POLICY, 0, prompt, RECORDED_CANDIDATES, sampling(num_tokens), number
+                )
             )
             return time.perf_counter() - began
 

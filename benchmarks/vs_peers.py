@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -31,10 +31,10 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.peer_task import WRITER, PeerTask, prompt_of, reward_of, save_tiny_qwen2
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 from troupe.algorithms.grpo import Grpo
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import GenerateRequest, Generation, group_outcome
 from troupe.ids import prompt_digest
-from troupe.runtime.engines.engine import EngineRequest, EngineResult, StagedWeights
+from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import JobSpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.cpu import CpuEngine
@@ -138,7 +138,7 @@ async def _in_process(spec: JobSpec, plan: Plan, folder: Path) -> dict[str, floa
             await _serve(learner, engine, step, folder)
             texts = [next(prompts) for _ in range(plan.prompts_per_step)]
             requests = [
-                EngineRequest(
+                GenerateRequest(
                     "p", step, engine.render("p", [Message("user", text)]), plan.k, spec.sampling, i
                 )
                 for i, text in enumerate(texts)
@@ -164,9 +164,11 @@ async def _serve(learner: Learner, engine: CpuEngine, version: int, folder: Path
     export.path.unlink()
 
 
-def _group(request: EngineRequest, result: EngineResult, algorithm: Grpo) -> CreditedGroup:
-    digest = prompt_digest(request.prompt_token_ids)
-    prompt = pb.Prompt(digest=digest, token_ids=request.prompt_token_ids)
+def _group(
+    request: GenerateRequest[Sequence[int]], result: Generation, algorithm: Grpo
+) -> CreditedGroup:
+    digest = prompt_digest(request.prompt)
+    prompt = pb.Prompt(digest=digest, token_ids=request.prompt)
     record = pb.Group(group_id=str(request.seed), agent=WRITER, prompts=[prompt])
     for index, candidate in enumerate(result.candidates):
         record.candidates.add(

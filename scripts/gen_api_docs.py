@@ -23,7 +23,7 @@ GROUPS = {
     ],
     "Rewards": ["Reward", "JudgedTransition"],
     "Workflows": ["Workflow", "EnvironmentView", "Seat", "Action"],
-    "Algorithms": ["Algorithm", "GroupRelative", "GroupOutcome", "CandidateOutcome", "Sampler"],
+    "Algorithms": ["Algorithm", "GroupRelative", "GroupOutcome", "Sample", "Sampler"],
     "Jobs": ["JobSpec", "load_spec", "parse_spec", "Client", "AsyncClient"],
     "Everywhere": [
         "Params", "derive_seed", "TroupeError", "InvalidArgumentError", "SpecInvalidError",

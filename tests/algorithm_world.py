@@ -6,17 +6,18 @@ them whether a group's rewards differ.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import GenerateRequest, Generation
 from troupe.episodes.build import load_parts
-from troupe.episodes.local import LocalEnv
+from troupe.episodes.local import EngineRollout, LocalEnv, StateObservation
 from troupe.episodes.player import Played
-from troupe.episodes.ports import Generation, Sampled
-from troupe.ids import prompt_digest, ticket_id, train_round
-from troupe.runtime.engines.engine import EngineRequest, StagedWeights
+from troupe.ids import ticket_id, train_round
+from troupe.runtime.engines.engine import StagedWeights
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
 from troupe.tasks.family import Observation, TaskFamily
@@ -77,12 +78,12 @@ def plan_path_spec(model: Path, algorithm: dict[str, Any], **overrides: Any) -> 
 class Script:
     """Answers of every quality, drawn by the seed of the request alone."""
 
-    def __init__(self, family: TaskFamily, env: LocalEnv) -> None:
-        self._family, self._env = family, env
+    def __init__(self, family: TaskFamily) -> None:
+        self._family = family
 
-    def answers(self, observation: Observation, num: int, seed: int) -> list[str]:
+    def answers(self, observation: StateObservation, num: int, seed: int) -> list[str]:
         """``num`` answers to an observation; of two or more, one is right and one is malformed."""
-        state, agent = self._env.origin[observation]
+        state, agent = observation.state, observation.agent
         rng = Random(seed)
         right = self._family.demonstrate(state, agent, rng)
         wrong = "no answer"
@@ -95,27 +96,20 @@ class Script:
         return answers
 
 
-class EngineRollout:
+class ScriptedTexts:
     """RolloutPort on an engine in this process: its tokens and logprobs, with scripted texts."""
 
     def __init__(self, engine: CpuEngine, script: Script) -> None:
-        self._engine, self._script = engine, script
+        self._engine, self._script = EngineRollout(engine), script
 
     async def generate(
-        self, *, policy, policy_version, observation, num_candidates, sampling, seed, timeout_s
+        self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
-        prompt = self._engine.render(policy, observation)
-        result = await self._engine.generate(
-            EngineRequest(policy, policy_version, prompt, num_candidates, sampling, seed)
-        )
-        answers = self._script.answers(observation, num_candidates, seed)
-        candidates = [
-            Sampled(c.token_ids, c.logprobs, text, c.finish_reason)
-            for c, text in zip(result.candidates, answers, strict=True)
-        ]
-        return Generation(
-            prompt, prompt_digest(prompt), candidates, result.policy_version, result.engine_s
-        )
+        assert isinstance(request.prompt, StateObservation)
+        generation = await self._engine.generate(request, timeout_s=timeout_s)
+        answers = self._script.answers(request.prompt, request.num_candidates, request.seed)
+        pairs = zip(generation.candidates, answers, strict=True)
+        return replace(generation, candidates=[replace(c, text=text) for c, text in pairs])
 
 
 class InProcess:
@@ -126,7 +120,7 @@ class InProcess:
         self._engine, self._run_dir = engine, run_dir
         parts = load_parts(spec)
         self._env = LocalEnv(parts.family)
-        rollout = EngineRollout(engine, Script(parts.family, self._env))
+        rollout = ScriptedTexts(engine, Script(parts.family))
         self._player = parts.player(rollout, self._env)
         self.version = 0
 

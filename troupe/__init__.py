@@ -7,8 +7,9 @@ it, no torch and no pydantic, and opens no connection.
 TYPE_CHECKING = False  # what ``typing`` has, without its import
 
 if TYPE_CHECKING:
-    from troupe.algorithms.algorithm import Algorithm, CandidateOutcome, GroupOutcome
+    from troupe.algorithms.algorithm import Algorithm
     from troupe.algorithms.base import GroupRelative
+    from troupe.candidates import GroupOutcome, Sample
     from troupe.clients.rest import AsyncRestClient as AsyncClient
     from troupe.clients.rest import RestClient as Client
     from troupe.conformance import check_family
@@ -36,11 +37,10 @@ _MODULES = {
     "Action": "troupe.workflows.workflow",
     "Algorithm": "troupe.algorithms.algorithm",
     "AsyncClient": "troupe.clients.rest:AsyncRestClient",
-    "CandidateOutcome": "troupe.algorithms.algorithm",
     "Client": "troupe.clients.rest:RestClient",
     "Environment": "troupe.tasks.family",
     "EnvironmentView": "troupe.workflows.workflow",
-    "GroupOutcome": "troupe.algorithms.algorithm",
+    "GroupOutcome": "troupe.candidates",
     "GroupRelative": "troupe.algorithms.base",
     "InvalidArgumentError": "troupe.errors",
     "JobSpec": "troupe.spec",
@@ -49,6 +49,7 @@ _MODULES = {
     "Observation": "troupe.tasks.family",
     "Params": "troupe.spec.params",
     "Reward": "troupe.rewards.reward",
+    "Sample": "troupe.candidates",
     "Sampler": "troupe.samplers.sampler",
     "Seat": "troupe.workflows.workflow",
     "SimpleTask": "troupe.tasks.simple",
@@ -70,7 +71,6 @@ __all__ = [
     "Action",
     "Algorithm",
     "AsyncClient",
-    "CandidateOutcome",
     "Client",
     "Environment",
     "EnvironmentView",
@@ -83,6 +83,7 @@ __all__ = [
     "Observation",
     "Params",
     "Reward",
+    "Sample",
     "Sampler",
     "Seat",
     "SimpleTask",

@@ -12,13 +12,14 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.env.v1 import env_pb2
 from troupe.api.records.v1 import records_pb2
 from troupe.api.rollout.v1 import rollout_pb2
 from troupe.api.router.v1 import router_pb2
 from troupe.api.trainer.v1 import trainer_pb2
+from troupe.candidates import generation_from_proto, group_outcome
 from troupe.clients import codec
+from troupe.episodes.lines import episode_line
 from troupe.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -26,7 +27,6 @@ from troupe.errors import (
     TroupeError,
     WeightsRejectedError,
 )
-from troupe.evaluation.lines import episode_line
 from troupe.ids import prompt_digest
 from troupe.runtime.weights import check_declared
 from troupe_env.families import Families
@@ -116,7 +116,7 @@ CODECS: dict[str, tuple[type[Message], Callable[[Any], Any]]] = {
     "chat": (rollout_pb2.ChatPrompt, codec.chat_from_proto),
     "observation": (env_pb2.Observation, codec.observation_from_proto),
     "sampling": (rollout_pb2.SamplingParams, codec.sampling_from_proto),
-    "generation": (rollout_pb2.GenerateResponse, codec.generation_from_proto),
+    "generation": (rollout_pb2.GenerateResponse, generation_from_proto),
     "policy state": (rollout_pb2.PolicyStatus, codec.policy_state_from_proto),
     "outcome": (env_pb2.StepOutcome, codec.outcome_from_proto),
     "split": (env_pb2.TaskRef, lambda ref: codec.split_from_text(ref.split)),

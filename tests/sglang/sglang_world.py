@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 
 from benchmarks.rollout_fleet import TinyTrainer
-from troupe.runtime.engines.engine import EngineRequest
+from troupe.candidates import GenerateRequest
 from troupe.spec.job import FullSpec, LoraSpec, PolicySpec, SamplingSpec
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.settings import SglangSettings
@@ -40,11 +40,11 @@ def full_policies(model: Path) -> dict[str, PolicySpec]:
     return {"p": PolicySpec(model=str(model), train=FullSpec())}
 
 
-def request(version: int, policy: str = "p", **more: Any) -> EngineRequest:
+def request(version: int, policy: str = "p", **more: Any) -> GenerateRequest:
     """A Generate call of eight tokens."""
     sampling = SamplingSpec(**{"max_new_tokens": 8, **more.pop("sampling", {})})
-    values: dict[str, Any] = {"prompt_token_ids": PROMPT, "num_candidates": 4, "seed": 3}
-    return EngineRequest(policy, version, sampling=sampling, **{**values, **more})
+    values: dict[str, Any] = {"prompt": PROMPT, "num_candidates": 4, "seed": 3}
+    return GenerateRequest(policy, version, sampling=sampling, **{**values, **more})
 
 
 def worst(a: Sequence[float], b: Sequence[float]) -> float:

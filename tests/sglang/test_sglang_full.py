@@ -123,7 +123,7 @@ async def test_prefix_of_an_old_version_is_never_served_to_a_new_one(
         await engine.stage(trainer.staged(version))
         await engine.activate("p", version)
         for _ in range(2):  # the second time from the cache
-            sampled = await engine.generate(request(version, prompt_token_ids=prompt))
+            sampled = await engine.generate(request(version, prompt=prompt))
             for candidate in sampled.candidates:
                 theirs = trainer.logprobs(prompt, candidate.token_ids, 1.0).tolist()
                 assert worst(theirs, candidate.logprobs) < 1e-3

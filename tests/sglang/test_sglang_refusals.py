@@ -74,9 +74,9 @@ async def test_version_that_goes_backwards_is_refused(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"prompt_token_ids": [1, 68]}, "outside the vocabulary"),
-        ({"prompt_token_ids": []}, "at least 1"),
-        ({"prompt_token_ids": [1] * 256}, "Shorten the prompt"),
+        ({"prompt": [1, 68]}, "outside the vocabulary"),
+        ({"prompt": []}, "at least 1"),
+        ({"prompt": [1] * 256}, "Shorten the prompt"),
         ({"num_candidates": 0}, "at least 1"),
     ],
 )
@@ -96,7 +96,7 @@ async def test_prompt_that_leaves_room_for_one_token_gets_one(
     lora_engine: SglangEngine, new_trainer: Trainers
 ):
     await push(lora_engine, new_trainer("q"), 2)
-    full = request(2, "q", prompt_token_ids=[5] * 255, num_candidates=2)
+    full = request(2, "q", prompt=[5] * 255, num_candidates=2)
     result = await lora_engine.generate(full)
     assert [len(c.token_ids) for c in result.candidates] == [1, 1]
     assert {c.finish_reason for c in result.candidates} <= {"length", "stop"}

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from troupe.candidates import GroupOutcome as GroupOutcome
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -40,44 +42,6 @@ class Needs:
     values: Literal["own", "joint"] | None = None
     log_ratios: bool = False
     team: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateOutcome:
-    """What the advantage of one candidate may depend on.
-
-    ``trajectory`` numbers the independent episode of one task that it belongs to: in a group
-    that spans turns, all candidates of one trajectory carry the trajectory's reward, or under a
-    sampler that groups by "turns" what their ``turn`` brought. ``is_baseline``: drawn greedily to
-    be compared with. ``value`` is what the critic expected at its prompt and ``log_ratio`` is
-    log pi / pi_ref of the whole completion, where the algorithm ``needs`` them.
-
-    Example: ``CandidateOutcome(index=0, reward=1.25, num_tokens=9, is_truncated=False)``.
-    """
-
-    index: int
-    reward: float
-    num_tokens: int
-    is_truncated: bool
-    trajectory: int = 0
-    turn: int = 0
-    is_baseline: bool = False
-    value: float = 0.0
-    log_ratio: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOutcome:
-    """One group as advantages see it: K candidates of one policy, in index order.
-
-    ``node`` names the joint action's history that groups of several agents share; "" without one.
-    """
-
-    group_id: str
-    agent: str
-    turn: int
-    candidates: Sequence[CandidateOutcome]
-    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +110,24 @@ class Algorithm(Protocol):
     def loss(self, inputs: LossInputs) -> LossOutput:
         """The summed loss of one micro-batch."""
         ...
+
+
+def advantages_of_step(algorithm: Algorithm, groups: Sequence[GroupOutcome]) -> list[list[float]]:
+    """One list a group: each alone first, then together; groups of one policy, or with
+    ``needs.team`` those of all policies of the step.
+    """
+    return algorithm.across_groups(groups, [algorithm.advantages(group) for group in groups])
+
+
+def advantages_by_policy(
+    algorithm: Algorithm, groups: Mapping[str, Sequence[GroupOutcome]]
+) -> dict[str, list[list[float]]]:
+    """The step's advantages of every policy, together where the algorithm sees the whole team."""
+    if not algorithm.needs.team:
+        return {policy: advantages_of_step(algorithm, own) for policy, own in groups.items()}
+    team = [group for own in groups.values() for group in own]
+    found = iter(advantages_of_step(algorithm, team))
+    return {policy: [next(found) for _ in own] for policy, own in groups.items()}
 
 
 @runtime_checkable

@@ -18,12 +18,12 @@ from rich.progress import Progress as Bars
 
 from troupe.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, err, note, out, print_json
 from troupe.cli.signals import terminate_as_interrupt
+from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.evaluation import EvalSettings, Progress, evaluate
 from troupe.evaluation.plan import EvalPlan
 from troupe.evaluation.refs import RefOptions
 from troupe.evaluation.report import Report, report_json, report_markdown
-from troupe.evaluation.runner import PlayerParts
 from troupe.evaluation.settings import OpenAISettings
 from troupe.evaluation.teams import Team, read_teams
 from troupe.spec.issues import SpecInvalidError, issues_of, suggest
@@ -82,7 +82,7 @@ def run_evaluation(asked: Asked, *, as_json: bool) -> int:
     plan = read_plan(asked, family)
     openai = OpenAISettings()
     options = RefOptions(asked.base or "", asked.base_url or openai.base_url)
-    PlayerParts.load(plan, family)
+    load_parts(plan.job_spec(), family)
     teams = read_teams(asked.policies, plan.workflow.order, options)
     settings = EvalSettings(
         engine=asked.engine or "cpu", dtype=_dtype(asked.dtype), api_key=openai.api_key

@@ -5,12 +5,12 @@ servers give no token ids. Never logs or repeats the API key.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import httpx
 
+from troupe.candidates import FinishReason, GenerateRequest, Generation, text_generation
 from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
@@ -20,30 +20,12 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.retry import Backoff, retry
-from troupe.spec.job import SamplingSpec
-from troupe.tasks.family import Message
+from troupe.tasks.family import Observation
 
 _BACKOFF = Backoff(0.25, 20.0)
 _SEED_BITS = 31
 """Servers take 64-bit seeds, or 32-bit ones, or signed ones; this many bits fit everywhere."""
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class ChatChoice:
-    """One completion. ``finish_reason`` "length" means cut off at the token limit."""
-
-    text: str
-    finish_reason: Literal["stop", "length"]
-
-
-@dataclass(frozen=True, slots=True)
-class ChatCompletion:
-    """The completions of one prompt with the server's own token counts, 0 when it gave none."""
-
-    choices: list[ChatChoice]
-    num_prompt_tokens: int
-    num_sampled_tokens: int
 
 
 class ChatClient:
@@ -93,28 +75,28 @@ class ChatClient:
 
     async def complete(
         self,
-        *,
         model: str,
-        messages: Sequence[Message],
-        sampling: SamplingSpec,
-        num_choices: int,
-        seed: int,
+        request: GenerateRequest[Observation],
+        *,
         timeout_s: float,
-    ) -> ChatCompletion:
-        """Sample ``num_choices`` completions of ``messages``; retries inside ``timeout_s``.
+    ) -> Generation:
+        """Candidates by the server's ``model``, whatever the policy; retries inside ``timeout_s``.
+
+        They have text and no token ids; the server's own token counts are 0 when it gives none.
 
         Raises:
             DeadlineError, OverloadedError, UnavailableError: the server did not answer in time.
             InvalidArgumentError, NotFoundError: it refuses the request; asking again won't help.
         """
+        sampling = request.sampling
         body: dict[str, Any] = {
             "model": model,
-            "messages": [{"role": m.role, "content": m.content} for m in messages],
-            "n": num_choices,
+            "messages": [{"role": m.role, "content": m.content} for m in request.prompt],
+            "n": request.num_candidates,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_new_tokens,
-            "seed": seed & ((1 << _SEED_BITS) - 1),
+            "seed": request.seed & ((1 << _SEED_BITS) - 1),
         }
         if sampling.stop:
             body["stop"] = list(sampling.stop)
@@ -125,21 +107,20 @@ class ChatClient:
             timeout_s=timeout_s,
             max_attempts=self._max_attempts,
         )
-        return self._completion(document, num_choices)
+        return self._generation(document, request)
 
-    def _completion(self, document: dict[str, Any], num_choices: int) -> ChatCompletion:
+    def _generation(
+        self, document: dict[str, Any], request: GenerateRequest[Observation]
+    ) -> Generation:
         try:
             usage = document.get("usage") or {}
-            found = ChatCompletion(
-                [_choice(choice) for choice in document["choices"]],
-                int(usage.get("prompt_tokens") or 0),
-                int(usage.get("completion_tokens") or 0),
-            )
+            counted = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+            texts = [_text(choice) for choice in document["choices"]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._stranger(f"its answer has no choices ({error!r})") from error
-        if len(found.choices) != num_choices:
-            raise self._stranger(f"it gave {len(found.choices)} choices for n = {num_choices}")
-        return found
+        if len(texts) != request.num_candidates:
+            raise self._stranger(f"it gave {len(texts)} choices for n = {request.num_candidates}")
+        return text_generation(request, texts, counted)
 
     async def _retried(
         self, call: Callable[[float], Awaitable[_T]], *, timeout_s: float, max_attempts: int
@@ -229,9 +210,10 @@ class _RetryLaterError(Exception):
         self.after_s = after_s
 
 
-def _choice(choice: dict[str, Any]) -> ChatChoice:
+def _text(choice: dict[str, Any]) -> tuple[str, FinishReason]:
+    """The text of a choice; "length" means cut off at the token limit."""
     text = choice["message"].get("content") or ""
-    return ChatChoice(str(text), "length" if choice.get("finish_reason") == "length" else "stop")
+    return str(text), "length" if choice.get("finish_reason") == "length" else "stop"
 
 
 def _retry_after_s(response: httpx.Response) -> float:

@@ -1,41 +1,25 @@
 """Proto messages to domain values and back, shared by clients and servicers.
 
 Decoding checks what the wire can't: a wrong role or an impossible parameter is an
-InvalidArgumentError. Never calls anything.
+InvalidArgumentError. Never calls anything. Candidates: see ``troupe.candidates``.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
 from troupe.api.env.v1 import env_pb2 as env
-from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.rollout.v1 import rollout_pb2 as rollout
-from troupe.episodes.ports import Generation, Outcome, Sampled
+from troupe.episodes.ports import Outcome
 from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import InvalidArgumentError
-from troupe.ids import prompt_digest
 from troupe.runtime.engines.engine import PolicyState
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.family import SPLITS, Message, Observation, Split
 
 _ROLES = ("system", "user", "assistant", "tool")
-_FINISH: dict[Literal["stop", "length"], records.FinishReason] = {
-    "stop": records.FINISH_REASON_STOP,
-    "length": records.FINISH_REASON_LENGTH,
-}
-
-
-def finish_reason_to_proto(reason: Literal["stop", "length"]) -> records.FinishReason:
-    """The enum value of a finish reason."""
-    return _FINISH[reason]
-
-
-def finish_reason_from_proto(value: int) -> Literal["stop", "length"]:
-    """The finish reason behind an enum value."""
-    return "length" if value == records.FINISH_REASON_LENGTH else "stop"
 
 
 def chat_to_proto(observation: Observation) -> rollout.ChatPrompt:
@@ -107,30 +91,6 @@ def _sampling(
         )
     except ValidationError as error:
         raise InvalidArgumentError(f"sampling is wrong: {validation_text(error)}.") from error
-
-
-def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
-    """A Generate answer as the episode player wants it."""
-    token_ids = response.prompt.token_ids[:]
-    return Generation(
-        prompt_token_ids=token_ids,
-        prompt_digest=response.prompt.digest or prompt_digest(token_ids),
-        candidates=[
-            Sampled(
-                token_ids=c.token_ids[:],  # a slice is copied in C, faster than list()
-                logprobs=c.logprobs[:],
-                text=c.text,
-                finish_reason=finish_reason_from_proto(c.finish_reason),
-                version_spans=[(s.policy_version, s.num_tokens) for s in c.version_spans],
-            )
-            for c in response.candidates
-        ],
-        policy_version=response.policy_version,
-        engine_s=response.engine_s,
-        num_cached_tokens=(
-            response.num_cached_tokens if response.HasField("num_cached_tokens") else None
-        ),
-    )
 
 
 def policy_state_to_proto(state: PolicyState) -> rollout.PolicyStatus:

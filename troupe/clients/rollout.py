@@ -9,12 +9,11 @@ from pathlib import Path
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceStub
+from troupe.candidates import GenerateRequest, Generation, generation_from_proto
 from troupe.clients import codec
 from troupe.clients.channel import Client
-from troupe.episodes.ports import Generation
 from troupe.errors import NotFoundError
 from troupe.runtime.engines.engine import PolicyState
-from troupe.spec.job import SamplingSpec
 from troupe.tasks.family import Observation
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -63,32 +62,24 @@ class RolloutClient(Client):
         self._epoch = epoch
 
     async def generate(
-        self,
-        *,
-        policy: str,
-        policy_version: int,
-        observation: Observation,
-        num_candidates: int,
-        sampling: SamplingSpec,
-        seed: int,
-        timeout_s: float,
+        self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
-        """``num_candidates`` completions of one observation, by one version of one policy."""
-        request = pb.GenerateRequest(
+        """Candidates for what an agent sees, by one version of one policy."""
+        message = pb.GenerateRequest(
             request_id=uuid.uuid4().hex,
-            policy=policy,
-            policy_version=policy_version,
-            chat=codec.chat_to_proto(observation),
-            num_candidates=num_candidates,
-            sampling=codec.sampling_to_proto(sampling, seed),
+            policy=request.policy,
+            policy_version=request.policy_version,
+            chat=codec.chat_to_proto(request.prompt),
+            num_candidates=request.num_candidates,
+            sampling=codec.sampling_to_proto(request.sampling, request.seed),
         )
         answer = await self._call(
             "Generate",
-            lambda left_s: self._stub.Generate(request, timeout=left_s),
+            lambda left_s: self._stub.Generate(message, timeout=left_s),
             timeout_s=timeout_s,
             retries=False,
         )
-        return codec.generation_from_proto(answer)
+        return generation_from_proto(answer)
 
     async def score(
         self,

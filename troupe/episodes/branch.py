@@ -5,7 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from troupe.episodes.ports import EnvPort, Generation, Outcome, RolloutPort, Start
+from troupe.candidates import GenerateRequest, Generation
+from troupe.episodes.ports import EnvPort, Outcome, RolloutPort, Start
 from troupe.errors import InvalidArgumentError
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.sampler import Sampler
@@ -85,15 +86,15 @@ class BranchContext:
         if is_greedy:
             sampling = sampling.model_copy(update={"temperature": 0.0})
         path = (self.round_id, self.task_index, agent, turn, trajectory)
-        return await self.rollout.generate(
-            policy=policy,
-            policy_version=self.policy_versions[policy],
-            observation=observation,
-            num_candidates=num_candidates,
-            sampling=sampling,
-            seed=derive_seed(spec.seed, *path),
-            timeout_s=spec.limits.generate_timeout_s,
+        request = GenerateRequest(
+            policy,
+            self.policy_versions[policy],
+            observation,
+            num_candidates,
+            sampling,
+            derive_seed(spec.seed, *path),
         )
+        return await self.rollout.generate(request, timeout_s=spec.limits.generate_timeout_s)
 
     async def judge(self, state: bytes, agent: str, actions: Sequence[str]) -> list[Outcome]:
         """One outcome an action. Equal texts are judged once: step is a pure function."""

@@ -42,9 +42,13 @@ class JobParts:
         )
 
 
-def load_parts(spec: JobSpec) -> JobParts:
-    """Everything that ``spec`` names; raises SpecInvalidError or InvalidArgumentError."""
-    family = with_reward(load_family(spec.task.name, spec.task.params), spec.reward)
+def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
+    """Everything that ``spec`` names; raises SpecInvalidError or InvalidArgumentError.
+
+    ``family`` is the spec's, where it is loaded already.
+    """
+    loaded = family or load_family(spec.task.name, spec.task.params)
+    family = with_reward(loaded, spec.reward)
     issues = [
         Issue(f"/agents/{name}", f"task '{spec.task.name}' has no agent '{name}'; {hint}")
         for name in spec.agents

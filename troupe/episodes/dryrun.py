@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from troupe.algorithms.algorithm import Algorithm, GroupOutcome
-from troupe.algorithms.outcomes import advantages_by_policy, group_outcome
+from troupe.algorithms.algorithm import Algorithm, advantages_by_policy
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import GroupOutcome, group_outcome
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv, ScriptedRollout
 from troupe.episodes.player import Played
@@ -25,12 +25,10 @@ class DryEpisode:
 async def dry_run(spec: JobSpec, *, num_tasks: int = 2) -> list[DryEpisode]:
     """Play ``num_tasks`` training tasks of ``spec`` with a scripted policy."""
     parts = load_parts(spec)
-    env = LocalEnv(parts.family)
-    player = parts.player(ScriptedRollout(parts.family, env), env)
-    try:
+    with LocalEnv(parts.family) as env:
+        rollout = ScriptedRollout(parts.family, slips=True, observe=env.observe)
+        player = parts.player(rollout, env)
         played = [await player.play(_ticket(spec, index)) for index in range(num_tasks)]
-    finally:
-        env.close()
     found = _advantages(parts.algorithm, [group for one in played for group in one.groups])
     return [DryEpisode(one, [found[group.group_id] for group in one.groups]) for one in played]
 

@@ -5,12 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import Candidate, Generation, finish_reason_to_proto, spans_to_proto
 from troupe.episodes.branch import Branch, Draw
 from troupe.episodes.joint import JointNode
-from troupe.episodes.ports import Generation, Sampled
 from troupe.ids import group_id
-
-_FINISH = {"stop": pb.FINISH_REASON_STOP, "length": pb.FINISH_REASON_LENGTH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +145,7 @@ def episode_record(
         num_turns=ending.num_turns,
         team_return=ending.team_return,
         groups=[_readable(g, draws) for g in groups],
-        num_tokens=sum(len(c.token_ids) for d in draws for c in d.generation.candidates),
+        num_tokens=sum(draw.generation.num_sampled_tokens for draw in draws),
     )
 
 
@@ -189,15 +187,12 @@ def _candidates(draw: Draw) -> list[pb.Candidate]:
     return [
         pb.Candidate(
             index=index,
-            token_ids=sampled.token_ids,
-            rollout_logprobs=sampled.logprobs,
-            text=sampled.text,
-            finish_reason=_FINISH[sampled.finish_reason],
-            policy_version=_newest(draw.generation, sampled),
-            version_spans=[
-                pb.VersionSpan(policy_version=version, num_tokens=count)
-                for version, count in sampled.version_spans
-            ],
+            token_ids=candidate.token_ids,
+            rollout_logprobs=candidate.logprobs,
+            text=candidate.text,
+            finish_reason=finish_reason_to_proto(candidate.finish_reason),
+            policy_version=_newest(draw.generation, candidate),
+            version_spans=spans_to_proto(candidate.version_spans),
             prompt_digest=draw.generation.prompt_digest,
             reward=reward,
             team_reward=outcome.team_reward,
@@ -211,15 +206,15 @@ def _candidates(draw: Draw) -> list[pb.Candidate]:
             is_baseline=draw.is_baseline,
             joint_observation=draw.joint_observation,
         )
-        for index, (sampled, outcome, reward) in enumerate(
+        for index, (candidate, outcome, reward) in enumerate(
             zip(draw.generation.candidates, draw.outcomes, draw.rewards, strict=True)
         )
     ]
 
 
-def _newest(generation: Generation, sampled: Sampled) -> int:
+def _newest(generation: Generation, candidate: Candidate) -> int:
     """The newest version among a candidate's tokens; a group carries the answer's, not older."""
-    spans = sampled.version_spans
+    spans = candidate.version_spans
     return max(version for version, _ in spans) if spans else generation.policy_version
 
 

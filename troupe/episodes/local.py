@@ -1,40 +1,92 @@
-"""In-process ports: a real environment, and a scripted policy that mixes demonstrations and slips.
+"""In-process ports: a task family's own environment, its scripted player, and an engine.
 
-For dry runs, notebooks and tests. The scripted policy is told the state that each observation
-came from; a model never is.
+For evaluations, dry runs, notebooks and tests. An observation carries the state that it was made
+from, so that a scripted player may look at it; a model never does. Never keeps score.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from random import Random
+from typing import Literal, Self, TypeVar
 
 from troupe import plugins
-from troupe.episodes.ports import Generation, Outcome, Sampled, Start, outcome_of
-from troupe.ids import prompt_digest
+from troupe.candidates import GenerateRequest, Generation, text_generation
+from troupe.episodes.judge import first_state, outcomes
+from troupe.episodes.ports import Outcome, Start
+from troupe.errors import DeadlineError, InvalidArgumentError
+from troupe.runtime.engines.engine import Engine
 from troupe.sandbox.sandbox import Sandbox
-from troupe.spec.job import SamplingSpec
-from troupe.tasks.family import Observation, SandboxedTaskFamily, Split, TaskFamily, Transition
-from troupe.tasks.optional import scripted_policy
+from troupe.tasks.family import Message, Observation, SandboxedTaskFamily, Split, TaskFamily
+from troupe.tasks.optional import required_policy, scripted_policy
 from troupe.tasks.registry import make_environment
+
+_T = TypeVar("_T")
+
+
+class StateObservation(tuple[Message, ...]):
+    """An observation that knows its ``state`` and ``agent``; equal to its messages."""
+
+    state: bytes
+    agent: str
+
+    def __new__(cls, messages: Observation, state: bytes, agent: str) -> "StateObservation":
+        """What ``agent`` sees in ``state``."""
+        made = super().__new__(cls, messages)
+        made.state, made.agent = state, agent
+        return made
 
 
 class LocalEnv:
-    """EnvPort on a task family in this process; close it after use.
+    """EnvPort on ``family`` in this process; close it after use.
 
-    A family that runs programs gets this machine's sandbox.
+    A family that runs programs judges on threads, at most ``num_threads`` at once, so that one slow
+    program never holds up other episodes; ``open_sandbox`` opens its sandbox, this machine's unless
+    it is given. A family of pure arithmetic judges in place.
     """
 
-    def __init__(self, family: TaskFamily) -> None:
+    def __init__(
+        self,
+        family: TaskFamily,
+        *,
+        num_threads: int = 4,
+        open_sandbox: Callable[[], Sandbox] | None = None,
+    ) -> None:
         self._sandbox: Sandbox | None = None
+        self._threads: ThreadPoolExecutor | None = None
         if isinstance(family, SandboxedTaskFamily):
-            self._sandbox = plugins.load(plugins.SANDBOXES, "local")()
-        self._environment = make_environment(family, self._sandbox)
-        self._tasks = family.taskset()
-        self.origin: dict[Observation, tuple[bytes, str]] = {}
+            self._sandbox = (open_sandbox or plugins.load(plugins.SANDBOXES, "local"))()
+            self._threads = ThreadPoolExecutor(num_threads, "judge")
+        self._free = asyncio.Semaphore(num_threads)
+        try:
+            self._environment = make_environment(family, self._sandbox)
+            self._tasks = family.taskset()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
-        """End what the sandbox runs."""
+        """End running programs and free the threads."""
         if self._sandbox is not None:
             self._sandbox.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def is_threaded(self) -> bool:
+        """Whether judging waits for programs, so that other episodes can go on meanwhile."""
+        return self._threads is not None
+
+    def size(self, split: Split) -> int | None:
+        """Number of tasks in the split; None when it does not end."""
+        return self._tasks.size(split)
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """What ``agent`` sees in ``state``."""
@@ -44,9 +96,13 @@ class LocalEnv:
         self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
     ) -> Start:
         """The first state of a task."""
-        task = self._tasks.task(split, index)
-        state = self._environment.reset(task)
-        return Start(task.id, state, self._observe(state, observe))
+
+        def begin() -> Start:
+            start = first_state(self._environment, self._tasks.task(split, index), observe)
+            seen = _with_state(start.observations, start.state)
+            return replace(start, observations=seen)
+
+        return await self._within(timeout_s, f"reset of {split}/{index}", begin)
 
     async def step(
         self,
@@ -58,57 +114,109 @@ class LocalEnv:
         timeout_s: float,
     ) -> list[Outcome]:
         """Judge each action on its own copy of ``state``."""
-        return [
-            self._outcome(self._environment.step(state, agent, action), observe)
-            for action in actions
-        ]
 
-    def _outcome(self, done: Transition, observe: Sequence[str]) -> Outcome:
-        return outcome_of(done, self._observe(done.state, observe))
+        def judge() -> list[Outcome]:
+            return [
+                replace(outcome, observations=_with_state(outcome.observations, outcome.state))
+                for outcome in outcomes(self._environment, state, agent, actions, observe)
+            ]
 
-    def _observe(self, state: bytes, agents: Sequence[str]) -> dict[str, Observation]:
-        found = {agent: self._environment.observe(state, agent) for agent in agents}
-        self.origin.update({seen: (state, agent) for agent, seen in found.items()})
-        return found
+        return await self._within(timeout_s, f"judging of {agent}'s action", judge)
+
+    async def _within(self, timeout_s: float, what: str, work: Callable[[], _T]) -> _T:
+        if self._threads is None:
+            return work()
+        loop = asyncio.get_running_loop()
+        try:
+            # The deadline is the program's: waiting for a thread counts to the episode alone.
+            async with self._free, asyncio.timeout(timeout_s):
+                return await loop.run_in_executor(self._threads, work)
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"{what} took longer than limits.env_timeout_s = {timeout_s:g}"
+            ) from error
 
 
 class ScriptedRollout:
-    """RolloutPort without a model: candidate 0 demonstrates, the others slip now and then.
+    """RolloutPort of a family's own player, which is told the true state of a `LocalEnv`.
 
-    A family without a script plays its random actions, or words of the prompt.
+    "scripted" demonstrates and "random" acts without thought. With ``slips``, every candidate but
+    the first demonstrates badly, so that rewards differ. With ``observe``, a family without a
+    script plays its random actions, or words of the prompt. There are no token ids to train on.
 
-    Token ids are the text's UTF-8 bytes and every logprob is 0: good for reading, not to train on.
+    Raises InvalidArgumentError when the family cannot play.
     """
 
-    def __init__(self, family: TaskFamily, env: LocalEnv) -> None:
-        self._script = scripted_policy(family, env.observe)
-        self._env = env
+    def __init__(
+        self,
+        family: TaskFamily,
+        kind: Literal["scripted", "random"] = "scripted",
+        *,
+        slips: bool = False,
+        observe: Callable[[bytes, str], Observation] | None = None,
+    ) -> None:
+        if observe is not None:
+            self._act = scripted_policy(family, observe)
+        else:
+            self._act = required_policy(
+                family,
+                "demonstrate" if kind == "scripted" else "random_action",
+                needed_by=f"policy '{kind}'",
+                instead="evaluate another policy",
+            )
+        self._slips = slips
 
     async def generate(
-        self,
-        *,
-        policy: str,
-        policy_version: int,
-        observation: Observation,
-        num_candidates: int,
-        sampling: SamplingSpec,
-        seed: int,
-        timeout_s: float,
+        self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
-        """Candidates for an observation that the local environment has shown."""
-        state, agent = self._env.origin[observation]
+        """Candidates for an observation as the environment has shown it."""
+        seen = request.prompt
+        if not isinstance(seen, StateObservation):
+            raise InvalidArgumentError(
+                "a scripted player acts on what the environment shows, and the workflow shows its "
+                "agents something else; let a model play"
+            )
         texts = [
-            self._text(state, agent, Random(f"{seed}/{i}"), slips=i > 0)
-            for i in range(num_candidates)
+            self._text(seen, Random(f"{request.seed}/{i}"), slips=self._slips and i > 0)
+            for i in range(request.num_candidates)
         ]
-        prompt = list("\n".join(m.content for m in observation).encode())
-        sampled = [Sampled(list(t.encode()), [0.0] * len(t.encode()), t, "stop") for t in texts]
-        return Generation(prompt, prompt_digest(prompt), sampled, policy_version, 0.0)
+        return text_generation(request, [(text, "stop") for text in texts], (0, 0))
 
-    def _text(self, state: bytes, agent: str, rng: Random, *, slips: bool) -> str:
-        words = self._script(state, agent, rng).split(" ")
-        if slips and len(words) > 1:
-            first, second = rng.randrange(len(words)), rng.randrange(len(words))
-            words[first], words[second] = words[second], words[first]
-            words = words[: rng.randint(1, len(words))]
-        return " ".join(words)
+    def _text(self, seen: StateObservation, rng: Random, *, slips: bool) -> str:
+        text = self._act(seen.state, seen.agent, rng)
+        words = text.split(" ")
+        if not slips or len(words) < 2:
+            return text
+        first, second = rng.randrange(len(words)), rng.randrange(len(words))
+        words[first], words[second] = words[second], words[first]
+        return " ".join(words[: rng.randint(1, len(words))])
+
+
+class EngineRollout:
+    """RolloutPort on an engine in this process.
+
+    ``served_as`` is the engine's name of the policy; without it, the engine knows every policy
+    under the name that an episode asks for.
+    """
+
+    def __init__(self, engine: Engine, served_as: str | None = None) -> None:
+        self._engine = engine
+        self._served_as = served_as
+
+    async def generate(
+        self, request: GenerateRequest[Observation], *, timeout_s: float
+    ) -> Generation:
+        """Render and sample, as the rollout service does."""
+        policy = self._served_as or request.policy
+        rendered = request.with_prompt(self._engine.render(policy, request.prompt))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._engine.generate(replace(rendered, policy=policy))
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"the engine did not answer within limits.generate_timeout_s = {timeout_s:g}"
+            ) from error
+
+
+def _with_state(seen: Mapping[str, Observation], state: bytes) -> dict[str, Observation]:
+    return {agent: StateObservation(messages, state, agent) for agent, messages in seen.items()}

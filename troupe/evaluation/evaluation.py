@@ -13,14 +13,15 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from troupe.episodes.build import load_parts
+from troupe.episodes.lines import Line
+from troupe.episodes.local import LocalEnv
 from troupe.errors import InvalidArgumentError
-from troupe.evaluation.environment import JudgingEnv
 from troupe.evaluation.fingerprints import fingerprint
 from troupe.evaluation.folder import EvaluationFolder
-from troupe.evaluation.lines import Line
 from troupe.evaluation.plan import EvalPlan, SampleKey
 from troupe.evaluation.report import Report, report_json, report_markdown
-from troupe.evaluation.runner import PlayerParts, TeamRunner, measure_flawless
+from troupe.evaluation.runner import TeamRunner, measure_flawless
 from troupe.evaluation.scores import Flawless, Score, read_score
 from troupe.evaluation.serving import opened
 from troupe.evaluation.summary import compare, summarize
@@ -52,7 +53,7 @@ async def evaluate(
     progress: Progress,
 ) -> Report:
     """Play what ``folder`` lacks of ``plan``, then write and return the report."""
-    with JudgingEnv(family, num_threads=settings.num_judges) as env:
+    with LocalEnv(family, num_threads=settings.num_judges) as env:
         plan = _fitted(plan, env)
         prints = {team.label: fingerprint(team) for team in teams}
         with EvaluationFolder(folder, plan, prints) as journal:
@@ -64,7 +65,7 @@ class _Evaluation:
         self,
         plan: EvalPlan,
         family: TaskFamily,
-        env: JudgingEnv,
+        env: LocalEnv,
         journal: EvaluationFolder,
         settings: EvalSettings,
         progress: Progress,
@@ -75,13 +76,13 @@ class _Evaluation:
         self._journal = journal
         self._settings = settings
         self._progress = progress
-        self._mix = PlayerParts.load(plan, family).mix
+        self._parts = load_parts(plan.job_spec(), family)
         self._asked = frozenset(plan.samples())
         self._scores: dict[str, dict[SampleKey, Score]] = {}
 
     async def run(self, teams: Sequence[Team]) -> Report:
         """Play team after team, then report."""
-        flawless = await measure_flawless(self._plan, self._family, self._env)
+        flawless = await measure_flawless(self._plan, self._parts, self._env)
         self._scores = {team.label: {} for team in teams}
         for line in self._journal.lines():
             self._take(line, flawless)
@@ -95,7 +96,7 @@ class _Evaluation:
     def _take(self, line: Line, flawless: Flawless) -> None:
         """Keep the score of a sample that was asked for; its last attempt counts."""
         scores = self._scores.get(line["policy"])
-        score = read_score(line, self._mix, flawless)
+        score = read_score(line, self._parts.mix, flawless)
         key = SampleKey(score.task_index, score.sample)
         if scores is not None and key in self._asked:
             scores[key] = score
@@ -150,7 +151,7 @@ class _Evaluation:
         write_transcripts(folder, self._journal.lines, self._scores, self._settings.num_transcripts)
 
 
-def _fitted(plan: EvalPlan, env: JudgingEnv) -> EvalPlan:
+def _fitted(plan: EvalPlan, env: LocalEnv) -> EvalPlan:
     """``plan`` with no more tasks than its split has; raises InvalidArgumentError without any."""
     size = env.size(plan.split)
     if size is None or plan.first_task + plan.num_tasks <= size:

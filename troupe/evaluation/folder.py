@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
+from troupe.episodes.lines import Line
 from troupe.errors import ConflictError, InvalidArgumentError, JobFailedError
-from troupe.evaluation.lines import Line
 from troupe.evaluation.plan import EvalPlan
 
 EPISODES = "episodes.jsonl"

@@ -96,11 +96,12 @@ class EvalPlan(SpecModel):
             policy_versions=dict.fromkeys(self.workflow.order, 0),
         )
 
-    def job_spec(self, models: Mapping[str, str]) -> JobSpec:
+    def job_spec(self, models: Mapping[str, str] | None = None) -> JobSpec:
         """The job of no steps that the episode player plays; each agent is its own policy.
 
-        ``models`` says in words what sits where.
+        ``models`` says in words what sits where; without it, the family's own player.
         """
+        models = models or dict.fromkeys(self.workflow.order, "scripted")
         return JobSpec(
             name=JOB,
             seed=self.seed,

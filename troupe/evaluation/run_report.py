@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from troupe.evaluation.lines import Line
+from troupe.episodes.lines import Line
 from troupe.evaluation.scores import FAILURE_KINDS, Flawless, failure_of, fault_kinds
 from troupe.evaluation.tables import table
 from troupe.evaluation.transcripts import transcript

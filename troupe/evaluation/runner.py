@@ -7,28 +7,22 @@ evaluation that starts again tries errors again. Never estimates.
 import asyncio
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
-from troupe.episodes.player import EpisodePlayer, Played
+from troupe.episodes.build import JobParts, load_parts
+from troupe.episodes.lines import Line, episode_line
+from troupe.episodes.local import LocalEnv, ScriptedRollout
+from troupe.episodes.player import Played
+from troupe.episodes.ports import RolloutPort
 from troupe.errors import JobFailedError, TroupeError
-from troupe.evaluation.environment import JudgingEnv, WatchedEnv
-from troupe.evaluation.lines import Line, episode_line
 from troupe.evaluation.plan import EvalPlan, SampleKey
-from troupe.evaluation.players import ScriptedPlayer, TeamPlayer
+from troupe.evaluation.players import TeamPlayer
 from troupe.evaluation.refs import ScriptedRef
 from troupe.evaluation.scores import Flawless, best_terms, failure_of
-from troupe.evaluation.serving import SeatMaker
 from troupe.evaluation.teams import Team
 from troupe.retry import Backoff
-from troupe.rewards.mix import RewardMix
-from troupe.samplers.parallel import ParallelSampler
-from troupe.spec.job import JobSpec, RewardSpec
 from troupe.tasks.family import TaskFamily
 from troupe.tasks.optional import optional_method
-from troupe.workflows.load import load_workflow
-from troupe.workflows.workflow import Workflow
 
 _BACKOFF = Backoff(0.2, 5.0)
 _HOPELESS = 8
@@ -38,46 +32,22 @@ Note = Callable[[Line], None]
 """Takes the line of each sample as it ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlayerParts:
-    """What all episodes of a plan share: the player of a job's own evaluation but for its ports."""
-
-    workflow: Workflow
-    mix: RewardMix
-
-    @classmethod
-    def load(cls, plan: EvalPlan, family: TaskFamily) -> Self:
-        """Raises InvalidArgumentError when the plan's workflow does not exist."""
-        return cls(load_workflow(plan.workflow), RewardMix(RewardSpec(), family.local_terms))
-
-    def player(self, spec: JobSpec, team: TeamPlayer, env: WatchedEnv) -> EpisodePlayer:
-        """The player of one episode."""
-        return EpisodePlayer(
-            spec,
-            workflow=self.workflow,
-            sampler=ParallelSampler(1),
-            mix=self.mix,
-            rollout=team,
-            env=env,
-        )
-
-
 class TeamRunner:
     """Plays the samples of one team of one plan."""
 
-    def __init__(self, plan: EvalPlan, family: TaskFamily, env: JudgingEnv, team: Team) -> None:
+    def __init__(self, plan: EvalPlan, family: TaskFamily, env: LocalEnv, team: Team) -> None:
         self._plan = plan
         self._family = family
         self._env = env
         self._team = team
-        self._parts = PlayerParts.load(plan, family)
-        self._spec = plan.job_spec({agent: str(ref) for agent, ref in team.seats.items()})
+        models = {agent: str(ref) for agent, ref in team.seats.items()}
+        self._parts = load_parts(plan.job_spec(models), family)
         self._num_played = 0
         self._num_failed = 0
 
     async def play(
         self,
-        seats: Mapping[str, SeatMaker],
+        seats: Mapping[str, RolloutPort],
         flawless: Flawless,
         done: Collection[SampleKey],
         note: Note,
@@ -108,7 +78,7 @@ class TeamRunner:
         return self._plan.limits.episodes_in_flight if is_waiting else 1
 
     async def _sample(
-        self, key: SampleKey, seats: Mapping[str, SeatMaker], flawless: Flawless
+        self, key: SampleKey, seats: Mapping[str, RolloutPort], flawless: Flawless
     ) -> Line:
         identity: Line = {
             "policy": self._team.label,
@@ -117,11 +87,9 @@ class TeamRunner:
         }
         errors: list[str] = []
         for pause_s in _pauses(self._plan.limits.max_attempts):
-            env = WatchedEnv(self._env)
-            team = TeamPlayer({agent: make(env) for agent, make in seats.items()})
+            team = TeamPlayer(seats)
             try:
-                player = self._parts.player(self._spec, team, env)
-                played = await player.play(self._plan.ticket(key))
+                played = await self._parts.player(team, self._env).play(self._plan.ticket(key))
             except TroupeError as error:
                 errors.append(f"{error.reason}: {error.message}")
                 if not error.retryable:
@@ -142,17 +110,15 @@ class TeamRunner:
         return {**identity, "failure": "error", "attempts": len(errors), "errors": errors}
 
 
-async def measure_flawless(plan: EvalPlan, family: TaskFamily, env: JudgingEnv) -> Flawless:
+async def measure_flawless(plan: EvalPlan, parts: JobParts, env: LocalEnv) -> Flawless:
     """What the family pays for well-formed and legal actions: those of a demonstration.
 
     A family that demonstrates nothing leaves it open, so that no fault of form is seen.
     """
-    if optional_method(family, "demonstrate") is None:
+    if optional_method(parts.family, "demonstrate") is None:
         return {}
-    spec = plan.job_spec(dict.fromkeys(plan.workflow.order, "scripted"))
-    watched = WatchedEnv(env)
-    seats = {a: ScriptedPlayer(family, "scripted", watched) for a in plan.workflow.order}
-    player = PlayerParts.load(plan, family).player(spec, TeamPlayer(seats), watched)
+    seats = dict.fromkeys(plan.workflow.order, ScriptedRollout(parts.family))
+    player = parts.player(TeamPlayer(seats), env)
     played = await player.play(plan.ticket(SampleKey(plan.first_task, 0)))
     return best_terms(episode_line(played.episode))
 

@@ -5,7 +5,7 @@ Owns their lives. Weights are served as version 0 by the same engines that serve
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from pydantic import SecretStr, ValidationError
 
 from troupe import plugins
 from troupe.clients.chat import ChatClient
+from troupe.episodes.local import EngineRollout, ScriptedRollout
 from troupe.episodes.ports import RolloutPort
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.bare import stage_bare
-from troupe.evaluation.environment import WatchedEnv
-from troupe.evaluation.players import ChatPlayer, ScriptedPlayer, ServedPlayer
+from troupe.evaluation.players import ChatPlayer
 from troupe.evaluation.refs import ChatRef, ScriptedRef, WeightsRef
 from troupe.evaluation.teams import Team
 from troupe.runtime.engines.engine import Engine, StagedWeights
@@ -28,9 +28,6 @@ from troupe.spec.job import PolicySpec
 from troupe.tasks.family import TaskFamily
 
 _PROBE_S = 10.0
-
-SeatMaker = Callable[[WatchedEnv], RolloutPort]
-"""Makes an agent's player for one episode."""
 
 
 @asynccontextmanager
@@ -42,14 +39,14 @@ async def opened(
     dtype: str,
     api_key: SecretStr,
     max_connections: int,
-) -> AsyncGenerator[dict[str, SeatMaker]]:
+) -> AsyncGenerator[dict[str, RolloutPort]]:
     """The seats of ``team``, ready to play; what was opened is closed on the way out.
 
     Raises InvalidArgumentError or NotFoundError for what cannot be served, UnavailableError for a
     server that does not answer.
     """
     async with AsyncExitStack() as stack:
-        seats: dict[str, SeatMaker] = {}
+        seats: dict[str, RolloutPort] = {}
         chats: dict[ChatRef, ChatPlayer] = {}
         names = _served_names(team)
         served: Engine | None = None
@@ -57,23 +54,15 @@ async def opened(
             served = await stack.enter_async_context(_serving(names, engine, dtype))
         for agent, ref in team.seats.items():
             if isinstance(ref, ScriptedRef):
-                seats[agent] = _scripted(family, ref)
+                seats[agent] = ScriptedRollout(family, ref.kind)
             elif isinstance(ref, WeightsRef):
                 assert served is not None
-                seats[agent] = _shared(ServedPlayer(served, names[ref]))
+                seats[agent] = EngineRollout(served, names[ref])
             else:
                 if ref not in chats:
                     chats[ref] = await _chat(stack, ref, api_key, max_connections)
-                seats[agent] = _shared(chats[ref])
+                seats[agent] = chats[ref]
         yield seats
-
-
-def _scripted(family: TaskFamily, ref: ScriptedRef) -> SeatMaker:
-    return lambda env: ScriptedPlayer(family, ref.kind, env)
-
-
-def _shared(player: RolloutPort) -> SeatMaker:
-    return lambda _: player
 
 
 def _served_names(team: Team) -> dict[WeightsRef, str]:

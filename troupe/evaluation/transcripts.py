@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from troupe.evaluation.lines import Line
+from troupe.episodes.lines import Line
 from troupe.evaluation.plan import SampleKey
 from troupe.evaluation.scores import Score
 from troupe.evaluation.teams import slug

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
-from troupe.episodes.ports import Outcome, outcome_of
+from troupe.episodes.judge import first_state, outcomes
+from troupe.episodes.ports import Outcome, Start
 from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
@@ -24,7 +25,7 @@ from troupe.runtime.faults import reached
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
-from troupe.tasks.family import Observation, SandboxedTaskFamily, Task, Transition
+from troupe.tasks.family import SandboxedTaskFamily, Task
 from troupe_env.families import Loaded
 from troupe_env.settings import EnvSettings
 
@@ -84,11 +85,11 @@ class Judge:
             lambda part=part: judged(loaded, state, seal, agent, part, observe) for part in parts
         ]
         with metrics.ENV_STEP_SECONDS.time():
-            found = await self._run_all("Step", works, timeout_s)
-        outcomes = [outcome for part in found for outcome in part]
-        for outcome in outcomes:
+            parts_judged = await self._run_all("Step", works, timeout_s)
+        all_judged = [outcome for part in parts_judged for outcome in part]
+        for outcome in all_judged:
             metrics.ENV_ACTIONS.labels(str(outcome.is_success).lower()).inc()
-        return outcomes
+        return all_judged
 
     async def watch(self) -> None:
         """Show threads that hang in a task's code; raises when no other is left for long.
@@ -169,13 +170,10 @@ class Judge:
             self._idle.set()
 
 
-def begun(
-    loaded: Loaded, task: Task, agents: Sequence[str]
-) -> tuple[bytes, dict[str, Observation]]:
+def begun(loaded: Loaded, task: Task, agents: Sequence[str]) -> Start:
     """The first state of ``task``, sealed, and what each of ``agents`` sees in it."""
     with _blamed(loaded, b"", is_ours=True):
-        state = loaded.environment.reset(task)
-        return loaded.seals.sealed(state), _observed(loaded, state, agents)
+        return first_state(loaded.environment, task, agents, seal=loaded.seals.sealed)
 
 
 def judged(
@@ -189,19 +187,9 @@ def judged(
     """Each action's outcome on its own copy of ``state``, in this thread."""
     reached("env.stepping", agent)
     with _blamed(loaded, state, is_ours=loaded.seals.vouches(state, seal)):
-        return [
-            _outcome(loaded, loaded.environment.step(state, agent, action), observe)
-            for action in actions
-        ]
-
-
-def _outcome(loaded: Loaded, done: Transition, observe: Sequence[str]) -> Outcome:
-    seen = _observed(loaded, done.state, observe)
-    return outcome_of(done, seen, sealed=loaded.seals.sealed(done.state))
-
-
-def _observed(loaded: Loaded, state: bytes, agents: Sequence[str]) -> dict[str, Observation]:
-    return {agent: loaded.environment.observe(state, agent) for agent in agents}
+        return outcomes(
+            loaded.environment, state, agent, actions, observe, seal=loaded.seals.sealed
+        )
 
 
 @contextmanager

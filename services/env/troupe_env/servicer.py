@@ -8,9 +8,10 @@ import grpc.aio
 from troupe.api.env.v1 import env_pb2 as pb
 from troupe.api.env.v1.env_pb2_grpc import EnvServiceServicer
 from troupe.clients import codec
+from troupe.episodes.ports import Start
 from troupe.episodes.sealed import seal_with
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.family import Observation, Task
+from troupe.tasks.family import Task
 from troupe_env.families import Families, Loaded
 from troupe_env.judge import Judge, begun
 from troupe_env.settings import EnvSettings
@@ -60,19 +61,18 @@ class EnvServicer(EnvServiceServicer):
     ) -> pb.ResetResponse:
         split = codec.split_from_text(request.task.split)
 
-        def work() -> tuple[str, bytes, dict[str, Observation]]:
+        def work() -> Start:
             loaded = self._load(request.environment)
             _check_agents(loaded, request.observe_agents)
             task = loaded.taskset.task(split, request.task.index)
-            state, seen = begun(loaded, task, request.observe_agents)
-            return task.id, state, seen
+            return begun(loaded, task, request.observe_agents)
 
-        task_id, state, observations = await self._judge.run("Reset", work, _seconds_left(context))
+        start = await self._judge.run("Reset", work, _seconds_left(context))
         return pb.ResetResponse(
-            task_id=task_id,
-            state=state,
-            observations=codec.observations_to_proto(observations),
-            seal=seal_with(state),
+            task_id=start.task_id,
+            state=start.state,
+            observations=codec.observations_to_proto(start.observations),
+            seal=seal_with(start.state),
         )
 
     async def Step(  # noqa: N802

@@ -7,18 +7,17 @@ from typing import Any, cast
 
 import grpc.aio
 
-from troupe.api.records.v1.records_pb2 import Prompt, VersionSpan
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceServicer
 from troupe.api.router.v1.router_pb2 import Assignment
+from troupe.candidates import GenerateRequest, Generation, generation_to_proto
 from troupe.clients import codec
 from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
     UnavailableError,
 )
-from troupe.ids import prompt_digest
-from troupe.runtime.engines.engine import Engine, EngineRequest, EngineResult
+from troupe.runtime.engines.engine import Engine
 from troupe.runtime.faults import reached
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.tracing import span
@@ -81,20 +80,19 @@ class RolloutServicer(RolloutServiceServicer):
                 pointer="/num_candidates",
             )
         with self._call():
-            prompt = self._prompt(request)
-            engine_request = EngineRequest(
+            asked = GenerateRequest(
                 request.policy,
                 request.policy_version,
-                prompt,
+                self._prompt(request),
                 request.num_candidates,
                 sampling,
                 seed,
             )
             async with self._deadline(context, "Generate"):
-                with span("engine.generate", policy=request.policy, n=request.num_candidates):
-                    result = await self._engine.generate(engine_request)
-        _count(request.policy, len(prompt), result)
-        return _response(prompt, result)
+                with span("engine.generate", policy=asked.policy, n=asked.num_candidates):
+                    generation = await self._engine.generate(asked)
+        _count(asked.policy, generation)
+        return generation_to_proto(generation)
 
     async def ScoreTokens(  # noqa: N802
         self, request: pb.ScoreTokensRequest, context: _Context
@@ -195,30 +193,7 @@ class RolloutServicer(RolloutServiceServicer):
             ) from error
 
 
-def _response(prompt: list[int], result: EngineResult) -> pb.GenerateResponse:
-    return pb.GenerateResponse(
-        prompt=Prompt(digest=prompt_digest(prompt), token_ids=prompt),
-        candidates=[
-            pb.GeneratedCandidate(
-                token_ids=candidate.token_ids,
-                logprobs=candidate.logprobs,
-                text=candidate.text,
-                finish_reason=codec.finish_reason_to_proto(candidate.finish_reason),
-                version_spans=[
-                    VersionSpan(policy_version=version, num_tokens=count)
-                    for version, count in candidate.version_spans
-                ],
-            )
-            for candidate in result.candidates
-        ],
-        policy_version=result.policy_version,
-        engine_s=result.engine_s,
-        num_cached_tokens=result.num_cached_tokens,
-    )
-
-
-def _count(policy: str, num_prompt_tokens: int, result: EngineResult) -> None:
-    sampled = sum(len(candidate.token_ids) for candidate in result.candidates)
-    metrics.ROLLOUT_TOKENS.labels(policy, "prompt").inc(num_prompt_tokens)
-    metrics.ROLLOUT_TOKENS.labels(policy, "sampled").inc(sampled)
-    metrics.ROLLOUT_SECONDS.labels(policy).observe(result.engine_s)
+def _count(policy: str, generation: Generation) -> None:
+    metrics.ROLLOUT_TOKENS.labels(policy, "prompt").inc(generation.num_prompt_tokens)
+    metrics.ROLLOUT_TOKENS.labels(policy, "sampled").inc(generation.num_sampled_tokens)
+    metrics.ROLLOUT_SECONDS.labels(policy).observe(generation.engine_s)

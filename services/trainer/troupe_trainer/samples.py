@@ -4,28 +4,13 @@ Owns the step from wire records and advantages to plain arrays. Never sees a mod
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from troupe.api.records.v1 import records_pb2 as pb
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One completion to learn from.
-
-    ``advantage`` holds for each of its tokens; ``temperature`` is the one it was sampled at;
-    ``index`` is its candidate's in the group.
-    """
-
-    index: int
-
-    token_ids: Sequence[int]
-    rollout_logprobs: NDArray[np.float32]
-    advantage: float
-    temperature: float
+from troupe.candidates import Sample, sample_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +55,7 @@ def credit(
     """Attach ``advantages`` (index order) to the completions, gathered by prompt.
 
     With ``drop_truncated``, completions that were cut off are left out; their rewards still count
-    in the advantages of the others. What was drawn to be compared with is no sample.
+    in the advantages of the others. A baseline is never a sample.
     """
     by_digest: dict[str, list[Sample]] = {prompt.digest: [] for prompt in group.prompts}
     filtered, num_tokens = 0, 0
@@ -80,8 +65,14 @@ def credit(
         if drop_truncated and candidate.finish_reason == pb.FINISH_REASON_LENGTH:
             filtered += 1
             continue
-        logprobs = np.array(candidate.rollout_logprobs, dtype=np.float32)
-        sample = Sample(index, list(candidate.token_ids), logprobs, advantage, temperature)
+        sample = replace(
+            sample_of(candidate),
+            index=index,
+            token_ids=list(candidate.token_ids),
+            rollout_logprobs=np.array(candidate.rollout_logprobs, dtype=np.float32),
+            advantage=advantage,
+            temperature=temperature,
+        )
         by_digest[candidate.prompt_digest].append(sample)
         num_tokens += len(candidate.token_ids)
     prompts = [

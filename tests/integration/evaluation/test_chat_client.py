@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from chat_server import ChatServer, serving
 
+from troupe.candidates import GenerateRequest
 from troupe.clients.chat import ChatClient
 from troupe.errors import (
     DeadlineError,
@@ -36,21 +37,15 @@ async def client(server: ChatServer) -> AsyncIterator[ChatClient]:
 
 
 async def ask(client: ChatClient, *, model: str = "rule", timeout_s: float = 20.0, **sampling):
-    return await client.complete(
-        model=model,
-        messages=PROMPT,
-        sampling=SamplingSpec(**sampling),
-        num_choices=2,
-        seed=2**40 + 5,
-        timeout_s=timeout_s,
-    )
+    request = GenerateRequest("coder", 3, PROMPT, 2, SamplingSpec(**sampling), 2**40 + 5)
+    return await client.complete(model, request, timeout_s=timeout_s)
 
 
 async def test_complete_when_asked_then_sends_the_sampling_and_reads_the_choices(
     server: ChatServer, client: ChatClient
 ) -> None:
     found = await ask(client, temperature=0.5, top_p=0.9, max_new_tokens=9, stop=["x"])
-    assert [c.text for c in found.choices] == ["plan U", "plan U"]
+    assert [c.text for c in found.candidates] == ["plan U", "plan U"]
     assert (found.num_prompt_tokens, found.num_sampled_tokens) == (30, 2)
     [body] = server.bodies
     assert body == {
@@ -70,7 +65,7 @@ async def test_complete_when_the_server_is_busy_or_broken_then_asks_again(
 ) -> None:
     server.failures = [(429, {"Retry-After": "0"}), (503, {})]
     found = await ask(client)
-    assert len(found.choices) == 2
+    assert len(found.candidates) == 2
     assert len(server.bodies) == 3
 
 

@@ -117,7 +117,7 @@ async def waits_for_groups(trainer: Running) -> None:
 def step_request(env: env_pb2.EnvironmentRef) -> env_pb2.StepRequest:
     """A sound one, so that what is mutated is a state that was judged until then."""
     loaded = Families(1).get(env.name, env.params_json)
-    state, _ = begun(loaded, loaded.taskset.task("test", 1), [])
+    state = begun(loaded, loaded.taskset.task("test", 1), []).state
     return env_pb2.StepRequest(
         environment=env, state=state, seal=seal_with(state), agent="tool", actions=["simulate R"]
     )

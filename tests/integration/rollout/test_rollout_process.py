@@ -17,6 +17,7 @@ from troupe.api.router.v1.router_pb2_grpc import (
     RouterServiceServicer,
     add_RouterServiceServicer_to_server,
 )
+from troupe.candidates import GenerateRequest
 from troupe.clients.rollout import RolloutClient
 from troupe.runtime.weights import build_manifest
 from troupe.spec.job import SamplingSpec
@@ -140,12 +141,9 @@ async def test_sigterm_lets_a_request_in_flight_end_and_exits_0(
     await client.activate("shared", 0)
     request = asyncio.ensure_future(
         client.generate(
-            policy="shared",
-            policy_version=0,
-            observation=(Message("user", "w1"),),
-            num_candidates=128,
-            sampling=SamplingSpec(max_new_tokens=200),
-            seed=1,
+            GenerateRequest(
+                "shared", 0, (Message("user", "w1"),), 128, SamplingSpec(max_new_tokens=200), seed=1
+            ),
             timeout_s=30.0,
         )
     )

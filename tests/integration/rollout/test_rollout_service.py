@@ -14,6 +14,7 @@ import pytest
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceStub
+from troupe.candidates import GenerateRequest
 from troupe.clients.channel import CORE_FAILED
 from troupe.errors import (
     InvalidArgumentError,
@@ -44,15 +45,9 @@ async def publish(rollout: Rollout, path: Path, version: int = 0) -> str:
 
 
 async def generate(rollout: Rollout, version: int = 0, k: int = 4, tokens: int = 8):
-    return await rollout.client.generate(
-        policy="shared",
-        policy_version=version,
-        observation=OBSERVATION,
-        num_candidates=k,
-        sampling=SamplingSpec(max_new_tokens=tokens),
-        seed=7,
-        timeout_s=20.0,
-    )
+    sampling = SamplingSpec(max_new_tokens=tokens)
+    request = GenerateRequest("shared", version, OBSERVATION, k, sampling, seed=7)
+    return await rollout.client.generate(request, timeout_s=20.0)
 
 
 async def test_generate_before_and_after_a_publish(rollout: Rollout, rollout_weights: Path):

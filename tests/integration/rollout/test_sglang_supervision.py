@@ -14,6 +14,7 @@ import pytest
 from safetensors.torch import save_file
 
 from benchmarks.random_model import save_random_model
+from troupe.candidates import GenerateRequest
 from troupe.errors import (
     InvalidArgumentError,
     OverloadedError,
@@ -21,7 +22,7 @@ from troupe.errors import (
     VersionNotLoadedError,
     WeightsRejectedError,
 )
-from troupe.runtime.engines.engine import EngineRequest, StagedWeights
+from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.settings import SglangSettings
@@ -96,8 +97,8 @@ def version(weights: StagedWeights, number: int) -> StagedWeights:
     return StagedWeights("p", number, "lora", weights.path, weights.adapter_config_json)
 
 
-def request(number: int, tokens: int = 4, count: int = 2) -> EngineRequest:
-    return EngineRequest("p", number, [1, 2, 3], count, SamplingSpec(max_new_tokens=tokens), 0)
+def request(number: int, tokens: int = 4, count: int = 2) -> GenerateRequest:
+    return GenerateRequest("p", number, [1, 2, 3], count, SamplingSpec(max_new_tokens=tokens), 0)
 
 
 async def until(condition: Callable[[], bool], within_s: float = 20) -> None:

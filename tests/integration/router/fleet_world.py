@@ -11,7 +11,7 @@ from troupe.api.records.v1.records_pb2 import Prompt
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1 import rollout_pb2_grpc
 from troupe.api.router.v1 import router_pb2
-from troupe.episodes.ports import Generation
+from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import VersionNotLoadedError
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.spec import parse_spec
@@ -128,15 +128,9 @@ class FleetWorld:
         observation: Observation = GO,
     ) -> Generation:
         """Two candidates."""
-        return await self.port.generate(
-            policy="p",
-            policy_version=version,
-            observation=observation,
-            num_candidates=2,
-            sampling=SamplingSpec(max_new_tokens=4),
-            seed=1,
-            timeout_s=timeout_s,
-        )
+        sampling = SamplingSpec(max_new_tokens=4)
+        request = GenerateRequest("p", version, observation, 2, sampling, seed=1)
+        return await self.port.generate(request, timeout_s=timeout_s)
 
     async def close(self) -> None:
         """End everything."""

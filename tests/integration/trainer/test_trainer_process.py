@@ -16,10 +16,10 @@ from trainer_data import groups_of_step, job_spec
 from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually
 
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
+from troupe.candidates import group_outcome
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import JobSpec

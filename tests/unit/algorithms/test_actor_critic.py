@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.algorithms.gae import gae
-from troupe.algorithms.outcomes import penalised
 from troupe.algorithms.ppo import Ippo, Mappo
+from troupe.candidates import GroupOutcome, Sample
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import AlgorithmSpec
+from troupe_trainer.learn.credit import penalised
 
 numbers = st.floats(-3, 3)
 
@@ -47,7 +47,7 @@ def test_gae_at_its_ends_then_is_one_step_td_or_the_return_minus_the_value(
 def _group(*members: tuple[int, int, float, float]) -> GroupOutcome:
     """Members are (trajectory, turn, reward, value)."""
     found = [
-        CandidateOutcome(i, reward, 3, False, trajectory=trajectory, turn=turn, value=value)
+        Sample(i, reward, 3, False, trajectory=trajectory, turn=turn, value=value)
         for i, (trajectory, turn, reward, value) in enumerate(members)
     ]
     return GroupOutcome("g", "planner", 0, found)

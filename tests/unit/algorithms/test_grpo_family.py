@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.algorithms.advantages import group_relative
-from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome, Needs
+from troupe.algorithms.algorithm import Needs
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.dr_grpo import DrGrpo
 from troupe.algorithms.dr_mas import DrMas
@@ -13,14 +13,15 @@ from troupe.algorithms.grpo import Grpo
 from troupe.algorithms.mareinforce import Mareinforce
 from troupe.algorithms.maremax import Maremax
 from troupe.algorithms.marloo import Marloo
-from troupe.algorithms.outcomes import penalised
 from troupe.algorithms.reinforce_pp import ReinforcePp, ReinforcePpBaseline
 from troupe.algorithms.rloo import Rloo
+from troupe.candidates import GroupOutcome, Sample
 from troupe.spec.job import AlgorithmSpec, LossSpec
+from troupe_trainer.learn.credit import penalised
 
 
 def _group(*rewards: float) -> GroupOutcome:
-    members = [CandidateOutcome(i, r, 3, False, trajectory=i) for i, r in enumerate(rewards)]
+    members = [Sample(i, r, 3, False, trajectory=i) for i, r in enumerate(rewards)]
     return GroupOutcome("g", "planner", 0, members)
 
 
@@ -43,8 +44,8 @@ def test_advantages_when_rewards_are_equal_then_are_exactly_zero(scale: str) -> 
 
 def test_grpo_when_trajectories_differ_in_turns_then_each_weighs_once() -> None:
     # Trajectory 0 (reward 1) took one turn, trajectory 1 (reward 0) three: mean 1/2, not 1/4.
-    members = [CandidateOutcome(0, 1.0, 3, False, trajectory=0)]
-    members += [CandidateOutcome(i, 0.0, 3, False, trajectory=1) for i in (1, 2, 3)]
+    members = [Sample(0, 1.0, 3, False, trajectory=0)]
+    members += [Sample(i, 0.0, 3, False, trajectory=1) for i in (1, 2, 3)]
     got = Grpo(AlgorithmSpec(scale="none")).advantages(GroupOutcome("g", "solver", 0, members))
     assert got == [0.5, -0.5, -0.5, -0.5]
 
@@ -130,8 +131,8 @@ def test_dr_grpo_when_not_told_otherwise_then_neither_std_nor_length_divides() -
 
 
 def test_dr_mas_when_trajectories_differ_in_turns_then_each_turn_weighs_once() -> None:
-    members = [CandidateOutcome(0, 1.0, 3, False, trajectory=0)]
-    members += [CandidateOutcome(i, 0.0, 3, False, trajectory=1) for i in (1, 2, 3)]
+    members = [Sample(0, 1.0, 3, False, trajectory=0)]
+    members += [Sample(i, 0.0, 3, False, trajectory=1) for i in (1, 2, 3)]
     got = DrMas(AlgorithmSpec(scale="none")).advantages(GroupOutcome("g", "solver", 0, members))
     assert got == [0.75, -0.25, -0.25, -0.25]
 
@@ -197,15 +198,15 @@ def test_aggregation_when_the_ratio_is_a_completions_then_completions_are_averag
 
 def test_penalised_when_candidates_share_a_trajectory_then_all_lose_its_whole_kl() -> None:
     members = [
-        CandidateOutcome(0, 1.0, 3, False, trajectory=0),
-        CandidateOutcome(1, 1.0, 3, False, trajectory=0),
-        CandidateOutcome(2, 0.0, 3, False, trajectory=1),
+        Sample(0, 1.0, 3, False, trajectory=0),
+        Sample(1, 1.0, 3, False, trajectory=0),
+        Sample(2, 0.0, 3, False, trajectory=1),
     ]
     got = penalised(GroupOutcome("g", "solver", 0, members), [0.1, 0.2, 0.4], coef=0.5)
     assert [c.reward for c in got.candidates] == pytest.approx([0.85, 0.85, -0.2])
 
 
 def test_penalised_when_siblings_answer_one_prompt_then_each_loses_its_own() -> None:
-    members = [CandidateOutcome(i, 1.0, 3, False) for i in range(2)]
+    members = [Sample(i, 1.0, 3, False) for i in range(2)]
     got = penalised(GroupOutcome("g", "tool", 0, members), [0.1, 0.3], coef=1.0)
     assert [c.reward for c in got.candidates] == pytest.approx([0.9, 0.7])

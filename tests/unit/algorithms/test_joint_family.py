@@ -2,11 +2,11 @@
 
 import pytest
 
-from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.algorithms.magrpo import Magrpo
 from troupe.algorithms.mareinforce import Mareinforce
 from troupe.algorithms.maremax import Maremax
 from troupe.algorithms.marloo import Marloo
+from troupe.candidates import GroupOutcome, Sample
 from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
 from troupe.spec.issues import SpecInvalidError
@@ -17,7 +17,7 @@ FAMILY = (Magrpo, Mareinforce, Marloo, Maremax)
 
 def node(*returns: float) -> GroupOutcome:
     """Candidates of one node: all in one trajectory, unlike those of parallel episodes."""
-    members = [CandidateOutcome(i, r, 3, False, trajectory=5) for i, r in enumerate(returns)]
+    members = [Sample(i, r, 3, False, trajectory=5) for i, r in enumerate(returns)]
     return GroupOutcome("g", "planner", 1, members, node="t/n0")
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome, LossInputs
+from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.madpo import Madpo
+from troupe.candidates import GroupOutcome, Sample
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import AlgorithmSpec
 
@@ -20,7 +21,7 @@ def spec(**changes: Any) -> AlgorithmSpec:
 
 def _group(agent: str, rewards: list[float], ratios: list[float], node: str = "n") -> GroupOutcome:
     members = [
-        CandidateOutcome(i, reward, 1, False, log_ratio=ratio)
+        Sample(i, reward, 1, False, log_ratio=ratio)
         for i, (reward, ratio) in enumerate(zip(rewards, ratios, strict=True))
     ]
     return GroupOutcome(f"{agent}/{node}", agent, 0, members, node=node)

@@ -1,14 +1,14 @@
 import pytest
 
-from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.algorithms.remax import Remax
+from troupe.candidates import GroupOutcome, Sample
 from troupe.spec.job import AlgorithmSpec
 
 
 def _group(*members: tuple[int, float, bool]) -> GroupOutcome:
     """Members are (trajectory, return, is greedy)."""
     found = [
-        CandidateOutcome(i, reward, 3, False, trajectory=trajectory, is_baseline=greedy)
+        Sample(i, reward, 3, False, trajectory=trajectory, is_baseline=greedy)
         for i, (trajectory, reward, greedy) in enumerate(members)
     ]
     return GroupOutcome("g", "planner", 0, found)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
 from troupe.algorithms.role_conditioned import RoleConditioned
+from troupe.candidates import GroupOutcome, Sample
 from troupe.spec.job import AlgorithmSpec
 
 SPIRAL = RoleConditioned(AlgorithmSpec(kind="role_conditioned", group_size=2))
@@ -14,7 +14,7 @@ SPIRAL = RoleConditioned(AlgorithmSpec(kind="role_conditioned", group_size=2))
 def group(agent: str, *returns: tuple[int, float]) -> GroupOutcome:
     """Candidates of (trajectory, its return), in index order."""
     found = [
-        CandidateOutcome(index=i, reward=r, num_tokens=3, is_truncated=False, trajectory=t)
+        Sample(index=i, reward=r, num_tokens=3, is_truncated=False, trajectory=t)
         for i, (t, r) in enumerate(returns)
     ]
     return GroupOutcome("g", agent, 0, found)

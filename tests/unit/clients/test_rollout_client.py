@@ -12,6 +12,7 @@ from troupe.api.rollout.v1.rollout_pb2_grpc import (
     RolloutServiceServicer,
     add_RolloutServiceServicer_to_server,
 )
+from troupe.candidates import GenerateRequest
 from troupe.clients import RolloutClient
 from troupe.errors import (
     DeadlineError,
@@ -81,15 +82,8 @@ async def rollout(grpc_servers):
 
 
 async def generate(client: RolloutClient, policy: str = "p", timeout_s: float = 5.0):
-    return await client.generate(
-        policy=policy,
-        policy_version=4,
-        observation=(Message("user", "hi"),),
-        num_candidates=3,
-        sampling=SamplingSpec(),
-        seed=1,
-        timeout_s=timeout_s,
-    )
+    request = GenerateRequest(policy, 4, (Message("user", "hi"),), 3, SamplingSpec(), seed=1)
+    return await client.generate(request, timeout_s=timeout_s)
 
 
 @pytest.mark.parametrize(

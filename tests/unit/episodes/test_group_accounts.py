@@ -6,10 +6,10 @@ import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.api.rollout.v1 import rollout_pb2
-from troupe.clients import codec
+from troupe.candidates import Candidate, Generation, generation_from_proto
 from troupe.episodes.branch import Draw
 from troupe.episodes.groups import groups_by_observation, groups_by_task
-from troupe.episodes.ports import Generation, Outcome, Sampled
+from troupe.episodes.ports import Outcome
 
 
 def draw(turn: int, generation: Generation) -> Draw:
@@ -20,7 +20,7 @@ def draw(turn: int, generation: Generation) -> Draw:
 
 
 def generation(prompt: list[int], cached: int | None, *spans: tuple[tuple[int, int], ...]):
-    found = [Sampled([1] * 5, [-1.0] * 5, "x", "stop", span) for span in spans or ((), ())]
+    found = [Candidate([1] * 5, [-1.0] * 5, "x", "stop", span) for span in spans or ((), ())]
     return Generation(prompt, f"digest-{len(prompt)}", found, 7, 0.1, cached)
 
 
@@ -60,7 +60,7 @@ def test_cached_tokens_when_on_the_wire_then_unknown_stays_unknown(cached: int |
     spans = [pb.VersionSpan(policy_version=6, num_tokens=2)]
     answer.candidates.add(version_spans=spans)
     answer.candidates.add()
-    found = codec.generation_from_proto(
+    found = generation_from_proto(
         rollout_pb2.GenerateResponse.FromString(answer.SerializeToString())
     )
     assert found.num_cached_tokens == cached

@@ -10,8 +10,9 @@ from collections import defaultdict
 import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import Candidate, Generation
 from troupe.episodes.player import EpisodePlayer
-from troupe.episodes.ports import Generation, Outcome, Sampled, Start
+from troupe.episodes.ports import Outcome, Start
 from troupe.errors import UnavailableError
 from troupe.ids import prompt_digest
 from troupe.rewards.mix import RewardMix
@@ -56,15 +57,15 @@ class Offers:
         self.seeds: list[int] = []
         self.fails_at = fails_at
 
-    async def generate(self, *, observation, num_candidates, policy_version, seed, **_):
-        text = observation[0].content
+    async def generate(self, request, *, timeout_s):
+        text, num_candidates = request.prompt[0].content, request.num_candidates
         if len(self.seeds) == self.fails_at:
             raise UnavailableError("the replica went away")
         self.prompts[text[0]].append(text)
-        self.seeds.append(seed)
+        self.seeds.append(request.seed)
         ids = list(text.encode())
-        found = [Sampled([n], [-0.5], str(n), "stop") for n in OFFERS[text[0]][:num_candidates]]
-        return Generation(ids, prompt_digest(ids), found, policy_version, 0.0)
+        found = [Candidate([n], [-0.5], str(n), "stop") for n in OFFERS[text[0]][:num_candidates]]
+        return Generation(ids, prompt_digest(ids), found, request.policy_version, 0.0)
 
 
 def job(turns: int = 1, size: int = 2):

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import Candidate, Generation
 from troupe.episodes.player import EpisodePlayer
-from troupe.episodes.ports import Generation, Outcome, Sampled, Start
+from troupe.episodes.ports import Outcome, Start
 from troupe.episodes.redraw import has_variance, redrawn_index
 from troupe.ids import prompt_digest
 from troupe.rewards.mix import RewardMix
@@ -54,15 +55,16 @@ class Counting:
         self.calls: list[tuple[str, int, float]] = []
         self.count = 0
 
-    async def generate(self, *, policy, observation, num_candidates, policy_version, sampling, **_):
-        self.calls.append((policy, num_candidates, sampling.temperature))
+    async def generate(self, request, *, timeout_s):
+        num_candidates, temperature = request.num_candidates, request.sampling.temperature
+        self.calls.append((request.policy, num_candidates, temperature))
         numbers = [self.count + i for i in range(num_candidates)]
         self.count += num_candidates
-        if sampling.temperature == 0.0:
+        if temperature == 0.0:
             numbers = [100] * num_candidates
-        ids = list(observation[0].content.encode())
-        found = [Sampled([n % 7], [-0.5], str(n), "stop") for n in numbers]
-        return Generation(ids, prompt_digest(ids), found, policy_version, 0.0)
+        ids = list(request.prompt[0].content.encode())
+        found = [Candidate([n % 7], [-0.5], str(n), "stop") for n in numbers]
+        return Generation(ids, prompt_digest(ids), found, request.policy_version, 0.0)
 
 
 def job(**changes):

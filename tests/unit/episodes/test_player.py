@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import Candidate, Generation
 from troupe.episodes.player import EpisodePlayer
-from troupe.episodes.ports import Generation, Outcome, Sampled, Start
+from troupe.episodes.ports import Outcome, Start
 from troupe.errors import DeadlineError, UnavailableError
 from troupe.ids import prompt_digest
 from troupe.rewards.mix import RewardMix
@@ -53,14 +54,15 @@ class CountingRollout:
         self.prompts: list[str] = []
         self.seeds: list[int] = []
 
-    async def generate(self, *, observation, num_candidates, policy_version, seed, **_):
-        text = observation[0].content
+    async def generate(self, request, *, timeout_s):
+        text = request.prompt[0].content
         base = len(self.prompts)
         self.prompts.append(text)
-        self.seeds.append(seed)
+        self.seeds.append(request.seed)
         ids = list(text.encode())
-        found = [Sampled([i + base], [-0.5], str(i + base), "stop") for i in range(num_candidates)]
-        return Generation(ids, prompt_digest(ids), found, policy_version, 0.0)
+        numbers = [i + base for i in range(request.num_candidates)]
+        found = [Candidate([n], [-0.5], str(n), "stop") for n in numbers]
+        return Generation(ids, prompt_digest(ids), found, request.policy_version, 0.0)
 
 
 def spec(**changes):
@@ -179,9 +181,9 @@ async def test_episode_record_when_made_then_candidates_keep_tokens_and_prompts_
 
 async def test_equal_candidates_when_judged_then_the_environment_is_asked_once():
     class Same(CountingRollout):
-        async def generate(self, **arguments):
-            made = await super().generate(**arguments)
-            return replace(made, candidates=[Sampled([1], [-0.1], "1", "stop")] * K)
+        async def generate(self, request, *, timeout_s):
+            made = await super().generate(request, timeout_s=timeout_s)
+            return replace(made, candidates=[Candidate([1], [-0.1], "1", "stop")] * K)
 
     env = AddingEnv()
     played = await player(TreeSampler(K), Same(), env).play(ticket())

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import Candidate, Generation
 from troupe.episodes.branch import terms_by_agent
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv
 from troupe.episodes.player import Played
-from troupe.episodes.ports import Generation, Sampled
 from troupe.errors import InvalidArgumentError
 from troupe.ids import prompt_digest
 from troupe.spec import parse_spec
@@ -24,23 +24,20 @@ SEATS = ("player_1", "player_2")
 class BoardRollout:
     """Perfect as x; as o it forfeits, or plays the first free cell. Prompts are UTF-8 bytes."""
 
-    def __init__(self, env: LocalEnv, *, forfeits: bool) -> None:
-        self._env = env
+    def __init__(self, *, forfeits: bool) -> None:
         self._forfeits = forfeits
         self.asked: list[tuple[str, str, int]] = []
 
-    async def generate(
-        self, *, policy, policy_version, observation, num_candidates, **_
-    ) -> Generation:
-        state, agent = self._env.origin[observation]
-        now = decode(state)
-        self.asked.append((agent, policy, num_candidates))
+    async def generate(self, request, *, timeout_s) -> Generation:
+        observation = request.prompt
+        now, agent = decode(observation.state), observation.agent
+        self.asked.append((agent, request.policy, request.num_candidates))
         is_x = now.mark_of(agent) == boards.X
         cell = boards.best_cells(now.board)[0] if is_x else boards.free(now.board)[0]
         text = "resign" if self._forfeits and not is_x else f"play {boards.NAMES[cell]}"
         ids = list("".join(message.content for message in observation).encode())
-        found = [Sampled([1, 2], [-0.5, -0.5], text, "stop")] * num_candidates
-        return Generation(ids, prompt_digest(ids), found, policy_version, 0.0)
+        found = [Candidate([1, 2], [-0.5, -0.5], text, "stop")] * request.num_candidates
+        return Generation(ids, prompt_digest(ids), found, request.policy_version, 0.0)
 
 
 def play(
@@ -84,7 +81,7 @@ def play(
         task_index=task_index,
         policy_versions=dict.fromkeys(policies, 3),
     )
-    rollout = BoardRollout(env, forfeits=forfeits)
+    rollout = BoardRollout(forfeits=forfeits)
     return asyncio.run(parts.player(rollout, env).play(ticket)), rollout
 
 

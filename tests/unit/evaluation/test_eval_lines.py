@@ -3,7 +3,7 @@
 import json
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.evaluation.lines import episode_line
+from troupe.episodes.lines import episode_line
 from troupe.evaluation.plan import SampleKey
 from troupe.evaluation.scores import Score
 from troupe.evaluation.transcripts import transcript, write_transcripts

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 from pydantic import BaseModel
 
+from troupe.episodes.local import LocalEnv
 from troupe.errors import DeadlineError, InvalidArgumentError, JobFailedError, UnavailableError
-from troupe.evaluation.environment import JudgingEnv
 from troupe.evaluation.evaluation import EvalSettings, evaluate
 from troupe.evaluation.folder import EPISODES
 from troupe.evaluation.plan import EvalPlan
@@ -188,7 +188,7 @@ class NoSandbox:
 async def test_judge_when_a_program_is_slow_then_others_go_on_and_the_deadline_holds() -> None:
     sandbox = NoSandbox()
     family = Slow()
-    with JudgingEnv(family, num_threads=2, open_sandbox=lambda: sandbox) as env:
+    with LocalEnv(family, num_threads=2, open_sandbox=lambda: sandbox) as env:
         assert env.is_threaded
         state = (await env.reset(split="test", index=1, observe=["guesser"], timeout_s=5)).state
 

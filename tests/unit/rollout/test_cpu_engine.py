@@ -9,8 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import InvalidArgumentError, OverloadedError, VersionNotLoadedError
-from troupe.runtime.engines.engine import EngineRequest, EngineResult, StagedWeights
+from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import PolicySpec, SamplingSpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.cpu import CpuEngine
@@ -21,9 +22,9 @@ END = 2
 
 def request(
     prompt: list[int], *, k: int = 4, seed: int = 0, version: int = 0, **sampling: object
-) -> EngineRequest:
+) -> GenerateRequest:
     how = SamplingSpec.model_validate({"max_new_tokens": 12} | sampling)
-    return EngineRequest("shared", version, prompt, k, how, seed)
+    return GenerateRequest("shared", version, prompt, k, how, seed)
 
 
 def prompt_of(length: int, seed: int) -> list[int]:
@@ -144,7 +145,7 @@ async def test_generate_when_full_is_overloaded(engine: CpuEngine):
         asyncio.ensure_future(engine.generate(request(prompt_of(8, i), k=128))) for i in range(5)
     ]
     done = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(item) for item in done] == [EngineResult] * 4 + [OverloadedError]
+    assert [type(item) for item in done] == [Generation] * 4 + [OverloadedError]
 
 
 async def test_cancelled_request_frees_its_rows(engine: CpuEngine):
@@ -177,7 +178,7 @@ async def test_generate_when_the_prompt_is_wrong_says_how(
 
 
 async def test_generate_for_an_unknown_policy_names_the_known(engine: CpuEngine):
-    wrong = EngineRequest("coder", 0, [5], 1, SamplingSpec(), 0)
+    wrong = GenerateRequest("coder", 0, [5], 1, SamplingSpec(), 0)
     with pytest.raises(InvalidArgumentError, match=r"'coder' is not served here.*shared"):
         await engine.generate(wrong)
 

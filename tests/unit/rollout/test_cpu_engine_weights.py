@@ -11,8 +11,9 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from troupe.candidates import GenerateRequest
 from troupe.errors import VersionNotLoadedError, WeightsRejectedError
-from troupe.runtime.engines.engine import EngineRequest, StagedWeights
+from troupe.runtime.engines.engine import StagedWeights
 from troupe.runtime.weights import file_tensors, tensor_digest
 from troupe.spec.job import SamplingSpec
 from troupe_rollout.engines.cpu import CpuEngine
@@ -72,9 +73,9 @@ async def test_activation_switches_versions_while_requests_in_flight_finish_on_t
 ):
     path, config, _ = save_adapter(model_dir, tmp_path)
 
-    def ask(version: int, tokens: int = 40) -> EngineRequest:
+    def ask(version: int, tokens: int = 40) -> GenerateRequest:
         sampling = SamplingSpec(max_new_tokens=tokens)
-        return EngineRequest("shared", version, TOKENS, 8, sampling, 3)
+        return GenerateRequest("shared", version, TOKENS, 8, sampling, 3)
 
     expected_old = await engine.generate(ask(0))
     in_flight = [asyncio.ensure_future(engine.generate(ask(0))) for _ in range(12)]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from troupe.candidates import GenerateRequest
 from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe.runtime.engines.engine import EngineRequest
 from troupe.runtime.engines.presets import ModelShape
 from troupe.spec.job import SamplingSpec
 from troupe_rollout.engines.sglang.model import SglangModel
@@ -39,8 +39,8 @@ BASE = SglangModel(
 )
 
 
-def request(**sampling: Any) -> EngineRequest:
-    return EngineRequest("p", 3, [1, 5], 2, SamplingSpec(**sampling), seed=7)
+def request(**sampling: Any) -> GenerateRequest:
+    return GenerateRequest("p", 3, [1, 5], 2, SamplingSpec(**sampling), seed=7)
 
 
 def answer(**changes: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def answer(**changes: Any) -> dict[str, Any]:
     return {"output_ids": changes.pop("output_ids", [4, 2]), "meta_info": {**meta, **changes}}
 
 
-def body(item: EngineRequest, *, adapter: str | None = "p@3-x-1"):
+def body(item: GenerateRequest, *, adapter: str | None = "p@3-x-1"):
     return generate_body(BASE, item, limit=9, adapter=adapter, salt="p@3-x-1")
 
 
@@ -101,7 +101,7 @@ def test_prefill_computes_the_prompt_under_the_same_key_and_samples_nothing():
 def test_cached_tokens_count_the_prefill_against_what_the_candidates_found(
     prefill: list[int], items: list[int | None], cached: int | None
 ):
-    prompt = EngineRequest("p", 3, list(range(10)), len(items), SamplingSpec(), seed=7)
+    prompt = GenerateRequest("p", 3, list(range(10)), len(items), SamplingSpec(), seed=7)
     found = [answer(cached_tokens=count) for count in items]
     assert cached_tokens(prompt, [answer(cached_tokens=c) for c in prefill], found) == cached
 

@@ -8,11 +8,10 @@ import pytest
 from pydantic import BaseModel
 
 from troupe import Message, SimpleTask, Transition
-from troupe.conformance import Limits, check_family
+from troupe.candidates import GenerateRequest
+from troupe.conformance import CheckLimits, check_family
 from troupe.episodes.local import LocalEnv, ScriptedRollout
 from troupe.errors import InvalidArgumentError
-from troupe.evaluation.environment import JudgingEnv, WatchedEnv
-from troupe.evaluation.players import ScriptedPlayer
 from troupe.spec.job import SamplingSpec
 from troupe.tasks.optional import random_policy, required_policy, scripted_policy, vocabulary_of
 from troupe.tasks.registry import load_family
@@ -82,7 +81,7 @@ def test_simple_task_when_tasks_are_drawn_then_seeded_and_no_split_shares_one() 
 
 
 def test_kit_when_a_family_has_only_what_it_must_have_then_skips_by_name() -> None:
-    report = check_family(CountDown(), limits=Limits(seconds=0.3, num_tasks=2))
+    report = check_family(CountDown(), limits=CheckLimits(seconds=0.3, num_tasks=2))
     assert report.is_ok, report.text()
     skipped = {c.name: c.evidence[0] for c in report.checks if c.outcome == "skipped"}
     for check, method in {
@@ -103,7 +102,7 @@ class Farmed(CountDown):
 
 
 def test_kit_when_a_family_without_a_script_can_be_farmed_then_fails() -> None:
-    report = check_family(Farmed(), limits=Limits(seconds=0.3, num_tasks=2))
+    report = check_family(Farmed(), limits=CheckLimits(seconds=0.3, num_tasks=2))
     assert "return_bound" in report.named("failed")
 
 
@@ -134,11 +133,8 @@ def test_vocabulary_when_there_is_none_then_words_of_prompts_each_once() -> None
     ("kind", "method"), [("scripted", "demonstrate"), ("random", "random_action")]
 )
 def test_evaluation_when_the_player_is_not_there_then_says_what_to_write(kind, method) -> None:
-    with (
-        JudgingEnv(CountDown()) as env,
-        pytest.raises(InvalidArgumentError, match=rf"no {method}\(.*policy '{kind}' needs"),
-    ):
-        ScriptedPlayer(CountDown(), kind, WatchedEnv(env))
+    with pytest.raises(InvalidArgumentError, match=rf"no {method}\(.*policy '{kind}' needs"):
+        ScriptedRollout(CountDown(), kind)
 
 
 def test_warm_start_when_the_family_demonstrates_nothing_then_says_how_to_go_without() -> None:
@@ -152,15 +148,9 @@ async def test_scripted_play_when_there_is_no_script_then_plays_words_of_the_pro
     env = LocalEnv(CountDown())
     start = await env.reset(split="train", index=0, observe=["first"], timeout_s=1)
     seen = start.observations["first"]
-    drawn = await ScriptedRollout(CountDown(), env).generate(
-        policy="p",
-        policy_version=0,
-        observation=seen,
-        num_candidates=3,
-        sampling=SamplingSpec(),
-        seed=1,
-        timeout_s=1,
-    )
+    rollout = ScriptedRollout(CountDown(), observe=env.observe)
+    request = GenerateRequest("p", 0, seen, 3, SamplingSpec(), seed=1)
+    drawn = await rollout.generate(request, timeout_s=1)
     shown = set(seen[0].content.split())
     assert all(set(c.text.split()) <= shown for c in drawn.candidates)
 

@@ -16,7 +16,8 @@ from troupe.errors import JobFailedError
 from troupe.spec.job import CriticSpec, JobSpec, PolicySpec
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
 from troupe_trainer.learn.collector import Batch
-from troupe_trainer.learn.critic import Critic, Lesson, explained_variance
+from troupe_trainer.learn.credit import Lesson
+from troupe_trainer.learn.critic import Critic, explained_variance
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.model.learner_state import IncompatibleWeightsError
 from troupe_trainer.model.model import PolicyModel

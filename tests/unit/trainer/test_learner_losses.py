@@ -11,8 +11,8 @@ from trainer_data import job_spec, make_group
 
 from troupe.algorithms.algorithm import LossInputs, LossOutput
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import group_outcome
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner

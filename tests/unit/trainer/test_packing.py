@@ -10,17 +10,25 @@ from hypothesis import strategies as st
 from trainer_data import VOCABULARY, job_spec, make_group
 from transformers import AutoModelForCausalLM
 
+from troupe.candidates import Sample
 from troupe.spec.job import BatchSpec
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch, build_block, fill, pack
 from troupe_trainer.model.tree_attention import visible
-from troupe_trainer.samples import PromptSamples, Sample, credit
+from troupe_trainer.samples import PromptSamples, credit
+
+
+def _sample(tokens: list[int]) -> Sample:
+    logprobs = np.zeros(len(tokens), dtype=np.float32)
+    return Sample(
+        0, 0.0, len(tokens), False, token_ids=tokens, rollout_logprobs=logprobs, advantage=1.0
+    )
 
 
 def _samples(prompt: list[int], *completions: list[int]) -> PromptSamples:
     return PromptSamples(
         np.array(prompt, dtype=np.int64),
-        [Sample(0, c, np.zeros(len(c), dtype=np.float32), 1.0, 1.0) for c in completions],
+        [_sample(c) for c in completions],
     )
 
 

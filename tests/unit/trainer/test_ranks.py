@@ -11,8 +11,8 @@ import torch
 from trainer_data import groups_of_step, job_spec, make_group
 
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import group_outcome
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import export_artifacts

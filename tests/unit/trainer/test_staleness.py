@@ -9,8 +9,8 @@ import pytest
 from trainer_data import VOCABULARY, groups_of_step, job_spec, make_group
 
 from troupe.algorithms.at_grpo import AtGrpo
-from troupe.algorithms.outcomes import group_outcome
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import group_outcome
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.load import parse_spec
 from troupe_trainer.learn.collector import Batch

@@ -10,10 +10,9 @@ import torch
 from trainer_data import groups_of_step, job_spec
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from troupe.algorithms.algorithm import GroupOutcome
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.algorithms.grpo import Grpo
-from troupe.algorithms.outcomes import group_outcome
+from troupe.candidates import GroupOutcome, group_outcome
 from troupe.errors import FencedError, InvalidArgumentError, JobFailedError, NotFoundError
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints, best_first

@@ -10,13 +10,14 @@ import torch
 from trainer_data import job_spec, make_group
 from transformers.modeling_utils import AttentionInterface
 
+from troupe.candidates import Sample
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import BatchSpec
 from troupe_trainer.model import tree_attention
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch, pack
 from troupe_trainer.model.tree_attention import Tree, bias_of
-from troupe_trainer.samples import PromptSamples, Sample, credit
+from troupe_trainer.samples import PromptSamples, credit
 
 
 class _Attention:
@@ -34,7 +35,18 @@ def _prompts(lengths: list[int]) -> list[PromptSamples]:
         prompt = np.array([rng.randrange(4, 30) for _ in range(length)], dtype=np.int64)
         shared = [rng.randrange(4, 30) for _ in range(3)]
         completions = [[*shared, *(rng.randrange(4, 30) for _ in range(3))] for _ in range(2)]
-        samples = [Sample(0, c, np.zeros(len(c), dtype=np.float32), 1.0, 1.0) for c in completions]
+        samples = [
+            Sample(
+                0,
+                0.0,
+                len(c),
+                False,
+                token_ids=c,
+                rollout_logprobs=np.zeros(len(c), dtype=np.float32),
+                advantage=1.0,
+            )
+            for c in completions
+        ]
         found.append(PromptSamples(prompt, samples))
     return found
 

@@ -10,49 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from troupe.spec.job import PolicySpec, SamplingSpec
+from troupe.candidates import GenerateRequest, Generation
+from troupe.spec.job import PolicySpec
 from troupe.tasks.family import Message
-
-
-@dataclass(frozen=True, slots=True)
-class EngineRequest:
-    """Sample ``num_candidates`` completions of one prompt. ``seed`` fixes each candidate's draw."""
-
-    policy: str
-    policy_version: int
-    prompt_token_ids: Sequence[int]
-    num_candidates: int
-    sampling: SamplingSpec
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCandidate:
-    """One completion. ``logprobs`` are natural logs under the distribution that was sampled.
-
-    ``version_spans`` says which versions sampled its tokens, in order, as (version, number of
-    tokens); empty: the result's version sampled all. Example: ``((3, 10), (4, 2))``.
-    """
-
-    token_ids: list[int]
-    logprobs: list[float]
-    text: str
-    finish_reason: Literal["stop", "length"]
-    version_spans: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EngineResult:
-    """Candidates in index order. ``engine_s`` is the time spent computing, queueing left out.
-
-    ``num_cached_tokens``: prompt tokens over all candidates that were not computed, because a cache
-    held them or a sibling had computed them; None when the engine can't say.
-    """
-
-    candidates: list[EngineCandidate]
-    policy_version: int
-    engine_s: float
-    num_cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +55,11 @@ class Engine(Protocol):
         """Token ids of a chat prompt, ready for the assistant's answer."""
         ...
 
-    async def generate(self, request: EngineRequest) -> EngineResult:
-        """Raises VersionNotLoadedError, InvalidArgumentError, OverloadedError."""
+    async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
+        """Candidates of a prompt in token ids.
+
+        Raises VersionNotLoadedError, InvalidArgumentError, OverloadedError.
+        """
         ...
 
     async def score(

@@ -1,12 +1,12 @@
 import pytest
-from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome
+from troupe.candidates import GroupOutcome, Sample
 from troupe.spec.job import AlgorithmSpec
 
 from median_grpo import MedianGrpo, Params
 
 
 def group(*rewards: float) -> GroupOutcome:
-    members = [CandidateOutcome(i, reward, 3, False) for i, reward in enumerate(rewards)]
+    members = [Sample(i, reward, 3, False) for i, reward in enumerate(rewards)]
     return GroupOutcome("g", "planner", 0, members)
 
 

@@ -1,6 +1,6 @@
-"""From chat messages to token ids, by the model's own template. The same for every engine."""
+"""Between text and token ids, by the model's own tokenizer. The same for every engine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
@@ -32,6 +32,20 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> str:
     """The text before the first stop string."""
     found = [position for item in stop if item and (position := text.find(item)) >= 0]
     return text[: min(found)] if found else text
+
+
+def stop_detector(tokenizer: Any, stop: Sequence[str]) -> Callable[[Sequence[int]], bool] | None:
+    """Whether the newest tokens contain a stop string; None when there are no stop strings."""
+    strings = [text for text in stop if text]
+    if not strings:
+        return None
+    tail = 4 * max(len(text) for text in strings) + 4
+
+    def hits(token_ids: Sequence[int]) -> bool:
+        text = tokenizer.decode(list(token_ids[-tail:]), skip_special_tokens=True)
+        return any(item in text for item in strings)
+
+    return hits
 
 
 def check_token_ids(token_ids: Sequence[int], *, vocab_size: int, model: str, minimum: int) -> None:

@@ -6,7 +6,6 @@ away, the plays go on and what they brought is kept.
 """
 
 import asyncio
-import random
 import uuid
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.busy import BusyMeter, measured
 from troupe.episodes.player import EpisodePlayer, Played
 from troupe.errors import OverloadedError, TroupeError
+from troupe.retry import Backoff
 from troupe.runtime.faults import reached
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.consumer import Consumer, Entry
@@ -286,5 +286,4 @@ class EpisodeWorkers:
 
 async def _pause(attempt: int) -> None:
     """Longer after each attempt, and jittered: who failed together must not come back together."""
-    pause_s = min(_FIRST_PAUSE_S * 2 ** min(attempt - 1, 16), _LONGEST_PAUSE_S)
-    await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+    await asyncio.sleep(Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S).pause_s(attempt))

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from troupe.algorithms.algorithm import CandidateOutcome, GroupOutcome, Remembering
+from troupe.algorithms.algorithm import Remembering, advantages_by_policy
 from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.outcomes import advantages_by_policy
+from troupe.candidates import GroupOutcome, Sample
 from troupe.clients.rest.models.episode_tree import (
     CandidateDocument,
     EpisodeTaskDocument,
@@ -117,7 +117,7 @@ def _outcome(group: Line) -> GroupOutcome:
         agent=group["agent"],
         turn=group["turn"],
         candidates=[
-            CandidateOutcome(
+            Sample(
                 index=c["index"],
                 reward=c["reward"],
                 num_tokens=_num_tokens(c),

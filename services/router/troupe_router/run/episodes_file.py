@@ -1,6 +1,6 @@
 """The file episodes.jsonl of a job: one line an episode, each exactly once over kills and lives.
 
-Owns offsets and rewriting. What a line holds is ``troupe.evaluation.lines``'s.
+Owns offsets and rewriting. What a line holds is ``troupe.episodes.lines``'s.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.evaluation.lines import episode_line
+from troupe.episodes.lines import viewer_line
 
 
 def is_kept(episode: pb.Episode, fraction: float) -> bool:
@@ -34,8 +34,7 @@ def append_at(
         file.truncate(offset)
         file.seek(0, os.SEEK_END)
         for episode in episodes:
-            line = episode_line(episode)
-            _complete(line, episode, with_tokens=with_tokens)
+            line = viewer_line(episode, with_tokens=with_tokens)
             text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
             file.write(text.encode() + b"\n")
 
@@ -50,22 +49,6 @@ def append_line(path: Path, text: str) -> None:
         with suppress(OSError):
             os.truncate(path, size)
         raise
-
-
-def _complete(line: dict[str, Any], episode: pb.Episode, *, with_tokens: bool) -> None:
-    """What the viewer needs beside the conversation: joint nodes, greedy draws, lengths, tokens."""
-    for group, record in zip(line["groups"], episode.groups, strict=True):
-        if record.node:
-            group["node"] = record.node
-        for candidate, sampled in zip(group["candidates"], record.candidates, strict=True):
-            candidate["num_tokens"] = len(sampled.token_ids)
-            if sampled.is_baseline:
-                candidate["is_baseline"] = True
-            if not with_tokens:
-                continue
-            if sampled.token_ids and len(sampled.rollout_logprobs) == len(sampled.token_ids):
-                logprobs = [round(value, 3) for value in sampled.rollout_logprobs]
-                candidate["tokens"] = {"ids": list(sampled.token_ids), "logprobs": logprobs}
 
 
 def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:

@@ -1,22 +1,39 @@
-"""AssignedCredit assignment of one step: groups of all policies in, samples with advantages out.
+"""Credit assignment of one step: groups of all policies in, samples with advantages out.
 
 Owns what an algorithm may ask for before its advantages: KL in the reward, values, log ratios.
 Never moves a weight.
 """
 
+from __future__ import annotations
+
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from troupe.algorithms.algorithm import Algorithm, GroupOutcome
-from troupe.algorithms.outcomes import advantages_by_policy, group_outcome, penalised
+from troupe.algorithms.algorithm import Algorithm, advantages_by_policy
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.candidates import GroupOutcome, group_outcome
 from troupe.spec.job import JobSpec
-from troupe_trainer.learn.critic import Lesson
-from troupe_trainer.learn.critics import Critics
-from troupe_trainer.learn.learner import Learner
 from troupe_trainer.samples import CreditedGroup, credit
 
+if TYPE_CHECKING:
+    from troupe_trainer.learn.critics import Critics
+    from troupe_trainer.learn.learner import Learner
+
 Groups = Mapping[str, Sequence[pb.Group]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One prompt, what came of it, and what was predicted before.
+
+    Example: ``Lesson((5, 9, 2), target=1.0, predicted=0.25)``.
+    """
+
+    prompt: tuple[int, ...]
+    target: float
+    predicted: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +130,25 @@ def _with(
         )
         for outcome, own in zip(outcomes, values, strict=True)
     ]
+
+
+def penalised(
+    group: GroupOutcome, divergences: Sequence[float], coef: float, *, by_turn: bool = False
+) -> GroupOutcome:
+    """``group`` with coef * KL taken off each reward: of the candidate, or of its trajectory.
+
+    ``divergences`` holds each candidate's KL, in index order. Where a trajectory has several
+    candidates in the group, all carry its return, so all lose its whole KL; ``by_turn`` says that
+    they carry their own turn's reward instead.
+
+    Source: KL in the reward: InstructGPT (arXiv 2203.02155), Section 3.5.
+    """
+    of_trajectory: dict[int, float] = defaultdict(float)
+    is_return = not by_turn and len({c.trajectory for c in group.candidates}) > 1
+    for candidate, value in zip(group.candidates, divergences, strict=True):
+        of_trajectory[candidate.trajectory if is_return else candidate.index] += value
+    candidates = [
+        replace(c, reward=c.reward - coef * of_trajectory[c.trajectory if is_return else c.index])
+        for c in group.candidates
+    ]
+    return replace(group, candidates=candidates)

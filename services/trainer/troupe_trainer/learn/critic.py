@@ -9,29 +9,17 @@ Shape suffixes: M prompts, T tokens, D hidden, P predictions (several may be of 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from troupe.errors import JobFailedError
 from troupe.spec.job import CriticSpec
+from troupe_trainer.learn.credit import Lesson
 from troupe_trainer.model.learner_state import LearnerState, check_fits
 from troupe_trainer.model.model import PolicyModel
 
 Prompt = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """One prompt, what came of it, and what was predicted before.
-
-    Example: ``Lesson((5, 9, 2), target=1.0, predicted=0.25)``.
-    """
-
-    prompt: Prompt
-    target: float
-    predicted: float
 
 
 class Critic:

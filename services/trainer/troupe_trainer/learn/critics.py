@@ -12,7 +12,8 @@ from transformers import AutoTokenizer
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.spec.job import CriticSpec, JobSpec, PolicySpec
-from troupe_trainer.learn.critic import Critic, Lesson, Prompt
+from troupe_trainer.learn.credit import Lesson
+from troupe_trainer.learn.critic import Critic, Prompt
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.model.learner_state import LearnerState, state_of
 from troupe_trainer.model.model import PolicyModel

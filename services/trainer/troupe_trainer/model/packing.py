@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from troupe.candidates import Sample
 from troupe.spec.job import BatchSpec
-from troupe_trainer.samples import PromptSamples, Sample
+from troupe_trainer.samples import PromptSamples
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]

@@ -18,9 +18,8 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache
 
 from troupe_rollout.engines.cpu.decoder import Decoder
-from troupe_rollout.engines.cpu.job import Job
 from troupe_rollout.engines.cpu.pool import COLUMN_BLOCK, KvPool, round_up
-from troupe_rollout.engines.cpu.rows import Rows
+from troupe_rollout.engines.cpu.rows import Job, Rows
 from troupe_rollout.engines.cpu.sampling import sample
 
 ROW_BLOCK = 8
@@ -175,18 +174,14 @@ class Batcher:
         ended = is_ended.nonzero()[:, 0].tolist()
         stopped = is_stopped.tolist() if ended else []
         for offset in reversed(ended):
-            self._complete(rows.start + offset, is_stopped=stopped[offset])
+            self._rows.finish(rows.start + offset, is_stopped=stopped[offset])
+            self._remove(rows.start + offset)
 
     def _stop_hits(self, rows: slice) -> Iterator[int]:
         for row in range(rows.start, rows.stop):
             hits = self._rows.owners[row].job.hits_stop
             if hits is not None and hits(self._rows.token_ids(row)):
                 yield row
-
-    def _complete(self, row: int, *, is_stopped: bool) -> None:
-        owner = self._rows.owners[row]
-        owner.job.finish(owner.index, self._rows.completion(row, is_stopped=is_stopped))
-        self._remove(row)
 
     def _remove(self, row: int) -> None:
         length = int(self._rows.position[len(self._rows) - 1])

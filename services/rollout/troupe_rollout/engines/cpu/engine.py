@@ -7,31 +7,27 @@ building of new versions on another, so that receiving weights never stops gener
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from troupe.candidates import Candidate, GenerateRequest, Generation
 from troupe.errors import InvalidArgumentError, OverloadedError
+from troupe.ids import prompt_digest
 from troupe.runtime.engines.broadcast import BroadcastWeights, Received
-from troupe.runtime.engines.engine import (
-    EngineCandidate,
-    EngineRequest,
-    EngineResult,
-    PolicyState,
-    StagedWeights,
-)
+from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.runtime.serving.memory import keep_freed_memory
 from troupe.spec.job import PolicySpec
 from troupe.tasks.family import Message
-from troupe_rollout.engines.chat import check_token_ids, cut_at_stop, render_chat
+from troupe_rollout.engines.chat import check_token_ids, cut_at_stop, render_chat, stop_detector
 from troupe_rollout.engines.cpu.batcher import Batcher
-from troupe_rollout.engines.cpu.job import Completion, Job
 from troupe_rollout.engines.cpu.model import CpuModel, load_base
 from troupe_rollout.engines.cpu.receive import receive_tensors
+from troupe_rollout.engines.cpu.rows import Job
 from troupe_rollout.engines.cpu.score import score_tokens
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
-from troupe_rollout.engines.cpu.text import stop_detector
 from troupe_rollout.engines.cpu.versions import Slot
 from troupe_rollout.engines.cpu.weights import build_module, load_tensors, sums_of_tensors
 from troupe_rollout.engines.cpu.worker import Worker
@@ -82,23 +78,25 @@ class CpuEngine:
         base = self._base(policy)
         return render_chat(base.tokenizer, base.path, messages)
 
-    async def generate(self, request: EngineRequest) -> EngineResult:
+    async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
         base = self._base(request.policy)
         job = self._job(base, request)
         slot = self._tables[request.policy].serving(request.policy_version)
         self._admit(request.num_candidates)
         try:
             self._worker.submit(slot.lane, job)
-            completions = await asyncio.wrap_future(job.future)
+            candidates = await asyncio.wrap_future(job.future)
         finally:
             job.is_cancelled = True
             self._in_flight -= request.num_candidates
-        return EngineResult(
-            [_candidate(base, item, request.sampling.stop) for item in completions],
+        return Generation(
+            request.prompt,
+            prompt_digest(request.prompt),
+            [_with_text(base, candidate, request.sampling.stop) for candidate in candidates],
             request.policy_version,
             job.compute_s,
             # A prompt is computed once for all its candidates, and nothing is kept after it.
-            num_cached_tokens=(request.num_candidates - 1) * len(request.prompt_token_ids),
+            num_cached_tokens=(request.num_candidates - 1) * len(request.prompt),
         )
 
     async def score(
@@ -180,8 +178,8 @@ class CpuEngine:
             )
         self._in_flight += num_candidates
 
-    def _job(self, base: CpuModel, request: EngineRequest) -> Job:
-        prompt = tuple(request.prompt_token_ids)
+    def _job(self, base: CpuModel, request: GenerateRequest[Sequence[int]]) -> Job:
+        prompt = tuple(request.prompt)
         _check_tokens(base, prompt, minimum=1)
         room = base.context_length - len(prompt)
         if room < 1:
@@ -199,7 +197,7 @@ class CpuEngine:
                 f"more key/value memory than TROUPE_ROLLOUT_MAX_KV_MIB="
                 f"{self._settings.max_kv_mib}. Ask for fewer or shorter ones, or raise it."
             )
-        detector = stop_detector(base, request.sampling.stop)
+        detector = stop_detector(base.tokenizer, request.sampling.stop)
         return Job(prompt, request.num_candidates, request.sampling, limit, request.seed, detector)
 
     def _max_cells(self, base: CpuModel) -> int:
@@ -223,8 +221,6 @@ def _check_tokens(base: CpuModel, token_ids: Sequence[int], *, minimum: int) -> 
     check_token_ids(token_ids, vocab_size=base.vocab_size, model=base.path, minimum=minimum)
 
 
-def _candidate(base: CpuModel, item: Completion, stop: Sequence[str]) -> EngineCandidate:
-    text = base.tokenizer.decode(item.token_ids, skip_special_tokens=True)
-    return EngineCandidate(
-        item.token_ids, item.logprobs, cut_at_stop(text, stop), item.finish_reason
-    )
+def _with_text(base: CpuModel, candidate: Candidate, stop: Sequence[str]) -> Candidate:
+    text = base.tokenizer.decode(candidate.token_ids, skip_special_tokens=True)
+    return replace(candidate, text=cut_at_stop(text, stop))

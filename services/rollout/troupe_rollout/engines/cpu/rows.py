@@ -1,18 +1,62 @@
-"""What a batch knows of each of its rows, as arrays, so that a token costs no Python per row.
+"""The requests of a batch, and what it knows of each of its rows: one row a candidate.
 
-Owns the state that sampling reads and the tokens that it wrote. Rows are dense: a finished row
-is overwritten by the last one. Legend: R rows, U uniforms, N new tokens.
+Owns the state that sampling reads, the tokens that it wrote, and the hand-over of finished
+candidates to their request. Rows are arrays, so that a token costs no Python per row, and dense: a
+finished row is overwritten by the last one. Legend: R rows, U uniforms, N new tokens.
 """
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from troupe_rollout.engines.cpu.job import Completion, Job
+from troupe.candidates import Candidate
+from troupe.spec.job import SamplingSpec
 from troupe_rollout.engines.cpu.pool import round_up
 from troupe_rollout.engines.cpu.sampling import UNIFORM_BLOCK, Filters, candidate_stream
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One request, from the queue to its last candidate.
+
+    The event loop makes it and may cancel it; the worker thread alone fills it.
+    ``max_new_tokens`` is already cut to the model's context.
+    """
+
+    prompt: tuple[int, ...]
+    num_candidates: int
+    sampling: SamplingSpec
+    max_new_tokens: int
+    seed: int
+    hits_stop: Callable[[Sequence[int]], bool] | None
+    """Whether the candidate so far contains a stop string; None without stop strings."""
+    future: "Future[list[Candidate]]" = field(default_factory=lambda: Future[list[Candidate]]())
+    is_cancelled: bool = False
+    started_at: float = 0.0
+    compute_s: float = 0.0
+    _done: dict[int, Candidate] = field(default_factory=dict[int, Candidate])
+
+    def begin(self) -> None:
+        """The worker takes the job up."""
+        self.started_at = time.monotonic()
+
+    def finish(self, index: int, candidate: Candidate) -> None:
+        """One candidate is complete; the last one resolves the future."""
+        self._done[index] = candidate
+        if len(self._done) == self.num_candidates:
+            self.compute_s = time.monotonic() - self.started_at
+            if self.future.set_running_or_notify_cancel():
+                self.future.set_result([self._done[i] for i in range(self.num_candidates)])
+
+    def fail(self, error: BaseException) -> None:
+        """The job can't be answered."""
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +139,16 @@ class Rows:
         """What a row has sampled."""
         return self.tokens_RN[row, : int(self.count[row])].tolist()
 
-    def completion(self, row: int, *, is_stopped: bool) -> Completion:
-        """A row's tokens as its job gets them."""
-        count = int(self.count[row])
-        return Completion(
+    def finish(self, row: int, *, is_stopped: bool) -> None:
+        """Hand a row's candidate to its job; the engine decodes its text, off this thread."""
+        owner, count = self.owners[row], int(self.count[row])
+        candidate = Candidate(
             self.tokens_RN[row, :count].tolist(),
             self.logprobs_RN[row, :count].tolist(),
+            "",
             "stop" if is_stopped else "length",
         )
+        owner.job.finish(owner.index, candidate)
 
     def remove(self, row: int) -> int:
         """Drop a row; the last row takes its number. Gives back the last row's old number."""

@@ -16,7 +16,7 @@ from troupe.errors import TroupeError, UnavailableError
 from troupe.runtime.faults import reached
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_rollout.engines.cpu.batcher import Batcher
-from troupe_rollout.engines.cpu.job import Job
+from troupe_rollout.engines.cpu.rows import Job
 
 Result = TypeVar("Result")
 _log = get_logger(__name__)

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import InvalidArgumentError, OverloadedError, UnavailableError
+from troupe.ids import prompt_digest
 from troupe.runtime.engines.broadcast import BroadcastWeights, Received
-from troupe.runtime.engines.engine import EngineRequest, EngineResult, PolicyState, StagedWeights
+from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.spec.job import LoraSpec, PolicySpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import check_token_ids, render_chat
@@ -74,7 +76,7 @@ class SglangEngine:
         base = self._of(policy).base
         return render_chat(base.tokenizer, base.name, messages)
 
-    async def generate(self, request: EngineRequest) -> EngineResult:
+    async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
         served = self._of(request.policy)
         limit = _check_request(served, request)
         self._admit(request.num_candidates)
@@ -97,7 +99,9 @@ class SglangEngine:
             raise UnavailableError(
                 f"SGLang gave {len(items)} completions for {request.num_candidates}. Try again."
             )
-        return EngineResult(
+        return Generation(
+            request.prompt,
+            prompt_digest(request.prompt),
             [candidate_from(served.base, request, item, tag=tag) for item in items],
             request.policy_version,
             sum(engine_seconds(part) for part in (prefill, items) if part),
@@ -216,15 +220,15 @@ def _check_tokens(served: _Served, token_ids: Sequence[int], *, minimum: int) ->
     check_token_ids(token_ids, vocab_size=base.shape.vocab, model=base.name, minimum=minimum)
 
 
-def _check_request(served: _Served, request: EngineRequest) -> int:
+def _check_request(served: _Served, request: GenerateRequest[Sequence[int]]) -> int:
     """The largest number of tokens to sample; raises InvalidArgumentError."""
-    _check_tokens(served, request.prompt_token_ids, minimum=1)
+    _check_tokens(served, request.prompt, minimum=1)
     if request.num_candidates < 1:
         raise InvalidArgumentError("num_candidates is 0; ask for at least 1.")
-    room = served.context_length - len(request.prompt_token_ids)
+    room = served.context_length - len(request.prompt)
     if room < 1:
         raise InvalidArgumentError(
-            f"The prompt has {len(request.prompt_token_ids)} tokens and the context of "
+            f"The prompt has {len(request.prompt)} tokens and the context of "
             f"'{served.base.name}' has {served.context_length}. Shorten the prompt."
         )
     return min(request.sampling.max_new_tokens, room)

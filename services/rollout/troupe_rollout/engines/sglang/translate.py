@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from troupe.candidates import Candidate, GenerateRequest
 from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
-from troupe.runtime.engines.engine import EngineCandidate, EngineRequest
 from troupe.seeds import derive_seed
 from troupe_rollout.engines.chat import cut_at_stop
 from troupe_rollout.engines.sglang.model import SglangModel
@@ -19,7 +19,7 @@ SEED_MASK = 2**31 - 1
 
 def generate_body(
     base: SglangModel,
-    request: EngineRequest,
+    request: GenerateRequest[Sequence[int]],
     *,
     limit: int,
     adapter: str | None,
@@ -40,7 +40,7 @@ def generate_body(
         "stop": [text for text in sampling.stop if text],
         "stop_token_ids": list(base.end_token_ids),
     }
-    prompt, count = list(request.prompt_token_ids), request.num_candidates
+    prompt, count = list(request.prompt), request.num_candidates
     seeds = [derive_seed(request.seed, i) & SEED_MASK for i in range(count)]
     body: dict[str, Any] = {
         "input_ids": [prompt] * count,
@@ -55,10 +55,12 @@ def generate_body(
     return body
 
 
-def prefill_body(request: EngineRequest, *, adapter: str | None, salt: str) -> dict[str, Any]:
+def prefill_body(
+    request: GenerateRequest[Sequence[int]], *, adapter: str | None, salt: str
+) -> dict[str, Any]:
     """Compute the prompt into the prefix cache, so that candidates find it there."""
     body: dict[str, Any] = {
-        "input_ids": list(request.prompt_token_ids),
+        "input_ids": list(request.prompt),
         "sampling_params": {"max_new_tokens": 0},
         "extra_key": salt,
     }
@@ -67,7 +69,7 @@ def prefill_body(request: EngineRequest, *, adapter: str | None, salt: str) -> d
     return body
 
 
-def is_filtered(request: EngineRequest) -> bool:
+def is_filtered(request: GenerateRequest[Sequence[int]]) -> bool:
     """Top-p or top-k cut the distribution: the plain logprob is then not the sampled one's."""
     sampling = request.sampling
     return sampling.temperature > 0.0 and (sampling.top_p < 1.0 or sampling.top_k > 0)
@@ -88,8 +90,12 @@ def score_body(token_ids: Sequence[int], *, adapter: str | None, salt: str) -> d
 
 
 def candidate_from(
-    base: SglangModel, request: EngineRequest, item: dict[str, Any], *, tag: str | None
-) -> EngineCandidate:
+    base: SglangModel,
+    request: GenerateRequest[Sequence[int]],
+    item: dict[str, Any],
+    *,
+    tag: str | None,
+) -> Candidate:
     """One completion; raises UnavailableError when it can't be trusted.
 
     ``tag`` is what the full weights were loaded under: every token must carry it.
@@ -111,9 +117,7 @@ def candidate_from(
     if len(logprobs) != len(token_ids) or not all(map(math.isfinite, logprobs)):
         raise _malformed(f"{len(token_ids)} tokens came with {len(logprobs)} usable logprobs")
     text = base.tokenizer.decode(token_ids, skip_special_tokens=True)
-    return EngineCandidate(
-        token_ids, logprobs, cut_at_stop(text, request.sampling.stop), reason["type"]
-    )
+    return Candidate(token_ids, logprobs, cut_at_stop(text, request.sampling.stop), reason["type"])
 
 
 def _tags(meta: dict[str, Any]) -> set[str]:
@@ -130,7 +134,9 @@ def engine_seconds(items: Sequence[dict[str, Any]]) -> float:
 
 
 def cached_tokens(
-    request: EngineRequest, prefill: Sequence[dict[str, Any]], items: Sequence[dict[str, Any]]
+    request: GenerateRequest[Sequence[int]],
+    prefill: Sequence[dict[str, Any]],
+    items: Sequence[dict[str, Any]],
 ) -> int | None:
     """Prompt tokens over all candidates that were not computed, the prefill's share included.
 
@@ -140,7 +146,7 @@ def cached_tokens(
     found = [item["meta_info"].get("cached_tokens") for item in (*prefill, *items)]
     if None in found:
         return None
-    size = len(request.prompt_token_ids)
+    size = len(request.prompt)
     computed = sum(size - count for count in found)
     return max(0, size * len(items) - computed)
 

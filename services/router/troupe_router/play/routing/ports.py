@@ -6,15 +6,15 @@ strategy's decision; failing over is `attempts`'.
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
+from troupe.candidates import GenerateRequest, Generation
 from troupe.clients import EnvClient, RolloutClient
 from troupe.episodes import busy
-from troupe.episodes.ports import Generation, Outcome, Start
+from troupe.episodes.ports import Outcome, Start
 from troupe.errors import VersionNotLoadedError
 from troupe.runtime.telemetry import metrics
-from troupe.spec.job import SamplingSpec
 from troupe.tasks.family import Observation, Split
 from troupe_router.play.routing.admission import Admission, Line
 from troupe_router.play.routing.choose import (
@@ -31,19 +31,6 @@ from troupe_router.play.routing.fleet import MAX_ENV_CALLS, MAX_IN_FLIGHT, Fleet
 from troupe_router.play.routing.prefixes import Prefix, prefix_of
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What an episode asks for, and its prompt as the router compares it."""
-
-    policy: str
-    policy_version: int
-    observation: Observation
-    num_candidates: int
-    sampling: SamplingSpec
-    seed: int
-    prefix: Prefix
 
 
 class FleetRollout:
@@ -69,81 +56,67 @@ class FleetRollout:
         self._pauses = Pauses()
 
     async def generate(
-        self,
-        *,
-        policy: str,
-        policy_version: int,
-        observation: Observation,
-        num_candidates: int,
-        sampling: SamplingSpec,
-        seed: int,
-        timeout_s: float,
+        self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
         """Ask the replica that the strategy picks; wait while none can answer or has room.
 
         Raises OverloadedError at once when too many calls wait already.
         """
-        call = _Call(
-            policy,
-            policy_version,
-            observation,
-            num_candidates,
-            sampling,
-            seed,
-            prefix_of(observation),
-        )
+        prefix = prefix_of(request.prompt)
         with self._admission.call():
             return await until_answered(
-                lambda avoid: self._pick(call, avoid),
-                lambda connection, picked, left_s: self._ask(call, connection, picked, left_s),
+                lambda avoid: self._pick(request, prefix, avoid),
+                lambda replica, picked, left_s: self._ask(request, prefix, replica, picked, left_s),
                 timeout_s=timeout_s,
-                missing=f"no rollout replica holds version {policy_version} of policy '{policy}'",
+                missing=f"no rollout replica holds version {request.policy_version} of policy "
+                f"'{request.policy}'",
                 pauses=self._pauses,
                 refresh=self._fleet.probe,
                 wait_for_room=self._admission.wait,
             )
 
-    def _pick(self, call: _Call, avoid: frozenset[str]) -> Pick:
-        prefix, version = call.prefix, call.policy_version
-        request = RouteRequest(call.policy, version, prefix.affinity, avoid, call.num_candidates)
+    def _pick(
+        self, request: GenerateRequest[Observation], prefix: Prefix, avoid: frozenset[str]
+    ) -> Pick:
+        policy, version = request.policy, request.policy_version
+        route = RouteRequest(policy, version, prefix.affinity, avoid, request.num_candidates)
         connections = self._fleet.rollouts()
-        matched = self._fleet.prefixes.matched(call.policy, version, prefix.blocks)
+        matched = self._fleet.prefixes.matched(policy, version, prefix.blocks)
         candidates = [
             connection.candidate(matched.get(connection.number, 0.0), self._max_in_flight)
             for connection in connections
         ]
-        if self._fleet.allows_newer and not is_held(request, candidates):
-            newer = newer_version(request, candidates)
+        if self._fleet.allows_newer and not is_held(route, candidates):
+            newer = newer_version(route, candidates)
             if newer is not None:
-                return self._pick(replace(call, policy_version=newer), avoid)
-        chosen = self._strategy(request, candidates)
+                return self._pick(replace(request, policy_version=newer), prefix, avoid)
+        chosen = self._strategy(route, candidates)
         if chosen is None:
-            return Pick(is_full=is_held(request, candidates))
+            return Pick(is_full=is_held(route, candidates))
         return Pick(_connection_of(chosen, candidates, connections), chosen.affinity, version)
 
     async def _ask(
-        self, call: _Call, connection: ReplicaConnection, picked: Pick, left_s: float
+        self,
+        request: GenerateRequest[Observation],
+        prefix: Prefix,
+        connection: ReplicaConnection,
+        picked: Pick,
+        left_s: float,
     ) -> Generation:
         assert isinstance(connection.client, RolloutClient)
-        policy, version = call.policy, picked.policy_version
+        policy, version = request.policy, picked.policy_version
         metrics.ROUTER_AFFINITY.labels(self._fleet.job_id, policy, picked.affinity).inc()
-        self._fleet.prefixes.record(policy, version, call.prefix.blocks, connection.number)
-        connection.num_in_flight += call.num_candidates
+        self._fleet.prefixes.record(policy, version, prefix.blocks, connection.number)
+        connection.num_in_flight += request.num_candidates
         try:
             generation = await connection.client.generate(
-                policy=policy,
-                policy_version=version,
-                observation=call.observation,
-                num_candidates=call.num_candidates,
-                sampling=call.sampling,
-                seed=call.seed,
-                timeout_s=left_s,
+                replace(request, policy_version=version), timeout_s=left_s
             )
         except VersionNotLoadedError:
             connection.versions.get(policy, set[int]()).discard(version)
             raise
         finally:
-            connection.num_in_flight -= call.num_candidates
+            connection.num_in_flight -= request.num_candidates
             self._admission.leave()
         ended = time.monotonic()
         busy.note_generate(ended - generation.engine_s, ended)

@@ -1,9 +1,10 @@
 """An episode as one line of episodes.jsonl: the full conversation, for people and notebooks.
 
-Pure. Jobs and evaluations write the same line. Prompts are the messages as the agent saw them,
-``info`` is what the environment understood and did (the parsed action among it), for the executed
-candidate of each draw; siblings share one prompt and its times. A group that spans turns has
-several prompts, and each candidate names its own. Token ids are left out.
+Pure. Jobs and evaluations write the same line; a job's says besides what the episode viewer
+needs. Prompts are the messages as the agent saw them, ``info`` is what the environment understood
+and did (the parsed action among it), for the executed candidate of each draw; siblings share one
+prompt and its times. A group that spans turns has several prompts, and each candidate names its
+own.
 """
 
 import json
@@ -32,6 +33,31 @@ def episode_line(episode: pb.Episode) -> Line:
         line["dropped_reason"] = episode.dropped_reason
     line["groups"] = [_group(group) for group in episode.groups]
     return line
+
+
+def viewer_line(episode: pb.Episode, *, with_tokens: bool = False) -> Line:
+    """The line with joint nodes, greedy draws and lengths, as a job's episode viewer shows them.
+
+    ``with_tokens`` keeps token ids and their log probabilities where the episode has them.
+    """
+    line = episode_line(episode)
+    for group, record in zip(line["groups"], episode.groups, strict=True):
+        if record.node:
+            group["node"] = record.node
+        for candidate, sampled in zip(group["candidates"], record.candidates, strict=True):
+            candidate["num_tokens"] = len(sampled.token_ids)
+            if sampled.is_baseline:
+                candidate["is_baseline"] = True
+            if with_tokens:
+                candidate |= _tokens(sampled)
+    return line
+
+
+def _tokens(candidate: pb.Candidate) -> Line:
+    ids, logprobs = candidate.token_ids, candidate.rollout_logprobs
+    if not ids or len(logprobs) != len(ids):
+        return {}
+    return {"tokens": {"ids": list(ids), "logprobs": [round(value, 3) for value in logprobs]}}
 
 
 def _group(group: pb.Group) -> Line:

@@ -1,0 +1,57 @@
+"""The in-process environment and its scripted player."""
+
+import pytest
+
+from troupe.candidates import GenerateRequest
+from troupe.episodes.local import LocalEnv, ScriptedRollout
+from troupe.errors import InvalidArgumentError
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.family import Observation
+from troupe.tasks.registry import load_family
+
+AGENT = "planner"
+
+
+def asking(observation: Observation, num_candidates: int = 1) -> GenerateRequest[Observation]:
+    return GenerateRequest("any policy", 0, observation, num_candidates, SamplingSpec(), seed=1)
+
+
+async def test_scripted_player_when_it_demonstrates_then_solves_what_the_environment_shows():
+    family = load_family("plan_path", {"size": 4})
+    with LocalEnv(family) as env:
+        start = await env.reset(split="test", index=3, observe=[AGENT], timeout_s=1.0)
+        state, seen, is_done = start.state, start.observations[AGENT], False
+        for _ in range(8):
+            drawn = await ScriptedRollout(family).generate(asking(seen), timeout_s=1.0)
+            [outcome] = await env.step(
+                state=state,
+                agent=AGENT,
+                actions=[drawn.candidates[0].text],
+                observe=[AGENT],
+                timeout_s=1.0,
+            )
+            state, seen, is_done = outcome.state, outcome.observations[AGENT], outcome.is_done
+            if is_done:
+                break
+        assert is_done and outcome.is_success
+
+
+async def test_scripted_player_when_it_slips_then_only_the_first_candidate_demonstrates():
+    family = load_family("plan_path", {"size": 4})
+    with LocalEnv(family) as env:
+        start = await env.reset(split="test", index=3, observe=[AGENT], timeout_s=1.0)
+        request = asking(start.observations[AGENT], 6)
+        careful = await ScriptedRollout(family).generate(request, timeout_s=1.0)
+        slipping = await ScriptedRollout(family, slips=True).generate(request, timeout_s=1.0)
+        assert slipping.candidates[0] == careful.candidates[0]
+        assert slipping.candidates[1:] != careful.candidates[1:]
+
+
+async def test_scripted_player_when_the_workflow_rewrote_the_observation_then_says_so():
+    family = load_family("plan_path", {"size": 4})
+    with LocalEnv(family) as env:
+        start = await env.reset(split="test", index=3, observe=[AGENT], timeout_s=1.0)
+        rewritten = tuple(start.observations[AGENT])
+        assert rewritten == start.observations[AGENT]
+        with pytest.raises(InvalidArgumentError, match="let a model play"):
+            await ScriptedRollout(family).generate(asking(rewritten), timeout_s=1.0)

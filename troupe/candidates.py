@@ -1,0 +1,260 @@
+"""One candidate, from the request for it to what is learned from it.
+
+A `GenerateRequest` asks for candidates. A `Candidate` is one that was drawn, a `Generation` holds
+the candidates of one prompt, and a `Sample` is a candidate after its judgement: what algorithms
+compare and the trainer learns from. On its way it crosses two wires: ``rollout_pb2`` between an
+engine and an episode, ``records_pb2`` between an episode and the trainer. Owns these types and
+their wire forms. Never draws, judges or scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+from troupe.api.records.v1 import records_pb2 as records
+from troupe.api.rollout.v1 import rollout_pb2 as rollout
+from troupe.ids import prompt_digest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from troupe.spec.job import SamplingSpec
+    from troupe.tasks.family import Observation
+
+FinishReason = Literal["stop", "length"]
+"""The model ended the completion, or the token limit did."""
+
+_FINISH: dict[FinishReason, records.FinishReason] = {
+    "stop": records.FINISH_REASON_STOP,
+    "length": records.FINISH_REASON_LENGTH,
+}
+PromptT_co = TypeVar("PromptT_co", covariant=True)
+"""Messages, or token ids."""
+OtherPromptT = TypeVar("OtherPromptT")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest(Generic[PromptT_co]):
+    """Ask for ``num_candidates`` completions of one prompt; ``seed`` fixes each candidate's draw.
+
+    An episode asks with the messages that an agent sees (``GenerateRequest[Observation]``), an
+    engine is asked with token ids (``GenerateRequest[Sequence[int]]``): the rollout service renders
+    the one to the other with the model's chat template. The time limit is the call's, not the
+    request's: each attempt has less of it left.
+    """
+
+    policy: str
+    policy_version: int
+    prompt: PromptT_co
+    num_candidates: int
+    sampling: SamplingSpec
+    seed: int
+
+    def with_prompt(self, prompt: OtherPromptT) -> GenerateRequest[OtherPromptT]:
+        """The same request for another form of its prompt."""
+        return GenerateRequest(
+            self.policy, self.policy_version, prompt, self.num_candidates, self.sampling, self.seed
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One sampled completion, not judged yet.
+
+    ``logprobs`` are natural logs under the distribution that was sampled. ``version_spans`` says
+    which versions sampled the tokens, in order, as (version, number of tokens); empty: the
+    generation's version sampled all. A server that shows only text gives no token ids.
+
+    Example: ``Candidate([5, 9, 2], [-0.1, -2.3, -0.4], "go up", "stop", ((3, 2), (4, 1)))``.
+    """
+
+    token_ids: Sequence[int]
+    logprobs: Sequence[float]
+    text: str
+    finish_reason: FinishReason
+    version_spans: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Candidates of one prompt, in index order. ``engine_s`` excludes queueing.
+
+    ``policy_version`` sampled every token but those that a candidate's ``version_spans`` gives to
+    an older one. ``num_cached_tokens``: prompt tokens over all candidates that were not computed,
+    because a cache held them or a sibling had computed them; None when the engine can't say.
+    ``num_counted_tokens``: prompt and sampled tokens, as counted by a server that shows only text.
+    """
+
+    prompt_token_ids: Sequence[int]
+    prompt_digest: str
+    candidates: Sequence[Candidate]
+    policy_version: int
+    engine_s: float
+    num_cached_tokens: int | None = None
+    num_counted_tokens: tuple[int, int] | None = None
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens of the prompt."""
+        return self.num_counted_tokens[0] if self.num_counted_tokens else len(self.prompt_token_ids)
+
+    @property
+    def num_sampled_tokens(self) -> int:
+        """Tokens of all candidates."""
+        if self.num_counted_tokens:
+            return self.num_counted_tokens[1]
+        return sum(len(candidate.token_ids) for candidate in self.candidates)
+
+
+def text_generation(
+    request: GenerateRequest[Observation],
+    texts: Sequence[tuple[str, FinishReason]],
+    num_counted_tokens: tuple[int, int],
+) -> Generation:
+    """A generation without token ids; its prompt is named by its text.
+
+    ``num_counted_tokens`` are prompt and sampled tokens, as whoever wrote the texts counts them.
+    """
+    prompt = "\x1e".join(f"{m.role}\x1f{m.content}" for m in request.prompt).encode()
+    return Generation(
+        prompt_token_ids=(),
+        prompt_digest=prompt_digest(list(prompt)),
+        candidates=[Candidate((), (), text, reason) for text, reason in texts],
+        policy_version=request.policy_version,
+        engine_s=0.0,
+        num_counted_tokens=num_counted_tokens,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One judged candidate: what an advantage may depend on, and what the loss learns from.
+
+    ``trajectory`` numbers the independent episode of one task that it belongs to: in a group
+    that spans turns, all candidates of one trajectory carry the trajectory's reward, or under a
+    sampler that groups by "turns" what their ``turn`` brought. ``is_baseline``: drawn greedily to
+    be compared with. ``value`` is what the critic expected at its prompt and ``log_ratio`` is
+    log pi / pi_ref of the whole completion, where the algorithm ``needs`` them. ``token_ids`` and
+    ``rollout_logprobs`` are empty where only the reward is known, as in a recorded episode.
+    Credit assignment sets ``advantage``, which holds for each token, and ``temperature``.
+
+    Example: ``Sample(index=0, reward=1.25, num_tokens=9, is_truncated=False)``.
+    """
+
+    index: int
+    reward: float
+    num_tokens: int
+    is_truncated: bool
+    trajectory: int = 0
+    turn: int = 0
+    is_baseline: bool = False
+    value: float = 0.0
+    log_ratio: float = 0.0
+    token_ids: Sequence[int] = ()
+    rollout_logprobs: Sequence[float] | NDArray[np.float32] = ()
+    advantage: float = 0.0
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcome:
+    """One group as advantages see it: K candidates of one policy, in index order.
+
+    ``node`` names the joint action's history that groups of several agents share; "" without one.
+    """
+
+    group_id: str
+    agent: str
+    turn: int
+    candidates: Sequence[Sample]
+    node: str = ""
+
+
+def finish_reason_to_proto(reason: FinishReason) -> records.FinishReason:
+    """The enum value of a finish reason."""
+    return _FINISH[reason]
+
+
+def finish_reason_from_proto(value: int) -> FinishReason:
+    """The finish reason behind an enum value."""
+    return "length" if value == records.FINISH_REASON_LENGTH else "stop"
+
+
+def spans_to_proto(spans: Sequence[tuple[int, int]]) -> list[records.VersionSpan]:
+    """The versions that sampled a candidate's tokens, on both wires."""
+    return [records.VersionSpan(policy_version=v, num_tokens=count) for v, count in spans]
+
+
+def generation_to_proto(generation: Generation) -> rollout.GenerateResponse:
+    """A generation as a rollout service answers with it."""
+    return rollout.GenerateResponse(
+        prompt=records.Prompt(
+            digest=generation.prompt_digest, token_ids=generation.prompt_token_ids
+        ),
+        candidates=[
+            rollout.GeneratedCandidate(
+                token_ids=candidate.token_ids,
+                logprobs=candidate.logprobs,
+                text=candidate.text,
+                finish_reason=finish_reason_to_proto(candidate.finish_reason),
+                version_spans=spans_to_proto(candidate.version_spans),
+            )
+            for candidate in generation.candidates
+        ],
+        policy_version=generation.policy_version,
+        engine_s=generation.engine_s,
+        num_cached_tokens=generation.num_cached_tokens,
+    )
+
+
+def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
+    """What a rollout service answered."""
+    token_ids = response.prompt.token_ids[:]
+    return Generation(
+        prompt_token_ids=token_ids,
+        prompt_digest=response.prompt.digest or prompt_digest(token_ids),
+        candidates=[
+            Candidate(
+                token_ids=c.token_ids[:],  # a slice is copied in C, faster than list()
+                logprobs=c.logprobs[:],
+                text=c.text,
+                finish_reason=finish_reason_from_proto(c.finish_reason),
+                version_spans=[(s.policy_version, s.num_tokens) for s in c.version_spans],
+            )
+            for c in response.candidates
+        ],
+        policy_version=response.policy_version,
+        engine_s=response.engine_s,
+        num_cached_tokens=(
+            response.num_cached_tokens if response.HasField("num_cached_tokens") else None
+        ),
+    )
+
+
+def sample_of(candidate: records.Candidate) -> Sample:
+    """A judged candidate as it came to the trainer. Its tokens are the record's, not a copy."""
+    return Sample(
+        index=candidate.index,
+        reward=candidate.reward,
+        num_tokens=len(candidate.token_ids),
+        is_truncated=candidate.finish_reason == records.FINISH_REASON_LENGTH,
+        trajectory=candidate.trajectory,
+        turn=candidate.turn,
+        is_baseline=candidate.is_baseline,
+        token_ids=candidate.token_ids,
+        rollout_logprobs=candidate.rollout_logprobs,
+    )
+
+
+def group_outcome(group: records.Group) -> GroupOutcome:
+    """The part of ``group`` that an advantage may depend on."""
+    return GroupOutcome(
+        group_id=group.group_id,
+        agent=group.agent,
+        turn=group.turn,
+        candidates=[sample_of(candidate) for candidate in group.candidates],
+        node=group.node,
+    )

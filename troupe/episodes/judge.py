@@ -1,0 +1,59 @@
+"""The judge: the first state of a task, and what each action came to.
+
+The same for an env service and for an environment in this process; they differ in threads,
+deadlines and seals. Never keeps a state.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+
+from troupe.episodes.ports import Outcome, Start
+from troupe.tasks.family import Environment, Observation, Task, Transition
+
+Seal = Callable[[bytes], bytes]
+"""A state as it is given out."""
+
+
+def first_state(
+    environment: Environment, task: Task, agents: Sequence[str], *, seal: Seal = bytes
+) -> Start:
+    """The first state of ``task``, and what each of ``agents`` sees in it."""
+    state = environment.reset(task)
+    return Start(task.id, seal(state), _observations(environment, state, agents))
+
+
+def outcomes(
+    environment: Environment,
+    state: bytes,
+    agent: str,
+    actions: Sequence[str],
+    observe: Sequence[str],
+    *,
+    seal: Seal = bytes,
+) -> list[Outcome]:
+    """Each action's outcome on its own copy of ``state``, and what ``observe`` see after it."""
+    return [
+        _outcome(environment, environment.step(state, agent, action), observe, seal)
+        for action in actions
+    ]
+
+
+def _outcome(
+    environment: Environment, done: Transition, observe: Sequence[str], seal: Seal
+) -> Outcome:
+    """What of ``info`` JSON does not know is written as text."""
+    return Outcome(
+        state=seal(done.state),
+        team_reward=done.team_reward,
+        local_rewards=done.local_rewards,
+        is_done=done.done,
+        is_success=done.success,
+        info_json=json.dumps(dict(done.info), separators=(",", ":"), default=str),
+        observations=_observations(environment, done.state, observe),
+    )
+
+
+def _observations(
+    environment: Environment, state: bytes, agents: Sequence[str]
+) -> dict[str, Observation]:
+    return {agent: environment.observe(state, agent) for agent in agents}
