@@ -26,6 +26,36 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("shared")
 
 
+SLOW = (
+    "browser",
+    "chaos",
+    "contract/test_every_task_conforms.py",
+    "e2e",
+    "integration/cli/test_cli_platform.py",
+    "integration/malformed",
+    "integration/router/test_router_door.py",
+    "integration/router/test_rest_contract.py",
+    "integration/router/test_play_processes.py",
+    "integration/serving/test_exit_statuses.py",
+    "integration/tls/test_tls_job.py",
+    "integration/trainer/test_trainer_process.py",
+    "unit/tasks/test_code_judging.py",
+    "unit/tasks/test_code_problems.py",
+    "unit/trainer/test_critic.py",
+)
+"""Files and folders that take long for what most changes need: half of all the time."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what is listed above."""
+    root = Path(__file__).parent
+    for item in items:
+        path = item.path.relative_to(root).as_posix() if item.path.is_relative_to(root) else ""
+        if path.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

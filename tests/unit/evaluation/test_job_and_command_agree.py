@@ -3,9 +3,6 @@
 import json
 from pathlib import Path
 
-from troupe_router.play.routing.busy import BusyMeter
-from troupe_router.play.tickets import make_tickets
-
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv, ScriptedRollout
@@ -16,6 +13,7 @@ from troupe.evaluation.teams import read_teams
 from troupe.ids import eval_round
 from troupe.spec.job import TaskSpec, WorkflowSpec
 from troupe.tasks.registry import load_family
+from troupe_router.conduct.tickets import make_tickets
 from troupe_router.run.episodes_file import append_at
 from troupe_router.run.round_metrics import eval_line, play_metrics
 
@@ -67,7 +65,7 @@ def conversations(path: Path) -> dict[str, list[tuple[str, str, float]]]:
 
 async def test_evaluation_when_played_in_a_job_and_by_the_command_then_they_agree(tmp_path: Path):
     episodes = await in_a_job(tmp_path / "episodes.jsonl")
-    job = eval_line(0, play_metrics(episodes, BusyMeter(), 1.0))
+    job = eval_line(0, play_metrics(episodes, 1.0))
     family, teams = load_family("plan_path", {"size": 4}), read_teams(["random"], ORDER)
     folder, settings = tmp_path / "eval", EvalSettings(num_transcripts=0)
     report = await evaluate(plan(), family, teams, folder, settings, lambda *_: None)

@@ -258,5 +258,5 @@ def test_viewer_when_the_job_has_a_reward_then_shows_its_term_and_weight(
         "reward": parts.mix("tool", 0.25, local),
     }
     shown = reward_parts(candidate, "tool", parts)
-    assert {part["term"]: part["weight"] for part in shown} == weights
-    assert sum(part["contribution"] for part in shown) == pytest.approx(candidate["reward"])
+    assert {part.term: part.weight for part in shown} == weights
+    assert sum(part.contribution for part in shown) == pytest.approx(candidate["reward"])
