@@ -20,25 +20,25 @@ def list_datasets(as_json: opt.AsJson = False) -> None:
     """List the data sets that can be prepared, and for which task."""
     from troupe.data.registry import known_datasets
 
-    found = known_datasets().values()
+    datasets = known_datasets().values()
     if as_json:
         print_json(
             [
                 {
-                    "name": d.name,
-                    "task": d.task,
-                    "title": d.title,
-                    "hub_id": d.hub_id,
-                    "splits": list(d.splits),
-                    "licence": d.licence,
+                    "name": dataset.name,
+                    "task": dataset.task,
+                    "title": dataset.title,
+                    "hub_id": dataset.hub_id,
+                    "splits": list(dataset.splits),
+                    "licence": dataset.licence,
                 }
-                for d in found
+                for dataset in datasets
             ]
         )
         return
     table = Table("name", "task", "splits", "published as", box=None)
-    for d in found:
-        table.add_row(d.name, d.task, ", ".join(d.splits), d.hub_id)
+    for dataset in datasets:
+        table.add_row(dataset.name, dataset.task, ", ".join(dataset.splits), dataset.hub_id)
     out().print(table)
 
 
@@ -81,9 +81,9 @@ def prepare_dataset(
 
     dataset = find_dataset(name)
     splits: tuple[Split, ...] = tuple(_split(text) for text in split or ())
-    found = locate(dataset, source, splits or tuple(dataset.splits), revision)
+    sources = locate(dataset, source, splits or tuple(dataset.splits), revision)
     options = Options(splits, tuple(against or ()), drop_contaminated, min_share)
-    manifest = prepare(dataset, found, target, options)
+    manifest = prepare(dataset, sources, target, options)
     if as_json:
         print_json(manifest.model_dump(mode="json"))
         return
@@ -109,7 +109,7 @@ def _print(manifest: Manifest, folder: Path) -> None:
 
 
 def _split(text: str) -> Split:
-    for known in SPLITS:
-        if text == known:
-            return known
+    for split in SPLITS:
+        if text == split:
+            return split
     raise InvalidArgumentError(f"no split is called '{text}'; there are {', '.join(SPLITS)}")

@@ -67,11 +67,11 @@ def examine(settings: CliSettings) -> list[Finding]:
 
 
 def _python(_: CliSettings) -> Finding:
-    found = sys.version.split()[0]
+    python_version = sys.version.split()[0]
     if machine.system() != "Linux":
         advice = "jobs run on Linux: use the containers, or --url of a router elsewhere"
-        return Finding("python", "warning", f"{found} on {machine.system()}", advice)
-    return Finding("python", "ok", f"{found} on Linux, {os.cpu_count()} cores")
+        return Finding("python", "warning", f"{python_version} on {machine.system()}", advice)
+    return Finding("python", "ok", f"{python_version} on Linux, {os.cpu_count()} cores")
 
 
 def _packages(_: CliSettings) -> Finding:
@@ -83,13 +83,13 @@ def _packages(_: CliSettings) -> Finding:
 
 
 def _versions(_: CliSettings) -> Finding:
-    found: list[str] = []
+    versions: list[str] = []
     for package in _SHOWN:
         try:
-            found.append(f"{package} {version(package)}")
+            versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
-    return Finding("versions", "ok", ", ".join(found))
+    return Finding("versions", "ok", ", ".join(versions))
 
 
 def _memory(_: CliSettings) -> Finding:
@@ -128,9 +128,9 @@ def _folder(settings: CliSettings) -> Finding:
 
 
 def _ports(settings: CliSettings) -> Finding:
-    found = platform.running(settings.runs_dir)
-    if found is not None:
-        return Finding("ports", "ok", f"held by the platform that is up ({found.rest_url})")
+    platform_up = platform.running(settings.runs_dir)
+    if platform_up is not None:
+        return Finding("ports", "ok", f"held by the platform that is up ({platform_up.rest_url})")
     taken = [f"{name} {port}" for name, port in settings.ports().items() if not _is_free(port)]
     if taken:
         advice = "stop what listens there, or choose others with TROUPE_<NAME>_PORT"
@@ -193,8 +193,8 @@ def _sandbox(_: CliSettings) -> Finding:
 
 
 def _router(settings: CliSettings) -> Finding:
-    found = platform.running(settings.runs_dir)
-    url = settings.rest_url or (found.rest_url if found else "")
+    platform_up = platform.running(settings.runs_dir)
+    url = settings.rest_url or (platform_up.rest_url if platform_up else "")
     if not url:
         return Finding("router", "ok", "not up; `troupe up` or `troupe train` starts it")
     with client_for(settings, timeout_s=5.0) as client:

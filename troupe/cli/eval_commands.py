@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from troupe.cli import options as opt
-from troupe.cli.eval_run import Asked, run_evaluation
+from troupe.cli.eval_run import EvalFlags, run_evaluation
 from troupe.cli.settings import settings_from
 from troupe.cli.specs import read_spec, with_local_models
 from troupe.cli.train_commands import run_folder, run_job, submitting
@@ -89,7 +89,7 @@ def evaluate(
     `troupe eval RUN_OR_SPEC` measures the weights of a run or the models of a spec; `troupe eval
     --task T --policy P` measures any policies, with no services.
     """
-    asked = Asked(
+    eval_flags = EvalFlags(
         task=task,
         params=params,
         policies=policy,
@@ -117,8 +117,8 @@ def evaluate(
                 raise InvalidArgumentError(
                     f"{flag} belongs to `troupe eval RUN_OR_SPEC`; remove it"
                 )
-        raise typer.Exit(run_evaluation(asked, as_json=as_json))
-    if flags := asked.own_flags():
+        raise typer.Exit(run_evaluation(eval_flags, as_json=as_json))
+    if flags := eval_flags.flags_of_task_form():
         raise InvalidArgumentError(
             f"{', '.join(flags)} cannot be combined with {what}: a run or a spec says it itself "
             f"(change fields with --set); to evaluate any policy, leave {what} out, or give it as "
@@ -149,6 +149,6 @@ def _eval_spec(
         document = read_spec(what, overrides).model_dump(mode="json")
     document["name"] = f"{document['name'][:35]}-eval"
     document["steps"] = 0
-    asked = {"num_tasks": num_tasks, "split": split, "every": 0}
-    document["eval"] |= {key: value for key, value in asked.items() if value is not None}
+    changes = {"num_tasks": num_tasks, "split": split, "every": 0}
+    document["eval"] |= {key: value for key, value in changes.items() if value is not None}
     return parse_spec(document, source=f"evaluation of {what}")

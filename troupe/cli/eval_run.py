@@ -37,7 +37,7 @@ _FLAG_OF = {"policies": "--policy", "num_samples": "--k", "order": "--agents", "
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EvalFlags:
     """The flags of the command; None where one was not given."""
 
     task: str | None
@@ -61,38 +61,38 @@ class Asked:
     in_flight: int | None
     target: Path | None
 
-    def own_flags(self) -> list[str]:
+    def flags_of_task_form(self) -> list[str]:
         """Flags that were given and belong to this form alone."""
-        given = [f.name for f in fields(self) if getattr(self, f.name) is not None]
+        names = [f.name for f in fields(self) if getattr(self, f.name) is not None]
         return [
             _FLAG_OF.get(name, "--" + name.replace("_", "-"))
-            for name in given
+            for name in names
             if name not in _SHARED
         ]
 
 
-def run_evaluation(asked: Asked, *, as_json: bool) -> int:
+def run_evaluation(flags: EvalFlags, *, as_json: bool) -> int:
     """Evaluate and print; the exit status."""
-    if not asked.task or not asked.policies:
+    if not flags.task or not flags.policies:
         raise InvalidArgumentError(
             "name what to evaluate: a run folder or a spec (`troupe eval runs/demo-1`), or a task "
             "and policies (`troupe eval --task plan_path --policy scripted`)"
         )
-    family = load_family(asked.task, _params(asked.params), pointer="")
-    plan = read_plan(asked, family)
+    family = load_family(flags.task, _params(flags.params), pointer="")
+    plan = read_plan(flags, family)
     openai = OpenAISettings()
-    options = RefOptions(asked.base or "", asked.base_url or openai.base_url)
+    options = RefOptions(flags.base or "", flags.base_url or openai.base_url)
     load_parts(plan.job_spec(), family)
-    teams = read_teams(asked.policies, plan.workflow.order, options)
+    teams = read_teams(flags.policies, plan.workflow.order, options)
     settings = EvalSettings(
-        engine=asked.engine or "cpu", dtype=_dtype(asked.dtype), api_key=openai.api_key
+        engine=flags.engine or "cpu", dtype=_dtype(flags.dtype), api_key=openai.api_key
     )
     if plan.num_samples > 1 and plan.sampling.temperature == 0.0:
         note(
             "at temperature 0 a model's samples of one task are all the same; give it more, or "
             "--k 1"
         )
-    folder = asked.target or Path("evals") / f"{family.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = flags.target or Path("evals") / f"{family.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     note(f"results: {folder}")
     try:
         with terminate_as_interrupt(), _progress() as progress:
@@ -107,31 +107,31 @@ def run_evaluation(asked: Asked, *, as_json: bool) -> int:
     return _status(report, folder)
 
 
-def read_plan(asked: Asked, family: TaskFamily) -> EvalPlan:
+def read_plan(flags: EvalFlags, family: TaskFamily) -> EvalPlan:
     """The plan that the flags and the family's own habits make; raises InvalidArgumentError."""
-    if asked.split is not None and asked.split not in SPLITS:
+    if flags.split is not None and flags.split not in SPLITS:
         raise InvalidArgumentError(
-            f"there is no split '{asked.split}'; {suggest(asked.split, SPLITS)}"
+            f"there is no split '{flags.split}'; {suggest(flags.split, SPLITS)}"
         )
-    order = [name.strip() for name in asked.order.split(",")] if asked.order else None
-    given: dict[str, Any] = {
-        "split": asked.split,
-        "first_task": asked.first_task,
-        "num_tasks": asked.num_tasks,
-        "num_samples": asked.num_samples,
-        "seed": asked.seed,
-        "sampling": _given(
-            temperature=asked.temperature,
-            top_p=asked.top_p,
-            max_new_tokens=asked.max_new_tokens,
+    order = [name.strip() for name in flags.order.split(",")] if flags.order else None
+    options: dict[str, Any] = {
+        "split": flags.split,
+        "first_task": flags.first_task,
+        "num_tasks": flags.num_tasks,
+        "num_samples": flags.num_samples,
+        "seed": flags.seed,
+        "sampling": _without_none(
+            temperature=flags.temperature,
+            top_p=flags.top_p,
+            max_new_tokens=flags.max_new_tokens,
         ),
-        "limits": _given(episodes_in_flight=asked.in_flight),
+        "limits": _without_none(episodes_in_flight=flags.in_flight),
     }
-    workflow = usual_workflow(family, kind=asked.workflow, order=order, max_turns=asked.max_turns)
+    workflow = usual_workflow(family, kind=flags.workflow, order=order, max_turns=flags.max_turns)
     document = {
-        "task": {"name": asked.task, "params": _params(asked.params)},
+        "task": {"name": flags.task, "params": _params(flags.params)},
         "workflow": workflow.model_dump(),
-        **_given(**given),
+        **_without_none(**options),
     }
     try:
         return EvalPlan.model_validate(document)
@@ -152,13 +152,13 @@ def _params(text: str | None) -> dict[str, Any]:
 
 
 def _dtype(text: str | None) -> str:
-    known = ("float32", "bfloat16")
-    if text is not None and text not in known:
-        raise InvalidArgumentError(f"--dtype {text} is not known; {suggest(text, known)}")
+    dtypes = ("float32", "bfloat16")
+    if text is not None and text not in dtypes:
+        raise InvalidArgumentError(f"--dtype {text} is not known; {suggest(text, dtypes)}")
     return text or "float32"
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _without_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 

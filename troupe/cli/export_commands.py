@@ -58,6 +58,6 @@ def export(
     if as_json:
         print_json(paths)
         return
-    for name, found in paths.items():
-        for kind, path in found.items():
+    for name, paths_by_kind in paths.items():
+        for kind, path in paths_by_kind.items():
             out().print(f"{name} {kind} {path}", markup=False)

@@ -54,10 +54,10 @@ def init(
     if target.exists() and not overwrite:
         raise ConflictError(f"{target} is there already; give another name, or --force")
     asks = not is_quiet and not as_json and err().is_terminal
-    known = plugins.registered(plugins.TASKS)
-    task = task or (_ask("1/5 Task", known, "plan_path") if asks else "plan_path")
-    if ":" not in task and task not in known:
-        hint = suggest(task, known)
+    families = plugins.registered(plugins.TASKS)
+    task = task or (_ask("1/5 Task", families, "plan_path") if asks else "plan_path")
+    if ":" not in task and task not in families:
+        hint = suggest(task, families)
         raise InvalidArgumentError(f"no task is called '{task}'; {hint}", pointer="/task/name")
     if small is None:
         small = asks and not Confirm.ask("2/5 Is there a GPU", default=True, console=err())

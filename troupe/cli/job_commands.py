@@ -56,13 +56,13 @@ def watch_job(
 ) -> None:
     """Follow a job until it ends; Ctrl-C stops watching, not the job."""
     with opt.connect(url, runs_dir, retry_for_s=opt.RETRY_FOR_S) as client:
-        found = client.job(opt.job_id_of(job))
+        document = client.job(opt.job_id_of(job))
         try:
-            ended = watch(client, found, quiet=as_json)
+            ended = watch(client, document, quiet=as_json)
         except KeyboardInterrupt:
             note(
-                f"no longer watching; the job is left as it is. `troupe watch {found.job_id}` "
-                f"shows it again, `troupe cancel {found.job_id}` ends it."
+                f"no longer watching; the job is left as it is. `troupe watch {document.job_id}` "
+                f"shows it again, `troupe cancel {document.job_id}` ends it."
             )
             raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
@@ -122,30 +122,30 @@ def jobs(
 ) -> None:
     """List jobs, newest first."""
     with opt.connect(url, runs_dir) as client:
-        found = client.jobs(limit=limit)
+        documents = client.jobs(limit=limit)
     if as_json:
-        print_json([job.model_dump(exclude={"spec"}) for job in found])
+        print_json([job.model_dump(exclude={"spec"}) for job in documents])
         return
     table = Table("job", "state", "step", "run folder", box=None)
-    for job in found:
+    for job in documents:
         table.add_row(job.job_id, _state(job), f"{job.step}/{job.steps}", job.run_dir)
-    out().print(table if found else "no jobs")
+    out().print(table if documents else "no jobs")
 
 
 def queue(url: opt.Url = None, runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
     """Show which jobs wait for their turn, and for what."""
     with opt.connect(url, runs_dir) as client:
-        found = client.quota()
+        quota = client.quota()
     if as_json:
-        print_json(found.model_dump())
+        print_json(quota.model_dump())
         return
-    limit = found.max_replicas or "any number of"
-    out().print(f"{found.active_jobs} jobs at work hold {found.in_use} of {limit} replicas")
+    limit = quota.max_replicas or "any number of"
+    out().print(f"{quota.active_jobs} jobs at work hold {quota.in_use} of {limit} replicas")
     table = Table("place", "job", "priority", "replicas", "waits for", box=None)
-    for place, job in enumerate(found.queued, 1):
+    for place, job in enumerate(quota.queued, 1):
         cells = (str(place), job.job_id, str(job.priority), str(job.replicas), job.waits_for)
         table.add_row(*cells)
-    out().print(table if found.queued else "no job waits")
+    out().print(table if quota.queued else "no job waits")
 
 
 def _print_state(job: JobDocument, *, as_json: bool) -> None:

@@ -49,15 +49,15 @@ def add(
 @keys_app.command("list")
 def list_keys(file: File = _FILE, as_json: opt.AsJson = False) -> None:
     """List the keys by name; the keys themselves are not kept."""
-    found = read_keys(file).keys
+    keys = read_keys(file).keys
     if as_json:
-        print_json([key.model_dump(mode="json", exclude={"sha256"}) for key in found])
+        print_json([key.model_dump(mode="json", exclude={"sha256"}) for key in keys])
         return
     table = Table("name", "scopes", "ends", box=None)
-    for key in found:
+    for key in keys:
         ends = key.expires_at.isoformat() if key.expires_at else "-"
         table.add_row(key.name, ", ".join(key.all_scopes), ends)
-    out().print(table if found else "no keys")
+    out().print(table if keys else "no keys")
 
 
 @keys_app.command()

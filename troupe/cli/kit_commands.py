@@ -108,18 +108,18 @@ def _checked(
 def _tell(report: CheckReport) -> None:
     out().print(report.text(), markup=False)
     counts = {word: len(report.named(word)) for word in ("passed", "warned", "failed", "skipped")}
-    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    note(f"{report.family}: {said}")
+    summary = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    note(f"{report.family}: {summary}")
 
 
 def _object(text: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(text) if text else {}
+        params = json.loads(text) if text else {}
     except ValueError as error:
         raise InvalidArgumentError(f"--params is not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(params, dict):
         raise InvalidArgumentError(
-            f"--params holds a JSON {type(found).__name__}; give an object, "
+            f"--params holds a JSON {type(params).__name__}; give an object, "
             "for example --params '{\"size\": 6}'"
         )
-    return found
+    return params

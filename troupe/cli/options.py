@@ -67,9 +67,9 @@ def client_for(
     settings: CliSettings, *, timeout_s: float = 20.0, retry_for_s: float = 0.0
 ) -> RestClient:
     """A client of the named router, else of the platform in the runs folder, else the default."""
-    found = platform.running(settings.runs_dir) or PlatformConfig.of(settings)
+    config = platform.running(settings.runs_dir) or PlatformConfig.of(settings)
     if not settings.rest_url:
-        return found.client(api_key=settings.api_key, timeout_s=timeout_s, retry_for_s=retry_for_s)
+        return config.client(api_key=settings.api_key, timeout_s=timeout_s, retry_for_s=retry_for_s)
     return RestClient(
         settings.rest_url,
         api_key=settings.api_key,

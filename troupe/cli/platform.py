@@ -25,7 +25,7 @@ from troupe.cli.settings import CliSettings
 from troupe.errors import UnavailableError
 from troupe.runtime.launch.local import LocalLauncher
 from troupe.runtime.launch.processes import ProcessId, look, signal_group
-from troupe.runtime.launch.records import ProcRecord, load_records, said
+from troupe.runtime.launch.records import ProcRecord, load_records, plain_lines
 from troupe.runtime.streams import embedded
 
 OWNER = "platform"
@@ -42,9 +42,9 @@ def up(settings: CliSettings) -> tuple[PlatformConfig, bool]:
         UnavailableError: Redis does not answer, or the platform did not come up in time.
     """
     check_folder(settings.runs_dir)
-    found = _settled(settings)
-    if found is not None:
-        return found, False
+    config_up = _settled(settings)
+    if config_up is not None:
+        return config_up, False
     _sweep(settings)
     config = PlatformConfig.of(settings)
     check_ports(settings)
@@ -97,7 +97,7 @@ def _sweep(settings: CliSettings) -> bool:
     with locked(config.state_dir, timeout_s=_stop_timeout_s(config), unless=is_taken) as is_held:
         if not is_held:
             return False
-        records = [record for found in processes(config.runs_dir).values() for record in found]
+        records = [record for group in processes(config.runs_dir).values() for record in group]
         is_left = any(is_alive(record) for record in records)
         if records:
             asyncio.run(stop_all(config))
@@ -118,8 +118,8 @@ async def stop_all(config: PlatformConfig) -> None:
 
 def job_owners(runs_dir: Path) -> list[str]:
     """Jobs that have process records."""
-    found = {path.parent.parent.name for path in runs_dir.glob("*/procs/*.json")}
-    return sorted(name for name in found if not name.startswith("."))
+    owners = {path.parent.parent.name for path in runs_dir.glob("*/procs/*.json")}
+    return sorted(name for name in owners if not name.startswith("."))
 
 
 def processes(runs_dir: Path) -> dict[str, list[ProcRecord]]:
@@ -158,17 +158,17 @@ def _end(supervisor: "subprocess.Popen[bytes]", timeout_s: float) -> None:
 
 def _settled(settings: CliSettings) -> PlatformConfig | None:
     """The platform that is up, or None when none is: one that starts or stops is waited for."""
-    while (found := running(settings.runs_dir)) is not None:
-        if found.is_stopping:
-            limit_s = _stop_timeout_s(found)
-            if not _until_dead(supervisor_of(found), limit_s):
+    while (config := running(settings.runs_dir)) is not None:
+        if config.is_stopping:
+            limit_s = _stop_timeout_s(config)
+            if not _until_dead(supervisor_of(config), limit_s):
                 raise UnavailableError(
-                    f"The earlier platform in {found.runs_dir} is still being stopped after "
-                    f"{limit_s:.0f} s (supervisor pid {found.pid}); see "
-                    f"{found.state_dir / 'supervisor.log'}, or end it with `troupe down`."
+                    f"The earlier platform in {config.runs_dir} is still being stopped after "
+                    f"{limit_s:.0f} s (supervisor pid {config.pid}); see "
+                    f"{config.state_dir / 'supervisor.log'}, or end it with `troupe down`."
                 )
-        elif _wait_until_up(found, settings.start_timeout_s):
-            return found
+        elif _wait_until_up(config, settings.start_timeout_s):
+            return config
     return None
 
 
@@ -185,10 +185,10 @@ def _wait_until_up(
         while True:
             if failed := _failures(config, "failed"):
                 raise UnavailableError(f"The platform did not start: {failed}")
-            found = running(config.runs_dir)
-            is_kept = found is not None and found.pid == (child.pid if child else config.pid)
+            record = running(config.runs_dir)
+            is_kept = record is not None and record.pid == (child.pid if child else config.pid)
             is_coming = child is not None and child.poll() is None
-            if (found is not None and found.is_stopping) or not (is_kept or is_coming):
+            if (record is not None and record.is_stopping) or not (is_kept or is_coming):
                 return False
             if is_kept and client.is_up():
                 return True
@@ -205,7 +205,7 @@ def _wait_until_up(
 def _failures(config: PlatformConfig, state: str) -> str:
     records = load_records(config.state_dir / OWNER / "procs")
     return "; ".join(
-        f"{r.name} ended with status {r.exit_code} (log: {r.log}): {said(r.detail).strip()}"
+        f"{r.name} ended with status {r.exit_code} (log: {r.log}): {plain_lines(r.detail).strip()}"
         for r in records
         if r.state == state
     )

@@ -129,9 +129,9 @@ def remember(config: PlatformConfig, *, pid: int) -> None:
 
 def mark_stopping(config: PlatformConfig) -> None:
     """Record that the supervisor is ending, so that ``up`` waits for its end."""
-    found = recorded(config.runs_dir)
-    if found is not None:
-        _write(found.model_copy(update={"is_stopping": True}))
+    record = recorded(config.runs_dir)
+    if record is not None:
+        _write(record.model_copy(update={"is_stopping": True}))
 
 
 def supervisor_of(config: PlatformConfig) -> ProcessId:

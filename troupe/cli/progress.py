@@ -16,7 +16,7 @@ from rich.text import Text
 
 from troupe.clients.rest import EventDocument, JobDocument
 
-_TOLD = frozenset(
+_NOTEWORTHY = frozenset(
     {
         "phase.overdue",
         "learning.flat",
@@ -63,11 +63,11 @@ class Progress:
             return self._on_eval(event.data)
         if event.type == "step.recorded":
             return self._on_step(event)
-        said = next(
+        message = next(
             (event.data[k] for k in ("sentence", "error", "reason") if event.data.get(k)), ""
         )
-        if event.type in _TOLD and said:
-            return f"{event.type}: {said}"
+        if event.type in _NOTEWORTHY and message:
+            return f"{event.type}: {message}"
         if event.type in ("component.restarted", "job.warning", "parity.alarm"):
             return " ".join([event.type, *(f"{k}={v}" for k, v in event.data.items())])
         return None
@@ -187,9 +187,9 @@ def clock(seconds: float | None) -> str:
     """Seconds as m:ss or h:mm:ss; "-" when unknown."""
     if seconds is None:
         return "-"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
 def _is_number(value: object) -> bool:

@@ -112,11 +112,11 @@ def show_episode(
 ) -> None:
     """Show one episode as a tree: turns, agents, and the K candidates of each."""
     with opt.connect(url, runs_dir) as client:
-        found = client.episode(opt.job_id_of(job), episode)
+        document = client.episode(opt.job_id_of(job), episode)
     if as_json:
-        print_json(found.model_dump())
+        print_json(document.model_dump())
     else:
-        out().print(draw(found, is_whole=is_whole))
+        out().print(draw(document, is_whole=is_whole))
 
 
 def checkpoints(
@@ -127,17 +127,17 @@ def checkpoints(
 ) -> None:
     """List what can be downloaded of a job."""
     with opt.connect(url, runs_dir) as client:
-        found = client.checkpoints(opt.job_id_of(job))
+        documents = client.checkpoints(opt.job_id_of(job))
     if as_json:
-        print_json([checkpoint.model_dump() for checkpoint in found])
+        print_json([checkpoint.model_dump() for checkpoint in documents])
         return
     table = Table("checkpoint", "step", "policy", "formats", "MiB", box=None)
-    for checkpoint in found:
+    for checkpoint in documents:
         for policy in checkpoint.policies:
             size = f"{policy.size_bytes / 2**20:.1f}"
             formats = ", ".join(policy.formats)
             table.add_row(checkpoint.id, str(checkpoint.step), policy.policy, formats, size)
-    out().print(table if found else "no checkpoints yet")
+    out().print(table if documents else "no checkpoints yet")
 
 
 def download(

@@ -63,8 +63,8 @@ class CliSettings(BaseSettings):
 
     def ports(self) -> dict[str, int]:
         """Every port that ``troupe up`` takes, by the name of its flag."""
-        taken = {"rest": self.rest_port, "grpc": self.grpc_port, "admin": self.admin_port}
-        return taken if self.redis_url else {**taken, "redis": self.redis_port}
+        ports = {"rest": self.rest_port, "grpc": self.grpc_port, "admin": self.admin_port}
+        return ports if self.redis_url else {**ports, "redis": self.redis_port}
 
 
 def settings_from(**flags: Any) -> CliSettings:

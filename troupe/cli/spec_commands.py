@@ -34,12 +34,12 @@ def validate(
     spec: opt.SpecPath, overrides: opt.Overrides = None, as_json: opt.AsJson = False
 ) -> None:
     """Check a spec, with everything that it names, and change nothing."""
-    found = _read(spec, overrides)
-    load_parts(found)
+    job_spec = _read(spec, overrides)
+    load_parts(job_spec)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(job_spec.model_dump(mode="json"))
     else:
-        out().print(f"{spec} is valid: job '{found.name}', {found.steps} steps", markup=False)
+        out().print(f"{spec} is valid: job '{job_spec.name}', {job_spec.steps} steps", markup=False)
 
 
 def schema(as_json: opt.AsJson = False) -> None:
@@ -61,8 +61,8 @@ def dryrun(
     as_json: opt.AsJson = False,
 ) -> None:
     """Play a few tasks with a scripted policy, down to groups and advantages; no services."""
-    found = _task_alone(str(spec), overrides) if names_a_task(spec) else _read(spec, overrides)
-    episodes = asyncio.run(dry_run(found, num_tasks=num_tasks))
+    job_spec = _task_alone(str(spec), overrides) if names_a_task(spec) else _read(spec, overrides)
+    episodes = asyncio.run(dry_run(job_spec, num_tasks=num_tasks))
     if as_json:
         print_json([_document(episode) for episode in episodes])
         return
@@ -92,14 +92,14 @@ def _task_alone(target: str, overrides: opt.Overrides) -> JobSpec:
 
 
 def _read(path: Path, overrides: opt.Overrides) -> JobSpec:
-    found = read_spec(path, overrides or ())
-    for name in unused_policies(path, found):
+    spec = read_spec(path, overrides or ())
+    for name in unused_policies(path, spec):
         err().print(
             f"warning: /policies/{name}: no agent samples from this policy, so it is neither "
             "loaded nor trained; map an agent to it, or remove it",
             markup=False,
         )
-    return found
+    return spec
 
 
 @model_app.command()

@@ -78,9 +78,9 @@ def tiny_model_args(spec: JobSpec, model: str) -> list[str]:
     args = ["--task", spec.task.name]
     if "size" in spec.task.params:
         args += ["--size", str(spec.task.params["size"])]
-    rest = {name: value for name, value in spec.task.params.items() if name != "size"}
-    if rest:
-        args += ["--params", json.dumps(rest, sort_keys=True)]
+    params = {name: value for name, value in spec.task.params.items() if name != "size"}
+    if params:
+        args += ["--params", json.dumps(params, sort_keys=True)]
     return [*args, "--seed", str(spec.seed), "--out", model]
 
 

@@ -57,7 +57,9 @@ def starter_spec(
         "task": {"name": task, "params": dict(params or {})},
         "workflow": workflow,
         "agents": {agent: {"policy": names[agent]} for agent in agents},
-        "policies": {each: deepcopy(policy) for each in dict.fromkeys(names.values())},
+        "policies": {
+            policy_name: deepcopy(policy) for policy_name in dict.fromkeys(names.values())
+        },
         "algorithm": {"kind": "at_grpo", "group_size": 4 if is_small else 8},
         "sampling": {"max_new_tokens": 128 if is_small else 512},
         "eval": {"num_tasks": 50 if is_small else 200, "every": 10},

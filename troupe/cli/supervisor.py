@@ -31,11 +31,11 @@ async def supervise(config: PlatformConfig, stopping: asyncio.Event) -> None:
     """Reconcile until ``stopping`` is set, then end everything in order."""
     launcher = LocalLauncher(config.state_dir, restarts=_RESTARTS, grace_s=config.grace_s)
     desired = config.components()
-    told: dict[str, tuple[str, int]] = {}
+    last_states: dict[str, tuple[str, int]] = {}
     try:
         while not stopping.is_set():
             for status in await launcher.reconcile(OWNER, desired):
-                _tell(status, told)
+                _tell(status, last_states)
             try:
                 await asyncio.wait_for(stopping.wait(), _PERIOD_S)
             except TimeoutError:
@@ -47,11 +47,11 @@ async def supervise(config: PlatformConfig, stopping: asyncio.Event) -> None:
         print("stopped", flush=True)
 
 
-def _tell(status: ComponentStatus, told: dict[str, tuple[str, int]]) -> None:
+def _tell(status: ComponentStatus, last_states: dict[str, tuple[str, int]]) -> None:
     """Log what changed."""
-    now = (status.state, status.restarts)
-    if told.get(status.name) != now:
-        told[status.name] = now
+    state = (status.state, status.restarts)
+    if last_states.get(status.name) != state:
+        last_states[status.name] = state
         print(f"{status.name}: {status.state} pid={status.pid} restarts={status.restarts}")
         if status.state in ("failed", "restarting"):
             print(status.detail)

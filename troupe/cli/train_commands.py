@@ -104,7 +104,7 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
     job: JobDocument | None = None
     with terminate_as_interrupt():
         try:
-            config, is_ours = platform.up(settings)
+            config, is_started_here = platform.up(settings)
         except KeyboardInterrupt:
             note("interrupted before the job was submitted; what was started is stopped")
             return EXIT_INTERRUPTED
@@ -114,10 +114,10 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
                 note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
                 job = watch(client, job, quiet=as_json)
         except KeyboardInterrupt:
-            _on_interrupt(config, job, is_ours=is_ours, api_key=settings.api_key)
+            _on_interrupt(config, job, is_started_here=is_started_here, api_key=settings.api_key)
             return EXIT_INTERRUPTED
         finally:
-            if is_ours:
+            if is_started_here:
                 _down(settings)
     if as_json:
         print_json({**job.model_dump(exclude={"spec"}), "summary": read_summary(Path(job.run_dir))})
@@ -127,13 +127,13 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
 
 
 def _on_interrupt(
-    config: PlatformConfig, job: JobDocument | None, *, is_ours: bool, api_key: str
+    config: PlatformConfig, job: JobDocument | None, *, is_started_here: bool, api_key: str
 ) -> None:
     """End the job when its platform ends with this command; else let it go on."""
     if job is None:
         note("interrupted before the job was submitted")
         return
-    if not is_ours:
+    if not is_started_here:
         note(
             f"no longer watching; the job goes on, because the platform was up before. "
             f"`troupe watch {job.job_id}` shows it, `troupe cancel {job.job_id}` ends it."

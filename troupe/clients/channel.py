@@ -114,7 +114,7 @@ class Client:
             try:
                 return await attempt(left_s)
             except (grpc.aio.AioRpcError, asyncio.CancelledError) as failure:
-                if _is_callers_own(failure):
+                if _is_caller_cancelled(failure):
                     raise
                 raise _error_of(failure, what, self.address) from failure
 
@@ -181,7 +181,7 @@ def _is_answer_lost(failure: BaseException | None) -> bool:
     return isinstance(failure, asyncio.CancelledError)
 
 
-def _is_callers_own(failure: BaseException) -> bool:
+def _is_caller_cancelled(failure: BaseException) -> bool:
     """Whether the task that calls was cancelled: gRPC cancels calls by itself, too.
 
     It does so to those of a channel that is closed, and once in some 100,000 streams.

@@ -165,16 +165,16 @@ class ChatClient:
 
     def _problem(self, response: httpx.Response) -> Exception:
         status = response.status_code
-        said = f"HTTP {status}: {' '.join(response.text.split())[:300] or 'no text'}"
+        reply = f"HTTP {status}: {' '.join(response.text.split())[:300] or 'no text'}"
         if status == 429:
             overloaded = OverloadedError(
-                f"{self._base_url} is overloaded ({said}); try later, or play fewer episodes "
+                f"{self._base_url} is overloaded ({reply}); try later, or play fewer episodes "
                 "at once"
             )
             return _RetryLaterError(overloaded, _retry_after_s(response))
         if status >= 500 or status == 408:
             return _RetryLaterError(
-                UnavailableError(f"{self._base_url} failed ({said}); look at its log"),
+                UnavailableError(f"{self._base_url} failed ({reply}); look at its log"),
                 _retry_after_s(response),
             )
         if status in (401, 403):
@@ -183,10 +183,10 @@ class ChatClient:
             )
         if status == 404:
             return NotFoundError(
-                f"{self._base_url} does not know the model or the address ({said}); the URL must "
+                f"{self._base_url} does not know the model or the address ({reply}); the URL must "
                 "end in the version, http://host:port/v1, and the model be one of its /models"
             )
-        return InvalidArgumentError(f"{self._base_url} refuses the request ({said})")
+        return InvalidArgumentError(f"{self._base_url} refuses the request ({reply})")
 
     def _unreachable(self, error: Exception) -> UnavailableError:
         return UnavailableError(

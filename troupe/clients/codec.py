@@ -46,14 +46,16 @@ def observation_from_proto(observation: env.Observation) -> Observation:
     return tuple(_message(m.role, m.content) for m in observation.messages)
 
 
-def observations_to_proto(found: Mapping[str, Observation]) -> dict[str, env.Observation]:
+def observations_to_proto(observations: Mapping[str, Observation]) -> dict[str, env.Observation]:
     """Observations by agent."""
-    return {agent: observation_to_proto(observation) for agent, observation in found.items()}
+    return {agent: observation_to_proto(observation) for agent, observation in observations.items()}
 
 
-def observations_from_proto(found: Mapping[str, env.Observation]) -> dict[str, Observation]:
+def observations_from_proto(observations: Mapping[str, env.Observation]) -> dict[str, Observation]:
     """Observations by agent."""
-    return {agent: observation_from_proto(observation) for agent, observation in found.items()}
+    return {
+        agent: observation_from_proto(observation) for agent, observation in observations.items()
+    }
 
 
 def sampling_to_proto(sampling: SamplingSpec, seed: int) -> rollout.SamplingParams:

@@ -55,15 +55,15 @@ def reached(point: str, at: str | int = "") -> None:
 
 def obey(folder: Path, name: str) -> None:
     """Do what the file ``name`` in ``folder`` says; nothing without such a file."""
-    asked, mark = folder / name, folder / f"{name}.{os.getpid()}"
+    request, acknowledgement = folder / name, folder / f"{name}.{os.getpid()}"
     try:
-        kind = asked.read_text().strip()
+        kind = request.read_text().strip()
         if kind not in _DISK_ERRORS:
-            asked.rename(mark)
+            request.rename(acknowledgement)
     except FileNotFoundError:
         return
     if kind in _DISK_ERRORS:
-        mark.touch()
+        acknowledgement.touch()
         code = _DISK_ERRORS[kind]
         raise OSError(code, os.strerror(code), name)
     os.kill(os.getpid(), signal.SIGSTOP)

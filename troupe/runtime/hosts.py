@@ -24,11 +24,11 @@ def check_addresses(url: str) -> None:
     host = host_of(url)
     check_literal(host)
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise UnavailableError(f"the name {host} of a server is not known: {error}") from error
-    for each in found:
-        if _is_forbidden(ipaddress.ip_address(str(each[4][0]).partition("%")[0])):
+    for entry in resolved:
+        if _is_forbidden(ipaddress.ip_address(str(entry[4][0]).partition("%")[0])):
             raise _forbidden(host)
 
 
@@ -71,12 +71,12 @@ def _literal(host: str) -> _Address | None:
 
 def _is_forbidden(address: _Address) -> bool:
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    seen = mapped or address
+    effective = mapped or address
     return (
-        seen.is_link_local
-        or seen.is_multicast
-        or seen.is_unspecified
-        or str(seen) in _METADATA_ADDRESSES
+        effective.is_link_local
+        or effective.is_multicast
+        or effective.is_unspecified
+        or str(effective) in _METADATA_ADDRESSES
     )
 
 

@@ -37,6 +37,6 @@ def step_of(folder: Path) -> int:
 
 def newest_first(folder: Path) -> list[Path]:
     """The complete checkpoints in ``folder``, whatever else lies there; links are none."""
-    found = (path for path in folder.glob("step-*") if _STEP.fullmatch(path.name))
-    real = (path for path in found if path.is_dir() and not path.is_symlink())
-    return sorted(real, key=step_of, reverse=True)
+    candidates = (path for path in folder.glob("step-*") if _STEP.fullmatch(path.name))
+    folders = (path for path in candidates if path.is_dir() and not path.is_symlink())
+    return sorted(folders, key=step_of, reverse=True)

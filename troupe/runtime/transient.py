@@ -21,7 +21,7 @@ _ERRNOS = frozenset(
         errno.ETIMEDOUT,
     }
 )
-_SAYING: Mapping[type[Exception], tuple[str, ...]] = {
+_PHRASES: Mapping[type[Exception], tuple[str, ...]] = {
     RuntimeError: ("can't start new thread", "Cannot allocate memory", "std::bad_alloc"),
     DecodeError: ("Arena alloc failed",),
     EncodeError: ("Failed to serialize proto",),
@@ -37,7 +37,7 @@ def is_transient(error: BaseException) -> bool:
     """
     if isinstance(error, OSError):
         return error.errno in _ERRNOS
-    for kind, words in _SAYING.items():
+    for kind, words in _PHRASES.items():
         if isinstance(error, kind):
-            return any(each in str(error) for each in words)
+            return any(phrase in str(error) for phrase in words)
     return isinstance(error, MemoryError)

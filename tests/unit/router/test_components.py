@@ -4,7 +4,7 @@ from typing import Any
 
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.runtime.launch.launcher import Component
-from troupe.runtime.launch.records import said
+from troupe.runtime.launch.records import plain_lines
 from troupe.spec import JobSpec, parse_spec
 from troupe_router.jobs.processes import components, kind_of, policy_of, replica_id
 from troupe_router.settings import RouterSettings
@@ -12,8 +12,8 @@ from troupe_router.settings import RouterSettings
 
 def test_said_prefers_the_plain_lines_of_a_log() -> None:
     log = '{"event": "x"}\ntroupe rollout: the model cannot be loaded.\n{"event": "closed"}\n'
-    assert said(log) == "troupe rollout: the model cannot be loaded."
-    assert said('{"event": "x"}') == '{"event": "x"}'
+    assert plain_lines(log) == "troupe rollout: the model cannot be loaded."
+    assert plain_lines('{"event": "x"}') == '{"event": "x"}'
 
 
 def test_policy_of_reads_the_name_that_the_launcher_gave() -> None:

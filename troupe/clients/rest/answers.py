@@ -74,10 +74,10 @@ def event_of(event: ServerSentEvent) -> EventDocument:
     """One event of a stream; raises TroupeError for one that cannot be read."""
     try:
         document = json.loads(event.data)
-        known = {k: v for k, v in document.items() if k in ("type", "occurred_at", "source")}
-        known.setdefault("type", event.event)
+        envelope = {k: v for k, v in document.items() if k in ("type", "occurred_at", "source")}
+        envelope.setdefault("type", event.event)
         data = document["data"] if isinstance(document.get("data"), dict) else document
-        return EventDocument(id=event.id, data=data, **known)
+        return EventDocument(id=event.id, data=data, **envelope)
     except (ValueError, AttributeError) as error:
         raise TroupeError(f"the router sent an event that cannot be read: {error}") from error
 
@@ -123,8 +123,8 @@ def problem_of(response: httpx.Response) -> TroupeError:
             if isinstance(e, dict)
         ]
         if problem.get("reason") == InvalidArgumentError.reason and issues:
-            told = "; ".join(f"{issue.pointer}: {issue.message}" for issue in issues)
-            return InvalidArgumentError(told, pointer=issues[0].pointer)
+            faults = "; ".join(f"{issue.pointer}: {issue.message}" for issue in issues)
+            return InvalidArgumentError(faults, pointer=issues[0].pointer)
         return SpecInvalidError(issues or [Issue("", message)])
     cls = error_for_reason(str(problem.get("reason", ""))) or _BY_STATUS.get(
         response.status_code, TroupeError

@@ -150,8 +150,8 @@ class AsyncRestClient:
         max_points: int | None = None,
     ) -> MetricsDocument:
         """The job's curves."""
-        given: dict[str, Any] = {"names": names, "from_step": from_step, "max_points": max_points}
-        answer = await self._ask("GET", job_path(job_id, "metrics"), **given)
+        query: dict[str, Any] = {"names": names, "from_step": from_step, "max_points": max_points}
+        answer = await self._ask("GET", job_path(job_id, "metrics"), **query)
         return answers.read(MetricsDocument, answer)
 
     async def steps(self, job_id: str, *, limit: int = 50, cursor: str | None = None) -> StepPage:
@@ -237,8 +237,8 @@ class AsyncRestClient:
         self, job_id: str, *, after: str = "0", limit: int = 100, wait_s: float | None = None
     ) -> EventPage:
         """Events after the place ``after`` that happened already, or within ``wait_s``."""
-        given: dict[str, Any] = {"after": after, "limit": limit, "wait_s": wait_s}
-        return answers.read(EventPage, await self._ask("GET", job_path(job_id, "events"), **given))
+        query: dict[str, Any] = {"after": after, "limit": limit, "wait_s": wait_s}
+        return answers.read(EventPage, await self._ask("GET", job_path(job_id, "events"), **query))
 
     async def events(self, job_id: str, *, after: str = "0") -> AsyncIterator[EventDocument]:
         """Events after the place ``after`` as they happen, until the job is over.

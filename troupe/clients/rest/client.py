@@ -148,8 +148,8 @@ class RestClient:
         max_points: int | None = None,
     ) -> MetricsDocument:
         """The job's curves."""
-        given: dict[str, Any] = {"names": names, "from_step": from_step, "max_points": max_points}
-        answer = self._ask("GET", job_path(job_id, "metrics"), **given)
+        query: dict[str, Any] = {"names": names, "from_step": from_step, "max_points": max_points}
+        answer = self._ask("GET", job_path(job_id, "metrics"), **query)
         return answers.read(MetricsDocument, answer)
 
     def steps(self, job_id: str, *, limit: int = 50, cursor: str | None = None) -> StepPage:
@@ -235,8 +235,8 @@ class RestClient:
         self, job_id: str, *, after: str = "0", limit: int = 100, wait_s: float | None = None
     ) -> EventPage:
         """Events after the place ``after`` that happened already, or within ``wait_s``."""
-        given: dict[str, Any] = {"after": after, "limit": limit, "wait_s": wait_s}
-        return answers.read(EventPage, self._ask("GET", job_path(job_id, "events"), **given))
+        query: dict[str, Any] = {"after": after, "limit": limit, "wait_s": wait_s}
+        return answers.read(EventPage, self._ask("GET", job_path(job_id, "events"), **query))
 
     def events(self, job_id: str, *, after: str = "0") -> Iterator[EventDocument]:
         """Events after the place ``after`` as they happen, until the job is over.

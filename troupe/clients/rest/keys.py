@@ -89,7 +89,7 @@ def read_keys(path: Path) -> KeyFile:
 
 def add_key(path: Path, name: str, scopes: tuple[Scope, ...], **more: object) -> str:
     """Add a key called ``name`` to ``path`` and return it; an older one of that name ends."""
-    held = read_keys(path) if path.exists() else KeyFile()
+    key_file = read_keys(path) if path.exists() else KeyFile()
     key = new_key()
     try:
         document = {"name": name, "sha256": digest_of(key), "scopes": scopes, **more}
@@ -97,18 +97,18 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], **more: object) ->
     except ValidationError as error:
         fault = error.errors()[0]
         raise InvalidArgumentError(f"the key's {fault['loc'][0]}: {fault['msg']}") from error
-    _write(path, KeyFile(keys=(*(k for k in held.keys if k.name != name), entry)))
+    _write(path, KeyFile(keys=(*(k for k in key_file.keys if k.name != name), entry)))
     return key
 
 
 def remove_key(path: Path, name: str) -> None:
     """End the key called ``name``; raises NotFoundError."""
-    held = read_keys(path)
-    kept = tuple(k for k in held.keys if k.name != name)
-    if len(kept) == len(held.keys):
-        known = ", ".join(k.name for k in held.keys) or "none"
-        raise NotFoundError(f"{path} has no key '{name}'; it has: {known}")
-    _write(path, KeyFile(keys=kept))
+    key_file = read_keys(path)
+    remaining = tuple(k for k in key_file.keys if k.name != name)
+    if len(remaining) == len(key_file.keys):
+        names = ", ".join(k.name for k in key_file.keys) or "none"
+        raise NotFoundError(f"{path} has no key '{name}'; it has: {names}")
+    _write(path, KeyFile(keys=remaining))
 
 
 def _write(path: Path, file: KeyFile) -> None:

@@ -14,10 +14,10 @@ def job_path(job_id: str, *parts: str) -> str:
     return "/".join((JOBS, *(quote(part, safe="") for part in (job_id, *parts))))
 
 
-def params_of(given: Mapping[str, Any]) -> dict[str, str | list[str]]:
+def params_of(query: Mapping[str, Any]) -> dict[str, str | list[str]]:
     """The query parameters that are given; lists repeat, booleans are words."""
     params: dict[str, str | list[str]] = {}
-    for name, value in given.items():
+    for name, value in query.items():
         if value is None or value == () or value == []:
             continue
         if isinstance(value, list | tuple):

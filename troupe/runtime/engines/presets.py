@@ -163,19 +163,19 @@ def shape_of(config: dict[str, Any], model: str) -> ModelShape:
     )
 
 
-def check_preset(model: str, found: ModelShape) -> None:
+def check_preset(model: str, shape: ModelShape) -> None:
     """Raises InvalidArgumentError when a model is not the one that its name says."""
     preset = find_preset(model)
-    if preset is None or preset.shape == found:
+    if preset is None or preset.shape == shape:
         return
-    wrong = [
-        f"{name} is {getattr(found, name)}, not {getattr(preset.shape, name)}"
+    differences = [
+        f"{name} is {getattr(shape, name)}, not {getattr(preset.shape, name)}"
         for name in ModelShape.__dataclass_fields__
-        if getattr(found, name) != getattr(preset.shape, name)
+        if getattr(shape, name) != getattr(preset.shape, name)
     ]
     raise InvalidArgumentError(
-        f"Model '{model}' is named like {preset.model} and has another shape: {'; '.join(wrong)}. "
-        "Correct the path, or rename the folder."
+        f"Model '{model}' is named like {preset.model} and has another shape: "
+        f"{'; '.join(differences)}. Correct the path, or rename the folder."
     )
 
 
@@ -201,20 +201,20 @@ def memory_plan(
 
 def check_tp(model: str, shape: ModelShape, tp_size: int) -> None:
     """Raises InvalidArgumentError when a model can't be split over so many devices."""
-    wrong = [
-        f"{count} {what}"
-        for what, count in (("attention heads", shape.heads), ("MLP columns", shape.intermediate))
+    indivisible = [
+        f"{count} {unit}"
+        for unit, count in (("attention heads", shape.heads), ("MLP columns", shape.intermediate))
         if count % tp_size
     ]
     if shape.kv_heads % tp_size and tp_size % shape.kv_heads:
-        wrong.append(f"{shape.kv_heads} key/value heads")
-    if not wrong:
+        indivisible.append(f"{shape.kv_heads} key/value heads")
+    if not indivisible:
         return
     fits = [n for n in range(1, 65) if not (shape.heads % n or shape.intermediate % n)]
     fits = [n for n in fits if not (shape.kv_heads % n and n % shape.kv_heads)]
     raise InvalidArgumentError(
         f"Model '{model}' can't be split over TROUPE_ROLLOUT_SGLANG_TP_SIZE={tp_size}: it has "
-        f"{' and '.join(wrong)}. Use one of {fits}."
+        f"{' and '.join(indivisible)}. Use one of {fits}."
     )
 
 

@@ -80,7 +80,9 @@ class LocalLauncher:
             digests = {component.name: _digest(component) for component in desired}
             stale = [r for r in records if digests.get(r.name) != r.digest]
             await self._end(owner, stale, self._grace_s)
-            return await _to_the_end(lambda: [self._step(owner, each) for each in desired])
+            return await _to_the_end(
+                lambda: [self._step(owner, component) for component in desired]
+            )
 
     async def stop(self, owner: str, *, grace_s: float) -> None:
         """End every process of the owner: SIGTERM, then SIGKILL after ``grace_s``."""
@@ -127,12 +129,12 @@ class LocalLauncher:
         process = _process(record)
         if process is None:
             return False
-        seen = look(process)
-        if seen.is_alive:
+        state = look(process)
+        if state.is_alive:
             return True
         kill_leftovers(process)
         reaped = reap(process.pid)
-        record.exit_code = reaped if reaped is not None else seen.exit_code
+        record.exit_code = reaped if reaped is not None else state.exit_code
         return False
 
     def _settle(self, record: ProcRecord, component: Component, folder: Path) -> None:
@@ -228,10 +230,10 @@ def _process(record: ProcRecord) -> ProcessId | None:
         return ProcessId(record.pid, record.ticks)
     if record.state != "running":
         return None
-    found = find_leader(LAUNCH_ID, record.launch_id)
-    if found is not None:
-        record.pid, record.ticks = found.pid, found.ticks
-    return found
+    leader = find_leader(LAUNCH_ID, record.launch_id)
+    if leader is not None:
+        record.pid, record.ticks = leader.pid, leader.ticks
+    return leader
 
 
 async def _until_dead(processes: Sequence[ProcessId], timeout_s: float) -> list[ProcessId]:

@@ -75,7 +75,7 @@ def kill_leftovers(process: ProcessId) -> None:
 
 def find_leader(variable: str, value: str) -> ProcessId | None:
     """The session leader whose environment has ``variable=value``, if one runs."""
-    wanted = f"{variable}={value}".encode()
+    assignment = f"{variable}={value}".encode()
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
@@ -86,7 +86,7 @@ def find_leader(variable: str, value: str) -> ProcessId | None:
             environment = (entry / "environ").read_bytes()
         except OSError:
             continue
-        if wanted in environment.split(b"\0"):
+        if assignment in environment.split(b"\0"):
             return ProcessId(int(entry.name), int(fields[_TICKS]))
     return None
 
@@ -94,10 +94,10 @@ def find_leader(variable: str, value: str) -> ProcessId | None:
 def reap(pid: int) -> int | None:
     """Collect a dead child; its exit code, or None when it is not ours or still runs."""
     try:
-        found, status = os.waitpid(pid, os.WNOHANG)
+        reaped_pid, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         return None
-    return _decode(status) if found == pid else None
+    return _decode(status) if reaped_pid == pid else None
 
 
 def _decode(status: int) -> int:

@@ -59,8 +59,8 @@ def load_records(folder: Path) -> list[ProcRecord]:
     return [record for name in names if (record := load_record(folder, name))]
 
 
-def said(log: str) -> str:
-    """What a process told people: its plain lines, or all of them when each is a JSON log line."""
+def plain_lines(log: str) -> str:
+    """The lines meant for people: those that are not JSON, or all of them when every one is."""
     plain = [line for line in log.splitlines() if line.strip() and not line.startswith("{")]
     return "\n".join(plain) or log
 

@@ -64,8 +64,8 @@ def _like(behaviour: Any, check: Callable[[Any, Any], Any]) -> Any:
         return await behaviour(await check(request, context), context)
 
     async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
-        async for found in behaviour(await check(request, context), context):
-            yield found
+        async for message in behaviour(await check(request, context), context):
+            yield message
 
     return answers if inspect.isasyncgenfunction(behaviour) else answer
 

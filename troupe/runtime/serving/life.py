@@ -50,12 +50,12 @@ def main(name: str, settings_type: type[_S], build: Callable[[_S], Service]) -> 
         settings = settings_type()
     except ValidationError as error:
         prefix = str(settings_type.model_config.get("env_prefix", "TROUPE_"))
-        wrong = "; ".join(
+        faults = "; ".join(
             (f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: " if e["loc"] else "")
             + e["msg"].removeprefix("Value error, ")
             for e in error.errors()
         )
-        message = f"The settings are wrong: {wrong}. Correct the environment."
+        message = f"The settings are wrong: {faults}. Correct the environment."
         return _refuse(name, InvalidArgumentError(message))
     configure_logging(name, level=settings.log_level)
     quiet_gone_callers()

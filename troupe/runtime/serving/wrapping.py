@@ -48,8 +48,8 @@ class WrappingInterceptor(_Interceptor):
     ) -> Handler:
         """The wrapped handler of the called method."""
         method: str = handler_call_details.method
-        if (known := self._wrapped.get(method)) is not None:
-            return known
+        if (wrapped := self._wrapped.get(method)) is not None:
+            return wrapped
         handler = cast("Any", await continuation(handler_call_details))
         if not handler:
             return handler

@@ -29,16 +29,16 @@ def declared(*parts: type[Part]) -> dict[str, Declared]:
     Raises:
         ValueError: two declare one name, so that one would overwrite the other.
     """
-    known: dict[str, Declared] = {}
+    metrics: dict[str, Declared] = {}
     for part in parts:
         for name, metric in part.metrics().items():
-            if name in known or name in ("kind", "step"):
+            if name in metrics or name in ("kind", "step"):
                 raise ValueError(
                     f"{part.__name__} declares the metric {name!r}, which the line has already: "
                     "one would overwrite the other, so rename it"
                 )
-            known[name] = Declared(name, metric.source or part.measured_by, metric)
-    return known
+            metrics[name] = Declared(name, metric.source or part.measured_by, metric)
+    return metrics
 
 
 METRICS: Mapping[str, Mapping[str, Declared]] = {
@@ -50,8 +50,8 @@ METRICS: Mapping[str, Mapping[str, Declared]] = {
 
 def metric_of(kind: str, name: str) -> Metric:
     """The metric ``name`` of a line; a plug-in's loss may give one that nobody declares."""
-    known = METRICS[kind].get(name)
-    return known.metric if known else _UNDECLARED
+    declaration = METRICS[kind].get(name)
+    return declaration.metric if declaration else _UNDECLARED
 
 
 _UNDECLARED = Metric("Mean over tokens, of a plug-in's loss.", "number", BY_TOKENS)
@@ -59,9 +59,9 @@ _UNDECLARED = Metric("Mean over tokens, of a plug-in's loss.", "number", BY_TOKE
 
 def loss_metric_name(name: str) -> str:
     """``name`` of a number that a loss gives; another where it would overwrite a metric."""
-    known = METRICS["train"].get(name)
-    is_free = known is None and name not in ("kind", "step")
-    return name if is_free or (known and known.source == "loss") else f"loss_{name}"
+    declaration = METRICS["train"].get(name)
+    is_free = declaration is None and name not in ("kind", "step")
+    return name if is_free or (declaration and declaration.source == "loss") else f"loss_{name}"
 
 
 def catalogue_document() -> dict[str, Any]:
@@ -69,30 +69,30 @@ def catalogue_document() -> dict[str, Any]:
     fields = [
         {
             "table": table,
-            "name": each.name,
-            "source": each.source,
-            "unit": each.metric.unit,
-            "description": each.metric.description,
-            "over_policies": each.metric.over.words,
+            "name": declaration.name,
+            "source": declaration.source,
+            "unit": declaration.metric.unit,
+            "description": declaration.metric.description,
+            "over_policies": declaration.metric.over.words,
         }
         for table, metrics in METRICS.items()
-        for each in metrics.values()
+        for declaration in metrics.values()
     ]
     return {"fields": fields, "panels": [_panel_document(panel) for panel in PANELS]}
 
 
 def _panel_document(panel: Panel) -> dict[str, Any]:
-    drawn = [
-        (table, each.name, each.metric.unit, curve)
+    curves = [
+        (table, declaration.name, declaration.metric.unit, curve)
         for table, metrics in METRICS.items()
-        for each in metrics.values()
-        if (curve := each.metric.curve) is not None and curve.panel == panel.id
+        for declaration in metrics.values()
+        if (curve := declaration.metric.curve) is not None and curve.panel == panel.id
     ]
-    units = {unit for _, _, unit, _ in drawn}
+    units = {unit for _, _, unit, _ in curves}
     return {
         **asdict(panel),
         "unit": units.pop() if len(units) == 1 else "number",
         "curves": [
-            {"table": table, "name": name, **asdict(curve)} for table, name, _, curve in drawn
+            {"table": table, "name": name, **asdict(curve)} for table, name, _, curve in curves
         ],
     }

@@ -124,9 +124,9 @@ class Part:
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Self:
         """Read what ``to_wire`` wrote; a name that is missing was not measured."""
-        names = {each.name for each in fields(cls)}
-        given = {name: value for name, value in data.items() if name in names}
-        return cls(**{name: value for name, value in given.items() if value is not None})
+        names = {field.name for field in fields(cls)}
+        values = {name: value for name, value in data.items() if name in names}
+        return cls(**{name: value for name, value in values.items() if value is not None})
 
     def to_line(self) -> dict[str, Any]:
         """The metrics as metrics.jsonl has them."""
@@ -140,14 +140,14 @@ class Part:
     def to_wire(self) -> dict[str, Any]:
         """Everything, for the next service to read."""
         carried = {
-            each.name: value
-            for each in fields(self)
-            if each.name not in self.metrics()
-            and (value := getattr(self, each.name)) not in (None, "", {})
+            field.name: value
+            for field in fields(self)
+            if field.name not in self.metrics()
+            and (value := getattr(self, field.name)) not in (None, "", {})
         }
         return carried | self.to_line()
 
 
 @cache
 def _metrics(part: type[Part]) -> Mapping[str, Metric]:
-    return {each.name: each.metadata[_KEY] for each in fields(part) if _KEY in each.metadata}
+    return {field.name: field.metadata[_KEY] for field in fields(part) if _KEY in field.metadata}

@@ -30,7 +30,7 @@ class Reduction:
     of: Callable[[str, Sequence[Measured]], Any]
 
 
-def _known(name: str, parts: Sequence[Measured]) -> list[Any]:
+def _measured_values(name: str, parts: Sequence[Measured]) -> list[Any]:
     return [value for part in parts if (value := part.values.get(name)) is not None]
 
 
@@ -47,27 +47,27 @@ def _weighted(
 
 
 def _first(name: str, parts: Sequence[Measured]) -> Any:
-    return next(iter(_known(name, parts)), None)
+    return next(iter(_measured_values(name, parts)), None)
 
 
 def _sum(name: str, parts: Sequence[Measured]) -> Any:
-    known = _known(name, parts)
-    return sum(known) if known else None
+    values = _measured_values(name, parts)
+    return sum(values) if values else None
 
 
 def _every(name: str, parts: Sequence[Measured]) -> bool | None:
-    known = _known(name, parts)
-    return all(known) if known else None
+    values = _measured_values(name, parts)
+    return all(values) if values else None
 
 
 def _union(name: str, parts: Sequence[Measured]) -> dict[str, Any]:
-    merged = {key: value for part in _known(name, parts) for key, value in part.items()}
+    merged = {key: value for part in _measured_values(name, parts) for key, value in part.items()}
     return dict(sorted(merged.items()))
 
 
 def _sum_by_key(name: str, parts: Sequence[Measured]) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    for part in _known(name, parts):
+    for part in _measured_values(name, parts):
         counts.update(part)
     return dict(sorted(counts.items()))
 
@@ -77,8 +77,8 @@ def _mean_by_tokens(name: str, parts: Sequence[Measured]) -> float | None:
 
 
 def _critic_mean(name: str, parts: Sequence[Measured]) -> float | None:
-    known = _known(name, parts)
-    plain = math.fsum(known) / len(known) if known else None
+    values = _measured_values(name, parts)
+    plain = math.fsum(values) / len(values) if values else None
     weighted = _mean_by_tokens(name, parts)
     return plain if weighted is None else weighted
 
@@ -113,7 +113,9 @@ def rate_of(amount: str, phase: str) -> Reduction:
     """The sum of ``amount`` over the seconds of ``phase`` of the slowest trainer."""
 
     def rate(_: str, parts: Sequence[Measured]) -> float | None:
-        seconds = max((float(p.get(phase, 0.0)) for p in _known("phases", parts)), default=0.0)
+        seconds = max(
+            (float(p.get(phase, 0.0)) for p in _measured_values("phases", parts)), default=0.0
+        )
         total = _sum(amount, parts)
         return total / seconds if total and seconds > 0 else None
 
@@ -122,13 +124,15 @@ def rate_of(amount: str, phase: str) -> Reduction:
 
 def slowest_phases(parts: Sequence[Measured]) -> dict[str, float]:
     """The phases of the trainer that worked longest."""
-    phases: list[Mapping[str, float]] = _known("phases", parts)
-    return dict(max(phases, key=lambda its: sum(float(its.get(p, 0.0)) for p in _WORK), default={}))
+    phases: list[Mapping[str, float]] = _measured_values("phases", parts)
+    return dict(
+        max(phases, key=lambda seconds: sum(float(seconds.get(p, 0.0)) for p in _WORK), default={})
+    )
 
 
 ONCE = Reduction("measured once, of the whole step", _first)
 SUM = Reduction("sum", _sum)
-MAX = Reduction("largest", lambda name, parts: max(_known(name, parts), default=None))
+MAX = Reduction("largest", lambda name, parts: max(_measured_values(name, parts), default=None))
 ALL = Reduction("true where true for all", _every)
 SUM_BY_KEY = Reduction("sum of each key", _sum_by_key)
 UNION = Reduction("all keys of all", _union)

@@ -275,10 +275,10 @@ class TrainerPart(Part):
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Self:
         """Read a ``step.learned`` event or a checkpoint's report, of this version or the last."""
-        names = {each.name for each in fields(cls)} - {"extra"}
-        given = {_FORMER.get(name, name): value for name, value in data.items()}
-        known = {k: v for k, v in given.items() if k in names and v is not None}
-        return cls(**known, extra={k: v for k, v in given.items() if k not in names})
+        names = {field.name for field in fields(cls)} - {"extra"}
+        values = {_FORMER.get(name, name): value for name, value in data.items()}
+        declared = {k: v for k, v in values.items() if k in names and v is not None}
+        return cls(**declared, extra={k: v for k, v in values.items() if k not in names})
 
     def to_line(self) -> dict[str, Any]:
         """The metrics as metrics.jsonl has them."""
@@ -314,5 +314,5 @@ def over_policies(parts: Sequence[TrainerPart]) -> TrainerPart:
 
 
 def _measured(part: TrainerPart) -> Measured:
-    values = {each.name: getattr(part, each.name) for each in fields(part)}
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
     return Measured({**values, **part.extra}, {**part.counts, "tokens": part.trained_tokens or 0})

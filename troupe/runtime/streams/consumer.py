@@ -132,7 +132,7 @@ class Consumer:
             left_s = max(0.0, deadline - now())
             with redis_errors(f"read of {self._key}"):
                 try:
-                    found = await self._read_once(count, min(left_s, MAX_BLOCK_S))
+                    entries = await self._read_once(count, min(left_s, MAX_BLOCK_S))
                 except rex.ResponseError as error:
                     if not str(error).startswith(("NOGROUP", "UNBLOCKED")):
                         raise
@@ -141,8 +141,8 @@ class Consumer:
                         if now() >= deadline:
                             return []
                     continue
-            if found or now() >= deadline:
-                return found
+            if entries or now() >= deadline:
+                return entries
 
     def reread(self) -> None:
         """Let the next reads give again all that this consumer holds.
@@ -177,11 +177,18 @@ class Consumer:
     async def _set_idle(self, entry_ids: Iterable[str], idle_ms: int) -> None:
         ordered = sorted(entry_ids, key=_place)
         for start in range(0, len(ordered), _KEPT_AT_ONCE):
-            kept = ordered[start : start + _KEPT_AT_ONCE]
+            batch = ordered[start : start + _KEPT_AT_ONCE]
             with redis_errors(f"keep on {self._key}"):
                 await self._keep(
                     keys=[self._key],
-                    args=[self._group, self._consumer, kept[0], kept[-1], " ".join(kept), idle_ms],
+                    args=[
+                        self._group,
+                        self._consumer,
+                        batch[0],
+                        batch[-1],
+                        " ".join(batch),
+                        idle_ms,
+                    ],
                 )
 
     async def park(self, entry: Entry, reason: str) -> None:
@@ -242,7 +249,7 @@ class Consumer:
         return await self._entries(raw, {pair[0]: n for pair, n in zip(raw, counts, strict=True)})
 
     async def _entries(self, raw: Iterable[Any], attempts: dict[bytes, int]) -> list[Entry]:
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for entry_id, fields in raw:
             number = attempts.get(entry_id, 1)
             is_exhausted = 0 < self._max_attempts < number
@@ -255,10 +262,10 @@ class Consumer:
                 await self.park(malformed, "the entry has no payload field")
             else:
                 round_id = fields.get(ROUND_FIELD, b"").decode()
-                found.append(
+                entries.append(
                     Entry(entry_id.decode(), fields[FIELD], number, is_exhausted, round_id)
                 )
-        return found
+        return entries
 
     async def _create_group(self) -> bool:
         """Whether there is one now: without the stream there can be none."""

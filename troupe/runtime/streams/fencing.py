@@ -120,9 +120,9 @@ def fenced(fence: Fence | None) -> Generator[None]:
         if fence is None or not str(error).startswith("FENCED "):
             raise
         _, newest, holder = str(error).split(" ", 2)
-        whose = f"policy '{fence.policy}' of job" if fence.policy else "job"
+        owner = f"policy '{fence.policy}' of job" if fence.policy else "job"
         raise FencedError(
-            f"The {fence.role} of {whose} {fence.job_id} (epoch {fence.epoch}, {fence.holder}) was "
+            f"The {fence.role} of {owner} {fence.job_id} (epoch {fence.epoch}, {fence.holder}) was "
             f"taken over by {holder} (epoch {newest}) while this process did not answer. It stops "
             "and changes nothing more; the job goes on with its successor."
         ) from error

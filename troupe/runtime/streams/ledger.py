@@ -70,7 +70,7 @@ class StepLedger:
         self._redis = redis
         self._fence = fence
         self._job_id = job_id
-        self._seen: bytes | str = "0"
+        self._last_change: bytes | str = "0"
         self._open_round = redis.register_script(scripts.OPEN_ROUND)
         self._complete_ticket = redis.register_script(scripts.COMPLETE_TICKET)
         self._drop_ticket = redis.register_script(scripts.DROP_TICKET)
@@ -184,16 +184,16 @@ class StepLedger:
     async def episodes(self, round_id: str) -> list[Episode]:
         """Episodes of a round that is not recorded yet, in the order in which they ended."""
         key = keys.episodes(self._job_id, round_id)
-        found: list[Episode] = []
+        episodes: list[Episode] = []
         after = "-"
         while True:
             with redis_errors(f"episodes of round {round_id} of job {self._job_id}"):
                 page: Any = await self._redis.xrange(key, min=after, count=256)
             for entry_id, fields in page:
                 check_version(fields, f"episode {entry_id.decode()} of round {round_id}")
-                found.append(Episode.FromString(fields[FIELD]))
+                episodes.append(Episode.FromString(fields[FIELD]))
             if len(page) < 256:
-                return found
+                return episodes
             after = f"({page[-1][0].decode()}"
 
     async def mark_recorded(self, round_id: str) -> None:
@@ -269,9 +269,9 @@ class StepLedger:
     async def result(self, trainers: Sequence[str] = ("",)) -> dict[str, Any] | None:
         """What ``set_result`` was told, or None; of several trainers only when all have told."""
         fields = await self._ledger_fields()
-        told = [fields.get(_result_of(policy)) for policy in trainers]
-        parts: list[dict[str, Any]] = [json.loads(raw) for raw in told if raw is not None]
-        if len(parts) < len(told):
+        results = [fields.get(_result_of(policy)) for policy in trainers]
+        parts: list[dict[str, Any]] = [json.loads(raw) for raw in results if raw is not None]
+        if len(parts) < len(results):
             return None
         if len(parts) == 1:
             return parts[0]
@@ -298,9 +298,9 @@ class StepLedger:
         while (left_s := deadline - time.monotonic()) > 0:
             block_ms = max(1, round(min(left_s, MAX_BLOCK_S) * 1000))
             with redis_errors(f"wait for job {self._job_id}"):
-                streams: Any = await self._redis.xread({key: self._seen}, block=block_ms)
+                streams: Any = await self._redis.xread({key: self._last_change}, block=block_ms)
             if streams:
-                self._seen = streams[0][1][-1][0]
+                self._last_change = streams[0][1][-1][0]
                 return
 
     async def delete(self) -> None:
@@ -312,15 +312,15 @@ class StepLedger:
         pattern = keys.every_key_of(job)
         kept = {keys.job(job), keys.events(job), keys.event_ids(job)}
         with redis_errors(f"deletion of job {job}"):
-            found = cast("AsyncIterator[bytes]", self._redis.scan_iter(pattern, count=1000))
-            async for key in found:
+            matches = cast("AsyncIterator[bytes]", self._redis.scan_iter(pattern, count=1000))
+            async for key in matches:
                 if key.decode() not in kept:
                     await self._redis.unlink(key)
 
     @contextmanager
-    def _changing(self, what: str) -> Generator[None]:
+    def _changing(self, operation: str) -> Generator[None]:
         """Around a change that is refused to whoever was taken over from."""
-        with redis_errors(what), fenced(self._fence):
+        with redis_errors(operation), fenced(self._fence):
             yield
 
     def _ledger_keys(self) -> list[str]:

@@ -35,11 +35,11 @@ def check_version(fields: Mapping[bytes, bytes], what: str) -> None:
     Raises:
         NewerRecordError: its version is higher than RECORD_VERSION, or is not a number.
     """
-    said = fields.get(VERSION_FIELD, b"1")
-    if said.isdigit() and 1 <= int(said) <= RECORD_VERSION:
+    version = fields.get(VERSION_FIELD, b"1")
+    if version.isdigit() and 1 <= int(version) <= RECORD_VERSION:
         return
     raise NewerRecordError(
-        f"{what} has record version {said.decode(errors='replace')[:20]}, and this process reads "
-        f"up to {RECORD_VERSION}: a newer version of Troupe wrote it. It was left as it is. Run "
-        "this process from the newer version, or let the job end there first."
+        f"{what} has record version {version.decode(errors='replace')[:20]}, and this process "
+        f"reads up to {RECORD_VERSION}: a newer version of Troupe wrote it. It was left as it is. "
+        "Run this process from the newer version, or let the job end there first."
     )

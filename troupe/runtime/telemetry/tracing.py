@@ -21,7 +21,7 @@ Value = str | int | float | bool
 
 _provider: Any = None
 _tracer: Any = None
-_UNTOLD = ("SendHeartbeat", "GetStatus", "Check", "Watch")
+_UNTRACED = ("SendHeartbeat", "GetStatus", "Check", "Watch")
 """Calls that every second brings: they are no part of a trace."""
 _forced: ContextVar[tuple[int, int] | None] = ContextVar("forced_ids", default=None)
 
@@ -99,12 +99,12 @@ def job_span(job_id: str) -> None:
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, get_current_span
 
-        asked = get_current_span().get_span_context()
-        links = [Link(asked)] if asked.is_valid else []
-        made = _tracer.start_span(
+        request_context = get_current_span().get_span_context()
+        links = [Link(request_context)] if request_context.is_valid else []
+        span = _tracer.start_span(
             "job", context=Context(), links=links, attributes={"troupe.job_id": job_id}
         )
-        made.end()
+        span.end()
     finally:
         _forced.reset(token)
 
@@ -118,14 +118,14 @@ def root_span(job_id: str, round_id: str, started_at: float, ended_at: float) ->
         from opentelemetry.context import Context
         from opentelemetry.trace import Link
 
-        made = _tracer.start_span(
+        span = _tracer.start_span(
             round_id.partition("-")[0],
             context=Context(),
-            links=[Link(_known(*_ids_of(job_id)))],
+            links=[Link(_remote_context(*_ids_of(job_id)))],
             start_time=int(started_at * 1e9),
             attributes={"troupe.job_id": job_id, "troupe.round_id": round_id},
         )
-        made.end(end_time=int(ended_at * 1e9))
+        span.end(end_time=int(ended_at * 1e9))
     finally:
         _forced.reset(token)
 
@@ -136,8 +136,8 @@ def client_interceptors() -> Sequence[Any]:
         return ()
     from opentelemetry.instrumentation.grpc import aio_client_interceptors, filters
 
-    told = filters.negate(filters.any_of(*map(filters.method_name, _UNTOLD)))
-    return aio_client_interceptors(tracer_provider=_provider, filter_=told)
+    is_traced = filters.negate(filters.any_of(*map(filters.method_name, _UNTRACED)))
+    return aio_client_interceptors(tracer_provider=_provider, filter_=is_traced)
 
 
 def server_interceptors() -> Sequence[Any]:
@@ -146,8 +146,8 @@ def server_interceptors() -> Sequence[Any]:
         return ()
     from opentelemetry.instrumentation.grpc import aio_server_interceptor, filters
 
-    told = filters.negate(filters.any_of(*map(filters.method_name, _UNTOLD)))
-    return (aio_server_interceptor(tracer_provider=_provider, filter_=told),)
+    is_traced = filters.negate(filters.any_of(*map(filters.method_name, _UNTRACED)))
+    return (aio_server_interceptor(tracer_provider=_provider, filter_=is_traced),)
 
 
 def traced_app(app: Any) -> Any:
@@ -167,10 +167,10 @@ def trace_ids() -> dict[str, str]:
         return {}
     from opentelemetry.trace import get_current_span
 
-    found = get_current_span().get_span_context()
-    if not found.is_valid:
+    context = get_current_span().get_span_context()
+    if not context.is_valid:
         return {}
-    return {"trace_id": f"{found.trace_id:032x}", "span_id": f"{found.span_id:016x}"}
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
 
 
 @contextmanager
@@ -179,14 +179,14 @@ def _below_root(
 ) -> Generator[Any]:
     from opentelemetry.trace import NonRecordingSpan, set_span_in_context
 
-    root = _known(*_round_ids(job_id, round_id))
+    root = _remote_context(*_round_ids(job_id, round_id))
     context = set_span_in_context(NonRecordingSpan(root))
-    given = {"troupe.job_id": job_id, "troupe.round_id": round_id, **attributes}
-    with _tracer.start_as_current_span(name, context=context, attributes=given) as made:
-        yield made
+    span_attributes = {"troupe.job_id": job_id, "troupe.round_id": round_id, **attributes}
+    with _tracer.start_as_current_span(name, context=context, attributes=span_attributes) as span:
+        yield span
 
 
-def _known(trace_id: int, span_id: int) -> Any:
+def _remote_context(trace_id: int, span_id: int) -> Any:
     """A span that this or another process has written, or will."""
     from opentelemetry.trace import SpanContext, TraceFlags
 

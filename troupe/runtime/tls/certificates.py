@@ -102,7 +102,7 @@ class Authority:
             .issuer_name(self.certificate.subject)
             .public_key(key.public_key())
             .add_extension(
-                x509.SubjectAlternativeName([_general(each) for each in names]), critical=False
+                x509.SubjectAlternativeName([_general(name) for name in names]), critical=False
             )
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(is_authority=False), critical=True)

@@ -36,12 +36,12 @@ class RotatingChannel(grpc.aio.Channel):
     ) -> None:
         self._address = address
         self._files = files
-        ours = {
+        tls_options = {
             # The certificate names the peer's role, whatever its address is.
             "grpc.ssl_target_name_override": host_of(peer),
             "grpc.min_reconnect_backoff_ms": CONNECT_MS,
         }
-        self._options = list({**dict(options), **ours}.items())
+        self._options = list({**dict(options), **tls_options}.items())
         self._interceptors = interceptors
         self._retiring: set[asyncio.Task[None]] = set()
         self._identity = files.identity()
@@ -78,15 +78,15 @@ class RotatingChannel(grpc.aio.Channel):
 
     def _late(self, kind: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
         """A callable that asks for the connection when it is called, not when it is made."""
-        made_for: grpc.aio.Channel | None = None
-        ready: Any = None
+        used_channel: grpc.aio.Channel | None = None
+        method: Any = None
 
         def call(*request: Any, **options: Any) -> Any:
-            nonlocal made_for, ready
+            nonlocal used_channel, method
             channel = self.present()
-            if channel is not made_for:
-                made_for, ready = channel, getattr(channel, kind)(*args, **kwargs)
-            return ready(*request, **options)
+            if channel is not used_channel:
+                used_channel, method = channel, getattr(channel, kind)(*args, **kwargs)
+            return method(*request, **options)
 
         return call
 

@@ -66,12 +66,12 @@ class TlsFiles:
                 stamp = stamp_of(self._paths)
                 if stamp in (self._stamp, self._refused):
                     return
-                read = self._read(self._identity.generation + 1)
+                generation = self._read(self._identity.generation + 1)
             except (InvalidArgumentError, OSError) as error:
                 self._refused = None
                 _log.warning("tls.not_reloaded", error=str(error))
                 return
-            self._stamp, self._identity, self._context = read
+            self._stamp, self._identity, self._context = generation
             _log.info("tls.reloaded", generation=self._identity.generation)
 
     def _read(self, generation: int) -> tuple[Stamp, Identity, ssl.SSLContext]:
@@ -101,5 +101,5 @@ class TlsFiles:
 
 def stamp_of(paths: Iterable[Path]) -> Stamp:
     """What tells of a change; symbolic links, as Kubernetes mounts them, are followed."""
-    found = [path.stat() for path in paths]
-    return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
+    stats = [path.stat() for path in paths]
+    return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in stats)

@@ -77,7 +77,7 @@ def roles_of(names: Iterable[str]) -> frozenset[Role]:
 
 def peer_roles(context: Any) -> frozenset[Role] | None:
     """The roles of a gRPC call's peer; None: the connection has no TLS, so nobody is known."""
-    found = cast("Mapping[str, Iterable[bytes]]", context.auth_context())
-    if b"ssl" not in found.get("transport_security_type", ()):
+    properties = cast("Mapping[str, Iterable[bytes]]", context.auth_context())
+    if b"ssl" not in properties.get("transport_security_type", ()):
         return None
-    return roles_of(name.decode("utf-8", "replace") for name in found.get(_SAN, ()))
+    return roles_of(name.decode("utf-8", "replace") for name in properties.get(_SAN, ()))

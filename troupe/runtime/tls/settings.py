@@ -29,9 +29,9 @@ class TlsSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        given = {"ca": self.ca, "cert": self.cert, "key": self.key}
-        missing = [f"TROUPE_TLS_{name.upper()}" for name, path in given.items() if path is None]
-        if 0 < len(missing) < len(given):
+        paths = {"ca": self.ca, "cert": self.cert, "key": self.key}
+        missing = [f"TROUPE_TLS_{name.upper()}" for name, path in paths.items() if path is None]
+        if 0 < len(missing) < len(paths):
             raise ValueError(
                 f"TLS is half configured: {' and '.join(missing)} not set. Set TROUPE_TLS_CA, "
                 "TROUPE_TLS_CERT and TROUPE_TLS_KEY, or none of them."
@@ -64,5 +64,5 @@ def configured() -> TlsFiles | None:
     try:
         settings = TlsSettings()
     except ValidationError as error:
-        raise InvalidArgumentError("; ".join(each["msg"] for each in error.errors())) from error
+        raise InvalidArgumentError("; ".join(fault["msg"] for fault in error.errors())) from error
     return settings.files()

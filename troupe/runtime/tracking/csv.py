@@ -3,14 +3,14 @@
 import csv
 from collections.abc import Mapping
 
-from troupe.runtime.tracking.tracker import TrackedRun, own_options
+from troupe.runtime.tracking.tracker import TrackedRun, checked_options
 
 
 class CsvTracker:
     """Appends rows; a file that an earlier life wrote goes on."""
 
     def __init__(self, run: TrackedRun) -> None:
-        own_options(run, "csv")
+        checked_options(run, "csv")
         path = run.run_dir / "tracking.csv"
         is_new = not (run.resumes and path.is_file())
         self._file = path.open("w" if is_new else "a", newline="", encoding="utf-8")

@@ -15,7 +15,7 @@ import httpx
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.runtime.hosts import check_addresses
 from troupe.runtime.tracking.settings import MlflowSettings
-from troupe.runtime.tracking.tracker import TrackedRun, own_options
+from troupe.runtime.tracking.tracker import TrackedRun, checked_options
 
 _BATCH = 100
 """Parameters in one log-batch call; the server takes no more."""
@@ -28,7 +28,7 @@ class MlflowTracker:
     """One MLflow run, found again by its tag when the job is resumed."""
 
     def __init__(self, run: TrackedRun) -> None:
-        options = own_options(run, "mlflow", "tracking_uri")
+        options = checked_options(run, "mlflow", "tracking_uri")
         settings = MlflowSettings()
         uri = str(options.get("tracking_uri") or settings.uri)
         if not uri.startswith(("http://", "https://")):
@@ -36,14 +36,14 @@ class MlflowTracker:
                 f"tracker 'mlflow' needs the address of a server, not '{uri}'; set "
                 "MLFLOW_TRACKING_URI or the option tracking_uri to http(s)://host:port"
             )
-        is_ours = uri.rstrip("/") == settings.uri.rstrip("/")
-        if not is_ours:
+        is_configured_uri = uri.rstrip("/") == settings.uri.rstrip("/")
+        if not is_configured_uri:
             _check_strange(uri)
-        self._http = _client(uri, settings, is_ours=is_ours)
+        self._http = _client(uri, settings, is_configured_uri=is_configured_uri)
         experiment = self._experiment(run.project or "troupe")
-        found = self._find(experiment, run.job_id) if run.resumes else None
-        self._run_id = found or self._create(experiment, run.job_id)
-        if found is None:
+        run_id = self._find(experiment, run.job_id) if run.resumes else None
+        self._run_id = run_id or self._create(experiment, run.job_id)
+        if run_id is None:
             self._params(run.config)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -107,9 +107,15 @@ def _check_strange(uri: str) -> None:
     check_addresses(uri)
 
 
-def _client(uri: str, settings: MlflowSettings, *, is_ours: bool) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {settings.token}"} if is_ours and settings.token else {}
-    auth = (settings.username, settings.password) if is_ours and settings.username else None
+def _client(uri: str, settings: MlflowSettings, *, is_configured_uri: bool) -> httpx.Client:
+    headers = (
+        {"Authorization": f"Bearer {settings.token}"}
+        if is_configured_uri and settings.token
+        else {}
+    )
+    auth = (
+        (settings.username, settings.password) if is_configured_uri and settings.username else None
+    )
     base = f"{uri.rstrip('/')}/api/2.0/mlflow/"
     return httpx.Client(base_url=base, headers=headers, auth=auth, timeout=10.0)
 
@@ -126,10 +132,10 @@ def _checked(answer: httpx.Response) -> dict[str, Any]:
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Leaves of a nested mapping by dotted path."""
-    found: dict[str, str] = {}
+    leaves: dict[str, str] = {}
     for name, inner in value.items():
         if isinstance(inner, Mapping) and inner:
-            found |= _flat(cast("Mapping[str, Any]", inner), f"{prefix}{name}.")
+            leaves |= _flat(cast("Mapping[str, Any]", inner), f"{prefix}{name}.")
         elif inner is not None:
-            found[f"{prefix}{name}"] = str(inner)
-    return found
+            leaves[f"{prefix}{name}"] = str(inner)
+    return leaves

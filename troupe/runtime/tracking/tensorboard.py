@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe.runtime.tracking.tracker import TrackedRun, own_options
+from troupe.runtime.tracking.tracker import TrackedRun, checked_options
 
 
 class TensorBoardTracker:
@@ -21,7 +21,7 @@ class TensorBoardTracker:
     def __init__(self, run: TrackedRun) -> None:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        options = own_options(run, "tensorboard", "logdir")
+        options = checked_options(run, "tensorboard", "logdir")
         logdir = _inside(run.run_dir, str(options.get("logdir") or "tensorboard"))
         self._writer: Any = EventFileWriter(str(logdir))
         if not run.resumes:
@@ -50,10 +50,10 @@ class TensorBoardTracker:
 
 def _inside(run_dir: Path, logdir: str) -> Path:
     """``logdir`` of a spec as a path; a job writes nowhere but into its run folder."""
-    found = (run_dir / logdir).resolve()
-    if not found.is_relative_to(run_dir.resolve()):
+    folder = (run_dir / logdir).resolve()
+    if not folder.is_relative_to(run_dir.resolve()):
         raise InvalidArgumentError(
             f"tracker 'tensorboard' writes inside the run folder only, not to '{logdir}'; give "
             "logdir as a relative path such as 'tensorboard/a'"
         )
-    return found
+    return folder

@@ -40,12 +40,12 @@ class Tracker(Protocol):
         ...
 
 
-def own_options(run: TrackedRun, kind: str, *names: str) -> dict[str, Any]:
+def checked_options(run: TrackedRun, kind: str, *names: str) -> dict[str, Any]:
     """The options of ``run``; raises InvalidArgumentError when one is not among ``names``."""
     unknown = sorted(set(run.options) - set(names))
     if unknown:
-        known = ", ".join(names) or "none"
+        accepted = ", ".join(names) or "none"
         raise InvalidArgumentError(
-            f"tracker '{kind}' has no option {', '.join(unknown)}; its options are: {known}"
+            f"tracker '{kind}' has no option {', '.join(unknown)}; its options are: {accepted}"
         )
     return dict(run.options)

@@ -7,7 +7,7 @@ looks for them (WANDB_API_KEY, WANDB_BASE_URL, its own login), never from a spec
 from collections.abc import Mapping
 from typing import Any
 
-from troupe.runtime.tracking.tracker import TrackedRun, own_options
+from troupe.runtime.tracking.tracker import TrackedRun, checked_options
 
 
 class WandbTracker:
@@ -16,7 +16,7 @@ class WandbTracker:
     def __init__(self, run: TrackedRun) -> None:
         import wandb
 
-        options = own_options(run, "wandb", "mode", "entity", "group", "tags")
+        options = checked_options(run, "wandb", "mode", "entity", "group", "tags")
         self._run: Any = wandb.init(
             project=run.project or "troupe",
             id=run.job_id,

@@ -34,7 +34,7 @@ def build_manifest(
 
     ``sums`` are the digests of whoever wrote the file; left out, the file is read.
     """
-    found = sums_of(file_tensors(path)) if sums is None else sums
+    tensors = sums_of(file_tensors(path)) if sums is None else sums
     return WeightsManifest(
         policy=policy,
         policy_version=policy_version,
@@ -42,10 +42,10 @@ def build_manifest(
         adapter_config_json=adapter_config_json,
         size_bytes=path.stat().st_size,
         sha256=header_sha256(path),
-        tensor_digest=digest_of_sums(found),
+        tensor_digest=digest_of_sums(tensors),
         tensors=[
             TensorEntry(name=t.name, dtype=t.dtype, shape=t.shape, digest=t.digest)
-            for t in sorted(found, key=lambda tensor: tensor.name)
+            for t in sorted(tensors, key=lambda tensor: tensor.name)
         ],
         job_id=job_id,
     )

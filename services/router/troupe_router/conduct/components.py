@@ -10,7 +10,7 @@ from collections import Counter
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.errors import JobFailedError, TroupeError
 from troupe.runtime.launch.launcher import ComponentStatus, Launcher
-from troupe.runtime.launch.records import said
+from troupe.runtime.launch.records import plain_lines
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.jobs.processes import components, needs, replica_id, trainer_name
@@ -120,7 +120,7 @@ class JobComponents:
             why = status.condition or f"exit status {code}"
             raise JobFailedError(
                 f"component {status.name} cannot run ({why}): "
-                f"{said(status.detail) or 'it said nothing'}"
+                f"{plain_lines(status.detail) or 'it said nothing'}"
             )
         if status.condition and (before is None or before.condition != status.condition):
             await self._say_condition(status)
