@@ -4,6 +4,7 @@ Owns the words of the command. The first form (a run folder or a spec) runs a jo
 the platform; the second (``--task`` and ``--policy``) plays in this process: see eval_run.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -24,65 +25,76 @@ def _option(flags: str, help: str, **more: object) -> object:
     return typer.Option(*flags.split(), help=help, rich_help_panel=_SECOND_FORM, **more)  # pyright: ignore[reportArgumentType]
 
 
+_What = Annotated[Path | None, typer.Argument(help="Run folder of a job, or a job spec.")]
+_NumTasks = Annotated[
+    int | None, typer.Option("--num-tasks", "--n", "-n", min=1, help="Held-out tasks [200].")
+]
+_Split = Annotated[str | None, typer.Option(help="validation or test [test].")]
+_Task = Annotated[str | None, _option("--task", "Task family.")]
+_Params = Annotated[str | None, _option("--params", "Its parameters, JSON.")]
+_Policy = Annotated[
+    list[str] | None,
+    _option(
+        "--policy",
+        "scripted, random, a model folder or hub id, an adapter folder, a run folder, "
+        "URL#MODEL or openai:MODEL; agent=POLICY,agent=POLICY for a mixed team. Repeat it for "
+        "a table.",
+    ),
+]
+_NumSamples = Annotated[
+    int | None, _option("--num-samples --k -k", "Samples of each task [1].", min=1)
+]
+_FirstTask = Annotated[int | None, _option("--first-task", "Index of the first task [0].", min=0)]
+_Seed = Annotated[int | None, _option("--seed", "Seed of everything random [0].", min=0)]
+_Order = Annotated[str | None, _option("--agents", "The team in its order, a,b [the family's].")]
+_Workflow = Annotated[str | None, _option("--workflow", "Workflow [the family's].")]
+_MaxTurns = Annotated[
+    int | None, _option("--max-turns", "Turns of an episode [the family's].", min=1)
+]
+_Temperature = Annotated[float | None, _option("--temperature", "0 is greedy [1].", min=0.0)]
+_TopP = Annotated[float | None, _option("--top-p", "Nucleus mass [1].")]
+_MaxNewTokens = Annotated[int | None, _option("--max-new-tokens", "Of one answer [256].", min=1)]
+_Base = Annotated[
+    str | None, _option("--base", "Model that adapters belong to [adapter_config.json's].")
+]
+_BaseUrl = Annotated[
+    str | None, _option("--base-url", "Server of openai:MODEL [TROUPE_OPENAI_BASE_URL].")
+]
+_Engine = Annotated[str | None, _option("--engine", "Engine for weights [cpu].")]
+_Dtype = Annotated[str | None, _option("--dtype", "float32 or bfloat16, for weights [float32].")]
+_InFlight = Annotated[int | None, _option("--in-flight", "Episodes played at once [64].", min=1)]
+_Target = Annotated[
+    Path | None,
+    _option("--out", "Folder of the results; the same one again goes on [evals/TASK-TIME]."),
+]
+
+
 def evaluate(
-    what: Annotated[Path | None, typer.Argument(help="Run folder of a job, or a job spec.")] = None,
-    num_tasks: Annotated[
-        int | None, typer.Option("--num-tasks", "--n", "-n", min=1, help="Held-out tasks [200].")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="validation or test [test].")] = None,
+    what: _What = None,
+    num_tasks: _NumTasks = None,
+    split: _Split = None,
     overrides: opt.Overrides = None,
     runs_dir: opt.RunsDir = None,
     redis_url: opt.RedisUrl = None,
     as_json: opt.AsJson = False,
-    task: Annotated[str | None, _option("--task", "Task family.")] = None,
-    params: Annotated[str | None, _option("--params", "Its parameters, JSON.")] = None,
-    policy: Annotated[
-        list[str] | None,
-        _option(
-            "--policy",
-            "scripted, random, a model folder or hub id, an adapter folder, a run folder, "
-            "URL#MODEL or openai:MODEL; agent=POLICY,agent=POLICY for a mixed team. Repeat it for "
-            "a table.",
-        ),
-    ] = None,
-    num_samples: Annotated[
-        int | None, _option("--num-samples --k -k", "Samples of each task [1].", min=1)
-    ] = None,
-    first_task: Annotated[
-        int | None, _option("--first-task", "Index of the first task [0].", min=0)
-    ] = None,
-    seed: Annotated[int | None, _option("--seed", "Seed of everything random [0].", min=0)] = None,
-    order: Annotated[
-        str | None, _option("--agents", "The team in its order, a,b [the family's].")
-    ] = None,
-    workflow: Annotated[str | None, _option("--workflow", "Workflow [the family's].")] = None,
-    max_turns: Annotated[
-        int | None, _option("--max-turns", "Turns of an episode [the family's].", min=1)
-    ] = None,
-    temperature: Annotated[
-        float | None, _option("--temperature", "0 is greedy [1].", min=0.0)
-    ] = None,
-    top_p: Annotated[float | None, _option("--top-p", "Nucleus mass [1].")] = None,
-    max_new_tokens: Annotated[
-        int | None, _option("--max-new-tokens", "Of one answer [256].", min=1)
-    ] = None,
-    base: Annotated[
-        str | None, _option("--base", "Model that adapters belong to [adapter_config.json's].")
-    ] = None,
-    base_url: Annotated[
-        str | None, _option("--base-url", "Server of openai:MODEL [TROUPE_OPENAI_BASE_URL].")
-    ] = None,
-    engine: Annotated[str | None, _option("--engine", "Engine for weights [cpu].")] = None,
-    dtype: Annotated[
-        str | None, _option("--dtype", "float32 or bfloat16, for weights [float32].")
-    ] = None,
-    in_flight: Annotated[
-        int | None, _option("--in-flight", "Episodes played at once [64].", min=1)
-    ] = None,
-    target: Annotated[
-        Path | None,
-        _option("--out", "Folder of the results; the same one again goes on [evals/TASK-TIME]."),
-    ] = None,
+    task: _Task = None,
+    params: _Params = None,
+    policy: _Policy = None,
+    num_samples: _NumSamples = None,
+    first_task: _FirstTask = None,
+    seed: _Seed = None,
+    order: _Order = None,
+    workflow: _Workflow = None,
+    max_turns: _MaxTurns = None,
+    temperature: _Temperature = None,
+    top_p: _TopP = None,
+    max_new_tokens: _MaxNewTokens = None,
+    base: _Base = None,
+    base_url: _BaseUrl = None,
+    engine: _Engine = None,
+    dtype: _Dtype = None,
+    in_flight: _InFlight = None,
+    target: _Target = None,
 ) -> None:
     """Measure success on held-out tasks.
 
@@ -112,21 +124,27 @@ def evaluate(
         target=target,
     )
     if what is None:
-        for flag, value in {"--set": overrides, "--redis-url": redis_url}.items():
-            if value:
-                raise InvalidArgumentError(
-                    f"{flag} belongs to `troupe eval RUN_OR_SPEC`; remove it"
-                )
+        _refuse_job_flags({"--set": overrides, "--redis-url": redis_url})
         raise typer.Exit(run_evaluation(eval_flags, as_json=as_json))
+    _refuse_flags(what, eval_flags)
+    spec = _eval_spec(what, num_tasks, split, overrides or [])
+    settings = settings_from(runs_dir=runs_dir, redis_url=redis_url)
+    raise typer.Exit(run_job(settings, submitting(with_local_models(spec)), as_json=as_json))
+
+
+def _refuse_job_flags(flags: Mapping[str, object]) -> None:
+    for flag, value in flags.items():
+        if value:
+            raise InvalidArgumentError(f"{flag} belongs to `troupe eval RUN_OR_SPEC`; remove it")
+
+
+def _refuse_flags(what: Path, eval_flags: EvalFlags) -> None:
     if flags := eval_flags.flags_of_task_form():
         raise InvalidArgumentError(
             f"{', '.join(flags)} cannot be combined with {what}: a run or a spec says it itself "
             f"(change fields with --set); to evaluate any policy, leave {what} out, or give it as "
             f"--policy {what}"
         )
-    spec = _eval_spec(what, num_tasks, split, overrides or [])
-    settings = settings_from(runs_dir=runs_dir, redis_url=redis_url)
-    raise typer.Exit(run_job(settings, submitting(with_local_models(spec)), as_json=as_json))
 
 
 def _eval_spec(
