@@ -25,7 +25,7 @@ async def gather(calls: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 async def first_to_end(*work: Coroutine[Any, Any, _T]) -> _T:
     """What the first to end returns or raises; the others are cancelled and awaited."""
-    tasks = [asyncio.create_task(one) for one in work]
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         ended = next(task for task in tasks if task in done)

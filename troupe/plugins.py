@@ -56,23 +56,23 @@ def registered(group: str) -> list[str]:
 
 
 def checked_params(
-    plugin: Any, params: Mapping[str, Any], *, what: str, pointer: str
+    plugin: Any, params: Mapping[str, Any], *, label: str, pointer: str
 ) -> BaseModel | None:
     """``params`` as the model ``plugin.Params``; None where the plug-in declares no parameters.
 
-    Raises SpecInvalidError whose pointers begin with ``pointer``; ``what`` names the plug-in.
+    Raises SpecInvalidError whose pointers begin with ``pointer``; ``label`` names the plug-in.
     """
     model: type[BaseModel] | None = getattr(plugin, "Params", None)
     if model is None:
         if params:
-            message = f"{what} has no parameters; remove them, or declare a model `Params` on it"
+            message = f"{label} has no parameters; remove them, or declare a model `Params` on it"
             raise SpecInvalidError([Issue(pointer, message)])
         return None
     try:
         return model.model_validate(dict(params))
     except ValidationError as error:
         issues = [Issue(pointer + i.pointer, i.message) for i in issues_of(error, model)]
-        raise SpecInvalidError(issues, source=f"parameters of {what}") from error
+        raise SpecInvalidError(issues, source=f"parameters of {label}") from error
 
 
 def check(name: str, *, pointer: str | None = None) -> None:
@@ -88,30 +88,30 @@ def load(group: str, name: str, *, pointer: str | None = None) -> Any:
     """The object behind ``name``; raises InvalidArgumentError that names the known ones."""
     if ":" in name:
         return _checked(group, name, _load_attribute(name, pointer), pointer)
-    found = [entry for entry in entry_points(group=group) if entry.name == name]
-    if not found:
+    entries = [entry for entry in entry_points(group=group) if entry.name == name]
+    if not entries:
         raise InvalidArgumentError(
             f"no {group.removeprefix('troupe.').removesuffix('s')} is called '{name}'; "
             f"{suggest(name, registered(group))} (or give 'module:attr')",
             pointer=pointer,
         )
     try:
-        return found[0].load()
+        return entries[0].load()
     except (ImportError, AttributeError) as error:
         raise InvalidArgumentError(
-            f"'{name}' ({found[0].value}) cannot be imported: {error}; "
+            f"'{name}' ({entries[0].value}) cannot be imported: {error}; "
             "reinstall the package that provides it, with its extras",
             pointer=pointer,
         ) from error
 
 
-def _checked(group: str, name: str, found: Any, pointer: str | None) -> Any:
-    missing = [part for part in _PARTS.get(group, ()) if not hasattr(found, part)]
-    if not missing and (group not in _PARTS or callable(found)):
-        return found
+def _checked(group: str, name: str, plugin: Any, pointer: str | None) -> Any:
+    missing = [part for part in _PARTS.get(group, ()) if not hasattr(plugin, part)]
+    if not missing and (group not in _PARTS or callable(plugin)):
+        return plugin
     kind = group.removeprefix("troupe.").removesuffix("s")
     raise InvalidArgumentError(
-        f"'{name}' is no {kind}: it is a {type(found).__name__}"
+        f"'{name}' is no {kind}: it is a {type(plugin).__name__}"
         + (f" without {', '.join(missing)}" if missing else "")
         + f"; name a class that has what a {kind} has",
         pointer=pointer,
@@ -122,20 +122,22 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
     module_name, _, attribute = name.partition(":")
     _check_allowed(module_name, name, pointer)
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        plugin = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidArgumentError(
             f"'{name}' cannot be imported: {error}; check the module path and the attribute",
             pointer=pointer,
         ) from error
     # What a module of the list merely imports (os.system) is not its own.
-    _check_allowed(getattr(found, "__module__", None) or module_name, name, pointer)
-    return found
+    _check_allowed(getattr(plugin, "__module__", None) or module_name, name, pointer)
+    return plugin
 
 
 def _check_allowed(module: str, name: str, pointer: str | None) -> None:
     modules = _only.get()
-    if modules is None or any(module == each or module.startswith(f"{each}.") for each in modules):
+    if modules is None or any(
+        module == allowed or module.startswith(f"{allowed}.") for allowed in modules
+    ):
         return
     raise InvalidArgumentError(
         f"'{name}' is code that this router may not load from a spec (it may load "

@@ -124,10 +124,16 @@ def advantages_by_policy(
 ) -> dict[str, list[list[float]]]:
     """The step's advantages of every policy, together where the algorithm sees the whole team."""
     if not algorithm.needs.team:
-        return {policy: advantages_of_step(algorithm, own) for policy, own in groups.items()}
-    team = [group for own in groups.values() for group in own]
-    found = iter(advantages_of_step(algorithm, team))
-    return {policy: [next(found) for _ in own] for policy, own in groups.items()}
+        return {
+            policy: advantages_of_step(algorithm, policy_groups)
+            for policy, policy_groups in groups.items()
+        }
+    team = [group for policy_groups in groups.values() for group in policy_groups]
+    advantages = iter(advantages_of_step(algorithm, team))
+    return {
+        policy: [next(advantages) for _ in policy_groups]
+        for policy, policy_groups in groups.items()
+    }
 
 
 @runtime_checkable

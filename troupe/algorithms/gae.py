@@ -15,10 +15,10 @@ def gae(
 
     Example: ``gae([0, 1], [0.5, 0.5], 1.0, 1.0) == [0.5, 0.5]``.
     """
-    found: list[float] = []
+    advantages: list[float] = []
     advantage, following = 0.0, 0.0
     for reward, value in zip(reversed(rewards), reversed(values), strict=True):
         advantage = reward + gamma * following - value + gamma * gae_lambda * advantage
         following = value
-        found.append(advantage)
-    return found[::-1]
+        advantages.append(advantage)
+    return advantages[::-1]

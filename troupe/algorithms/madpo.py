@@ -63,21 +63,23 @@ class Madpo(GroupRelative):
         The loss is divided by the number of completions, K a pair, which makes it a mean of pairs.
         Joint actions are compared by the mean of the agents' returns; equal ones are no pair.
         """
-        found = [list(own) for own in advantages]
+        preferences = [list(group_advantages) for group_advantages in advantages]
         nodes: defaultdict[str, list[int]] = defaultdict(list)
         for number, group in enumerate(groups):
             nodes[group.node].append(number)
         for numbers in nodes.values():
             team = [groups[number].candidates for number in numbers]
             count = min(len(candidates) for candidates in team)
-            returns = [math.fsum(own[k].reward for own in team) for k in range(count)]
+            returns = [math.fsum(candidates[k].reward for candidates in team) for k in range(count)]
             best, worst = returns.index(max(returns)), returns.index(min(returns))
             if returns[best] > returns[worst]:
-                margin = math.fsum(own[best].log_ratio - own[worst].log_ratio for own in team)
+                margin = math.fsum(
+                    candidates[best].log_ratio - candidates[worst].log_ratio for candidates in team
+                )
                 for number in numbers:
-                    found[number][best] = count * self._weight(margin)
-                    found[number][worst] = -found[number][best]
-        return found
+                    preferences[number][best] = count * self._weight(margin)
+                    preferences[number][worst] = -preferences[number][best]
+        return preferences
 
     def loss(self, inputs: LossInputs) -> LossOutput:
         """-A * log pi."""

@@ -23,13 +23,13 @@ def check_options(
     redraws: bool,
 ) -> None:
     """Raise SpecInvalidError for each part that is missing, or that nothing would read."""
-    given: dict[Option, object] = {
+    parts: dict[Option, object] = {
         "joint": spec.joint,
         "critic": spec.critic,
         "preference": spec.preference,
     }
     issues: list[Issue] = []
-    for name, part in given.items():
+    for name, part in parts.items():
         if part is None and name in required:
             issues.append(Issue(f"/algorithm/{name}", f"'{spec.kind}' {_MISSING[name]}"))
         elif part is not None and name not in options:

@@ -49,18 +49,18 @@ class Ippo(GroupRelative):
         """GAE over the turns of each trajectory; value plus this is what the critic learns."""
         critic = self._spec.critic
         assert critic is not None, "checked when the algorithm was made"
-        found = [0.0] * len(group.candidates)
+        advantages = [0.0] * len(group.candidates)
         turns: defaultdict[int, list[int]] = defaultdict(list)
         for place, candidate in enumerate(group.candidates):
             turns[candidate.trajectory].append(place)
         for places in turns.values():
             places.sort(key=lambda place: group.candidates[place].turn)
-            own = [group.candidates[place] for place in places]
-            rewards, values = [c.reward for c in own], [c.value for c in own]
+            acts = [group.candidates[place] for place in places]
+            rewards, values = [c.reward for c in acts], [c.value for c in acts]
             estimated = gae(rewards, values, critic.gamma, critic.gae_lambda)
             for place, advantage in zip(places, estimated, strict=True):
-                found[place] = advantage
-        return found
+                advantages[place] = advantage
+        return advantages
 
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]

@@ -47,16 +47,20 @@ class RoleConditioned(GroupRelative):
         """R - mean of the seat's other trajectories in the step."""
         returns: dict[str, dict[tuple[int, int], float]] = {}
         for number, group in enumerate(groups):
-            own = returns.setdefault(group.agent, {})
-            own.update({(number, c.trajectory): c.reward for c in group.candidates})
+            seat_returns = returns.setdefault(group.agent, {})
+            seat_returns.update({(number, c.trajectory): c.reward for c in group.candidates})
         scale = "std" if self.is_scaled else "none"
-        against = {
+        by_seat = {
             agent: dict(
-                zip(own, group_relative(list(own.values()), scale, "leave_one_out"), strict=True)
+                zip(
+                    seat_returns,
+                    group_relative(list(seat_returns.values()), scale, "leave_one_out"),
+                    strict=True,
+                )
             )
-            for agent, own in returns.items()
+            for agent, seat_returns in returns.items()
         }
         return [
-            [against[group.agent][number, c.trajectory] for c in group.candidates]
+            [by_seat[group.agent][number, c.trajectory] for c in group.candidates]
             for number, group in enumerate(groups)
         ]

@@ -38,7 +38,7 @@ class Situation:
         """The prompt."""
         return texts.written(self.subject.env.observe(self.state, self.agent))
 
-    def own(self) -> list[Move]:
+    def past_moves(self) -> list[Move]:
         """What this agent did so far."""
         return [move for move in self.history if move.agent == self.agent]
 
@@ -59,29 +59,29 @@ def _empty(now: Situation) -> str:
 
 
 def _repeat_first(now: Situation) -> str:
-    own = now.own()
-    return own[0].action if own else now.good
+    moves = now.past_moves()
+    return moves[0].action if moves else now.good
 
 
 def _repeat_last(now: Situation) -> str:
-    own = now.own()
-    return own[-1].action if own else now.wild
+    moves = now.past_moves()
+    return moves[-1].action if moves else now.wild
 
 
 def _repeat_best_paid(now: Situation) -> str:
-    own = now.own()
-    return max(own, key=lambda move: move.transition.team_reward).action if own else now.good
+    moves = now.past_moves()
+    return max(moves, key=lambda move: move.transition.team_reward).action if moves else now.good
 
 
 def _there_and_back(now: Situation) -> str:
     """Two actions in turn: whatever undoes the other one is found by drawing often enough."""
-    own = now.own()
-    return own[-2].action if len(own) >= 2 else now.wild
+    moves = now.past_moves()
+    return moves[-2].action if len(moves) >= 2 else now.wild
 
 
 def _good_and_back(now: Situation) -> str:
-    own = now.own()
-    return now.good if len(own) % 2 == 0 else now.wild
+    moves = now.past_moves()
+    return now.good if len(moves) % 2 == 0 else now.wild
 
 
 def _echo_prompt(now: Situation) -> str:
@@ -89,8 +89,8 @@ def _echo_prompt(now: Situation) -> str:
 
 
 def _echo_example(now: Situation) -> str:
-    seen = texts.examples(now.subject.env.observe(now.state, now.agent))
-    return now.rng.choice(seen) if seen else now.shown[-200:]
+    examples = texts.examples(now.subject.env.observe(now.state, now.agent))
+    return now.rng.choice(examples) if examples else now.shown[-200:]
 
 
 def _many_formats(now: Situation) -> str:

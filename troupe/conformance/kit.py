@@ -142,16 +142,16 @@ def check_family(
     subject = Subject(family, reference=reference, sandbox=sandbox, limits=limits or CheckLimits())
     if not subject.tasks:
         raise InvalidArgumentError(f"task '{family.name}' has no tasks in any split")
-    wanted = set(only or CHECKS)
+    selected = set(only or CHECKS)
     # What every step testifies to needs the steps of all the others.
-    everything = any(CHECKS[name].run is None for name in wanted)
+    everything = any(CHECKS[name].run is None for name in selected)
     seconds = {
         name: _run(subject, name, entry)
         for name, entry in CHECKS.items()
-        if everything or name in wanted
+        if everything or name in selected
     }
     params = dict(reference.params) if reference else {}
-    checks = tuple(_verdict(subject, name, seconds[name]) for name in CHECKS if name in wanted)
+    checks = tuple(_verdict(subject, name, seconds[name]) for name in CHECKS if name in selected)
     return CheckReport(family.name, params, checks)
 
 
@@ -197,6 +197,6 @@ def _verdict(subject: Subject, name: str, seconds: float) -> Check:
     return Check(name, outcome, tuple(evidence), advice, round(seconds, 3))
 
 
-def _counted(found: list[str], total: int) -> list[str]:
-    more = total - len(found)
-    return [*found, f"... and {more} more"] if more > 0 else found
+def _counted(evidence: list[str], total: int) -> list[str]:
+    more = total - len(evidence)
+    return [*evidence, f"... and {more} more"] if more > 0 else evidence

@@ -106,18 +106,18 @@ def prompts(subject: Subject, state: bytes) -> dict[str, Observation]:
 
 def positions(subject: Subject, *, num_each: int = 3) -> list[tuple[Task, bytes, str]]:
     """Moments to act in, each with whose turn it is: first states, and some of good play."""
-    found: list[tuple[Task, bytes, str]] = []
+    moments: list[tuple[Task, bytes, str]] = []
     for task in subject.tasks:
-        if found and subject.is_over:
+        if moments and subject.is_over:
             break
         rng = Random(f"{subject.limits.seed}/{task.id}")
         with tolerant():
             first = subject.env.reset(task)
-            found.append((task, first, agent_to_act(subject, first, 0)))
+            moments.append((task, first, agent_to_act(subject, first, 0)))
         episode = play(subject, task, mixed(subject, 0.5), rng, max_steps=2 * num_each)
-        later = [move for move in episode.moves if move.state != found[-1][1]]
-        found += [(task, move.state, move.agent) for move in later[: num_each - 1]]
-    return found
+        later = [move for move in episode.moves if move.state != moments[-1][1]]
+        moments += [(task, move.state, move.agent) for move in later[: num_each - 1]]
+    return moments
 
 
 def mixed(subject: Subject, share_good: float) -> Policy:

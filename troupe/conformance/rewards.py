@@ -117,15 +117,15 @@ def scripted_beats_random(subject: Subject) -> None:
         (fmean(s for s, _ in scores[name]), fmean(r for _, r in scores[name]))
         for name in ("scripted", "random")
     )
-    said = (
+    summary = (
         f"scripted solves {good:.0%} and collects {good_return:.3f}; random solves {wild:.0%} and "
         f"collects {wild_return:.3f} ({len(scores['random'])} tasks each)"
     )
     if (good, good_return) <= (wild, wild_return) or good_return < wild_return:
-        subject.findings.fail("scripted_beats_random", said)
+        subject.findings.fail("scripted_beats_random", summary)
     elif good < 1.0:
-        subject.findings.warn("scripted_beats_random", said)
-    subject.findings.fact("scripted_beats_random", said)
+        subject.findings.warn("scripted_beats_random", summary)
+    subject.findings.fact("scripted_beats_random", summary)
 
 
 def _many(subject: Subject) -> list[Task]:
@@ -157,14 +157,14 @@ def lazy_unpaid(subject: Subject) -> None:
     for name, mean in counted.items():
         if mean > best + TOLERANCE:
             # Without a script a demonstration is a random action, which may well be worse.
-            told = subject.findings.fail if subject.is_scripted else subject.findings.warn
-            told(
+            record = subject.findings.fail if subject.is_scripted else subject.findings.warn
+            record(
                 "lazy_unpaid",
                 f"'{name}' is paid {mean:.3f} an action on average, a demonstration {best:.3f} "
                 "(team reward plus weighted local terms)",
             )
-    said = ", ".join(f"{name} {mean:.3f}" for name, mean in counted.items())
-    subject.findings.fact("lazy_unpaid", f"an action pays: demonstrate {best:.3f}, {said}")
+    averages = ", ".join(f"{name} {mean:.3f}" for name, mean in counted.items())
+    subject.findings.fact("lazy_unpaid", f"an action pays: demonstrate {best:.3f}, {averages}")
 
 
 def _pay_all(

@@ -73,8 +73,8 @@ class Subject:
         """Skip ``check`` where the family lacks one of ``names``, and say which."""
         lacking = [name for name in names if not self.has(name)]
         if lacking:
-            told = " and ".join(missing(self.family, name) for name in lacking)
-            self.findings.skip(check, f"{told}, so there is nothing to compare with")
+            reason = " and ".join(missing(self.family, name) for name in lacking)
+            self.findings.skip(check, f"{reason}, so there is nothing to compare with")
         return bool(lacking)
 
     @property
@@ -118,11 +118,11 @@ class Subject:
     def tasks(self) -> tuple[Task, ...]:
         """Tasks to play: from every split, most from train."""
         count = max(self.limits.num_tasks, 1)
-        wanted: list[tuple[Split, int]] = [("train", i) for i in range(count)]
-        wanted[-1:] = [("train", count - 1), ("validation", 0), ("test", 0)]
+        keys: list[tuple[Split, int]] = [("train", i) for i in range(count)]
+        keys[-1:] = [("train", count - 1), ("validation", 0), ("test", 0)]
         return tuple(
             self.taskset.task(split, index)
-            for split, index in wanted
+            for split, index in keys
             if (size := self.taskset.size(split)) is None or index < size
         )
 

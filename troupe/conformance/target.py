@@ -47,8 +47,8 @@ def load_target(reference: Reference) -> TaskFamily:
     for folder in reference.import_paths:
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    found = plugins.load(plugins.TASKS, reference.name)
-    missing = [name for name in _NEEDED if not hasattr(found, name)]
+    family_class = plugins.load(plugins.TASKS, reference.name)
+    missing = [name for name in _NEEDED if not hasattr(family_class, name)]
     if missing:
         raise InvalidArgumentError(
             f"'{reference.name}' is no task family: it has no {', '.join(missing)}; name the "

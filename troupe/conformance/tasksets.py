@@ -12,9 +12,9 @@ from troupe.tasks.family import SPLITS, Split, Task, Taskset
 
 def tasks_seeded(subject: Subject) -> None:
     """A taskset made anew, asked in another order, gives the same tasks."""
-    wanted = _wanted(subject.taskset, subject.limits.num_draws)
-    forward = {key: subject.taskset.task(*key) for key in wanted}
-    shuffled = list(wanted)
+    keys = _task_keys(subject.taskset, subject.limits.num_draws)
+    forward = {key: subject.taskset.task(*key) for key in keys}
+    shuffled = list(keys)
     Random(subject.limits.seed).shuffle(shuffled)
     for name, taskset in (("again", subject.taskset), ("made anew", subject.family.taskset())):
         for key in shuffled:
@@ -34,7 +34,7 @@ def tasks_seeded(subject: Subject) -> None:
             subject.findings.fail(
                 "tasks_seeded", f"task({split!r}, {index}) is labelled {digest.of_task(task)}"
             )
-    subject.findings.fact("tasks_seeded", f"{len(wanted)} tasks, drawn three times")
+    subject.findings.fact("tasks_seeded", f"{len(keys)} tasks, drawn three times")
 
 
 def task_range(subject: Subject) -> None:
@@ -109,7 +109,7 @@ def _interleaved(subject: Subject, clock: Clock) -> Iterator[Task]:
                 yield subject.taskset.task(split, index)
 
 
-def _wanted(taskset: Taskset, count: int) -> list[tuple[Split, int]]:
+def _task_keys(taskset: Taskset, count: int) -> list[tuple[Split, int]]:
     return [(split, index) for split in SPLITS for index in _indices(taskset.size(split), count)]
 
 

@@ -58,10 +58,10 @@ def written(observation: Observation) -> str:
 def examples(observation: Observation) -> list[str]:
     """Answers that the prompt itself shows: after "for example", in fences and in quotes."""
     text = written(observation)
-    found = [match.strip() for match in _EXAMPLE.findall(text)]
-    found += [match.strip() for match in _FENCE.findall(text)]
-    found += _QUOTED.findall(text)
-    return [*dict.fromkeys(part for part in found if part)][:8]
+    answers = [match.strip() for match in _EXAMPLE.findall(text)]
+    answers += [match.strip() for match in _FENCE.findall(text)]
+    answers += _QUOTED.findall(text)
+    return [*dict.fromkeys(part for part in answers if part)][:8]
 
 
 def huge(part: str, size: int) -> str:

@@ -22,7 +22,7 @@ def main() -> None:
     sandbox = sandbox_for(family, request["sandbox"])
     try:
         env = make_environment(family, sandbox)
-        told = [
+        answers = [
             fields_of_script(
                 family,
                 env,
@@ -33,7 +33,7 @@ def main() -> None:
     finally:
         if sandbox is not None:
             sandbox.close()
-    json.dump(told, answer_to)
+    json.dump(answers, answer_to)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Ma
     files = {split: _files(dataset, source, split) for split in splits}
     folder = out / dataset.name
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = _kept(dataset, source, folder, options)
+    manifest = _resumed_manifest(dataset, source, folder, options)
     for split in splits:
         against = [*options.against]
         if split == "train":
@@ -72,24 +72,24 @@ def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Ma
     return manifest
 
 
-def _order(dataset: Dataset, source: Source, asked: Sequence[Split]) -> list[Split]:
+def _order(dataset: Dataset, source: Source, requested: Sequence[Split]) -> list[Split]:
     """Splits to prepare, train last."""
-    unknown = [split for split in asked if split not in dataset.splits]
+    unknown = [split for split in requested if split not in dataset.splits]
     if unknown:
         raise InvalidArgumentError(
             f"{dataset.title} has no split '{unknown[0]}'; it has {', '.join(dataset.splits)}"
         )
-    if is_one_split(source.path) and len(asked or dataset.splits) != 1:
+    if is_one_split(source.path) and len(requested or dataset.splits) != 1:
         raise InvalidArgumentError(
             f"{source.path} is one split of {', '.join(dataset.splits)}; say which with --split"
         )
-    return [split for split in reversed(SPLITS) if split in (asked or dataset.splits)]
+    return [split for split in reversed(SPLITS) if split in (requested or dataset.splits)]
 
 
-def _kept(dataset: Dataset, source: Source, folder: Path, options: Options) -> Manifest:
+def _resumed_manifest(dataset: Dataset, source: Source, folder: Path, options: Options) -> Manifest:
     """A new manifest with the splits that are in ``folder`` already and still whole."""
-    found = read_manifest(folder)
-    splits = found.splits if found else {}
+    previous = read_manifest(folder)
+    splits = previous.splits if previous else {}
     return Manifest(
         dataset=dataset.name,
         task=dataset.task,
@@ -194,7 +194,7 @@ class _Writer:
 
     def __init__(self, dataset: Dataset, checks: Sequence[_Check], *, drop_overlap: bool) -> None:
         self._dataset, self._checks, self._drop_overlap = dataset, checks, drop_overlap
-        self._seen: set[bytes] = set()
+        self._digests: set[bytes] = set()
         self.refused: Counter[str] = Counter()
         self.num_read = self.num_written = self.num_dropped = 0
 
@@ -232,9 +232,9 @@ class _Writer:
 
     def _refuse_repeat(self, text: str, reason: str) -> None:
         digest = blake2b(f"{reason} {normalised(text)}".encode(), digest_size=16).digest()
-        if digest in self._seen:
+        if digest in self._digests:
             raise RefusedRowError(reason)
-        self._seen.add(digest)
+        self._digests.add(digest)
 
 
 def _compared(dataset: Dataset, row: dict[str, Any], path: Path) -> str:

@@ -42,14 +42,14 @@ def files_of(dataset: Dataset, source: Path, split: Split) -> list[Path]:
     """
     if source.is_file() or is_saved_folder(source):
         return [source]
-    found = {
+    files = {
         path
         for pattern in dataset.splits[split]
         for path in source.glob(pattern)
         if path.is_file() and format_of(path)
     }
-    found |= {path for path in (source / split, source / "data" / split) if is_saved_folder(path)}
-    return sorted(found)
+    files |= {path for path in (source / split, source / "data" / split) if is_saved_folder(path)}
+    return sorted(files)
 
 
 def is_one_split(source: Path) -> bool:

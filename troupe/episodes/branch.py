@@ -152,8 +152,8 @@ class Branch:
         judged = time.monotonic()
         terms = [terms_by_agent(agent, outcome.local_rewards) for outcome in outcomes]
         rewards = [
-            self._context.mix(agent, outcome.team_reward, own.get(agent, {}))
-            for outcome, own in zip(outcomes, terms, strict=True)
+            self._context.mix(agent, outcome.team_reward, by_agent.get(agent, {}))
+            for outcome, by_agent in zip(outcomes, terms, strict=True)
         ]
         chosen = self._context.sampler.choose(rewards)
         self.draws.append(
@@ -169,7 +169,7 @@ class Branch:
                 chosen=chosen,
                 generate_s=sampled - began,
                 env_s=judged - sampled,
-                shares=[self._shares(agent, found) for found in terms],
+                shares=[self._shares(agent, by_agent) for by_agent in terms],
                 team_shares=[self._team_shares(outcome) for outcome in outcomes],
                 joint_observation=self._joint_observation(agent),
                 is_baseline=self.is_baseline,
@@ -200,8 +200,8 @@ class Branch:
         if not self._context.sampler.sees_jointly:
             return ""
         parts = [
-            "\n".join([f"[{name}]", *(f"{m.role}: {m.content}" for m in seen)])
-            for name, seen in self._observations.items()
+            "\n".join([f"[{name}]", *(f"{m.role}: {m.content}" for m in messages)])
+            for name, messages in self._observations.items()
         ]
         return "\n\n".join([*parts, f"[{agent}] acts"])
 
@@ -209,8 +209,8 @@ class Branch:
         """Weighted terms of the job's other agents. A seat that is not the job's gets none."""
         mix, agents = self._context.mix, self._context.spec.agents
         return {
-            agent: mix(agent, 0.0, found)
-            for agent, found in terms.items()
+            agent: mix(agent, 0.0, agent_terms)
+            for agent, agent_terms in terms.items()
             if agent != actor and agent in agents
         }
 
@@ -239,8 +239,8 @@ def terms_by_agent(actor: str, local_rewards: Mapping[str, float]) -> dict[str, 
     Example: ``terms_by_agent("a", {"legal": 1.0, "b/outcome": -1.0})`` is
     ``{"a": {"legal": 1.0}, "b": {"outcome": -1.0}}``.
     """
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    by_owner: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for name, value in local_rewards.items():
         owner, slash, term = name.partition("/")
-        found[owner if slash else actor][term if slash else name] = value
-    return dict(found)
+        by_owner[owner if slash else actor][term if slash else name] = value
+    return dict(by_owner)

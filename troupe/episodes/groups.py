@@ -87,13 +87,13 @@ def groups_by_turns(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> l
     """
 
     def rewards(agent: str) -> dict[tuple[int, int], float]:
-        found: defaultdict[tuple[int, int], float] = defaultdict(float)
+        by_turn: defaultdict[tuple[int, int], float] = defaultdict(float)
         turns: defaultdict[int, int] = defaultdict(int)
         for draw in draws:
             if draw.agent == agent:
                 turns[draw.trajectory] = draw.turn
-            found[draw.trajectory, turns[draw.trajectory]] += draw.brought(agent)
-        return found
+            by_turn[draw.trajectory, turns[draw.trajectory]] += draw.brought(agent)
+        return by_turn
 
     return _over_turns(ticket, task_id, draws, rewards)
 
@@ -107,17 +107,17 @@ def _over_turns(
     """One group an agent; ``rewards_of`` gives an agent's rewards by (trajectory, turn)."""
     groups: list[pb.Group] = []
     for agent in dict.fromkeys(d.agent for d in draws):
-        own = [d for d in draws if d.agent == agent]
+        agent_draws = [d for d in draws if d.agent == agent]
         rewards = rewards_of(agent)
-        group = _group(ticket, task_id, agent, 0, own[0], pb.GROUP_KEY_TASK)
-        prompts = {d.generation.prompt_digest: _prompt(d) for d in own}
+        group = _group(ticket, task_id, agent, 0, agent_draws[0], pb.GROUP_KEY_TASK)
+        prompts = {d.generation.prompt_digest: _prompt(d) for d in agent_draws}
         group.prompts.extend(prompts.values())
-        for draw in own:
+        for draw in agent_draws:
             for candidate in _candidates(draw):
                 candidate.index = len(group.candidates)
                 candidate.reward = rewards[draw.trajectory, draw.turn]
                 group.candidates.append(candidate)
-        _count_prompts(group, own)
+        _count_prompts(group, agent_draws)
         groups.append(group)
     return groups
 
@@ -222,9 +222,9 @@ def _readable(group: pb.Group, draws: Sequence[Draw]) -> pb.Group:
     """A copy with what people read in the place of what machines train on."""
     copy = pb.Group()
     copy.CopyFrom(group)
-    own = [d for d in draws if d.agent == group.agent]
-    by_digest = {d.generation.prompt_digest: d.observation for d in own}
-    by_place = {(d.trajectory, d.turn): d for d in own}
+    agent_draws = [d for d in draws if d.agent == group.agent]
+    by_digest = {d.generation.prompt_digest: d.observation for d in agent_draws}
+    by_place = {(d.trajectory, d.turn): d for d in agent_draws}
     for prompt in copy.prompts:
         prompt.ClearField("token_ids")
         prompt.messages.extend(

@@ -74,14 +74,14 @@ class JointTree:
         return await self._node(start.state, start.observations, ())
 
     async def _node(
-        self, state: bytes, seen: Mapping[str, Observation], path: tuple[int, ...]
+        self, state: bytes, observations: Mapping[str, Observation], path: tuple[int, ...]
     ) -> JointNode:
         for agent in self._order:
-            check_may_act(agent, seen[agent])
+            check_may_act(agent, observations[agent])
         began = time.monotonic()
-        drawn = await gather(self._sample(a, seen[a], path) for a in self._order)
+        results = await gather(self._sample(a, observations[a], path) for a in self._order)
         sampled = time.monotonic()
-        generations = dict(zip(self._order, drawn, strict=True))
+        generations = dict(zip(self._order, results, strict=True))
         chains = await self._execute(state, generations)
         judged = time.monotonic()
         children = await self._children(chains, path)
@@ -90,7 +90,7 @@ class JointTree:
             self._draw(
                 agent,
                 path,
-                seen[agent],
+                observations[agent],
                 generations[agent],
                 chains,
                 returns[agent],
@@ -139,17 +139,19 @@ class JointTree:
         chains: dict[JointAction, list[tuple[str, Outcome]]] = {(): []}
         for place, agent in enumerate(self._order):
             going = [b for b, chain in chains.items() if not (chain and chain[-1][1].is_done)]
-            wanted = {b: sorted({a[place] for a in self._actions if a[:place] == b}) for b in going}
+            indices = {
+                b: sorted({a[place] for a in self._actions if a[:place] == b}) for b in going
+            }
             texts = [candidate.text for candidate in generations[agent].candidates]
             judged = await gather(
                 self._context.judge(
-                    chains[b][-1][1].state if b else state, agent, [texts[k] for k in wanted[b]]
+                    chains[b][-1][1].state if b else state, agent, [texts[k] for k in indices[b]]
                 )
                 for b in going
             )
             for beginning, outcomes in zip(going, judged, strict=True):
                 chain = chains.pop(beginning)
-                for k, outcome in zip(wanted[beginning], outcomes, strict=True):
+                for k, outcome in zip(indices[beginning], outcomes, strict=True):
                     chains[*beginning, k] = [*chain, (agent, outcome)]
         return [chains[_begun(action, chains)] for action in self._actions]
 
@@ -160,10 +162,10 @@ class JointTree:
         if len(path) + 1 == self._max_turns:
             return {}
         ends = {j: chain[-1][1] for j, chain in enumerate(chains) if not chain[-1][1].is_done}
-        found = await gather(
+        nodes = await gather(
             self._node(end.state, end.observations, (*path, j)) for j, end in ends.items()
         )
-        return dict(zip(ends, found, strict=True))
+        return dict(zip(ends, nodes, strict=True))
 
     def _returns(
         self, agent: str, chains: Sequence[Chain], children: Mapping[int, JointNode]
@@ -184,7 +186,7 @@ class JointTree:
         self,
         agent: str,
         path: tuple[int, ...],
-        seen: Observation,
+        observation: Observation,
         generation: Generation,
         chains: Sequence[Chain],
         returns: Sequence[float],
@@ -201,7 +203,7 @@ class JointTree:
             turn=len(path),
             policy=self._context.spec.agents[agent].policy,
             trajectory=self._number(path),
-            observation=seen,
+            observation=observation,
             generation=generation,
             outcomes=[_overall(agent, [chains[j] for j in part]) for part in parts],
             rewards=rewards,
@@ -221,16 +223,16 @@ def _overall(agent: str, chains: Sequence[Chain]) -> Outcome:
 
     Rewards are means; it ended or solved the episode where all of them did.
     """
-    own = [outcome for chain in chains for actor, outcome in chain if actor == agent]
+    outcomes = [outcome for chain in chains for actor, outcome in chain if actor == agent]
     ends = [chain[-1][1] for chain in chains]
-    names = sorted({name for outcome in own for name in outcome.local_rewards})
+    names = sorted({name for outcome in outcomes for name in outcome.local_rewards})
     return Outcome(
         state=b"",
         team_reward=_mean([math.fsum(o.team_reward for _, o in chain) for chain in chains]),
-        local_rewards={n: _mean([o.local_rewards.get(n, 0.0) for o in own]) for n in names},
+        local_rewards={n: _mean([o.local_rewards.get(n, 0.0) for o in outcomes]) for n in names},
         is_done=all(end.is_done for end in ends),
         is_success=all(end.is_success for end in ends),
-        info_json=own[0].info_json if own else "{}",
+        info_json=outcomes[0].info_json if outcomes else "{}",
         observations={},
     )
 

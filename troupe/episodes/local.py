@@ -33,9 +33,9 @@ class StateObservation(tuple[Message, ...]):
 
     def __new__(cls, messages: Observation, state: bytes, agent: str) -> "StateObservation":
         """What ``agent`` sees in ``state``."""
-        made = super().__new__(cls, messages)
-        made.state, made.agent = state, agent
-        return made
+        observation = super().__new__(cls, messages)
+        observation.state, observation.agent = state, agent
+        return observation
 
 
 class LocalEnv:
@@ -99,8 +99,8 @@ class LocalEnv:
 
         def begin() -> Start:
             start = first_state(self._environment, self._tasks.task(split, index), observe)
-            seen = _with_state(start.observations, start.state)
-            return replace(start, observations=seen)
+            observations = _with_state(start.observations, start.state)
+            return replace(start, observations=observations)
 
         return await self._within(timeout_s, f"reset of {split}/{index}", begin)
 
@@ -123,7 +123,7 @@ class LocalEnv:
 
         return await self._within(timeout_s, f"judging of {agent}'s action", judge)
 
-    async def _within(self, timeout_s: float, what: str, work: Callable[[], _T]) -> _T:
+    async def _within(self, timeout_s: float, operation: str, work: Callable[[], _T]) -> _T:
         if self._threads is None:
             return work()
         loop = asyncio.get_running_loop()
@@ -133,7 +133,7 @@ class LocalEnv:
                 return await loop.run_in_executor(self._threads, work)
         except TimeoutError as error:
             raise DeadlineError(
-                f"{what} took longer than limits.env_timeout_s = {timeout_s:g}"
+                f"{operation} took longer than limits.env_timeout_s = {timeout_s:g}"
             ) from error
 
 
@@ -170,20 +170,20 @@ class ScriptedRollout:
         self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
         """Candidates for an observation as the environment has shown it."""
-        seen = request.prompt
-        if not isinstance(seen, StateObservation):
+        observation = request.prompt
+        if not isinstance(observation, StateObservation):
             raise InvalidArgumentError(
                 "a scripted player acts on what the environment shows, and the workflow shows its "
                 "agents something else; let a model play"
             )
         texts = [
-            self._text(seen, Random(f"{request.seed}/{i}"), slips=self._slips and i > 0)
+            self._text(observation, Random(f"{request.seed}/{i}"), slips=self._slips and i > 0)
             for i in range(request.num_candidates)
         ]
         return text_generation(request, [(text, "stop") for text in texts], (0, 0))
 
-    def _text(self, seen: StateObservation, rng: Random, *, slips: bool) -> str:
-        text = self._act(seen.state, seen.agent, rng)
+    def _text(self, observation: StateObservation, rng: Random, *, slips: bool) -> str:
+        text = self._act(observation.state, observation.agent, rng)
         words = text.split(" ")
         if not slips or len(words) < 2:
             return text
@@ -218,5 +218,7 @@ class EngineRollout:
             ) from error
 
 
-def _with_state(seen: Mapping[str, Observation], state: bytes) -> dict[str, Observation]:
-    return {agent: StateObservation(messages, state, agent) for agent, messages in seen.items()}
+def _with_state(observations: Mapping[str, Observation], state: bytes) -> dict[str, Observation]:
+    return {
+        agent: StateObservation(messages, state, agent) for agent, messages in observations.items()
+    }

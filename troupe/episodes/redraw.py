@@ -28,5 +28,5 @@ def has_variance(groups: Sequence[pb.Group]) -> bool:
 
 def redrawn_index(ticket: pb.Ticket, attempt: int, *, seed: int, size: int | None) -> int:
     """Index of the task that ``ticket`` plays in its ``attempt``-th redraw (from 1)."""
-    drawn = derive_seed(seed, "redraw", ticket.round_id, ticket.task_index, attempt)
-    return drawn % (_ENDLESS if size is None else size)
+    number = derive_seed(seed, "redraw", ticket.round_id, ticket.task_index, attempt)
+    return number % (_ENDLESS if size is None else size)

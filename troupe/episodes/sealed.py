@@ -16,9 +16,9 @@ class SealedState(bytes):
 
     def __new__(cls, state: bytes, seal: bytes = b"") -> "SealedState":
         """``state`` with the seal that came with it."""
-        made = super().__new__(cls, state)
-        made.seal = seal
-        return made
+        sealed = super().__new__(cls, state)
+        sealed.seal = seal
+        return sealed
 
 
 def seal_with(state: bytes) -> bytes:

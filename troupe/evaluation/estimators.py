@@ -54,15 +54,15 @@ def proportion(clusters: Clusters) -> Estimate | None:
     number of tasks, at most the number of samples.
     Source: Korn and Graubard, Survey Methodology 24 (1998).
     """
-    found = [list(c) for c in clusters if c]
-    if not found:
+    nonempty = [list(c) for c in clusters if c]
+    if not nonempty:
         return None
-    num_tasks, num_samples = len(found), sum(map(len, found))
-    mean = sum(map(sum, found)) / num_samples
-    if num_samples == num_tasks and all(c[0] in (0.0, 1.0) for c in found):
+    num_tasks, num_samples = len(nonempty), sum(map(len, nonempty))
+    mean = sum(map(sum, nonempty)) / num_samples
+    if num_samples == num_tasks and all(c[0] in (0.0, 1.0) for c in nonempty):
         low, high = wilson(mean, num_tasks)
         return Estimate(mean, low, high, "wilson", num_tasks, num_samples)
-    variance = cluster_variance(found)
+    variance = cluster_variance(nonempty)
     spread = mean * (1 - mean)
     effective = spread / variance if variance > 0 and spread > 0 else float(num_tasks)
     low, high = wilson(mean, min(max(effective, num_tasks), num_samples))
@@ -71,16 +71,16 @@ def proportion(clusters: Clusters) -> Estimate | None:
 
 def average(clusters: Clusters) -> Estimate | None:
     """The mean of any values with a normal interval from the cluster-robust variance over tasks."""
-    found = [list(c) for c in clusters if c]
-    if not found:
+    nonempty = [list(c) for c in clusters if c]
+    if not nonempty:
         return None
-    num_samples = sum(map(len, found))
-    mean = sum(map(sum, found)) / num_samples
+    num_samples = sum(map(len, nonempty))
+    mean = sum(map(sum, nonempty)) / num_samples
     method = "normal, clustered by task"
-    if len(found) < 2:
-        return Estimate(mean, None, None, method, len(found), num_samples)
-    spread = NormalDist().inv_cdf(0.5 + LEVEL / 2) * math.sqrt(cluster_variance(found))
-    return Estimate(mean, mean - spread, mean + spread, method, len(found), num_samples)
+    if len(nonempty) < 2:
+        return Estimate(mean, None, None, method, len(nonempty), num_samples)
+    spread = NormalDist().inv_cdf(0.5 + LEVEL / 2) * math.sqrt(cluster_variance(nonempty))
+    return Estimate(mean, mean - spread, mean + spread, method, len(nonempty), num_samples)
 
 
 def cluster_variance(clusters: Clusters) -> float:
@@ -121,18 +121,18 @@ def paired_difference(first: Clusters, second: Clusters) -> Estimate | None:
     binary pairs are here each task's difference in [-1, 1].
     """
     pairs = zip(first, second, strict=True)
-    found = [sum(b) / len(b) - sum(a) / len(a) for a, b in pairs if a and b]
-    if not found:
+    differences = [sum(b) / len(b) - sum(a) / len(a) for a, b in pairs if a and b]
+    if not differences:
         return None
-    adjusted = [*found, 1.0, -1.0]
+    adjusted = [*differences, 1.0, -1.0]
     centre = sum(adjusted) / len(adjusted)
     variance = sum(d * d for d in adjusted) / len(adjusted) - centre**2
     spread = NormalDist().inv_cdf(0.5 + LEVEL / 2) * math.sqrt(variance / len(adjusted))
     return Estimate(
-        sum(found) / len(found),
+        sum(differences) / len(differences),
         max(-1.0, centre - spread),
         min(1.0, centre + spread),
         "adjusted Wald, paired by task",
-        len(found),
-        len(found),
+        len(differences),
+        len(differences),
     )

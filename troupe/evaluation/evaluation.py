@@ -77,7 +77,7 @@ class _Evaluation:
         self._settings = settings
         self._progress = progress
         self._parts = load_parts(plan.job_spec(), family)
-        self._asked = frozenset(plan.samples())
+        self._planned = frozenset(plan.samples())
         self._scores: dict[str, dict[SampleKey, Score]] = {}
 
     async def run(self, teams: Sequence[Team]) -> Report:
@@ -98,14 +98,14 @@ class _Evaluation:
         scores = self._scores.get(line["policy"])
         score = read_score(line, self._parts.mix, flawless)
         key = SampleKey(score.task_index, score.sample)
-        if scores is not None and key in self._asked:
+        if scores is not None and key in self._planned:
             scores[key] = score
 
     async def _play(self, team: Team, flawless: Flawless) -> None:
         scores = self._scores[team.label]
         done = {key for key, score in scores.items() if score.is_played}
-        self._progress(team, len(done), len(self._asked))
-        if len(done) == len(self._asked):
+        self._progress(team, len(done), len(self._planned))
+        if len(done) == len(self._planned):
             return
 
         num_done = len(done)
@@ -115,7 +115,7 @@ class _Evaluation:
             self._journal.append(line)
             self._take(line, flawless)
             num_done += 1
-            self._progress(team, num_done, len(self._asked))
+            self._progress(team, num_done, len(self._planned))
 
         settings = self._settings
         async with opened(
@@ -130,7 +130,7 @@ class _Evaluation:
             await runner.play(seats, flawless, done, note)
 
     def _report(self, teams: Sequence[Team]) -> Report:
-        scores = {label: list(found.values()) for label, found in self._scores.items()}
+        scores = {label: list(by_sample.values()) for label, by_sample in self._scores.items()}
         summaries = [
             summarize(
                 team.label,
@@ -140,8 +140,10 @@ class _Evaluation:
             for team in teams
         ]
         first = teams[0].label
-        found = [compare((first, scores[first]), (t.label, scores[t.label])) for t in teams[1:]]
-        return Report(self._plan, summaries, [c for c in found if c is not None])
+        comparisons = [
+            compare((first, scores[first]), (t.label, scores[t.label])) for t in teams[1:]
+        ]
+        return Report(self._plan, summaries, [c for c in comparisons if c is not None])
 
     def _write(self, report: Report) -> None:
         folder = self._journal.folder

@@ -33,7 +33,7 @@ class EvaluationFolder:
         self._policies = dict(policies)
         self._file: IO[bytes] | None = None
         self._lock: IO[bytes] | None = None
-        self._made: list[Path] = []
+        self._created: list[Path] = []
 
     def __enter__(self) -> Self:
         self._open_folder()
@@ -64,7 +64,7 @@ class EvaluationFolder:
         for name in (EPISODES, PLAN, _LOCK):
             (self.folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # somebody put something there
-            for folder in self._made:
+            for folder in self._created:
                 folder.rmdir()
 
     def append(self, line: Line) -> None:
@@ -104,7 +104,7 @@ class EvaluationFolder:
 
     def _open_folder(self) -> None:
         try:
-            self._made = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
+            self._created = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / _LOCK).open("wb")
         except OSError as error:
@@ -123,13 +123,13 @@ class EvaluationFolder:
 
     def _check_plan(self) -> None:
         path = self.folder / PLAN
-        known: dict[str, str] = {}
+        fingerprints: dict[str, str] = {}
         if path.is_file():
-            found = _read_plan(path)
-            _refuse_other_settings(path, found["settings"], self._plan.fixed())
-            known = found["policies"]
+            recorded = _read_plan(path)
+            _refuse_other_settings(path, recorded["settings"], self._plan.fixed())
+            fingerprints = recorded["policies"]
             for label, fingerprint in self._policies.items():
-                if known.get(label, fingerprint) != fingerprint:
+                if fingerprints.get(label, fingerprint) != fingerprint:
                     raise ConflictError(
                         f"{self.folder} holds samples of policy '{label}' with other weights or "
                         "another server; choose another folder with --out"
@@ -141,15 +141,15 @@ class EvaluationFolder:
         document = {
             "digest": self._plan.digest,
             "settings": self._plan.fixed(),
-            "policies": {**known, **self._policies},
+            "policies": {**fingerprints, **self._policies},
         }
         _replace(path, json.dumps(document, indent=2) + "\n")
 
 
 def _read_plan(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
-        return {"settings": dict(found["settings"]), "policies": dict(found["policies"])}
+        document = json.loads(path.read_text("utf-8"))
+        return {"settings": dict(document["settings"]), "policies": dict(document["policies"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConflictError(
             f"{path} is not an evaluation's plan ({error!r}); choose another folder with --out"
@@ -179,9 +179,9 @@ def _cut_torn_line(path: Path) -> None:
         while position > 0:
             start = max(0, position - 65536)
             file.seek(start)
-            found = file.read(position - start).rfind(b"\n")
-            if found >= 0:
-                position = start + found + 1
+            newline = file.read(position - start).rfind(b"\n")
+            if newline >= 0:
+                position = start + newline + 1
                 break
             position = start
         if position < end:

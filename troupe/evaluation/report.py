@@ -88,8 +88,8 @@ def _success_table(policies: Sequence[PolicySummary]) -> str:
 
 
 def _method(policies: Sequence[PolicySummary]) -> str:
-    found = dict.fromkeys(p.success.method for p in policies if p.success)
-    notes = f"Intervals hold {LEVEL:.0%}: {'; '.join(found)}." if found else ""
+    methods = dict.fromkeys(p.success.method for p in policies if p.success)
+    notes = f"Intervals hold {LEVEL:.0%}: {'; '.join(methods)}." if methods else ""
     errors = sum(p.num_errors for p in policies)
     if errors:
         last = next(p.last_error for p in reversed(policies) if p.last_error)
@@ -120,12 +120,12 @@ def _agent_table(policies: Sequence[PolicySummary]) -> str:
             policy.policy,
             agent,
             policy.seats.get(agent, "-"),
-            _number(found.reward),
-            ", ".join(f"{term} {value:.3f}" for term, value in found.terms.items()) or "-",
-            _plain(found.actions_mean, 2),
+            _number(summary.reward),
+            ", ".join(f"{term} {value:.3f}" for term, value in summary.terms.items()) or "-",
+            _plain(summary.actions_mean, 2),
         ]
         for policy in policies
-        for agent, found in policy.agents.items()
+        for agent, summary in policy.agents.items()
     ]
     return table(["policy", "agent", "played by", "reward", "terms", "actions"], rows)
 

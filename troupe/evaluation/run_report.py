@@ -104,9 +104,9 @@ def _count(
         is_dropped = "dropped_reason" in line
         kind = "error" if is_dropped else failure_of(line, flawless) or "solved"
         tally.outcomes[kind] += 1
-        kept = tally.solved if kind == "solved" else tally.failed
-        if len(kept) < _EPISODES_A_ROUND:
-            kept.append(line["episode_id"])
+        episode_ids = tally.solved if kind == "solved" else tally.failed
+        if len(episode_ids) < _EPISODES_A_ROUND:
+            episode_ids.append(line["episode_id"])
 
 
 def _write_transcripts(run_dir: Path, episodes: Path, rounds: Mapping[str, RoundTally]) -> None:
@@ -127,7 +127,7 @@ def _write_transcripts(run_dir: Path, episodes: Path, rounds: Mapping[str, Round
 def _rounds(metrics: list[Line]) -> str:
     train = [line for line in metrics if line["kind"] == "train"]
     stride = max(1, -(-len(train) // _MOST_ROUNDS))
-    kept = {line["step"] for line in train[::stride]} | {line["step"] for line in train[-1:]}
+    steps = {line["step"] for line in train[::stride]} | {line["step"] for line in train[-1:]}
     rows = [
         [
             line["kind"],
@@ -141,7 +141,7 @@ def _rounds(metrics: list[Line]) -> str:
             _number(line.get("wall_s")),
         ]
         for line in metrics
-        if line["kind"] == "eval" or line["step"] in kept
+        if line["kind"] == "eval" or line["step"] in steps
     ]
     head = ["round", "step", "success", "reward", "return", "turns", "tokens", "dropped", "s"]
     return table(head, rows)

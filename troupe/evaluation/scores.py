@@ -63,11 +63,11 @@ def read_score(line: Mapping[str, Any], mix: RewardMix, flawless: Flawless) -> S
         actions[agent] += 1
         faults.update(fault_kinds(agent, act, flawless))
         rewards[agent] += act["reward"]
-        for owner, found in terms_by_agent(agent, act["local_rewards"]).items():
-            for name, value in found.items():
+        for owner, agent_terms in terms_by_agent(agent, act["local_rewards"]).items():
+            for name, value in agent_terms.items():
                 terms[owner][name] += value
             if owner != agent:
-                rewards[owner] += mix(owner, 0.0, found)
+                rewards[owner] += mix(owner, 0.0, agent_terms)
         last = act.get("info") or {}
     return Score(
         task_index=task_index,
@@ -81,7 +81,7 @@ def read_score(line: Mapping[str, Any], mix: RewardMix, flawless: Flawless) -> S
         wall_s=float(line["wall_s"]),
         outcome=str(last.get("outcome") or last.get("result") or ""),
         rewards=dict(rewards),
-        terms={agent: dict(found) for agent, found in terms.items()},
+        terms={agent: dict(agent_terms) for agent, agent_terms in terms.items()},
         num_actions=dict(actions),
         faults=dict(faults),
     )
@@ -95,29 +95,29 @@ def failure_of(line: Mapping[str, Any], flawless: Flawless) -> FailureKind | Non
     """
     if line["is_success"]:
         return None
-    seen = {kind for agent, act in _acts(line) for kind in fault_kinds(agent, act, flawless)}
+    faults = {kind for agent, act in _acts(line) for kind in fault_kinds(agent, act, flawless)}
     for kind in _FAULTS:
-        if kind in seen:
+        if kind in faults:
             return kind
     return "wrong"
 
 
 def fault_kinds(agent: str, act: Mapping[str, Any], flawless: Flawless) -> set[FailureKind]:
     """What is wrong with the form of one action; the environment's own word counts first."""
-    said = (act.get("info") or {}).get("failure")
-    if said == "wrong":
+    reported = (act.get("info") or {}).get("failure")
+    if reported == "wrong":
         return set()
-    if said in _FAULTS:
-        return {said}
+    if reported in _FAULTS:
+        return {reported}
     if act.get("is_truncated"):
         return {"truncated"}
     paid, best = act["local_rewards"], flawless.get(agent, {})
-    found: set[FailureKind] = set()
+    faults: set[FailureKind] = set()
     if paid.get("format", 0.0) < best.get("format", 0.0):
-        found.add("format")
+        faults.add("format")
     elif paid.get("legal", 0.0) < best.get("legal", 0.0):
-        found.add("illegal")
-    return found
+        faults.add("illegal")
+    return faults
 
 
 def best_terms(line: Mapping[str, Any]) -> dict[str, dict[str, float]]:

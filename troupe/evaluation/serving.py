@@ -77,13 +77,13 @@ async def _chat(
         ref.base_url, api_key=api_key.get_secret_value(), max_connections=max_connections
     )
     stack.push_async_callback(client.close)
-    known = await client.models(timeout_s=_PROBE_S)
-    if not ref.model and len(known) == 1:
-        return ChatPlayer(client, known[0])
-    if ref.model not in known:
-        asked = f"has no model '{ref.model}'" if ref.model else "has several models"
+    models = await client.models(timeout_s=_PROBE_S)
+    if not ref.model and len(models) == 1:
+        return ChatPlayer(client, models[0])
+    if ref.model not in models:
+        problem = f"has no model '{ref.model}'" if ref.model else "has several models"
         raise InvalidArgumentError(
-            f"{ref.base_url} {asked}; {suggest(ref.model, known)} (give URL#MODEL)"
+            f"{ref.base_url} {problem}; {suggest(ref.model, models)} (give URL#MODEL)"
         )
     return ChatPlayer(client, ref.model)
 

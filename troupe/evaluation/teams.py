@@ -57,8 +57,8 @@ def _gathered(texts: Iterable[str]) -> list[dict[str, str]]:
             teams.append({OTHERS: text})
             is_open = False
             continue
-        for found in filter(None, pieces):
-            agent, policy = found[1], found[2]
+        for match in filter(None, pieces):
+            agent, policy = match[1], match[2]
             if not is_open or agent in teams[-1]:
                 teams.append({})
             teams[-1][agent] = policy
@@ -75,9 +75,9 @@ def _team(seats: Mapping[str, str], agents: Sequence[str], options: RefOptions) 
             )
     missing = [agent for agent in agents if agent not in seats and OTHERS not in seats]
     if missing:
-        given = ",".join(f"{agent}={text}" for agent, text in seats.items())
+        assignment = ",".join(f"{agent}={text}" for agent, text in seats.items())
         raise InvalidArgumentError(
-            f"--policy {given} leaves {', '.join(missing)} without a policy; add "
+            f"--policy {assignment} leaves {', '.join(missing)} without a policy; add "
             f"{','.join(f'{agent}=POLICY' for agent in missing)} or *=POLICY"
         )
     texts = {agent: seats.get(agent, seats.get(OTHERS, "")) for agent in agents}

@@ -39,8 +39,8 @@ def with_reward(family: TaskFamily, spec: RewardSpec) -> TaskFamily:
     if not spec.kind:
         return family
     reward = load_reward(spec.kind, spec.params, term=spec.name)
-    taken = sorted(agent for agent, terms in family.local_terms.items() if reward.term in terms)
-    if taken:
+    conflicts = sorted(agent for agent, terms in family.local_terms.items() if reward.term in terms)
+    if conflicts:
         message = f"task '{family.name}' has a term '{reward.term}' already; give another name"
         raise SpecInvalidError([Issue("/reward/name", message)])
     is_kept = spec.mode == "add"

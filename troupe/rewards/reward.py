@@ -67,18 +67,18 @@ class NamedReward:
         except TroupeError:
             raise
         except Exception as error:
-            what = f"raised {type(error).__name__}: {error}"
-            raise self._failure(what, transition, task) from error
+            problem = f"raised {type(error).__name__}: {error}"
+            raise self._failure(problem, transition, task) from error
         if isinstance(value, Real) and math.isfinite(value):
             return float(value)
         raise self._failure(f"gave {value!r}, which is no finite number", transition, task)
 
-    def _failure(self, what: str, done: JudgedTransition, task: Task) -> RewardFailedError:
+    def _failure(self, problem: str, done: JudgedTransition, task: Task) -> RewardFailedError:
         action = repr(done.action)
         shown = action if len(action) <= _MAX_SHOWN else f"{action[:_MAX_SHOWN]}..."
         return RewardFailedError(
-            f"reward function '{self.kind}' {what}; task {task.id}, agent '{done.agent}', action "
-            f"{shown}. Correct the function: it must give a number for every action",
+            f"reward function '{self.kind}' {problem}; task {task.id}, agent '{done.agent}', "
+            f"action {shown}. Correct the function: it must give a number for every action",
             pointer="/reward/kind",
         )
 
@@ -91,17 +91,17 @@ def load_reward(
     Raises InvalidArgumentError for an unknown name, and SpecInvalidError whose pointers start at
     ``pointer`` for wrong parameters.
     """
-    found: Any = plugins.load(plugins.REWARDS, kind, pointer=f"{pointer}/kind")
-    what, at = f"reward function '{kind}'", f"{pointer}/params"
+    function: Any = plugins.load(plugins.REWARDS, kind, pointer=f"{pointer}/kind")
+    label, at = f"reward function '{kind}'", f"{pointer}/params"
     term = term or RewardSpec(kind=kind).term
-    if isinstance(found, type):
-        checked = plugins.checked_params(found, params, what=what, pointer=at)
-        made: Any = found() if checked is None else found(checked)
-        return NamedReward(kind, term, made)
-    model = _Model(_keyword_params(found, kind, pointer))
-    checked = plugins.checked_params(model, params, what=what, pointer=at)
+    if isinstance(function, type):
+        checked = plugins.checked_params(function, params, label=label, pointer=at)
+        instance: Any = function() if checked is None else function(checked)
+        return NamedReward(kind, term, instance)
+    model = _Model(_keyword_params(function, kind, pointer))
+    checked = plugins.checked_params(model, params, label=label, pointer=at)
     values = {} if checked is None else dict(checked)
-    return NamedReward(kind, term, partial(found, **values) if values else found)
+    return NamedReward(kind, term, partial(function, **values) if values else function)
 
 
 def reward_json(spec: RewardSpec) -> str:
@@ -111,8 +111,8 @@ def reward_json(spec: RewardSpec) -> str:
     """
     if not spec.kind:
         return ""
-    told = {"kind": spec.kind, "name": spec.term, "params": spec.params}
-    return json.dumps(told, sort_keys=True)
+    document = {"kind": spec.kind, "name": spec.term, "params": spec.params}
+    return json.dumps(document, sort_keys=True)
 
 
 def reward_of_json(text: str) -> NamedReward | None:
@@ -123,12 +123,12 @@ def reward_of_json(text: str) -> NamedReward | None:
     if not text:
         return None
     try:
-        told = RewardSpec.model_validate_json(text)
+        spec = RewardSpec.model_validate_json(text)
     except ValueError as error:
         raise InvalidArgumentError(f"reward_json is not a reward function: {error}") from error
-    if not told.kind:
+    if not spec.kind:
         raise InvalidArgumentError("reward_json names no reward function; give its kind")
-    return load_reward(told.kind, told.params, term=told.name)
+    return load_reward(spec.kind, spec.params, term=spec.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +157,10 @@ def _keyword_params(
             pointer=f"{pointer}/kind",
         ) from error
     fields: dict[str, Any] = {
-        each.name: (
-            hints.get(each.name, Any),
-            ... if each.default is inspect.Parameter.empty else each.default,
+        keyword.name: (
+            hints.get(keyword.name, Any),
+            ... if keyword.default is inspect.Parameter.empty else keyword.default,
         )
-        for each in keywords
+        for keyword in keywords
     }
     return create_model("Params", __config__=ConfigDict(frozen=True, extra="forbid"), **fields)

@@ -57,14 +57,14 @@ def _reward_function(reward: RewardSpec) -> list[Issue]:
     """What says something of a function needs the function."""
     if reward.kind:
         return []
-    given = {
+    fields = {
         "name": reward.name,
         "params": reward.params,
         "weight": reward.weight != 1.0,
         "mode": reward.mode == "replace",
     }
     message = "there is no reward function that this is about; add `kind: module:function`"
-    return [Issue(f"/reward/{field}", message) for field, is_given in given.items() if is_given]
+    return [Issue(f"/reward/{field}", message) for field, is_given in fields.items() if is_given]
 
 
 def _reward_weights(spec: JobSpec) -> list[Issue]:
@@ -107,18 +107,18 @@ def _per_policy(spec: JobSpec) -> list[Issue]:
     """What one policy's trainer would need of the others; see ``refuse_across_policies``."""
     if not spec.trainer.per_policy:
         return []
-    one = "set /trainer/per_policy to false"
+    remedy = "set /trainer/per_policy to false"
     issues = [
         Issue(
             f"/policies/{name}/past/every",
             f"a trainer of its own can't take over the weights of '{policy.past.of}', which "
-            f"another process trains; {one}, or set every: 0",
+            f"another process trains; {remedy}, or set every: 0",
         )
         for name, policy in spec.policies.items()
         if policy.past is not None and policy.past.every
     ]
     if spec.checkpoint.keep_best:
-        message = f"the best step is chosen by the reward of all agents; {one}, or keep_best: 0"
+        message = f"the best step is chosen by the reward of all agents; {remedy}, or keep_best: 0"
         issues.append(Issue("/checkpoint/keep_best", message))
     return issues
 

@@ -70,10 +70,10 @@ def raise_if_any(title: str, issues: Sequence[Issue]) -> None:
 
 def issues_of(error: ValidationError, model: type[BaseModel]) -> list[Issue]:
     """One issue for each pydantic error, MAX_ISSUES at most, with a hint for misspelt fields."""
-    found = error.errors(include_url=False)
-    issues = [_issue(dict(e), model) for e in found[:MAX_ISSUES]]
-    if len(found) > MAX_ISSUES:
-        issues.append(Issue("", f"{len(found) - MAX_ISSUES} more faults; correct these first"))
+    errors = error.errors(include_url=False)
+    issues = [_issue(dict(e), model) for e in errors[:MAX_ISSUES]]
+    if len(errors) > MAX_ISSUES:
+        issues.append(Issue("", f"{len(errors) - MAX_ISSUES} more faults; correct these first"))
     return issues
 
 
@@ -133,4 +133,4 @@ def _resolve(node: dict[str, Any], defs: dict[str, Any]) -> list[dict[str, Any]]
     if "$ref" in node:
         return [defs[node["$ref"].rsplit("/", 1)[-1]]]
     options = [*node.get("oneOf", []), *node.get("anyOf", []), *node.get("allOf", [])]
-    return [found for option in options for found in _resolve(option, defs)] or [node]
+    return [schema for option in options for schema in _resolve(option, defs)] or [node]

@@ -23,8 +23,8 @@ _MAX_WORDS = 8
 
 def optional_method(family: TaskFamily, name: str) -> Callable[..., object] | None:
     """The family's method ``name``, or None where it has none."""
-    found = getattr(family, name, None)
-    return found if callable(found) else None
+    method = getattr(family, name, None)
+    return method if callable(method) else None
 
 
 def missing(family: TaskFamily, name: str) -> str:
@@ -54,9 +54,9 @@ def scripted_policy(family: TaskFamily, observe: Callable[[bytes, str], Observat
 
 def random_policy(family: TaskFamily, observe: Callable[[bytes, str], Observation]) -> Policy:
     """The family's random actions; without them, some words of what the agent is shown."""
-    drawn: Policy | None = getattr(family, "random_action", None)
-    if drawn is not None:
-        return drawn
+    policy: Policy | None = getattr(family, "random_action", None)
+    if policy is not None:
+        return policy
 
     def words_of_prompt(state: bytes, agent: str, rng: Random) -> str:
         words = " ".join(message.content for message in observe(state, agent)).split() or ["?"]

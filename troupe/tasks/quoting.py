@@ -14,12 +14,14 @@ _TURN_MARK = re.compile(r"<(?=[|/a-zA-Z_\uff5c])|\[(?=/?(?:INST|SYS))|(?<=\|)>")
 
 
 def shown(text: str, *, max_chars: int = MAX_SHOWN_CHARS, max_lines: int = MAX_SHOWN_LINES) -> str:
-    """``text`` printable, capped in the middle, and with its turn marks broken."""
-    kept = _CONTROL.sub("?", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
-    if len(kept) > max_chars:
+    """``text`` clean, capped in the middle, and with its turn marks broken."""
+    clean = _CONTROL.sub("?", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
+    if len(clean) > max_chars:
         half = max_chars // 2
-        kept = f"{kept[:half]}\n... {len(kept) - 2 * half} characters left out ...\n{kept[-half:]}"
-    lines = kept.split("\n")
+        clean = (
+            f"{clean[:half]}\n... {len(clean) - 2 * half} characters left out ...\n{clean[-half:]}"
+        )
+    lines = clean.split("\n")
     if len(lines) > max_lines:
         half = max_lines // 2
         left_out = f"... {len(lines) - 2 * half} lines left out ..."

@@ -17,7 +17,7 @@ def load_family(name: str, params: Mapping[str, Any], *, pointer: str = "/task")
     """
     family: type[TaskFamily] = plugins.load(plugins.TASKS, name, pointer=f"{pointer}/name")
     checked = plugins.checked_params(
-        family, params, what=f"task '{name}'", pointer=f"{pointer}/params"
+        family, params, label=f"task '{name}'", pointer=f"{pointer}/params"
     )
     assert checked is not None  # plugins.load refuses a family without Params
     return family(checked)

@@ -81,13 +81,13 @@ class SimpleTask:
     def taskset(self) -> DrawnTaskset:
         """Tasks without end; a hash of the first state decides which split owns it."""
         seed = int(getattr(self.params, "seed", 0))
-        return DrawnTaskset(self.name, seed, self._drawn, hint="let draw() give more variety")
+        return DrawnTaskset(self.name, seed, self._candidate, hint="let draw() give more variety")
 
     def environment(self) -> "JsonEnvironment":
         """The judge."""
         return JsonEnvironment(self)
 
-    def _drawn(self, rng: Random, split: Split) -> bytes | None:
+    def _candidate(self, rng: Random, split: Split) -> bytes | None:
         first = _packed(self.draw(rng), done=False, success=False)
         return first if split_of_key(first.decode()) == split else None
 
@@ -105,10 +105,10 @@ class JsonEnvironment:
     def observe(self, state: bytes, agent: str) -> Observation:
         """A text becomes one user message."""
         value, *_ = self._unpacked(state, agent)
-        seen = self._task.observe(value, agent)
-        if isinstance(seen, str):
-            return (Message("user", seen),) if seen else ()
-        return seen
+        observation = self._task.observe(value, agent)
+        if isinstance(observation, str):
+            return (Message("user", observation),) if observation else ()
+        return observation
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         """Judged while the episode lasts."""
@@ -119,8 +119,8 @@ class JsonEnvironment:
 
     def _unpacked(self, state: bytes, agent: str) -> tuple[Any, bool, bool]:
         if agent not in self._task.agents:
-            known = ", ".join(self._task.agents)
-            raise InvalidArgumentError(f"no agent {agent!r} in {self._task.name}; known: {known}")
+            agents = ", ".join(self._task.agents)
+            raise InvalidArgumentError(f"no agent {agent!r} in {self._task.name}; known: {agents}")
         value, done, success = json.loads(state)
         return value, done, success
 

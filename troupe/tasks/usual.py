@@ -26,10 +26,10 @@ def usual_workflow(
 
     Raises InvalidArgumentError when ``order`` names an agent that the family does not have.
     """
-    own: Mapping[str, Any] = getattr(family, "usual_workflow", {})
-    usual: dict[str, Any] = {"order": list(family.agents), "max_turns": USUAL_TURNS, **own}
-    asked = {"kind": kind, "order": list(order) if order else None, "max_turns": max_turns}
-    usual |= {name: value for name, value in asked.items() if value is not None}
+    defaults: Mapping[str, Any] = getattr(family, "usual_workflow", {})
+    usual: dict[str, Any] = {"order": list(family.agents), "max_turns": USUAL_TURNS, **defaults}
+    overrides = {"kind": kind, "order": list(order) if order else None, "max_turns": max_turns}
+    usual |= {name: value for name, value in overrides.items() if value is not None}
     for agent in usual["order"]:
         if agent not in family.agents:
             raise InvalidArgumentError(

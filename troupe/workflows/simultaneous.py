@@ -21,8 +21,8 @@ class Simultaneous:
     async def run(self, team: Team, env: EnvironmentView) -> None:
         """Observe for all, then let all act; stops at once when the environment is done."""
         for _ in range(self.max_turns):
-            seen = {agent: env.observe(agent) for agent in self.order}
+            observations = {agent: env.observe(agent) for agent in self.order}
             for agent in self.order:
-                await team[agent].act(seen[agent])
+                await team[agent].act(observations[agent])
                 if env.is_done:
                     return
