@@ -1,7 +1,7 @@
 """Finds extensions by entry-point name or by ``module:attr``: one rule for every extension point.
 
-Loads code that the spec names, so it runs only where the design says: in services and tools that
-the operator started, never in a sandbox. A router that strangers may reach limits the modules.
+Loads code that a spec names, so it runs only in services and tools that the operator started,
+never in a sandbox. A router that strangers can reach limits the modules.
 """
 
 import importlib
@@ -32,16 +32,16 @@ _PARTS = {
     TRACKERS: ("log", "close"),
     REWARDS: (),
 }
-"""What a kind has at least; another object of a module is none."""
+"""Attributes that a plug-in of each kind must have."""
 
 _only: ContextVar[tuple[str, ...] | None] = ContextVar("troupe_plugin_modules", default=None)
 
 
 @contextmanager
 def only_modules(modules: Sequence[str] | None) -> Generator[None]:
-    """Inside the block ``module:attr`` loads from these modules and what lies in them; None: any.
+    """Limit ``module:attr`` in the block to these modules and their submodules; None allows any.
 
-    Registered names load as ever: installing a package is the operator's consent.
+    Registered names always load: installing a package is the operator's consent.
     """
     token = _only.set(None if modules is None else tuple(modules))
     try:
@@ -76,9 +76,9 @@ def checked_params(
 
 
 def check(name: str, *, pointer: str | None = None) -> None:
-    """Raise InvalidArgumentError for a ``module:attr`` that ``only_modules`` leaves out.
+    """Raise InvalidArgumentError for a ``module:attr`` that ``only_modules`` excludes.
 
-    For code that is loaded later, elsewhere: nothing is imported.
+    Imports nothing: for code that another process loads later.
     """
     if ":" in name:
         _check_allowed(name.partition(":")[0], name, pointer)
@@ -128,7 +128,7 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
             f"'{name}' cannot be imported: {error}; check the module path and the attribute",
             pointer=pointer,
         ) from error
-    # What a module of the list merely imports (os.system) is not its own.
+    # An allowed module may import names that are not its own, such as os.system.
     _check_allowed(getattr(plugin, "__module__", None) or module_name, name, pointer)
     return plugin
 

@@ -8,8 +8,8 @@ def gae(
 ) -> list[float]:
     """A_t = sum over l of (gamma * lambda) ** l * (r + gamma * V' - V) at t + l.
 
-    ``values[t]`` is what was expected before act t. After the last act nothing is expected: an
-    episode that ``max_turns`` cut is over, for the limit is part of the game.
+    ``values[t]`` is the critic's estimate before act t. The value after the last act is 0: an
+    episode cut by ``max_turns`` is over, because the limit is part of the game.
 
     Source: GAE (arXiv 1506.02438), Equation 16.
 

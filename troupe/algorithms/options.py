@@ -1,4 +1,4 @@
-"""Parts of a spec that only some algorithms read: what is missing, and what would be ignored."""
+"""Checks the parts of a spec that only some algorithms read: none missing, none ignored."""
 
 from collections.abc import Collection
 from typing import Literal

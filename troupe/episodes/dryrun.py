@@ -16,7 +16,7 @@ from troupe.spec.job import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class DryEpisode:
-    """One played task; ``advantages`` has one list a group, in the order of ``played.groups``."""
+    """One played task; ``advantages`` has one list per group, in order of ``played.groups``."""
 
     played: Played
     advantages: list[list[float]]
@@ -39,7 +39,7 @@ async def dry_run(spec: JobSpec, *, num_tasks: int = 2) -> list[DryEpisode]:
 
 
 def _advantages(algorithm: Algorithm, groups: Sequence[pb.Group]) -> dict[str, list[float]]:
-    """By group id, as the trainer computes them: all groups of a policy together.
+    """Advantages by group id, computed like the trainer's: all groups of a policy together.
 
     There is no trainer here: values and log ratios, where an algorithm reads them, are 0.
     """

@@ -1,7 +1,7 @@
-"""A tree of joint actions: agents that act at once, K candidates each, every joint action followed.
+"""Plays a tree of joint actions: agents act at once, and every joint action is followed.
 
-Owns the play of such a tree and the returns that run back through it. Never talks to a stream and
-never retries, like the player that calls it.
+Each agent has K candidates per node. Owns the play of the tree and the returns that propagate back
+through it. Never talks to a stream and never retries, like the player that calls it.
 """
 
 import math
@@ -20,15 +20,15 @@ from troupe.tasks.family import Observation
 from troupe.workflows.workflow import AtOnceWorkflow, Workflow
 
 Chain = Sequence[tuple[str, Outcome]]
-"""The executed actions of one joint action, by actor; shorter when the episode ended on the way."""
+"""The executed actions of one joint action, by actor; shorter if the episode ended within it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JointNode:
-    """One history of the team: a draw for each agent and what every joint action came to.
+    """One history of the team: a draw for each agent, and the outcome of every joint action.
 
-    ``returns`` holds for each agent the return of each joint action; ``path`` the joint actions
-    that led here. The draws' rewards are the returns of the single candidates.
+    ``returns`` holds each agent's return of each joint action, ``path`` the joint actions that led
+    here. The draws' rewards are the returns of the individual candidates.
     """
 
     path: tuple[int, ...]
@@ -40,7 +40,7 @@ class JointNode:
 
     @property
     def num_turns(self) -> int:
-        """Turns below and at this node."""
+        """Number of turns at and below this node."""
         return 1 + max((child.num_turns for child in self.children), default=0)
 
     def nodes(self) -> list["JointNode"]:
@@ -70,7 +70,7 @@ class JointTree:
         self._actions = sampler.joint_actions(len(self._order))
 
     async def play(self, start: Start) -> JointNode:
-        """The whole tree from ``start``; raises what its first failing call raised."""
+        """Play the whole tree from ``start``; raises the error of the first failing call."""
         return await self._node(start.state, start.observations, ())
 
     async def _node(
@@ -126,7 +126,7 @@ class JointTree:
         )
 
     def _number(self, path: tuple[int, ...]) -> int:
-        """The place of a node among those of its turn."""
+        """Index of a node among those of its turn."""
         number = 0
         for joint_action in path:
             number = number * len(self._actions) + joint_action
@@ -135,7 +135,7 @@ class JointTree:
     async def _execute(
         self, state: bytes, generations: Mapping[str, Generation]
     ) -> list[list[tuple[str, Outcome]]]:
-        """One chain a joint action; equal beginnings are judged once."""
+        """One chain per joint action; common prefixes are judged once."""
         chains: dict[JointAction, list[tuple[str, Outcome]]] = {(): []}
         for place, agent in enumerate(self._order):
             going = [b for b, chain in chains.items() if not (chain and chain[-1][1].is_done)]
@@ -158,7 +158,7 @@ class JointTree:
     async def _children(
         self, chains: Sequence[Chain], path: tuple[int, ...]
     ) -> dict[int, JointNode]:
-        """The successors, by joint action, of those that did not end the episode."""
+        """Successor nodes, by joint action, of those that did not end the episode."""
         if len(path) + 1 == self._max_turns:
             return {}
         ends = {j: chain[-1][1] for j, chain in enumerate(chains) if not chain[-1][1].is_done}
@@ -214,14 +214,14 @@ class JointTree:
 
 
 def _begun(action: JointAction, chains: Mapping[JointAction, object]) -> JointAction:
-    """The beginning of ``action`` that was executed."""
+    """The executed prefix of ``action``."""
     return next(action[:n] for n in range(len(action), 0, -1) if action[:n] in chains)
 
 
 def _overall(agent: str, chains: Sequence[Chain]) -> Outcome:
-    """What a candidate came to over the joint actions that it is part of, for people to read.
+    """A candidate's outcome over the joint actions that it is part of, for people to read.
 
-    Rewards are means; it ended or solved the episode where all of them did.
+    Rewards are means; the flags hold if they hold for all joint actions.
     """
     outcomes = [outcome for chain in chains for actor, outcome in chain if actor == agent]
     ends = [chain[-1][1] for chain in chains]
@@ -242,9 +242,9 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def at_once(spec: JobSpec, workflow: Workflow, sampler: JointSampler) -> AtOnceWorkflow:
-    """``workflow`` as one in which agents act at once.
+    """``workflow``, checked to be one in which agents act at once.
 
-    Raises SpecInvalidError when it is none, or when the tree of one task would be too large.
+    Raises SpecInvalidError when it is not, or when the tree of one task would be too large.
     """
     if not isinstance(workflow, AtOnceWorkflow):
         message = (

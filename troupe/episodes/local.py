@@ -1,7 +1,7 @@
 """In-process ports: a task family's own environment, its scripted player, and an engine.
 
-For evaluations, dry runs, notebooks and tests. An observation carries the state that it was made
-from, so that a scripted player may look at it; a model never does. Never keeps score.
+For evaluations, dry runs, notebooks and tests. An observation carries the state that it shows, for
+scripted players; a model never sees that state. Never keeps score.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ class LocalEnv:
     """EnvPort on ``family`` in this process; close it after use.
 
     A family that runs programs judges on threads, at most ``num_threads`` at once, so that one slow
-    program never holds up other episodes; ``open_sandbox`` opens its sandbox, this machine's unless
-    it is given. A family of pure arithmetic judges in place.
+    program never delays other episodes; ``open_sandbox`` opens its sandbox and defaults to this
+    machine's. Other families judge in the calling thread.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LocalEnv:
         self.close()
 
     def close(self) -> None:
-        """End running programs and free the threads."""
+        """Stop running programs and free the threads."""
         if self._sandbox is not None:
             self._sandbox.close()
         if self._threads is not None:
@@ -81,11 +81,11 @@ class LocalEnv:
 
     @property
     def is_threaded(self) -> bool:
-        """Whether judging waits for programs, so that other episodes can go on meanwhile."""
+        """Whether judging runs programs on threads, so that other episodes continue meanwhile."""
         return self._threads is not None
 
     def size(self, split: Split) -> int | None:
-        """Number of tasks in the split; None when it does not end."""
+        """Number of tasks in the split; None when it is infinite."""
         return self._tasks.size(split)
 
     def observe(self, state: bytes, agent: str) -> Observation:
@@ -128,7 +128,7 @@ class LocalEnv:
             return work()
         loop = asyncio.get_running_loop()
         try:
-            # The deadline is the program's: waiting for a thread counts to the episode alone.
+            # The deadline limits the program: waiting for a thread counts against the episode only.
             async with self._free, asyncio.timeout(timeout_s):
                 return await loop.run_in_executor(self._threads, work)
         except TimeoutError as error:
@@ -138,10 +138,10 @@ class LocalEnv:
 
 
 class ScriptedRollout:
-    """RolloutPort of a family's own player, which is told the true state of a `LocalEnv`.
+    """RolloutPort of a family's scripted player, which sees the true state of a `LocalEnv`.
 
-    "scripted" demonstrates and "random" acts without thought. With ``slips``, every candidate but
-    the first demonstrates badly, so that rewards differ. With ``observe``, a family without a
+    "scripted" demonstrates and "random" acts at random. With ``slips``, every candidate except the
+    first is a damaged demonstration, so that rewards differ. With ``observe``, a family without a
     script plays its random actions, or words of the prompt. There are no token ids to train on.
 
     Raises InvalidArgumentError when the family cannot play.
@@ -169,7 +169,7 @@ class ScriptedRollout:
     async def generate(
         self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
-        """Candidates for an observation as the environment has shown it."""
+        """Candidates for an unmodified observation of the environment."""
         observation = request.prompt
         if not isinstance(observation, StateObservation):
             raise InvalidArgumentError(
@@ -195,8 +195,8 @@ class ScriptedRollout:
 class EngineRollout:
     """RolloutPort on an engine in this process.
 
-    ``served_as`` is the engine's name of the policy; without it, the engine knows every policy
-    under the name that an episode asks for.
+    ``served_as`` is the engine's name of the policy; without it, the engine serves every policy
+    under the name that the episode requests.
     """
 
     def __init__(self, engine: Engine, served_as: str | None = None) -> None:

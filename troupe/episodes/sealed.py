@@ -1,13 +1,13 @@
-"""State bytes that carry the seal of the env that gave them out.
+"""State bytes with the seal of the env that issued them.
 
-A seal travels beside its state, so whoever only passes states on needs to know nothing of it, and
-a state without one (of an environment in this process, or of an older env) is plain bytes. Never
-makes or checks a seal: the env service does.
+A seal travels beside its state, so code that only passes states on can ignore it. A state without
+a seal (of an in-process environment, or of an older env) is plain bytes. Never makes or checks a
+seal: the env service does.
 """
 
 
 class SealedState(bytes):
-    """A state as the env service gave it out. Equal to its bytes; ``seal`` is opaque.
+    """A state that the env service issued. Equal to its bytes; ``seal`` is opaque.
 
     Example: ``SealedState(b'{"at":[0,0]}', seal)``.
     """

@@ -1,6 +1,6 @@
 """Estimates with intervals: proportions, means and pass@k over tasks with several samples each.
 
-Pure floats. Samples of one task resemble each other, so intervals count tasks and not samples.
+Works on plain floats. Samples of one task are correlated, so intervals count tasks, not samples.
 """
 
 import math
@@ -17,9 +17,9 @@ Clusters = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its 95 % interval; ``method`` says how the interval was made.
+    """A mean with its 95 % interval; ``method`` names the interval's method.
 
-    ``low`` and ``high`` are None where a single task says nothing about the spread over tasks.
+    ``low`` and ``high`` are None with a single task, which shows no spread over tasks.
 
     Example: ``Estimate(0.5, 0.2366, 0.7634, "wilson", 10, 10)``.
     """
@@ -84,10 +84,9 @@ def average(clusters: Clusters) -> Estimate | None:
 
 
 def cluster_variance(clusters: Clusters) -> float:
-    """Variance of the mean over all samples when tasks are independent and samples are not.
+    """Variance of the mean over all samples, where tasks are independent and samples are not.
 
-    G / (G - 1) * sum over tasks of (sum_g - mean * n_g)^2 / N^2; infinite for a single task, which
-    says nothing about others.
+    G / (G - 1) * sum over tasks of (sum_g - mean * n_g)^2 / N^2; infinite for a single task.
     Source: Liang and Zeger, Biometrika 73 (1986), with the small-sample factor.
     """
     num_tasks, num_samples = len(clusters), sum(map(len, clusters))
@@ -115,8 +114,8 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
 def paired_difference(first: Clusters, second: Clusters) -> Estimate | None:
     """Mean of ``second - first`` in success over the tasks of both, given in the same order.
 
-    The interval adds one imagined task in favour of each, so it does not collapse when no task
-    tells the two apart.
+    The interval adds one imaginary task in favour of each, so it does not collapse when no task
+    separates the two.
     Source: Bonett and Price, Statistical Methods in Medical Research 21 (2012), Eq. 3, whose
     binary pairs are here each task's difference in [-1, 1].
     """

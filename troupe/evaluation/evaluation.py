@@ -1,7 +1,7 @@
-"""One evaluation from a plan and teams to a report and its folder.
+"""Runs one evaluation: from a plan and teams to a report and its folder.
 
-Owns the order of work: judge, folder, team after team, report. Each team is closed before the next
-is opened, so memory holds one team's models.
+Owns the order of work: judge, folder, each team in turn, report. Each team is closed before the
+next is opened, so memory holds the models of one team.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from troupe.evaluation.transcripts import write_transcripts
 from troupe.tasks.family import TaskFamily
 
 Progress = Callable[[Team, int, int], None]
-"""Told the team, its samples that are done, and all of them."""
+"""Receives the team, the number of its finished samples, and the number of all."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalSettings:
-    """How an evaluation runs here; none of it changes a figure but ``dtype``."""
+    """How an evaluation runs on this machine; only ``dtype`` changes figures."""
 
     engine: str = "cpu"
     dtype: str = "float32"
@@ -52,7 +52,7 @@ async def evaluate(
     settings: EvalSettings,
     progress: Progress,
 ) -> Report:
-    """Play what ``folder`` lacks of ``plan``, then write and return the report."""
+    """Play the samples of ``plan`` that ``folder`` lacks, then write and return the report."""
     with LocalEnv(family, num_threads=settings.num_judges) as env:
         plan = _fitted(plan, env)
         prints = {team.label: fingerprint(team) for team in teams}
@@ -81,7 +81,7 @@ class _Evaluation:
         self._scores: dict[str, dict[SampleKey, Score]] = {}
 
     async def run(self, teams: Sequence[Team]) -> Report:
-        """Play team after team, then report."""
+        """Play each team in turn, then report."""
         flawless = await measure_flawless(self._plan, self._parts, self._env)
         self._scores = {team.label: {} for team in teams}
         for line in self._journal.lines():
@@ -94,7 +94,7 @@ class _Evaluation:
         return report
 
     def _take(self, line: Line, flawless: Flawless) -> None:
-        """Keep the score of a sample that was asked for; its last attempt counts."""
+        """Keep the score of a planned sample; its last attempt counts."""
         scores = self._scores.get(line["policy"])
         score = read_score(line, self._parts.mix, flawless)
         key = SampleKey(score.task_index, score.sample)

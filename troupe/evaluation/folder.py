@@ -1,7 +1,7 @@
-"""The folder of one evaluation: its plan, and one line for each sample that was played.
+"""The folder of one evaluation: its plan, and one line for each played sample.
 
-Owns what makes a killed evaluation go on: lines are appended whole, a torn last line is cut off,
-and a folder holds samples of one plan and of unchanged policies only.
+Makes a killed evaluation resumable: lines are appended whole, a torn last line is cut off, and a
+folder holds samples of one plan and of unchanged policies only.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _LOCK = ".lock"
 class EvaluationFolder:
     """An evaluation's folder, locked while it is open.
 
-    ``policies`` maps each label to its fingerprint: what the label stood for when it was played.
+    ``policies`` maps each label to the fingerprint of its policy when it was played.
     """
 
     def __init__(self, folder: Path, plan: EvalPlan, policies: Mapping[str, str]) -> None:
@@ -58,17 +58,17 @@ class EvaluationFolder:
                 file.close()
 
     def _remove_if_empty(self) -> None:
-        """Leave no folder behind of an evaluation that failed before its first sample."""
+        """Remove the folder of an evaluation that failed before its first sample."""
         if (self.folder / EPISODES).stat().st_size:
             return
         for name in (EPISODES, PLAN, _LOCK):
             (self.folder / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # somebody put something there
+        with contextlib.suppress(OSError):  # another program wrote a file there
             for folder in self._created:
                 folder.rmdir()
 
     def append(self, line: Line) -> None:
-        """Add one sample with one write, so that a kill leaves it out or leaves it whole."""
+        """Add one sample with one write, so that a kill leaves the whole line or none of it."""
         assert self._file is not None
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
         data = text.encode()
@@ -80,7 +80,7 @@ class EvaluationFolder:
             raise self._unwritable("it took only a part of a line")
 
     def lines(self) -> Iterator[Line]:
-        """Every line so far, in the order of play. A sample may have been tried again later."""
+        """Every line so far, in order of play. A retried sample has several lines."""
         with (self.folder / EPISODES).open("rb") as file:
             for number, text in enumerate(file, 1):
                 try:
@@ -92,7 +92,7 @@ class EvaluationFolder:
                     ) from error
 
     def sync(self) -> None:
-        """Have everything on the disk."""
+        """Flush everything to disk."""
         assert self._file is not None
         os.fsync(self._file.fileno())
 
@@ -170,7 +170,7 @@ def _refuse_other_settings(path: Path, old: dict[str, Any], new: dict[str, Any])
 
 
 def _cut_torn_line(path: Path) -> None:
-    """A write that a kill cut short left no newline: what follows the last one goes."""
+    """Cut what follows the last newline: a write that a kill interrupted left no newline."""
     if not path.is_file():
         return
     with path.open("r+b") as file:

@@ -1,6 +1,6 @@
-"""The report of an evaluation: one JSON document, and the same as Markdown for people.
+"""The report of an evaluation, as one JSON document and as Markdown.
 
-Pure text. Figures are computed in ``summary``.
+Formatting only; ``summary`` computes the figures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ MAX_MAIN_OUTCOMES = 4
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an evaluation found: a summary a policy, in the order asked, and comparisons."""
+    """Results of an evaluation: one summary per policy, in the requested order; comparisons."""
 
     plan: EvalPlan
     policies: Sequence[PolicySummary]
@@ -137,7 +137,7 @@ def _outcomes(policies: Sequence[PolicySummary]) -> str:
 
 
 def _main_outcomes(policy: PolicySummary) -> str:
-    """The most frequent ends beside the success, which in a game of draws says little."""
+    """The most frequent outcomes: in a game with many draws, success alone says little."""
     shown = list(policy.outcomes.items())[:MAX_MAIN_OUTCOMES]
     more = ["..."] if len(policy.outcomes) > len(shown) else []
     return ", ".join([*(f"{kind} {count}" for kind, count in shown), *more]) or "-"

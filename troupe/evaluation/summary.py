@@ -1,4 +1,4 @@
-"""From scores to figures: one summary a policy, and paired differences between policies.
+"""Turns scores into figures: one summary per policy, and paired differences between policies.
 
 Pure. Errors are counted and never scored.
 """
@@ -21,7 +21,7 @@ Scores = Sequence[Score]
 
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
-    """One agent of a policy's team. ``reward`` is a mean sum over an episode."""
+    """One agent of a policy's team. ``reward`` is the mean over episodes of the sum in each."""
 
     reward: Estimate
     terms: Mapping[str, float]
@@ -59,7 +59,7 @@ class PolicySummary:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Success of ``policy`` less that of ``against``, task by task."""
+    """Success of ``policy`` minus that of ``against``, task by task."""
 
     policy: str
     against: str

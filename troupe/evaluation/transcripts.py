@@ -1,7 +1,7 @@
-"""Conversations as Markdown, from the lines of an episodes.jsonl: a job's or an evaluation's.
+"""Conversations as Markdown, from a job's or an evaluation's episodes.jsonl.
 
-Owns what people read of an episode: what was said, what the environment understood, what it paid
-and how long it took. The whole is in episodes.jsonl; transcripts show the first of it.
+Shows the messages of an episode, what the environment understood, the rewards and the times.
+Transcripts show a selection; episodes.jsonl holds everything.
 """
 
 import json
