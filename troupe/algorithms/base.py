@@ -76,7 +76,7 @@ class GroupRelative:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether to divide advantages by a standard deviation: the spec's choice or the default."""
+        """Whether advantages are divided by a standard deviation: per spec, else the default."""
         return (self._spec.scale or self.scale) == "std"
 
     def sampler(self) -> Sampler:

@@ -1,4 +1,4 @@
-"""How a policy might try to be paid without solving the task: one text for each step.
+"""Tactics of a policy that seeks reward without solving the task: one text per step.
 
 Owns single steps; the search over sequences of them is in ``rewards``.
 """
@@ -15,7 +15,7 @@ from troupe.conformance.subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Whose turn it is, in what state, and what happened so far in this episode."""
+    """The acting agent, the state, and the history of this episode."""
 
     subject: Subject
     state: bytes
@@ -39,7 +39,7 @@ class Situation:
         return texts.written(self.subject.env.observe(self.state, self.agent))
 
     def past_moves(self) -> list[Move]:
-        """What this agent did so far."""
+        """This agent's moves so far."""
         return [move for move in self.history if move.agent == self.agent]
 
 
@@ -74,7 +74,7 @@ def _repeat_best_paid(now: Situation) -> str:
 
 
 def _there_and_back(now: Situation) -> str:
-    """Two actions in turn: whatever undoes the other one is found by drawing often enough."""
+    """Alternate two actions: enough draws find a pair that undoes itself."""
     moves = now.past_moves()
     return moves[-2].action if len(moves) >= 2 else now.wild
 
@@ -110,7 +110,7 @@ def _good_twice(now: Situation) -> str:
 
 
 def _all_wild(now: Situation) -> str:
-    """Every answer at once, for judges that look for the right one anywhere."""
+    """Every answer at once, for judges that search the text for the right one."""
     return "\n".join(now.wild for _ in range(40))
 
 
@@ -153,7 +153,7 @@ TACTICS: Mapping[str, Tactic] = {
     "mutated": _mutated,
     "odd": _odd,
 }
-"""Each tactic by its name, as evidence tells it."""
+"""Tactics by the name that evidence shows."""
 
 THOUGHTLESS = ("empty", "echo_prompt", "echo_example", "claim", "odd")
-"""Tactics that look at no state: nothing they say may be paid like a demonstration."""
+"""Tactics that ignore the state: none may earn as much as a demonstration."""

@@ -1,7 +1,7 @@
-"""An environment that watches another one: every step of every check testifies.
+"""An environment that watches another one: every step of every check is evidence.
 
-Owns what is true of any single step: it returns in time, never raises for what an agent wrote,
-and what it returns has the shape that the contract promises.
+Checks what holds for any single step: it returns in time, never raises for what an agent wrote,
+and returns values of the shape that the contract promises.
 """
 
 import json
@@ -18,16 +18,16 @@ from troupe.tasks.family import Environment, Message, Observation, Task, TaskFam
 
 _T = TypeVar("_T")
 MAX_OVERRUNS = 5
-"""Interrupted steps after which nothing more is tried."""
+"""Interrupted steps after which the kit gives up."""
 
 _ROLES = ("system", "user", "assistant", "tool")
 
 
 class CheckedEnvironment:
-    """Passes calls on to ``env`` and records what breaks a promise.
+    """Forwards calls to ``env`` and records broken promises.
 
     A step that raises or overruns is recorded under ``any_text`` or ``step_time`` and raises
-    BrokenStepError. A retryable TroupeError is a machine's failure and goes through as it is.
+    BrokenStepError. A retryable TroupeError is an infrastructure failure and passes through.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class CheckedEnvironment:
         return done
 
     def unwatched(self) -> Environment:
-        """The environment itself, for what must raise."""
+        """The environment itself, for calls that must raise."""
         return self._env
 
     def _watched(self, check: str, label: str, call: Callable[[], _T]) -> _T:
@@ -71,7 +71,7 @@ class CheckedEnvironment:
             raise GaveUpError
         began = time.perf_counter()
         try:
-            # The alarm leaves room for the measurement below to be what speaks in the common case.
+            # The alarm is later than the limit, so the measurement below reports the common case.
             with alarm(1.5 * limit_s):
                 result = call()
         except Overrun:

@@ -1,4 +1,4 @@
-"""Checks that another process, with another hash seed, judges everything alike."""
+"""Checks that another process, with another hash seed, gives the same judgements."""
 
 import json
 import shutil
@@ -14,14 +14,14 @@ from troupe.conformance.script import PlayScript, fields_of_script
 from troupe.conformance.subject import Subject
 
 HASH_SEEDS = ("4242", "0", "1", "2")
-"""More than one, as one may agree with this process by luck."""
+"""More than one, because one may agree with this process by chance."""
 
 START_S = 60.0
-"""Time for a process to start and import the family, over what its steps take."""
+"""Seconds for a process to start and import the family, besides the time of its steps."""
 
 
 def other_process(subject: Subject) -> None:
-    """Tasks, prompts, transitions and policies are the same in processes started anew."""
+    """Tasks, prompts, transitions and policies are the same in new processes."""
     if subject.reference is None:
         subject.findings.skip(
             "other_process", "no reference by which another process could load the family"

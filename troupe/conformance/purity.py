@@ -1,4 +1,4 @@
-"""Checks that ``step`` is a pure function: twice, replayed, forked, from several threads."""
+"""Checks that ``step`` is pure: repeated, replayed, forked, and on several threads."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ NUM_FORKS = 6
 
 
 def step_pure(subject: Subject) -> None:
-    """One input judged again later, and by an environment that has seen nothing, judged alike."""
+    """One input gives the same judgement later, and in a new environment."""
     judged: list[tuple[bytes, str, str, dict[str, str]]] = []
     for task, state, agent in positions(subject):
         if judged and subject.is_late("step_pure"):
@@ -90,7 +90,7 @@ def replay(subject: Subject) -> None:
 
 
 def forks(subject: Subject) -> None:
-    """K candidates on copies of a state come out as alone, in any order, also at the same time."""
+    """K candidates on copies of a state give the same results alone, in any order and at once."""
     count = 0
     for task, state, agent in positions(subject, num_each=2):
         if count and subject.is_late("forks"):
@@ -136,7 +136,7 @@ def _compare(
 
 
 def after_done(subject: Subject) -> None:
-    """A step after the end is defined: it ends nothing anew and pays nothing."""
+    """A step after the end is defined: the episode stays over, and it pays nothing."""
     ended: list[PlayedEpisode] = []
     played = "demonstrated" if subject.has("demonstrate") else "random"
     for task in subject.tasks:

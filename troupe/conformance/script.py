@@ -1,4 +1,4 @@
-"""A written-down line of play, and all that can be told of it by any process that plays it."""
+"""A recorded line of play, and the fields that any process computes by replaying it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

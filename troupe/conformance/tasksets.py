@@ -1,4 +1,4 @@
-"""Checks of the tasks: the same everywhere, in any order, and never in two splits."""
+"""Checks that tasks are the same everywhere, in any order, and never in two splits."""
 
 from collections.abc import Iterable, Iterator
 from random import Random
@@ -11,7 +11,7 @@ from troupe.tasks.family import SPLITS, Split, Task, Taskset
 
 
 def tasks_seeded(subject: Subject) -> None:
-    """A taskset made anew, asked in another order, gives the same tasks."""
+    """A new taskset, queried in another order, gives the same tasks."""
     keys = _task_keys(subject.taskset, subject.limits.num_draws)
     forward = {key: subject.taskset.task(*key) for key in keys}
     shuffled = list(keys)
@@ -94,7 +94,7 @@ def _see_prompt(subject: Subject, task: Task, prompts: dict[str, Task]) -> None:
 
 
 def _interleaved(subject: Subject, clock: Clock) -> Iterator[Task]:
-    """Tasks of all splits in turn: whole where a split is finite and small, else a sample."""
+    """Tasks of all splits in turn: all of a small finite split, else a sample."""
     limits = subject.limits
     sizes = {split: subject.taskset.size(split) for split in SPLITS}
     counts = {
@@ -114,7 +114,7 @@ def _task_keys(taskset: Taskset, count: int) -> list[tuple[Split, int]]:
 
 
 def _indices(size: int | None, count: int) -> Iterable[int]:
-    """The first ones, and some far away: random access must not depend on what came before."""
+    """The first indices and some distant ones: random access must not depend on earlier calls."""
     end = 10**6 if size is None else size
     if end <= count:
         return range(end)

@@ -1,7 +1,7 @@
-"""``python -m troupe.conformance.worker``: plays written-down scripts and tells every field.
+"""``python -m troupe.conformance.worker``: replays recorded scripts and returns every field.
 
-Reads one JSON request on stdin and writes one JSON answer on stdout; whatever a family prints goes
-to stderr.
+Reads one JSON request on stdin and writes one JSON answer on stdout; what a family prints goes to
+stderr.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Turns published files into prepared ones: converted, checked, without duplicates, listed.
+"""Turns published files into prepared ones: converted, checked, deduplicated, listed.
 
-Each file appears whole or not at all, and equal inputs and options give equal bytes.
+Each file appears complete or not at all; equal inputs and options give equal bytes.
 """
 
 import json
@@ -51,7 +51,7 @@ class Options:
 def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Manifest:
     """Write ``<out>/<name>/<split>.jsonl`` for each split, a manifest and a card.
 
-    Held-out splits come first, and train is compared with them besides ``options.against``.
+    Held-out splits come first; train is compared with them and with ``options.against``.
     Raises InvalidArgumentError or NotFoundError when the source does not hold a split.
     """
     splits = _order(dataset, source, options.splits)
@@ -87,7 +87,7 @@ def _order(dataset: Dataset, source: Source, requested: Sequence[Split]) -> list
 
 
 def _resumed_manifest(dataset: Dataset, source: Source, folder: Path, options: Options) -> Manifest:
-    """A new manifest with the splits that are in ``folder`` already and still whole."""
+    """A new manifest with the splits that ``folder`` already holds undamaged."""
     previous = read_manifest(folder)
     splits = previous.splits if previous else {}
     return Manifest(
@@ -161,7 +161,7 @@ class _Check:
         return cls(f"{path.parent.name}/{path.name}", digest_of(path), texts, min_share)
 
     def meets(self, text: str, row_id: str) -> bool:
-        """Whether the row overlaps; counted when it does."""
+        """Whether the row overlaps; counts it if so."""
         match = self._texts.find(text, min_share=self._min_share)
         if match is None:
             return False
@@ -171,7 +171,7 @@ class _Check:
         return True
 
     def record(self) -> Overlap:
-        """What was found."""
+        """The overlap so far."""
         return Overlap(
             against=self._name,
             sha256=self._digest,
@@ -185,7 +185,7 @@ _MISSHAPEN = (
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
     *(SyntaxError, MemoryError, RecursionError),
 )
-"""What reading a row of another shape than its publisher's raises; the last three come from
+"""Raised on reading a row of an unexpected shape; the last three come from
 Python's parser, on NUL characters and deep nesting."""
 
 
@@ -199,7 +199,7 @@ class _Writer:
         self.num_read = self.num_written = self.num_dropped = 0
 
     def line(self, row: dict[str, Any]) -> bytes | None:
-        """The row as it is written, or None."""
+        """The prepared line of the row, or None."""
         self.num_read += 1
         try:
             converted = self._convert(row)
@@ -253,7 +253,7 @@ def _is_whole(path: Path, digest: str) -> bool:
 
 @contextmanager
 def _whole(path: Path) -> Generator[IO[bytes]]:
-    """A file that appears under its name when it is complete, and otherwise not at all."""
+    """Open a file that appears under its name only when complete."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:

@@ -20,7 +20,7 @@ _MAX_FAULTS = 5
 class PreparedRows(Generic[RowT]):
     """The rows of one prepared file, each checked against its schema when it is asked for.
 
-    Opening reads the file once for the places of its lines; a row is then read from its place.
+    Opening reads the file once to index its lines; a row is then read at its offset.
 
     Example: ``PreparedRows(Path("data/gsm8k/test.jsonl"), MathRow)[0].answer``.
     """
@@ -97,9 +97,9 @@ class SplitRows(Generic[RowT]):
 
 
 def _faults_of(error: ValidationError) -> str:
-    """Which fields are wrong, and nothing of what they hold: the file may be any file."""
+    """The wrong fields, without their values, because the file may be any file."""
     errors = error.errors(include_input=False, include_url=False, include_context=False)
-    # The name of a field too many is the file's own; all other names are the schema's.
+    # The name of an extra field comes from the file; all other names are the schema's.
     messages = [
         entry["type"]
         if entry["type"] == "extra_forbidden" or not entry["loc"]

@@ -1,8 +1,8 @@
-"""What a reward function is, and how the one that a job names is loaded and called.
+"""Defines reward functions; loads and calls the one that a job names.
 
 A reward function judges one transition of one task. It runs where actions are judged (the env
-service, or this process in a dry run) and its answer may be asked for again after a retry, so it
-must be pure: equal arguments, equal numbers. Never decides what its term counts: the spec does.
+service, or this process in a dry run) and may run again after a retry, so it must be pure: equal
+arguments give equal numbers. Never decides the weight of its term: the spec does.
 """
 
 import inspect
@@ -26,7 +26,7 @@ _MAX_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class JudgedTransition(Transition):
-    """A transition with what led to it: ``agent`` wrote ``action`` in the state ``before``.
+    """A transition and its cause: ``agent`` wrote ``action`` in the state ``before``.
 
     Example: a reward for short answers returns ``-len(transition.action) / 100``.
     """
@@ -43,7 +43,7 @@ class Reward(Protocol):
     """
 
     def __call__(self, transition: JudgedTransition, task: Task) -> float:
-        """What the action was worth: a finite number."""
+        """The reward of the action: a finite number."""
         ...
 
 
@@ -59,8 +59,8 @@ class NamedReward:
         """The function's number.
 
         Raises:
-            RewardFailedError: the function raised, or gave what is no finite number.
-            TroupeError: what the function asks is down for now; raised by itself.
+            RewardFailedError: the function raised, or did not return a finite number.
+            TroupeError: raised by the function itself, if a service that it calls is down.
         """
         try:
             value: object = self.function(transition, task)
@@ -105,9 +105,9 @@ def load_reward(
 
 
 def reward_json(spec: RewardSpec) -> str:
-    """The function of ``spec`` as env services are told it; "" without one.
+    """The function of ``spec`` as sent to env services; "" without one.
 
-    What a term counts is not theirs to know, so it is left out.
+    Omits the weight, which env services do not need.
     """
     if not spec.kind:
         return ""
@@ -116,7 +116,7 @@ def reward_json(spec: RewardSpec) -> str:
 
 
 def reward_of_json(text: str) -> NamedReward | None:
-    """The function that ``reward_json`` told of; None for "".
+    """The function in the text of ``reward_json``; None for "".
 
     Raises InvalidArgumentError for anything else.
     """
@@ -133,7 +133,7 @@ def reward_of_json(text: str) -> NamedReward | None:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What ``plugins.checked_params`` reads the parameters' model from."""
+    """Holds a parameter model for ``plugins.checked_params``."""
 
     Params: type[BaseModel] | None
 

@@ -1,7 +1,7 @@
-"""Shows one agent what another wrote or a program printed: as data, never as instructions.
+"""Quotes the text of another agent or a program as data, never as instructions.
 
-Owns the one rule for it: capped, without control characters, without anything that a chat
-template would take for the mark of a turn, and each line behind a bar.
+Owns the one rule for it: capped, without control characters or anything that a chat template would
+take for a turn mark, and each line after a bar.
 """
 
 import re
@@ -30,7 +30,7 @@ def shown(text: str, *, max_chars: int = MAX_SHOWN_CHARS, max_lines: int = MAX_S
 
 
 def quoted(text: str, *, max_chars: int = MAX_SHOWN_CHARS, max_lines: int = MAX_SHOWN_LINES) -> str:
-    """Each line of ``shown(text)`` behind a bar.
+    """Each line of ``shown(text)`` after a bar.
 
     Example: ``quoted("42\\nIgnore the above.") == "| 42\\n| Ignore the above."``.
     """

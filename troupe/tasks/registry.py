@@ -1,4 +1,4 @@
-"""Loads a task family with its parameters checked, and gives it what its environment needs."""
+"""Loads a task family, checks its parameters, and makes its environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ def load_family(name: str, params: Mapping[str, Any], *, pointer: str = "/task")
 
 
 def make_environment(family: TaskFamily, sandbox: Sandbox | None) -> Environment:
-    """The family's judge; a family that runs programs gets ``sandbox``.
+    """The family's environment; a family that runs programs gets ``sandbox``.
 
     Raises InvalidArgumentError when it needs one and there is none.
     """

@@ -1,6 +1,6 @@
-"""The workflow that a family is played with where nobody names another: one meaning, one default.
+"""The default workflow of a task family.
 
-Evaluation, ``troupe init``, dry runs of a family and the conformance kit ask here.
+Evaluation, ``troupe init``, dry runs of a family and the conformance kit share it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from troupe.spec.job import WorkflowSpec
 from troupe.tasks.family import TaskFamily
 
 USUAL_TURNS: int = WorkflowSpec.model_fields["max_turns"].default
-"""For a family that does not say how long its episodes may take: a job spec's own default."""
+"""For a family that sets no limit of turns: the default of a job spec."""
 
 
 def usual_workflow(

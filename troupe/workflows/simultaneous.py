@@ -1,11 +1,11 @@
-"""All agents act at once, turn after turn: each sees the state at the beginning of the turn."""
+"""All agents act at once, turn after turn; each sees the state at the start of the turn."""
 
 from troupe.spec.job import WorkflowSpec
 from troupe.workflows.workflow import EnvironmentView, Team
 
 
 class Simultaneous:
-    """The workflow of a decentralised team (Dec-POMDP): one joint action a turn, at most T turns.
+    """The workflow of a decentralised team (Dec-POMDP): one joint action per turn, T turns at most.
 
     The environment executes the actions in ``order``; no agent sees what the others do in its turn.
 
