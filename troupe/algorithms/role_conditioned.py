@@ -25,7 +25,7 @@ from troupe.algorithms.base import GroupRelative
 
 
 class RoleConditioned(GroupRelative):
-    """Plays whole games; compares a seat's return with the seat's other games of the step.
+    """Whole games of each task; each seat's return against its other games of the step.
 
     ``scale: std`` divides by the standard deviation of the seat's returns, which SPIRAL does not.
     Every turn carries its trajectory's advantage, and a trajectory counts once. A seat with one
