@@ -1,10 +1,10 @@
 """Troupe: train teams of LLM agents with on-policy reinforcement learning.
 
-Each name below is imported when it is first used: importing this package loads no other module of
-it, no torch and no pydantic, and opens no connection.
+Each name below is imported on first use: importing this package loads none of its other modules,
+no torch and no pydantic, and opens no connection.
 """
 
-TYPE_CHECKING = False  # what ``typing`` has, without its import
+TYPE_CHECKING = False  # as in ``typing``, without importing it
 
 if TYPE_CHECKING:
     from troupe.algorithms.algorithm import Algorithm
@@ -65,7 +65,7 @@ _MODULES = {
     "load_spec": "troupe.spec",
     "parse_spec": "troupe.spec",
 }
-"""Where each name is, and what it is called there when it is called otherwise."""
+"""Public name to module, or to ``module:name`` where the name differs there."""
 
 __all__ = [
     "Action",

@@ -1,4 +1,4 @@
-"""Coroutines awaited together, and deadlines of the wall clock. Knows no job and no service."""
+"""Awaits coroutines together and keeps wall-clock deadlines. Independent of jobs and services."""
 
 import asyncio
 import time
@@ -24,8 +24,8 @@ async def gather(calls: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 
 async def first_to_end(*work: Coroutine[Any, Any, _T]) -> _T:
-    """What the first to end returns or raises; the others are cancelled and awaited."""
-    tasks = [asyncio.create_task(one) for one in work]
+    """Return or raise what the first coroutine to end does; cancel and await the others."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         ended = next(task for task in tasks if task in done)
@@ -37,7 +37,7 @@ async def first_to_end(*work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel and await tasks, again and again: a library may lose one cancellation on its way."""
+    """Cancel and await tasks repeatedly, because a library may swallow a cancellation."""
     for _ in range(_TRIES):
         pending = [task for task in tasks if not task.done()]
         if not pending:
@@ -51,10 +51,10 @@ async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
 
 
 class WallClockDeadline:
-    """``limit_s`` from an instant on. Instants are Unix seconds, possibly of an earlier process.
+    """A limit of ``limit_s`` after an instant in Unix seconds, possibly from an earlier process.
 
-    Translates to the monotonic clock once, when the instant is first seen: a clock that is set
-    while a job runs must neither end the job nor let it wait for ever.
+    Converts to the monotonic clock once, when it first sees the instant, so that adjusting the
+    system clock during a job neither ends the job nor makes it wait for ever.
 
     Example: ``WallClockDeadline(3600.0).left_s(state.opened_at)``.
     """
@@ -73,7 +73,7 @@ class WallClockDeadline:
         self._deadline = 0.0
 
     def left_s(self, since: float) -> float:
-        """Seconds that are left; none or fewer: the time is up."""
+        """Seconds left; 0 or less once the time is up."""
         now = self._monotonic()
         if since != self._since:
             self._since = since

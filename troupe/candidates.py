@@ -1,10 +1,10 @@
-"""One candidate, from the request for it to what is learned from it.
+"""The life of a candidate: from the request, through sampling and judging, to training.
 
-A `GenerateRequest` asks for candidates. A `Candidate` is one that was drawn, a `Generation` holds
-the candidates of one prompt, and a `Sample` is a candidate after its judgement: what algorithms
-compare and the trainer learns from. On its way it crosses two wires: ``rollout_pb2`` between an
-engine and an episode, ``records_pb2`` between an episode and the trainer. Owns these types and
-their wire forms. Never draws, judges or scores.
+A `GenerateRequest` asks for candidates, a `Candidate` is one sampled completion, a `Generation`
+holds the candidates of one prompt, and a `Sample` is a judged candidate, which algorithms compare
+and the trainer learns from. Candidates cross two wires: ``rollout_pb2`` between an engine and an
+episode, and ``records_pb2`` between an episode and the trainer. Owns these types and their wire
+forms. Never samples, judges or scores.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ OtherPromptT = TypeVar("OtherPromptT")
 class GenerateRequest(Generic[PromptT_co]):
     """Ask for ``num_candidates`` completions of one prompt; ``seed`` fixes each candidate's draw.
 
-    An episode asks with the messages that an agent sees (``GenerateRequest[Observation]``), an
-    engine is asked with token ids (``GenerateRequest[Sequence[int]]``): the rollout service renders
-    the one to the other with the model's chat template. The time limit is the call's, not the
-    request's: each attempt has less of it left.
+    An episode sends the messages that an agent sees (``GenerateRequest[Observation]``); an engine
+    receives token ids (``GenerateRequest[Sequence[int]]``). The rollout service renders one to the
+    other with the model's chat template. The time limit belongs to the call and not to the request,
+    because each attempt has less time left.
     """
 
     policy: str
@@ -54,7 +54,7 @@ class GenerateRequest(Generic[PromptT_co]):
     seed: int
 
     def with_prompt(self, prompt: OtherPromptT) -> GenerateRequest[OtherPromptT]:
-        """The same request for another form of its prompt."""
+        """The same request with its prompt in another form."""
         return GenerateRequest(
             self.policy, self.policy_version, prompt, self.num_candidates, self.sampling, self.seed
         )
@@ -62,11 +62,11 @@ class GenerateRequest(Generic[PromptT_co]):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One sampled completion, not judged yet.
+    """One sampled completion that has not been judged.
 
     ``logprobs`` are natural logs under the distribution that was sampled. ``version_spans`` says
-    which versions sampled the tokens, in order, as (version, number of tokens); empty: the
-    generation's version sampled all. A server that shows only text gives no token ids.
+    which versions sampled the tokens, in order, as (version, number of tokens); empty when the
+    generation's version sampled them all. A server that shows only text gives no token ids.
 
     Example: ``Candidate([5, 9, 2], [-0.1, -2.3, -0.4], "go up", "stop", ((3, 2), (4, 1)))``.
     """
@@ -82,9 +82,9 @@ class Candidate:
 class Generation:
     """Candidates of one prompt, in index order. ``engine_s`` excludes queueing.
 
-    ``policy_version`` sampled every token but those that a candidate's ``version_spans`` gives to
-    an older one. ``num_cached_tokens``: prompt tokens over all candidates that were not computed,
-    because a cache held them or a sibling had computed them; None when the engine can't say.
+    ``policy_version`` sampled every token except those that a candidate's ``version_spans`` assigns
+    to an older version. ``num_cached_tokens``: prompt tokens, over all candidates, that came from a
+    cache or a sibling instead of being computed; None when the engine does not report it.
     ``num_counted_tokens``: prompt and sampled tokens, as counted by a server that shows only text.
     """
 
@@ -98,12 +98,12 @@ class Generation:
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Tokens of the prompt."""
+        """Number of prompt tokens."""
         return self.num_counted_tokens[0] if self.num_counted_tokens else len(self.prompt_token_ids)
 
     @property
     def num_sampled_tokens(self) -> int:
-        """Tokens of all candidates."""
+        """Number of sampled tokens over all candidates."""
         if self.num_counted_tokens:
             return self.num_counted_tokens[1]
         return sum(len(candidate.token_ids) for candidate in self.candidates)
@@ -114,9 +114,9 @@ def text_generation(
     texts: Sequence[tuple[str, FinishReason]],
     num_counted_tokens: tuple[int, int],
 ) -> Generation:
-    """A generation without token ids; its prompt is named by its text.
+    """A generation without token ids; the prompt digest is taken of its text.
 
-    ``num_counted_tokens`` are prompt and sampled tokens, as whoever wrote the texts counts them.
+    ``num_counted_tokens`` are prompt and sampled tokens, as counted by whoever wrote the texts.
     """
     prompt = "\x1e".join(f"{m.role}\x1f{m.content}" for m in request.prompt).encode()
     return Generation(
@@ -131,15 +131,15 @@ def text_generation(
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One judged candidate: what an advantage may depend on, and what the loss learns from.
+    """One judged candidate: the inputs of its advantage and of the loss.
 
-    ``trajectory`` numbers the independent episode of one task that it belongs to: in a group
-    that spans turns, all candidates of one trajectory carry the trajectory's reward, or under a
-    sampler that groups by "turns" what their ``turn`` brought. ``is_baseline``: drawn greedily to
-    be compared with. ``value`` is what the critic expected at its prompt and ``log_ratio`` is
+    ``trajectory`` numbers the independent episode of one task that it belongs to. In a group
+    that spans turns, all candidates of one trajectory carry the trajectory's reward or, under a
+    sampler that groups by "turns", the reward of their ``turn``. ``is_baseline``: sampled greedily
+    for comparison only. ``value`` is the critic's estimate at its prompt and ``log_ratio`` is
     log pi / pi_ref of the whole completion, where the algorithm ``needs`` them. ``token_ids`` and
     ``rollout_logprobs`` are empty where only the reward is known, as in a recorded episode.
-    Credit assignment sets ``advantage``, which holds for each token, and ``temperature``.
+    Credit assignment sets ``temperature`` and ``advantage``, which applies to each token.
 
     Example: ``Sample(index=0, reward=1.25, num_tokens=9, is_truncated=False)``.
     """
@@ -161,7 +161,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """One group as advantages see it: K candidates of one policy, in index order.
+    """The inputs of a group's advantages: K candidates of one policy, in index order.
 
     ``node`` names the joint action's history that groups of several agents share; "" without one.
     """
@@ -189,7 +189,7 @@ def spans_to_proto(spans: Sequence[tuple[int, int]]) -> list[records.VersionSpan
 
 
 def generation_to_proto(generation: Generation) -> rollout.GenerateResponse:
-    """A generation as a rollout service answers with it."""
+    """The response of a rollout service for a generation."""
     return rollout.GenerateResponse(
         prompt=records.Prompt(
             digest=generation.prompt_digest, token_ids=generation.prompt_token_ids
@@ -211,7 +211,7 @@ def generation_to_proto(generation: Generation) -> rollout.GenerateResponse:
 
 
 def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
-    """What a rollout service answered."""
+    """The generation in the response of a rollout service."""
     token_ids = response.prompt.token_ids[:]
     return Generation(
         prompt_token_ids=token_ids,
@@ -235,7 +235,7 @@ def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
 
 
 def sample_of(candidate: records.Candidate) -> Sample:
-    """A judged candidate as it came to the trainer. Its tokens are the record's, not a copy."""
+    """A judged candidate as the trainer receives it. Shares its tokens with the record."""
     return Sample(
         index=candidate.index,
         reward=candidate.reward,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class TroupeError(Exception):
     """Root of all errors that Troupe raises on purpose.
 
-    ``code`` names a ``grpc.StatusCode``: an error is raised where gRPC is not loaded, too.
+    ``code`` is the name of a ``grpc.StatusCode``, so errors can be raised without loading gRPC.
     ``pointer`` is a JSON pointer into the offending document where there is one.
     """
 
@@ -39,7 +39,7 @@ class InvalidArgumentError(TroupeError):
 
 
 class ForbiddenError(InvalidArgumentError):
-    """Who asks is known, and may not do this."""
+    """The caller is authenticated but not allowed to do this."""
 
     code = "PERMISSION_DENIED"
     http_status = 403
@@ -47,13 +47,13 @@ class ForbiddenError(InvalidArgumentError):
 
 
 class StateChangedError(InvalidArgumentError):
-    """An episode's state is not as the env service gave it out; it was not judged."""
+    """An episode's state differs from the one that the env service issued; it was not judged."""
 
     reason = "STATE_CHANGED"
 
 
 class NotFoundError(TroupeError):
-    """What was named does not exist."""
+    """The named resource does not exist."""
 
     code = "NOT_FOUND"
     http_status = 404
@@ -61,7 +61,7 @@ class NotFoundError(TroupeError):
 
 
 class ConflictError(TroupeError):
-    """The request contradicts what is there: another body under one key, a closed job."""
+    """The request contradicts the present state: another body under one key, a closed job."""
 
     code = "ALREADY_EXISTS"
     http_status = 409
@@ -69,7 +69,7 @@ class ConflictError(TroupeError):
 
 
 class VersionNotLoadedError(TroupeError):
-    """The replica does not hold the asked policy version (yet); another one may."""
+    """The replica does not hold the requested policy version (yet); another replica may."""
 
     code = "FAILED_PRECONDITION"
     http_status = 409
@@ -78,7 +78,7 @@ class VersionNotLoadedError(TroupeError):
 
 
 class WeightsRejectedError(TroupeError):
-    """New weights did not arrive as they were sent; the old version goes on serving."""
+    """New weights arrived damaged; the replica keeps serving the old version."""
 
     code = "DATA_LOSS"
     http_status = 502
@@ -95,7 +95,7 @@ class OverloadedError(TroupeError):
 
 
 class UnavailableError(TroupeError):
-    """A machine's failure: a process or connection is down."""
+    """An infrastructure failure: a process or connection is down."""
 
     code = "UNAVAILABLE"
     http_status = 503
@@ -104,7 +104,7 @@ class UnavailableError(TroupeError):
 
 
 class DeadlineError(TroupeError):
-    """The answer did not come in time."""
+    """No answer arrived in time."""
 
     code = "DEADLINE_EXCEEDED"
     http_status = 504
@@ -113,7 +113,7 @@ class DeadlineError(TroupeError):
 
 
 class JobFailedError(TroupeError):
-    """The job cannot go on; the message is what the user sees."""
+    """The job cannot continue; the message is shown to the user."""
 
     code = "ABORTED"
     http_status = 500
@@ -121,14 +121,14 @@ class JobFailedError(TroupeError):
 
 
 class RewardFailedError(TroupeError):
-    """A user's reward function raised, or gave what is no number; nothing was scored."""
+    """A user's reward function raised or did not return a number; nothing was scored."""
 
     code = "ABORTED"
     reason = "REWARD_FAILED"
 
 
 class FencedError(TroupeError):
-    """Another process has taken over this one's work: it must stop, and change nothing more."""
+    """Another process has taken over the work of this one, which must stop and change nothing."""
 
     code = "ABORTED"
     http_status = 409
@@ -150,10 +150,10 @@ def error_for_reason(reason: str) -> type[TroupeError] | None:
 
 
 def error_for_code(code: "grpc.StatusCode") -> type[TroupeError]:
-    """The class for a bare gRPC status, as sent by something that is not Troupe.
+    """The class for a bare gRPC status, sent by something other than Troupe.
 
-    CANCELLED comes from a transport that broke down: whoever cancels a call himself gets
-    ``CancelledError`` and never asks.
+    CANCELLED means that the transport broke down: a caller that cancels its own call gets
+    ``CancelledError`` and does not use this function.
     """
     if code.name == "CANCELLED":
         return UnavailableError

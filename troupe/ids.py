@@ -1,6 +1,6 @@
-"""Deterministic names: equal inputs give equal ids on every machine and after every restart.
+"""Deterministic ids: equal inputs give equal ids on every machine and after every restart.
 
-And how the names of the models' hub are spelt, which specs and command lines may give.
+Also recognises model ids of the Hugging Face hub in specs and command lines.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def train_round(step: int) -> RoundId:
 
 
 def step_of(round_id: str) -> int | None:
-    """The step that a training round plays; None for anything else."""
+    """The step of a training round; None for any other id."""
     kind, _, step = round_id.partition("-")
     return int(step) if kind == "train" and step.isdecimal() else None
 
@@ -52,5 +52,5 @@ def prompt_digest(token_ids: Sequence[int]) -> str:
 
 
 def is_hub_id(text: str) -> bool:
-    """Whether ``text`` is spelt like a model of the hub, such as "Qwen/Qwen3-0.6B" or "gpt2"."""
+    """Whether ``text`` has the form of a hub model id, such as "Qwen/Qwen3-0.6B" or "gpt2"."""
     return _HUB_ID.fullmatch(text) is not None

@@ -1,7 +1,7 @@
 """Finds extensions by entry-point name or by ``module:attr``: one rule for every extension point.
 
-Loads code that the spec names, so it runs only where the design says: in services and tools that
-the operator started, never in a sandbox. A router that strangers may reach limits the modules.
+Loads code that a spec names, so it runs only in services and tools that the operator started,
+never in a sandbox. A router that strangers can reach limits the modules.
 """
 
 import importlib
@@ -32,16 +32,16 @@ _PARTS = {
     TRACKERS: ("log", "close"),
     REWARDS: (),
 }
-"""What a kind has at least; another object of a module is none."""
+"""Attributes that a plug-in of each kind must have."""
 
 _only: ContextVar[tuple[str, ...] | None] = ContextVar("troupe_plugin_modules", default=None)
 
 
 @contextmanager
 def only_modules(modules: Sequence[str] | None) -> Generator[None]:
-    """Inside the block ``module:attr`` loads from these modules and what lies in them; None: any.
+    """Limit ``module:attr`` in the block to these modules and their submodules; None allows any.
 
-    Registered names load as ever: installing a package is the operator's consent.
+    Registered names always load: installing a package is the operator's consent.
     """
     token = _only.set(None if modules is None else tuple(modules))
     try:
@@ -56,29 +56,29 @@ def registered(group: str) -> list[str]:
 
 
 def checked_params(
-    plugin: Any, params: Mapping[str, Any], *, what: str, pointer: str
+    plugin: Any, params: Mapping[str, Any], *, label: str, pointer: str
 ) -> BaseModel | None:
     """``params`` as the model ``plugin.Params``; None where the plug-in declares no parameters.
 
-    Raises SpecInvalidError whose pointers begin with ``pointer``; ``what`` names the plug-in.
+    Raises SpecInvalidError whose pointers begin with ``pointer``; ``label`` names the plug-in.
     """
     model: type[BaseModel] | None = getattr(plugin, "Params", None)
     if model is None:
         if params:
-            message = f"{what} has no parameters; remove them, or declare a model `Params` on it"
+            message = f"{label} has no parameters; remove them, or declare a model `Params` on it"
             raise SpecInvalidError([Issue(pointer, message)])
         return None
     try:
         return model.model_validate(dict(params))
     except ValidationError as error:
         issues = [Issue(pointer + i.pointer, i.message) for i in issues_of(error, model)]
-        raise SpecInvalidError(issues, source=f"parameters of {what}") from error
+        raise SpecInvalidError(issues, source=f"parameters of {label}") from error
 
 
 def check(name: str, *, pointer: str | None = None) -> None:
-    """Raise InvalidArgumentError for a ``module:attr`` that ``only_modules`` leaves out.
+    """Raise InvalidArgumentError for a ``module:attr`` that ``only_modules`` excludes.
 
-    For code that is loaded later, elsewhere: nothing is imported.
+    Imports nothing: for code that another process loads later.
     """
     if ":" in name:
         _check_allowed(name.partition(":")[0], name, pointer)
@@ -88,30 +88,30 @@ def load(group: str, name: str, *, pointer: str | None = None) -> Any:
     """The object behind ``name``; raises InvalidArgumentError that names the known ones."""
     if ":" in name:
         return _checked(group, name, _load_attribute(name, pointer), pointer)
-    found = [entry for entry in entry_points(group=group) if entry.name == name]
-    if not found:
+    entries = [entry for entry in entry_points(group=group) if entry.name == name]
+    if not entries:
         raise InvalidArgumentError(
             f"no {group.removeprefix('troupe.').removesuffix('s')} is called '{name}'; "
             f"{suggest(name, registered(group))} (or give 'module:attr')",
             pointer=pointer,
         )
     try:
-        return found[0].load()
+        return entries[0].load()
     except (ImportError, AttributeError) as error:
         raise InvalidArgumentError(
-            f"'{name}' ({found[0].value}) cannot be imported: {error}; "
+            f"'{name}' ({entries[0].value}) cannot be imported: {error}; "
             "reinstall the package that provides it, with its extras",
             pointer=pointer,
         ) from error
 
 
-def _checked(group: str, name: str, found: Any, pointer: str | None) -> Any:
-    missing = [part for part in _PARTS.get(group, ()) if not hasattr(found, part)]
-    if not missing and (group not in _PARTS or callable(found)):
-        return found
+def _checked(group: str, name: str, plugin: Any, pointer: str | None) -> Any:
+    missing = [part for part in _PARTS.get(group, ()) if not hasattr(plugin, part)]
+    if not missing and (group not in _PARTS or callable(plugin)):
+        return plugin
     kind = group.removeprefix("troupe.").removesuffix("s")
     raise InvalidArgumentError(
-        f"'{name}' is no {kind}: it is a {type(found).__name__}"
+        f"'{name}' is no {kind}: it is a {type(plugin).__name__}"
         + (f" without {', '.join(missing)}" if missing else "")
         + f"; name a class that has what a {kind} has",
         pointer=pointer,
@@ -122,20 +122,22 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
     module_name, _, attribute = name.partition(":")
     _check_allowed(module_name, name, pointer)
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        plugin = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidArgumentError(
             f"'{name}' cannot be imported: {error}; check the module path and the attribute",
             pointer=pointer,
         ) from error
-    # What a module of the list merely imports (os.system) is not its own.
-    _check_allowed(getattr(found, "__module__", None) or module_name, name, pointer)
-    return found
+    # An allowed module may import names that are not its own, such as os.system.
+    _check_allowed(getattr(plugin, "__module__", None) or module_name, name, pointer)
+    return plugin
 
 
 def _check_allowed(module: str, name: str, pointer: str | None) -> None:
     modules = _only.get()
-    if modules is None or any(module == each or module.startswith(f"{each}.") for each in modules):
+    if modules is None or any(
+        module == allowed or module.startswith(f"{allowed}.") for allowed in modules
+    ):
         return
     raise InvalidArgumentError(
         f"'{name}' is code that this router may not load from a spec (it may load "

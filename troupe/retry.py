@@ -1,8 +1,7 @@
-"""Trying again what may pass: pauses that grow, inside a deadline. Every retry of Troupe is here.
+"""Retries transient failures with growing pauses and a deadline. Every retry of Troupe is here.
 
-Owns the schedule and the loop. Which failures may pass, and that a call may run twice, is for the
-caller to say. A loop that looks at a steady pace whether something has happened is a poll: it
-fails at nothing, and has no use for this.
+Owns the schedule and the loop. The caller decides which failures are transient and whether a call
+may run twice. Polling at a fixed interval is not a retry and does not belong here.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from troupe.errors import TroupeError
 _T = TypeVar("_T")
 
 STEADY = (1.0, 1.0)
-"""No jitter: for one process that waits for another, where no crowd comes back together."""
+"""No jitter: for one process that waits for another, where no crowd retries at once."""
 _MAX_DOUBLINGS = 64
 
 
@@ -25,8 +24,8 @@ _MAX_DOUBLINGS = 64
 class Backoff:
     """Pauses in seconds that double from ``first_s`` up to ``longest_s``.
 
-    Each is multiplied by a random number between the two of ``jitter``, so that callers who failed
-    together do not come back together.
+    Each is multiplied by a random number between the two bounds of ``jitter``, so that callers that
+    failed together do not retry together.
 
     Example: ``Backoff(0.05, 1.0).pause_s(3)`` is between 0.1 and 0.3.
     """
@@ -36,9 +35,9 @@ class Backoff:
     jitter: tuple[float, float] = (0.5, 1.5)
 
     def pause_s(self, num_failures: int, *, at_least_s: float = 0.0) -> float:
-        """Seconds to wait after so many failures in a row, from 1.
+        """Seconds to wait after ``num_failures`` consecutive failures (from 1).
 
-        ``at_least_s`` is the least before jitter.
+        ``at_least_s`` is the minimum before jitter.
         """
         doublings = min(num_failures - 1, _MAX_DOUBLINGS)
         pause_s = max(at_least_s, min(self.first_s * 2.0**doublings, self.longest_s))
@@ -46,7 +45,7 @@ class Backoff:
 
 
 def is_retryable(error: Exception) -> bool:
-    """Whether the error says of itself that the same call may succeed later."""
+    """Whether the error declares that the same call may succeed later."""
     return isinstance(error, TroupeError) and error.retryable
 
 
@@ -63,11 +62,11 @@ async def retry(
     may_pass: Callable[[Exception], bool] = is_retryable,
     asks_for_s: Callable[[Exception], float] = _no_wish,
 ) -> _T:
-    """What ``attempt`` gives, tried again while that may help; in the end its last error.
+    """Return the result of ``attempt``, retried while that may help; else raise its last error.
 
-    No pause begins that would end later than ``within_s`` after the call: an attempt bounds its
-    own time. ``asks_for_s`` is the pause that a failure asks for itself, which a shorter one of
-    ``backoff`` gives way to. A cancellation is never tried again.
+    No pause begins that would end more than ``within_s`` after the call; each attempt bounds its
+    own time. ``asks_for_s`` is the pause that a failure requests; the longer of it and the pause of
+    ``backoff`` applies. A cancellation is never retried.
     """
     now = asyncio.get_running_loop().time
     give_up_at = now() + within_s

@@ -1,6 +1,6 @@
 """Group-relative advantages: the arithmetic that the GRPO family shares.
 
-Owns plain floats. Never sees tensors, prompts or who the agents are.
+Works on plain floats. Never sees tensors, prompts or agents.
 """
 
 import math
@@ -15,18 +15,18 @@ ZERO_STD = 1e-8
 
 
 Baseline = Literal["mean", "leave_one_out", "max", "none"]
-"""What a reward is held against: the group's mean, the mean of the others, the best, or nothing."""
+"""Subtracted from a reward: the group's mean, the mean of the others, the maximum, or nothing."""
 
 
 def group_relative(
     rewards: Sequence[float], scale: Literal["std", "none"], baseline: Baseline = "mean"
 ) -> list[float]:
-    """Each reward against its group's baseline, divided by (std + 1e-6) or, without ``scale``, not.
+    """Each reward minus its group's baseline, divided by (std + 1e-6) if ``scale`` is "std".
 
     The standard deviation is the sample one (divisor K - 1) of the rewards, which is what the GRPO
     and Stronger-MAS code uses; the quotient is not centred again, so baselines stay distinct. A
-    group of equal rewards has nothing to compare and gets exactly 0, save with baseline "none",
-    which compares with nothing: its rewards are then not divided, for there is no unit.
+    group of equal rewards gets exactly 0, except with baseline "none", which compares nothing: such
+    rewards are not divided, because there is no deviation to divide by.
 
     Source: DeepSeekMath (arXiv 2402.03300), Section 4.1.2; without scale: "Understanding
     R1-Zero-Like Training" (Dr.GRPO, arXiv 2503.20783), Section 3.2; leave-one-out: RLOO (arXiv
@@ -44,9 +44,9 @@ def group_relative(
 
 
 def std_unit(values: Sequence[float]) -> float:
-    """What ``scale: std`` divides by: std + 1e-6, or 1 where the values are all equal.
+    """The divisor of ``scale: std``: std + 1e-6, or 1 where all values are equal.
 
-    Example: ``std_unit([1.0, 1.0]) == 1.0``; divided by 1e-6 alone they would be a million.
+    Example: ``std_unit([1.0, 1.0]) == 1.0``; dividing by 1e-6 alone would give a million.
     """
     std = sample_std(values)
     return 1.0 if std < ZERO_STD else std + EPSILON

@@ -1,6 +1,6 @@
-"""The algorithm hooks: how candidates are drawn, what they were worth, and what is minimised.
+"""The algorithm hooks: how to draw candidates, what they are worth, and which loss to minimise.
 
-The trainer is blind to algorithms: it calls these three hooks and nothing else. Advantages are
+The trainer knows no algorithm: it calls these three hooks and nothing else. Advantages are
 pure floats; only the loss sees tensors.
 """
 # ruff: noqa: N815 (tensor names carry shape suffixes)
@@ -31,7 +31,7 @@ class Needs:
 
     For the loss: ``entropy``, and ``reference`` and ``old``, which cost a forward pass each before
     the step's first update. For the advantages: ``values`` of a critic, which reads the agent's
-    "own" prompt or, one critic for the team, what all agents see ("joint"); ``log_ratios`` of
+    "own" prompt or, as one critic for the team, what all agents see ("joint"); ``log_ratios`` of
     completions, policy to reference. ``team``: ``across_groups`` gets the groups of all policies at
     once.
     """
@@ -48,12 +48,12 @@ class Needs:
 class LossInputs:
     """One micro-batch, flattened over the N trained tokens of all its sequences.
 
-    ``trainer_logprobs_N`` carries the gradient; ``rollout_logprobs_N`` are those the tokens were
-    sampled with; ``advantages_N`` is the candidate's advantage on each of its tokens;
+    ``trainer_logprobs_N`` carries the gradient; ``rollout_logprobs_N`` are those that the tokens
+    were sampled with; ``advantages_N`` is the candidate's advantage on each of its tokens;
     ``entropy_N`` carries the gradient and is None unless the algorithm asks for it, like
     ``old_logprobs_N`` (the trainer's own at the beginning of the step) and ``ref_logprobs_N`` (the
     reference's); ``sequence_N`` numbers the candidate that each token belongs to (int64);
-    ``weights_N`` is what a token's loss counts (1, or 1 / length where completions are averaged).
+    ``weights_N`` is the weight of a token's loss (1, or 1 / length where completions are averaged).
     """
 
     trainer_logprobs_N: Tensor
@@ -85,7 +85,7 @@ class Algorithm(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What ``loss`` reads."""
+        """The inputs that the algorithm reads."""
         ...
 
     @property
@@ -98,13 +98,13 @@ class Algorithm(Protocol):
         ...
 
     def advantages(self, group: GroupOutcome) -> list[float]:
-        """One advantage a candidate, in index order."""
+        """One advantage per candidate, in index order."""
         ...
 
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
     ) -> list[list[float]]:
-        """The step's advantages after what its groups share, such as one whitening."""
+        """The step's advantages after operations across its groups, such as whitening."""
         ...
 
     def loss(self, inputs: LossInputs) -> LossOutput:
@@ -113,8 +113,8 @@ class Algorithm(Protocol):
 
 
 def advantages_of_step(algorithm: Algorithm, groups: Sequence[GroupOutcome]) -> list[list[float]]:
-    """One list a group: each alone first, then together; groups of one policy, or with
-    ``needs.team`` those of all policies of the step.
+    """One list per group: first each group alone, then all together. ``groups`` are those of one
+    policy, or with ``needs.team`` those of all policies of the step.
     """
     return algorithm.across_groups(groups, [algorithm.advantages(group) for group in groups])
 
@@ -124,23 +124,29 @@ def advantages_by_policy(
 ) -> dict[str, list[list[float]]]:
     """The step's advantages of every policy, together where the algorithm sees the whole team."""
     if not algorithm.needs.team:
-        return {policy: advantages_of_step(algorithm, own) for policy, own in groups.items()}
-    team = [group for own in groups.values() for group in own]
-    found = iter(advantages_of_step(algorithm, team))
-    return {policy: [next(found) for _ in own] for policy, own in groups.items()}
+        return {
+            policy: advantages_of_step(algorithm, policy_groups)
+            for policy, policy_groups in groups.items()
+        }
+    team = [group for policy_groups in groups.values() for group in policy_groups]
+    advantages = iter(advantages_of_step(algorithm, team))
+    return {
+        policy: [next(advantages) for _ in policy_groups]
+        for policy, policy_groups in groups.items()
+    }
 
 
 @runtime_checkable
 class Remembering(Protocol):
-    """What an algorithm has besides when it remembers from step to step, as a running baseline.
+    """An algorithm that keeps state from step to step, such as a running baseline.
 
-    The trainer checkpoints it, so a resumed job goes on with the same numbers.
+    The trainer checkpoints the state, so a resumed job continues with the same numbers.
     """
 
     def baselines(self) -> Mapping[str, Any]:
-        """What it remembers, as JSON."""
+        """The state, as JSON values."""
         ...
 
     def restore_baselines(self, baselines: Mapping[str, Any]) -> None:
-        """Go on from what ``baselines`` gave; from nothing when it is empty."""
+        """Restore what ``baselines`` returned; an empty mapping resets the state."""
         ...

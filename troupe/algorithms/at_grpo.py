@@ -1,7 +1,7 @@
 """AT-GRPO: K candidates at every (agent, turn), compared with their siblings only.
 
 The members of a group share one observation, so the difference of their rewards is due to
-their actions alone; the episode goes on from the best.
+their actions alone; the episode continues from the best.
 
 Source: Stronger-MAS (arXiv 2510.11062), Algorithm 1 and Equations 2-4.
 """

@@ -1,7 +1,7 @@
-"""What the critic-free family has in common: a sampler, a baseline, a scale, a loss.
+"""The common base of critic-free algorithms: a sampler, a baseline, a scale, a loss.
 
-Owns the reading of the spec's algorithm part. A member names its own defaults and, where it
-differs, its advantages; see the modules beside this one.
+Reads the spec's algorithm part. A subclass sets its defaults and, where they differ, its
+advantages; see the modules beside this one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class GroupRelative:
-    """Rewards against those of the group.
+    """Compares each reward with the rewards of its group.
 
     ``sampling`` is "tree" (K candidates at every action, one observation) or "parallel" (K whole
-    episodes of a task). With parallel sampling each trajectory weighs once, however many turns it
+    episodes of a task). With parallel sampling each trajectory counts once, however many turns it
     took, and each of its turns gets its trajectory's advantage.
 
     ``options`` names the parts of the spec that this algorithm reads beyond the common ones and
@@ -38,8 +38,8 @@ class GroupRelative:
     ``Params``: a model of settings that no other algorithm reads, which a spec gives as
     ``algorithm: {params: ...}``; ``params`` is one of these, validated.
 
-    ``compares_in_group``: a group of equal rewards teaches nothing. Only then may a spec draw other
-    tasks in the place of such groups.
+    ``compares_in_group``: a group of equal rewards teaches nothing. Only then may a spec redraw
+    other tasks in place of such groups.
     """
 
     sampling: ClassVar[Literal["tree", "parallel"]] = "parallel"
@@ -59,7 +59,7 @@ class GroupRelative:
 
     @property
     def needs(self) -> Needs:
-        """What the spec's loss reads."""
+        """The inputs that the spec's loss reads."""
         loss = self._spec.loss
         return Needs(
             entropy=loss.entropy_coef > 0.0,
@@ -69,14 +69,14 @@ class GroupRelative:
 
     @property
     def aggregation(self) -> Aggregation:
-        """The spec's; else completions under GSPO, whose ratio is theirs; else the algorithm's."""
+        """The spec's; else "sequence" for GSPO, whose ratio is per completion; else the default."""
         if self._spec.aggregation is not None:
             return self._spec.aggregation
         return "sequence" if self._spec.loss.kind == "gspo" else self.default_aggregation
 
     @property
     def is_scaled(self) -> bool:
-        """Advantages are divided by a standard deviation: the spec's word, else the algorithm's."""
+        """Whether advantages are divided by a standard deviation: per spec, else the default."""
         return (self._spec.scale or self.scale) == "std"
 
     def sampler(self) -> Sampler:
@@ -89,7 +89,7 @@ class GroupRelative:
         return ParallelSampler(self._spec.group_size)
 
     def advantages(self, group: GroupOutcome) -> list[float]:
-        """Rewards against those of the group."""
+        """Rewards relative to those of the group."""
         return self._relative(group, is_scaled=self.is_scaled)
 
     def _relative(self, group: GroupOutcome, *, is_scaled: bool) -> list[float]:

@@ -2,8 +2,8 @@
 
 No division by the group's standard deviation, which favours tasks that are nearly solved or
 nearly hopeless; no division by a completion's length, which favours long wrong answers. The sum
-over a completion's tokens is averaged over completions; the paper divides by a constant besides,
-which a learning rate absorbs.
+over a completion's tokens is averaged over completions; the paper also divides by a constant,
+which the learning rate absorbs.
 
 Source: "Understanding R1-Zero-Like Training" (arXiv 2503.20783), Section 3.2.
 """

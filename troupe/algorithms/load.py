@@ -13,6 +13,6 @@ def load_algorithm(spec: AlgorithmSpec) -> Algorithm:
     """
     kind = plugins.load(plugins.ALGORITHMS, spec.kind, pointer="/algorithm/kind")
     params = plugins.checked_params(
-        kind, spec.params, what=f"algorithm '{spec.kind}'", pointer="/algorithm/params"
+        kind, spec.params, label=f"algorithm '{spec.kind}'", pointer="/algorithm/params"
     )
     return kind(spec) if params is None else kind(spec, params)

@@ -1,13 +1,13 @@
-"""MADPO: the best joint action of a node is preferred to the worst, by the team as a whole.
+"""MADPO: the team prefers the best joint action of a node to the worst.
 
 The loss of agent i on one pair is -log sigmoid(beta * (D_i + sum of the others' D_j)), where D is
 log pi / pi_ref of the winner minus that of the loser, and the others' are constants. Its gradient
 is that of a policy gradient whose advantages are +w and -w, w = beta * sigmoid(-beta * sum of D),
-for the weights that w was computed under. So pairs become advantages, exactly: a step has one
-minibatch, and D is computed by the trainer at its beginning.
+at the weights for which w was computed. So pairs convert exactly to advantages: a step has one
+minibatch, and the trainer computes D at its beginning.
 
-Unlike CoMLRL 1.4.3, which leaves it out, D is relative to the reference (the policy as the job
-found it), and pairs are drawn afresh from the present policies in every step. Agents that do not
+Unlike CoMLRL 1.4.3, which omits the reference, D is relative to it (the policy at the start of
+the job), and every step draws new pairs from the current policies. Agents that do not
 learn in a step send no groups: they count neither in the comparison nor in the sum.
 
 Source: DPO (arXiv 2305.18290), Equation 7; joint preferences: CoMLRL (arXiv 2508.04652) 1.4.3.
@@ -52,7 +52,7 @@ class Madpo(GroupRelative):
         return Needs(log_ratios=True, team=True)
 
     def advantages(self, group: GroupOutcome) -> list[float]:
-        """Nothing yet: a preference is the team's."""
+        """0 for all: only ``across_groups`` sees the whole team."""
         return [0.0] * len(group.candidates)
 
     def across_groups(
@@ -60,24 +60,26 @@ class Madpo(GroupRelative):
     ) -> list[list[float]]:
         """+K * w for the winner and -K * w for the loser of each node, 0 for the others.
 
-        The loss is divided by the number of completions, K a pair, which makes it a mean of pairs.
-        Joint actions are compared by the mean of the agents' returns; equal ones are no pair.
+        The loss is divided by the number of completions, K a pair: a mean over pairs.
+        Joint actions are compared by the mean of the agents' returns; a tie forms no pair.
         """
-        found = [list(own) for own in advantages]
+        preferences = [list(group_advantages) for group_advantages in advantages]
         nodes: defaultdict[str, list[int]] = defaultdict(list)
         for number, group in enumerate(groups):
             nodes[group.node].append(number)
         for numbers in nodes.values():
             team = [groups[number].candidates for number in numbers]
             count = min(len(candidates) for candidates in team)
-            returns = [math.fsum(own[k].reward for own in team) for k in range(count)]
+            returns = [math.fsum(candidates[k].reward for candidates in team) for k in range(count)]
             best, worst = returns.index(max(returns)), returns.index(min(returns))
             if returns[best] > returns[worst]:
-                margin = math.fsum(own[best].log_ratio - own[worst].log_ratio for own in team)
+                margin = math.fsum(
+                    candidates[best].log_ratio - candidates[worst].log_ratio for candidates in team
+                )
                 for number in numbers:
-                    found[number][best] = count * self._weight(margin)
-                    found[number][worst] = -found[number][best]
-        return found
+                    preferences[number][best] = count * self._weight(margin)
+                    preferences[number][worst] = -preferences[number][best]
+        return preferences
 
     def loss(self, inputs: LossInputs) -> LossOutput:
         """-A * log pi."""

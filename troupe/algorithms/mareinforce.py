@@ -1,4 +1,4 @@
-"""MAREINFORCE: the return itself, without a baseline.
+"""MAREINFORCE: the plain return as advantage, without a baseline.
 
 The plainest member of CoMLRL's family. Divided by the group's standard deviation (``scale: std``)
 it stays distinct from its siblings, because the quotient is not centred again; CoMLRL 1.4.3

@@ -1,6 +1,6 @@
-"""MAREMAX: the return against the best return of its group.
+"""MAREMAX: the return minus the best return of its group.
 
-Every advantage is at most 0: the best trajectory is left alone and the others are made rarer.
+Every advantage is at most 0: the best trajectory stays and the others become less likely.
 With ``scale: std`` it stays distinct, because the quotient is not centred again (CoMLRL 1.4.3
 centres it again, which turns it into MAGRPO).
 

@@ -1,4 +1,4 @@
-"""MARLOO: joint trajectories of a team against the mean of the other joint trajectories.
+"""MARLOO: joint trajectories of a team, compared with the mean of the others.
 
 RLOO in which a group holds the turns of one agent over the team's K joint trajectories, or with
 the spec's part ``joint`` the candidates of one agent at a node of MAGRPO's joint tree.

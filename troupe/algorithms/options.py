@@ -1,4 +1,4 @@
-"""Parts of a spec that only some algorithms read: what is missing, and what would be ignored."""
+"""Checks the parts of a spec that only some algorithms read: none missing, none ignored."""
 
 from collections.abc import Collection
 from typing import Literal
@@ -23,13 +23,13 @@ def check_options(
     redraws: bool,
 ) -> None:
     """Raise SpecInvalidError for each part that is missing, or that nothing would read."""
-    given: dict[Option, object] = {
+    parts: dict[Option, object] = {
         "joint": spec.joint,
         "critic": spec.critic,
         "preference": spec.preference,
     }
     issues: list[Issue] = []
-    for name, part in given.items():
+    for name, part in parts.items():
         if part is None and name in required:
             issues.append(Issue(f"/algorithm/{name}", f"'{spec.kind}' {_MISSING[name]}"))
         elif part is not None and name not in options:

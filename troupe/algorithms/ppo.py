@@ -1,7 +1,7 @@
 """IPPO and MAPPO: PPO with a critic, over the turns of each agent.
 
-An action is a whole completion, so a value is that of a prompt: what the agent may expect from this
-act on. IPPO's critic belongs to a policy and reads the agent's own prompt; MAPPO's is one for the
+An action is a whole completion, so a value belongs to a prompt: the expected return from this act
+on. IPPO's critic belongs to a policy and reads the agent's own prompt; MAPPO's is one for the
 team and reads what all agents see. Either way the actors act on their own prompts alone.
 
 The advantages of a step are whitened, as PPO's usually are; ``scale: none`` leaves them alone.
@@ -37,7 +37,7 @@ class Ippo(GroupRelative):
 
     @property
     def needs(self) -> Needs:
-        """What the loss reads, and a critic's values."""
+        """The loss's inputs, and a critic's values."""
         return replace(super().needs, values=self.view)
 
     def sampler(self) -> Sampler:
@@ -46,21 +46,21 @@ class Ippo(GroupRelative):
         return ParallelSampler(self._spec.group_size, grouping="turns", sees_jointly=is_joint)
 
     def advantages(self, group: GroupOutcome) -> list[float]:
-        """GAE over the turns of each trajectory; value plus this is what the critic learns."""
+        """GAE over the turns of each trajectory; the critic's target is value plus advantage."""
         critic = self._spec.critic
         assert critic is not None, "checked when the algorithm was made"
-        found = [0.0] * len(group.candidates)
+        advantages = [0.0] * len(group.candidates)
         turns: defaultdict[int, list[int]] = defaultdict(list)
         for place, candidate in enumerate(group.candidates):
             turns[candidate.trajectory].append(place)
         for places in turns.values():
             places.sort(key=lambda place: group.candidates[place].turn)
-            own = [group.candidates[place] for place in places]
-            rewards, values = [c.reward for c in own], [c.value for c in own]
+            acts = [group.candidates[place] for place in places]
+            rewards, values = [c.reward for c in acts], [c.value for c in acts]
             estimated = gae(rewards, values, critic.gamma, critic.gae_lambda)
             for place, advantage in zip(places, estimated, strict=True):
-                found[place] = advantage
-        return found
+                advantages[place] = advantage
+        return advantages
 
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]

@@ -1,8 +1,8 @@
-"""REINFORCE++: no baseline of its own for a prompt; one whitening over the whole step.
+"""REINFORCE++: no baseline per prompt; one whitening over the whole step.
 
 The mean and the deviation over all completions of a step are estimated from far more samples than
-a group has, so no prompt is divided by its own small deviation. ``ReinforcePpBaseline`` takes the
-group's mean off first, which the paper recommends where each prompt is sampled several times.
+a group has, so no prompt is divided by its own small deviation. ``ReinforcePpBaseline`` subtracts
+the group's mean first, which the paper recommends where each prompt is sampled several times.
 ``scale: none`` leaves the whitening out.
 
 Source: REINFORCE++ (arXiv 2501.03262), Sections 3.1 (global normalisation) and 3.2 (baseline).
@@ -24,7 +24,7 @@ class ReinforcePp(GroupRelative):
     compares_in_group = False
 
     def advantages(self, group: GroupOutcome) -> list[float]:
-        """Rewards less the baseline, in their own unit: the scale is the step's."""
+        """Rewards minus the baseline, unscaled: scaling happens once per step."""
         return self._relative(group, is_scaled=False)
 
     def across_groups(

@@ -1,8 +1,8 @@
-"""ReMax: the return against that of a greedy episode of the same task.
+"""ReMax: the return minus that of a greedy episode of the same task.
 
-Besides K sampled episodes each ticket plays one in which every agent takes its most likely tokens.
+Besides K sampled episodes, each ticket plays one where every agent takes its most likely tokens.
 It is the baseline and is never trained. Unlike a group's mean it does not depend on the samples, so
-even a single one has an unbiased gradient.
+even a single sample has an unbiased gradient.
 
 Source: ReMax (arXiv 2310.10505), Algorithm 1.
 """
@@ -17,7 +17,7 @@ from troupe.samplers.sampler import Sampler
 class Remax(GroupRelative):
     """K episodes and a greedy one, advantages r - r(greedy), sums over completions.
 
-    An agent that never acted in the greedy episode has nothing to be compared with and gets 0.
+    An agent that never acted in the greedy episode has no baseline and gets 0.
 
     Example: returns 1 and 0 against a greedy 0.25 give 0.75 and -0.25.
     """

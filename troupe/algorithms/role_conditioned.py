@@ -1,15 +1,15 @@
 """Role-conditioned advantages for self-play: each seat is compared with itself only.
 
-When one policy plays all seats of a game, the seats' returns differ for reasons that no action
-has, such as who moves first. A baseline over all of them would credit the luckier seat. SPIRAL
+When one policy plays all seats of a game, the seats' returns differ for reasons unrelated to
+actions, such as who moves first. A baseline over all seats would credit the luckier one. SPIRAL
 subtracts a baseline of the same game and role, ``A = R_role(trajectory) - b(game, role)``, and
 does not divide by a standard deviation.
 
 SPIRAL's baseline is a moving average over past batches. Here it is the mean return of the *other*
 trajectories of the same seat in the step, over all its tasks (leave-one-out). Like the moving
-average it does not depend on the trajectory that it is taken off, so the gradient stays unbiased;
-and it is a function of the step alone, so nothing has to be checkpointed for a resumed job to give
-the same curve.
+average it does not depend on the trajectory it is subtracted from, so the gradient stays unbiased;
+and it is a function of the step alone, so a resumed job gives the same curve without checkpointing
+it.
 
 Source: SPIRAL (arXiv 2506.24119), role-conditioned advantage estimation; leave-one-out: RLOO
 (arXiv 2402.14740).
@@ -29,7 +29,7 @@ class RoleConditioned(GroupRelative):
 
     ``scale: std`` divides by the standard deviation of the seat's returns, which SPIRAL does not.
     Every turn carries its trajectory's advantage, and a trajectory counts once. A seat with one
-    game only has nothing to be compared with and gets 0.
+    game has no baseline and gets 0.
 
     Example: returns 1, 0 and -1 of one seat give 1.5, 0 and -1.5.
     """
@@ -38,7 +38,7 @@ class RoleConditioned(GroupRelative):
     compares_in_group = False
 
     def advantages(self, group: GroupOutcome) -> list[float]:
-        """The returns themselves: what they are held against spans the step."""
+        """The returns themselves: the baseline spans the step."""
         return [candidate.reward for candidate in group.candidates]
 
     def across_groups(
@@ -47,16 +47,20 @@ class RoleConditioned(GroupRelative):
         """R - mean of the seat's other trajectories in the step."""
         returns: dict[str, dict[tuple[int, int], float]] = {}
         for number, group in enumerate(groups):
-            own = returns.setdefault(group.agent, {})
-            own.update({(number, c.trajectory): c.reward for c in group.candidates})
+            seat_returns = returns.setdefault(group.agent, {})
+            seat_returns.update({(number, c.trajectory): c.reward for c in group.candidates})
         scale = "std" if self.is_scaled else "none"
-        against = {
+        by_seat = {
             agent: dict(
-                zip(own, group_relative(list(own.values()), scale, "leave_one_out"), strict=True)
+                zip(
+                    seat_returns,
+                    group_relative(list(seat_returns.values()), scale, "leave_one_out"),
+                    strict=True,
+                )
             )
-            for agent, own in returns.items()
+            for agent, seat_returns in returns.items()
         }
         return [
-            [against[group.agent][number, c.trajectory] for c in group.candidates]
+            [by_seat[group.agent][number, c.trajectory] for c in group.candidates]
             for number, group in enumerate(groups)
         ]

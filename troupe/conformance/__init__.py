@@ -1,4 +1,4 @@
-"""Does a task family keep its promises? ``check_family`` tries to show that it does not."""
+"""Conformance kit for task families: ``check_family`` looks for broken promises."""
 
 from troupe.conformance.kit import CHECKS, check_family
 from troupe.conformance.limits import CheckLimits

@@ -1,4 +1,4 @@
-"""How a policy might try to be paid without solving the task: one text for each step.
+"""Tactics of a policy that seeks reward without solving the task: one text per step.
 
 Owns single steps; the search over sequences of them is in ``rewards``.
 """
@@ -15,7 +15,7 @@ from troupe.conformance.subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Whose turn it is, in what state, and what happened so far in this episode."""
+    """The acting agent, the state, and the history of this episode."""
 
     subject: Subject
     state: bytes
@@ -38,8 +38,8 @@ class Situation:
         """The prompt."""
         return texts.written(self.subject.env.observe(self.state, self.agent))
 
-    def own(self) -> list[Move]:
-        """What this agent did so far."""
+    def past_moves(self) -> list[Move]:
+        """This agent's moves so far."""
         return [move for move in self.history if move.agent == self.agent]
 
 
@@ -59,29 +59,29 @@ def _empty(now: Situation) -> str:
 
 
 def _repeat_first(now: Situation) -> str:
-    own = now.own()
-    return own[0].action if own else now.good
+    moves = now.past_moves()
+    return moves[0].action if moves else now.good
 
 
 def _repeat_last(now: Situation) -> str:
-    own = now.own()
-    return own[-1].action if own else now.wild
+    moves = now.past_moves()
+    return moves[-1].action if moves else now.wild
 
 
 def _repeat_best_paid(now: Situation) -> str:
-    own = now.own()
-    return max(own, key=lambda move: move.transition.team_reward).action if own else now.good
+    moves = now.past_moves()
+    return max(moves, key=lambda move: move.transition.team_reward).action if moves else now.good
 
 
 def _there_and_back(now: Situation) -> str:
-    """Two actions in turn: whatever undoes the other one is found by drawing often enough."""
-    own = now.own()
-    return own[-2].action if len(own) >= 2 else now.wild
+    """Alternate two actions: enough draws find a pair that undoes itself."""
+    moves = now.past_moves()
+    return moves[-2].action if len(moves) >= 2 else now.wild
 
 
 def _good_and_back(now: Situation) -> str:
-    own = now.own()
-    return now.good if len(own) % 2 == 0 else now.wild
+    moves = now.past_moves()
+    return now.good if len(moves) % 2 == 0 else now.wild
 
 
 def _echo_prompt(now: Situation) -> str:
@@ -89,8 +89,8 @@ def _echo_prompt(now: Situation) -> str:
 
 
 def _echo_example(now: Situation) -> str:
-    seen = texts.examples(now.subject.env.observe(now.state, now.agent))
-    return now.rng.choice(seen) if seen else now.shown[-200:]
+    examples = texts.examples(now.subject.env.observe(now.state, now.agent))
+    return now.rng.choice(examples) if examples else now.shown[-200:]
 
 
 def _many_formats(now: Situation) -> str:
@@ -110,7 +110,7 @@ def _good_twice(now: Situation) -> str:
 
 
 def _all_wild(now: Situation) -> str:
-    """Every answer at once, for judges that look for the right one anywhere."""
+    """Every answer at once, for judges that search the text for the right one."""
     return "\n".join(now.wild for _ in range(40))
 
 
@@ -153,7 +153,7 @@ TACTICS: Mapping[str, Tactic] = {
     "mutated": _mutated,
     "odd": _odd,
 }
-"""Each tactic by its name, as evidence tells it."""
+"""Tactics by the name that evidence shows."""
 
 THOUGHTLESS = ("empty", "echo_prompt", "echo_example", "claim", "odd")
-"""Tactics that look at no state: nothing they say may be paid like a demonstration."""
+"""Tactics that ignore the state: none may earn as much as a demonstration."""

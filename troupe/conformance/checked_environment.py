@@ -1,7 +1,7 @@
-"""An environment that watches another one: every step of every check testifies.
+"""An environment that watches another one: every step of every check is evidence.
 
-Owns what is true of any single step: it returns in time, never raises for what an agent wrote,
-and what it returns has the shape that the contract promises.
+Checks what holds for any single step: it returns in time, never raises for what an agent wrote,
+and returns values of the shape that the contract promises.
 """
 
 import json
@@ -18,16 +18,16 @@ from troupe.tasks.family import Environment, Message, Observation, Task, TaskFam
 
 _T = TypeVar("_T")
 MAX_OVERRUNS = 5
-"""Interrupted steps after which nothing more is tried."""
+"""Interrupted steps after which the kit gives up."""
 
 _ROLES = ("system", "user", "assistant", "tool")
 
 
 class CheckedEnvironment:
-    """Passes calls on to ``env`` and records what breaks a promise.
+    """Forwards calls to ``env`` and records broken promises.
 
     A step that raises or overruns is recorded under ``any_text`` or ``step_time`` and raises
-    BrokenStepError. A retryable TroupeError is a machine's failure and goes through as it is.
+    BrokenStepError. A retryable TroupeError is an infrastructure failure and passes through.
     """
 
     def __init__(
@@ -48,108 +48,108 @@ class CheckedEnvironment:
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """What an agent sees, watched."""
-        what = f"observe(..., {agent!r})"
-        seen = self._watched("any_text", what, lambda: self._env.observe(state, agent))
-        self._see_messages(seen, what)
-        return seen
+        label = f"observe(..., {agent!r})"
+        observation = self._watched("any_text", label, lambda: self._env.observe(state, agent))
+        self._see_messages(observation, label)
+        return observation
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         """One judged action, watched."""
-        what = f"step(..., {agent!r}, {clipped(action)})"
+        label = f"step(..., {agent!r}, {clipped(action)})"
         self.num_steps += 1
-        done = self._watched("any_text", what, lambda: self._env.step(state, agent, action))
-        self._see_transition(done, agent, what)
+        done = self._watched("any_text", label, lambda: self._env.step(state, agent, action))
+        self._see_transition(done, agent, label)
         return done
 
     def unwatched(self) -> Environment:
-        """The environment itself, for what must raise."""
+        """The environment itself, for calls that must raise."""
         return self._env
 
-    def _watched(self, check: str, what: str, call: Callable[[], _T]) -> _T:
+    def _watched(self, check: str, label: str, call: Callable[[], _T]) -> _T:
         limit_s = self._limits.step_limit_s or math.inf
         if self._findings.num_overruns >= MAX_OVERRUNS:
             raise GaveUpError
         began = time.perf_counter()
         try:
-            # The alarm leaves room for the measurement below to be what speaks in the common case.
+            # The alarm is later than the limit, so the measurement below reports the common case.
             with alarm(1.5 * limit_s):
                 result = call()
         except Overrun:
             self._findings.num_overruns += 1
-            self._findings.fail("step_time", f"{what} did not return within {1.5 * limit_s:g} s")
+            self._findings.fail("step_time", f"{label} did not return within {1.5 * limit_s:g} s")
             raise BrokenStepError from None
         except TroupeError as error:
             if error.retryable:
                 raise
-            self._findings.fail(check, f"{what} raised {_named(error)}")
+            self._findings.fail(check, f"{label} raised {_named(error)}")
             raise BrokenStepError from error
         except Exception as error:
-            self._findings.fail(check, f"{what} raised {_named(error)}")
+            self._findings.fail(check, f"{label} raised {_named(error)}")
             raise BrokenStepError from error
         took_s = time.perf_counter() - began
         self.slowest_s = max(self.slowest_s, took_s)
         if took_s > limit_s:
-            self._findings.fail("step_time", f"{what} took {took_s:.2f} s; at most {limit_s:g} s")
+            self._findings.fail("step_time", f"{label} took {took_s:.2f} s; at most {limit_s:g} s")
         return result
 
-    def _see_state(self, state: object, what: str) -> None:
+    def _see_state(self, state: object, label: str) -> None:
         if not isinstance(state, bytes):
-            self._findings.fail("state_bytes", f"{what} gave a {type(state).__name__} as state")
+            self._findings.fail("state_bytes", f"{label} gave a {type(state).__name__} as state")
             raise BrokenStepError
         size, limits = len(state), self._limits
         if size > limits.state_fail_bytes:
             self._findings.fail(
-                "state_bytes", f"{what} gave {size} bytes; at most {limits.state_fail_bytes}"
+                "state_bytes", f"{label} gave {size} bytes; at most {limits.state_fail_bytes}"
             )
         elif size > limits.state_warn_bytes:
             self._findings.warn(
                 "state_bytes",
-                f"{what} gave {size} bytes of state; games stay below {limits.state_warn_bytes}",
+                f"{label} gave {size} bytes of state; games stay below {limits.state_warn_bytes}",
             )
 
-    def _see_transition(self, done: object, agent: str, what: str) -> None:
+    def _see_transition(self, done: object, agent: str, label: str) -> None:
         if not isinstance(done, Transition):
-            self._findings.fail("transition", f"{what} gave a {type(done).__name__}")
+            self._findings.fail("transition", f"{label} gave a {type(done).__name__}")
             raise BrokenStepError
-        self._see_state(done.state, what)
+        self._see_state(done.state, label)
         if not is_finite(done.team_reward):
-            self._findings.fail("transition", f"{what}: team_reward is {done.team_reward!r}")
+            self._findings.fail("transition", f"{label}: team_reward is {done.team_reward!r}")
         for flag in ("done", "success"):
             if not isinstance(getattr(done, flag), bool):
                 self._findings.fail(
-                    "transition", f"{what}: {flag} is {getattr(done, flag)!r}, no bool"
+                    "transition", f"{label}: {flag} is {getattr(done, flag)!r}, no bool"
                 )
         for name, value in done.local_rewards.items():
             owner, slash, term = name.rpartition("/")
             if term not in self._family.local_terms.get(owner if slash else agent, {}):
-                self._findings.fail("local_terms", f"{what}: the term '{name}' is not declared")
+                self._findings.fail("local_terms", f"{label}: the term '{name}' is not declared")
             if not is_finite(value):
-                self._findings.fail("local_terms", f"{what}: term '{name}' is {value!r}")
-        self._see_info(done.info, what)
+                self._findings.fail("local_terms", f"{label}: term '{name}' is {value!r}")
+        self._see_info(done.info, label)
 
-    def _see_info(self, info: Any, what: str) -> None:
+    def _see_info(self, info: Any, label: str) -> None:
         try:
             text = json.dumps(dict(info), allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            self._findings.fail("info_json", f"{what}: {_named(error)} in {clipped(info)}")
+            self._findings.fail("info_json", f"{label}: {_named(error)} in {clipped(info)}")
             return
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            self._findings.fail("info_json", f"{what}: {_named(error)}")
+            self._findings.fail("info_json", f"{label}: {_named(error)}")
         if len(text) > self._limits.info_warn_bytes:
-            self._findings.warn("info_json", f"{what}: {len(text)} bytes of info")
+            self._findings.warn("info_json", f"{label}: {len(text)} bytes of info")
 
-    def _see_messages(self, seen: object, what: str) -> None:
+    def _see_messages(self, observation: object, label: str) -> None:
         def wrong(reason: str) -> None:
-            self._findings.fail("messages", f"{what}: {reason}")
+            self._findings.fail("messages", f"{label}: {reason}")
 
-        if not isinstance(seen, tuple):
-            wrong(f"gave {clipped(seen)}, not a tuple of Messages")
+        if not isinstance(observation, tuple):
+            wrong(f"gave {clipped(observation)}, not a tuple of Messages")
             raise BrokenStepError
-        if not seen:
+        if not observation:
             return
-        for message in seen:
+        for message in observation:
             content: object = getattr(message, "content", None)
             if not isinstance(message, Message) or not isinstance(content, str):
                 wrong(f"holds {clipped(message)}, which is no Message")
@@ -162,10 +162,11 @@ class CheckedEnvironment:
                 message.content.encode()
             except UnicodeEncodeError as error:
                 wrong(f"cannot be sent: {_named(error)}")
-        if any(message.role == "system" for message in seen[1:]):
+        if any(message.role == "system" for message in observation[1:]):
             wrong("has a system message that is not the first one")
-        if seen[-1].role not in ("user", "tool"):
-            wrong(f"ends with the role '{seen[-1].role}', so no chat template asks for an answer")
+        last = observation[-1].role
+        if last not in ("user", "tool"):
+            wrong(f"ends with the role '{last}', so no chat template asks for an answer")
 
 
 def _named(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Checks of what a family says about itself: agents, terms, parameters, vocabulary, policies."""
+"""Checks a family's declarations: agents, terms, parameters, vocabulary, policies."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ UNKNOWN_AGENT = "nobody-of-this-team"
 
 
 def declared(subject: Subject) -> None:
-    """Agents, reward terms, parameters and bound are there and fit together."""
+    """Agents, reward terms, parameters and bound are declared and consistent."""
     family = subject.family
 
     def wrong(reason: str) -> None:
@@ -77,7 +77,7 @@ def unknown_agent(subject: Subject) -> None:
 
 
 def vocabulary(subject: Subject) -> None:
-    """Words are texts without spaces, each once."""
+    """Words are texts without spaces and without repeats."""
     if subject.skips_without("vocabulary", "vocabulary"):
         return
     words = list(vocabulary_of(subject.family))
@@ -91,7 +91,7 @@ def vocabulary(subject: Subject) -> None:
 
 
 def policies(subject: Subject) -> None:
-    """Demonstrations and random actions are texts, and functions of the state and the seed."""
+    """Demonstrations and random actions are texts that depend only on state and seed."""
     names = [name for name in ("demonstrate", "random_action") if subject.has(name)]
     if not names:
         subject.skips_without("policies", "demonstrate", "random_action")
@@ -118,7 +118,7 @@ def policies(subject: Subject) -> None:
 
 
 def hidden(subject: Subject) -> None:
-    """No prompt holds what the family marks as hidden."""
+    """No prompt contains text that the family marks as hidden."""
     reveal = getattr(subject.family, "hidden_texts", None)
     if reveal is None:
         subject.findings.skip(

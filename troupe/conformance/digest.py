@@ -1,4 +1,4 @@
-"""What two runs of one thing are compared by: every field that a step returns, as text."""
+"""Digests for comparing two runs: every field that a step returns, as text."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Collects what speaks against a family, by check, so that any step may testify for any check."""
+"""Collects evidence by check, so that any step can add evidence for any check."""
 
 import math
 from collections.abc import Generator
@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 MAX_FINDINGS = 5
-"""Findings that are kept for one check; more are counted."""
+"""Findings kept per check; further ones are only counted."""
 
 CLIP = 160
-"""Characters of an action or value that evidence shows."""
+"""Characters of an action or value shown in evidence."""
 
 
 @dataclass(slots=True)
@@ -30,43 +30,43 @@ class Findings:
         self.num_overruns = 0
 
     def fail(self, check: str, evidence: str) -> None:
-        """``check`` does not hold."""
+        """Record that ``check`` does not hold."""
         case = self.of(check)
         case.num_failures += 1
         if len(case.failures) < MAX_FINDINGS and evidence not in case.failures:
             case.failures.append(evidence)
 
     def warn(self, check: str, evidence: str) -> None:
-        """``check`` holds, and something is worth a look."""
+        """Record that ``check`` holds, but something is worth a look."""
         case = self.of(check)
         case.num_warnings += 1
         if len(case.warnings) < MAX_FINDINGS and evidence not in case.warnings:
             case.warnings.append(evidence)
 
     def fact(self, check: str, evidence: str) -> None:
-        """What was tried for ``check``."""
+        """Record what was tried for ``check``."""
         self.of(check).facts.append(evidence)
 
     def skip(self, check: str, reason: str) -> None:
-        """``check`` could not run."""
+        """Record that ``check`` could not run."""
         self.of(check).skipped = reason
 
     def of(self, check: str) -> _Case:
-        """Everything found for ``check``."""
+        """All evidence for ``check``."""
         return self._cases.setdefault(check, _Case())
 
 
 class BrokenStepError(Exception):
-    """The family raised or overran in a way that is recorded already; this line of play ends."""
+    """The family raised or overran, which is recorded already; ends this line of play."""
 
 
 class GaveUpError(Exception):
-    """So many steps overran that going on would take forever; the running check ends."""
+    """Too many steps overran to continue; ends the running check."""
 
 
 @contextmanager
 def tolerant() -> Generator[None]:
-    """End a line of play quietly where the family broke: the finding is recorded."""
+    """End a line of play quietly where the family broke; the finding is recorded already."""
     try:
         yield
     except BrokenStepError:
@@ -74,17 +74,17 @@ def tolerant() -> Generator[None]:
 
 
 def claimed(value: object) -> object:
-    """``value``, without what a stranger's annotations claim about its type."""
+    """``value`` as a plain object, because a family's type annotations may be wrong."""
     return value
 
 
 def is_finite(value: object) -> bool:
-    """A number that is neither NaN nor infinite."""
+    """Whether ``value`` is a number that is neither NaN nor infinite."""
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def clipped(value: object) -> str:
-    """``value`` as evidence shows it: its repr, cut in the middle when it is long."""
+    """The repr of ``value`` for evidence, cut in the middle when long."""
     text = value if isinstance(value, str) and len(value) > 10 * CLIP else repr(value)
     if isinstance(value, str) and len(value) > 10 * CLIP:
         text = repr(value[:CLIP]) + f"... ({len(value)} characters)"

@@ -1,4 +1,4 @@
-"""Runs every check on one family and says what came of it."""
+"""Runs every check on one family and reports the results."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from troupe.tasks.family import TaskFamily
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One check: what runs (nothing for those that every step testifies to) and the advice."""
+    """One check: its function (None if every step checks it) and its advice."""
 
     run: Callable[[Subject], None] | None
     advice: str
@@ -98,7 +98,7 @@ CHECKS: dict[str, _Entry] = {
         "return a tuple of non-empty Messages: a system one only first, a user or tool one last",
     ),
 }
-"""All checks by name, in the order in which they are told."""
+"""All checks by name, in reporting order."""
 
 
 _STEPPED = CHECKS.keys() - {
@@ -112,7 +112,7 @@ _STEPPED = CHECKS.keys() - {
     "other_process",
     "hidden",
 }
-"""Checks that say nothing about a family whose environment could not make a single step."""
+"""Checks without meaning for a family whose environment could not make a single step."""
 
 
 def check_family(
@@ -130,7 +130,7 @@ def check_family(
 
     Raises:
         InvalidArgumentError: ``only`` names no check, or the family has no tasks to play.
-        TroupeError: a machine failed (retryable), which says nothing about the family.
+        TroupeError: an infrastructure failure (retryable), not a fault of the family.
 
     Example: ``check_family(PlanPath(PlanPathParams())).is_ok``.
     """
@@ -142,16 +142,16 @@ def check_family(
     subject = Subject(family, reference=reference, sandbox=sandbox, limits=limits or CheckLimits())
     if not subject.tasks:
         raise InvalidArgumentError(f"task '{family.name}' has no tasks in any split")
-    wanted = set(only or CHECKS)
-    # What every step testifies to needs the steps of all the others.
-    everything = any(CHECKS[name].run is None for name in wanted)
+    selected = set(only or CHECKS)
+    # A check on every step needs the steps of all other checks.
+    everything = any(CHECKS[name].run is None for name in selected)
     seconds = {
         name: _run(subject, name, entry)
         for name, entry in CHECKS.items()
-        if everything or name in wanted
+        if everything or name in selected
     }
     params = dict(reference.params) if reference else {}
-    checks = tuple(_verdict(subject, name, seconds[name]) for name in CHECKS if name in wanted)
+    checks = tuple(_verdict(subject, name, seconds[name]) for name in CHECKS if name in selected)
     return CheckReport(family.name, params, checks)
 
 
@@ -171,7 +171,7 @@ def _run(subject: Subject, name: str, entry: _Entry) -> float:
             raise
         subject.findings.fail(name, f"{type(error).__name__}: {error.message}")
     except Exception as error:
-        # Whatever a stranger's family does wrong is a finding, not a crash of the kit.
+        # Anything that a family does wrong is a finding, not a crash of the kit.
         subject.findings.fail(name, f"the family raised {type(error).__name__}: {error}")
     return time.monotonic() - began
 
@@ -197,6 +197,6 @@ def _verdict(subject: Subject, name: str, seconds: float) -> Check:
     return Check(name, outcome, tuple(evidence), advice, round(seconds, 3))
 
 
-def _counted(found: list[str], total: int) -> list[str]:
-    more = total - len(found)
-    return [*found, f"... and {more} more"] if more > 0 else found
+def _counted(evidence: list[str], total: int) -> list[str]:
+    more = total - len(evidence)
+    return [*evidence, f"... and {more} more"] if more > 0 else evidence

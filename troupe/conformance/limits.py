@@ -1,18 +1,19 @@
-"""How hard the kit tries, and what it puts up with."""
+"""The kit's effort and tolerances."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """How hard the kit tries, and what it puts up with. Times in seconds, sizes in bytes.
+    """The kit's effort and tolerances. Times in seconds, sizes in bytes.
 
-    ``seconds`` is shared out among the searches; each of them runs its fixed tactics at least
-    once, so a check may take longer, up to about ``check_seconds`` each; one that is cut short
-    says so. A step slower than ``step_limit_s`` fails; None means 2 s, and 60 s (a job's default)
-    for a family whose steps run programs, since those may use up their own limits. A state larger
-    than ``state_warn_bytes`` warns, one larger than ``state_fail_bytes`` fails. ``num_draws``
-    tasks of each split are drawn anew; ``num_processes`` others judge what this one judged.
+    ``seconds`` is shared among the searches; each of them runs its fixed tactics at least once,
+    so a check may take longer, up to about ``check_seconds`` each; a check that is cut short
+    reports it. A step slower than ``step_limit_s`` fails; None means 2 s, and 60 s (a job's
+    default) for a family whose steps run programs, which may use up their own limits. A state
+    larger than ``state_warn_bytes`` warns, one larger than ``state_fail_bytes`` fails.
+    ``num_draws`` tasks of each split are drawn again; ``num_processes`` other processes repeat the
+    judgements of this one.
     """
 
     num_tasks: int = 6

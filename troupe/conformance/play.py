@@ -12,7 +12,7 @@ from troupe.tasks.optional import Policy
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One judged action: the state before it, who acted, what was said, what came of it."""
+    """One judged action: the state before it, the agent, the text, and the transition."""
 
     state: bytes
     agent: str
@@ -34,12 +34,12 @@ class PlayedEpisode:
 
     @property
     def is_done(self) -> bool:
-        """The environment ended it."""
+        """Whether the environment ended the episode."""
         return bool(self.moves) and self.moves[-1].transition.done
 
 
 def agent_to_act(subject: Subject, state: bytes, number: int) -> str:
-    """Who acts at step ``number`` (from 0): the next agent in order that is shown something."""
+    """The agent that acts at step ``number`` (from 0): the next in order that sees something."""
     order = subject.order
     for offset in range(len(order)):
         agent = order[(number + offset) % len(order)]
@@ -57,7 +57,7 @@ def play(
     env: CheckedEnvironment | None = None,
     max_steps: int | None = None,
 ) -> PlayedEpisode:
-    """One episode of ``policy`` in all seats, up to done or ``max_steps`` steps."""
+    """Play one episode with ``policy`` in all seats, until done or for ``max_steps`` steps."""
     env = env or subject.env
     episode = PlayedEpisode(task)
     with tolerant():
@@ -83,7 +83,7 @@ def _see_somebody_acts(subject: Subject, state: bytes, task: Task) -> None:
 
 
 def chosen(subject: Subject, policy: Policy, state: bytes, agent: str, rng: Random) -> str:
-    """The policy's text; a policy that raises or gives no text is recorded under ``policies``."""
+    """The policy's text; raising or returning no text is a finding under ``policies``."""
     try:
         action = claimed(policy(state, agent, rng))
     except Exception as error:
@@ -105,23 +105,23 @@ def prompts(subject: Subject, state: bytes) -> dict[str, Observation]:
 
 
 def positions(subject: Subject, *, num_each: int = 3) -> list[tuple[Task, bytes, str]]:
-    """Moments to act in, each with whose turn it is: first states, and some of good play."""
-    found: list[tuple[Task, bytes, str]] = []
+    """Task, state and acting agent of first states and of some states of good play."""
+    moments: list[tuple[Task, bytes, str]] = []
     for task in subject.tasks:
-        if found and subject.is_over:
+        if moments and subject.is_over:
             break
         rng = Random(f"{subject.limits.seed}/{task.id}")
         with tolerant():
             first = subject.env.reset(task)
-            found.append((task, first, agent_to_act(subject, first, 0)))
+            moments.append((task, first, agent_to_act(subject, first, 0)))
         episode = play(subject, task, mixed(subject, 0.5), rng, max_steps=2 * num_each)
-        later = [move for move in episode.moves if move.state != found[-1][1]]
-        found += [(task, move.state, move.agent) for move in later[: num_each - 1]]
-    return found
+        later = [move for move in episode.moves if move.state != moments[-1][1]]
+        moments += [(task, move.state, move.agent) for move in later[: num_each - 1]]
+    return moments
 
 
 def mixed(subject: Subject, share_good: float) -> Policy:
-    """Demonstrates with probability ``share_good`` and acts at random otherwise."""
+    """A policy that demonstrates with probability ``share_good``, else acts at random."""
 
     def policy(state: bytes, agent: str, rng: Random) -> str:
         good = rng.random() < share_good

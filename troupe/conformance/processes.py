@@ -1,4 +1,4 @@
-"""Checks that another process, with another hash seed, judges everything alike."""
+"""Checks that another process, with another hash seed, gives the same judgements."""
 
 import json
 import shutil
@@ -14,14 +14,14 @@ from troupe.conformance.script import PlayScript, fields_of_script
 from troupe.conformance.subject import Subject
 
 HASH_SEEDS = ("4242", "0", "1", "2")
-"""More than one, as one may agree with this process by luck."""
+"""More than one, because one may agree with this process by chance."""
 
 START_S = 60.0
-"""Time for a process to start and import the family, over what its steps take."""
+"""Seconds for a process to start and import the family, besides the time of its steps."""
 
 
 def other_process(subject: Subject) -> None:
-    """Tasks, prompts, transitions and policies are the same in processes started anew."""
+    """Tasks, prompts, transitions and policies are the same in new processes."""
     if subject.reference is None:
         subject.findings.skip(
             "other_process", "no reference by which another process could load the family"
@@ -32,7 +32,7 @@ def other_process(subject: Subject) -> None:
         subject.findings.skip("other_process", "this machine has no env command to set a hash seed")
         return
     scripts = [_script(subject, number) for number in range(min(len(subject.tasks), 4))]
-    here = [fields_of_script(subject.family, subject.env, script) for script in scripts]
+    expected = [fields_of_script(subject.family, subject.env, script) for script in scripts]
     reference = subject.reference
     request = json.dumps(
         {
@@ -48,7 +48,7 @@ def other_process(subject: Subject) -> None:
     for seed, process in zip(seeds, started, strict=True):
         answer = _answer(subject, process, request, seed)
         if answer is not None:
-            _compare(subject, scripts, here, answer, seed)
+            _compare(subject, scripts, expected, answer, seed)
     steps = sum(len(script.moves) for script in scripts)
     subject.findings.fact(
         "other_process", f"{len(scripts)} episodes, {steps} steps, in {len(seeds)} processes"
@@ -107,12 +107,12 @@ def _answer(
 def _compare(
     subject: Subject,
     scripts: list[PlayScript],
-    here: list[list[dict[str, str]]],
-    there: list[list[dict[str, str]]],
+    expected: list[list[dict[str, str]]],
+    actual: list[list[dict[str, str]]],
     seed: str,
 ) -> None:
-    for script, ours, theirs in zip(scripts, here, there, strict=True):
-        for number, (first, second) in enumerate(zip(ours, theirs, strict=False)):
+    for script, expected_steps, actual_steps in zip(scripts, expected, actual, strict=True):
+        for number, (first, second) in enumerate(zip(expected_steps, actual_steps, strict=False)):
             if different := difference(first, second):
                 subject.findings.fail(
                     "other_process",

@@ -1,4 +1,4 @@
-"""Checks that ``step`` is a pure function: twice, replayed, forked, from several threads."""
+"""Checks that ``step`` is pure: repeated, replayed, forked, and on several threads."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,19 +17,19 @@ NUM_FORKS = 6
 
 
 def step_pure(subject: Subject) -> None:
-    """One input judged again later, and by an environment that has seen nothing, judged alike."""
-    seen: list[tuple[bytes, str, str, dict[str, str]]] = []
+    """One input gives the same judgement later, and in a new environment."""
+    judged: list[tuple[bytes, str, str, dict[str, str]]] = []
     for task, state, agent in positions(subject):
-        if seen and subject.is_late("step_pure"):
+        if judged and subject.is_late("step_pure"):
             break
         rng = Random(f"pure/{task.id}")
         with tolerant():
             for action in _actions(subject, state, agent, rng):
                 done = subject.env.step(state, agent, action)
-                seen.append((state, agent, action, digest.fields_of(done)))
+                judged.append((state, agent, action, digest.fields_of(done)))
     fresh = subject.fresh_env()
     for name, env in (("the same environment, later", subject.env), ("a fresh one", fresh)):
-        for number, (state, agent, action, before) in enumerate(seen):
+        for number, (state, agent, action, before) in enumerate(judged):
             if number >= 4 and subject.is_late("step_pure"):
                 break
             with tolerant():
@@ -39,8 +39,8 @@ def step_pure(subject: Subject) -> None:
                         "step_pure",
                         f"step(..., {agent!r}, {clipped(action)}) on {name} differs: {different}",
                     )
-    _observed_twice(subject, [(state, agent) for state, agent, _, _ in seen], fresh)
-    subject.findings.fact("step_pure", f"{len(seen)} steps, each judged three times")
+    _observed_twice(subject, [(state, agent) for state, agent, _, _ in judged], fresh)
+    subject.findings.fact("step_pure", f"{len(judged)} steps, each judged three times")
 
 
 def _observed_twice(
@@ -90,7 +90,7 @@ def replay(subject: Subject) -> None:
 
 
 def forks(subject: Subject) -> None:
-    """K candidates on copies of a state come out as alone, in any order, also at the same time."""
+    """K candidates on copies of a state give the same results alone, in any order and at once."""
     count = 0
     for task, state, agent in positions(subject, num_each=2):
         if count and subject.is_late("forks"):
@@ -136,7 +136,7 @@ def _compare(
 
 
 def after_done(subject: Subject) -> None:
-    """A step after the end is defined: it ends nothing anew and pays nothing."""
+    """A step after the end is defined: the episode stays over, and it pays nothing."""
     ended: list[PlayedEpisode] = []
     played = "demonstrated" if subject.has("demonstrate") else "random"
     for task in subject.tasks:
@@ -159,8 +159,8 @@ def after_done(subject: Subject) -> None:
 
 def _see_after_done(subject: Subject, state: bytes, agent: str, action: str, task_id: str) -> None:
     done = subject.env.step(state, agent, action)
-    what = f"{task_id}: after the end, {clipped(action)} by '{agent}'"
+    label = f"{task_id}: after the end, {clipped(action)} by '{agent}'"
     if not done.done:
-        subject.findings.fail("after_done", f"{what} takes the episode up again")
+        subject.findings.fail("after_done", f"{label} takes the episode up again")
     if done.team_reward > 0:
-        subject.findings.fail("after_done", f"{what} is paid {done.team_reward:g}")
+        subject.findings.fail("after_done", f"{label} is paid {done.team_reward:g}")

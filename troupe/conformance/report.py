@@ -1,4 +1,4 @@
-"""What the kit says: one named outcome for each promise, with evidence and advice."""
+"""The kit's report: one named outcome per promise, with evidence and advice."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,10 +9,10 @@ Outcome = Literal["passed", "warned", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What came of one check.
+    """The result of one check.
 
-    ``evidence`` says what was tried or found, ``advice`` what to do about a failure or a warning
-    (empty otherwise). ``seconds`` is the time that it took.
+    ``evidence`` lists what was tried or found, ``advice`` what to do about a failure or a warning
+    (empty otherwise). ``seconds`` is its duration.
 
     Example: ``Check("step_pure", "passed", ("48 steps, each judged twice",), "", 0.02)``.
     """
@@ -34,7 +34,7 @@ class CheckReport:
 
     @property
     def is_ok(self) -> bool:
-        """No check failed; warnings are allowed."""
+        """Whether no check failed; warnings are allowed."""
         return not self.failed
 
     @property
@@ -63,7 +63,7 @@ class CheckReport:
         }
 
     def text(self) -> str:
-        """The report for people: one line a check, with evidence and advice below."""
+        """The report for people: one line per check, with evidence and advice below."""
         lines: list[str] = []
         for check in self.checks:
             first, *others = check.evidence or ("",)

@@ -1,7 +1,7 @@
-"""Honest rewards: tries to collect more than the bound, and pay for texts that say nothing.
+"""Checks that rewards are honest: none above the bound, and none for thoughtless texts.
 
-The search plays sequences of tactics, keeps the best paid, and changes them at random: a family
-whose reward can be farmed pays more the longer it is farmed.
+The search plays sequences of tactics, keeps the best paid ones, and mutates them: a family whose
+reward can be farmed pays more the longer it is farmed.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ POPULATION = 6
 
 
 def return_bound(subject: Subject) -> None:
-    """No sequence of actions that the search finds is paid more than ``return_bound``."""
+    """No sequence of actions in the search earns more than ``return_bound``."""
     clock, rng = subject.share(0.4), Random(subject.limits.seed)
     best: list[tuple[float, list[str], PlayedEpisode]] = []
     count = 0
@@ -47,7 +47,7 @@ def return_bound(subject: Subject) -> None:
 def _plans(
     subject: Subject, best: list[tuple[float, list[str], PlayedEpisode]], rng: Random, clock: Clock
 ):
-    """Each tactic alone, then mixtures, then changes of what was paid best."""
+    """Each tactic alone, then mixtures, then mutations of the best paid."""
     length = subject.limits.max_steps
     for name in TACTICS:
         yield [name] * length
@@ -94,7 +94,7 @@ def _farmed(episode: PlayedEpisode, plan: Sequence[str], subject: Subject) -> st
 
 
 def scripted_beats_random(subject: Subject) -> None:
-    """Demonstrations collect more than random actions, or the reward teaches nothing."""
+    """Demonstrations earn more than random actions; otherwise the reward teaches nothing."""
     if subject.skips_without("scripted_beats_random", "demonstrate", "random_action"):
         return
     if not subject.is_scripted:
@@ -117,19 +117,19 @@ def scripted_beats_random(subject: Subject) -> None:
         (fmean(s for s, _ in scores[name]), fmean(r for _, r in scores[name]))
         for name in ("scripted", "random")
     )
-    said = (
+    summary = (
         f"scripted solves {good:.0%} and collects {good_return:.3f}; random solves {wild:.0%} and "
         f"collects {wild_return:.3f} ({len(scores['random'])} tasks each)"
     )
     if (good, good_return) <= (wild, wild_return) or good_return < wild_return:
-        subject.findings.fail("scripted_beats_random", said)
+        subject.findings.fail("scripted_beats_random", summary)
     elif good < 1.0:
-        subject.findings.warn("scripted_beats_random", said)
-    subject.findings.fact("scripted_beats_random", said)
+        subject.findings.warn("scripted_beats_random", summary)
+    subject.findings.fact("scripted_beats_random", summary)
 
 
 def _many(subject: Subject) -> list[Task]:
-    """More tasks than elsewhere, as luck must not decide."""
+    """More tasks than for other checks, to average out chance."""
     count = 2 * len(subject.tasks)
     size = subject.taskset.size("train")
     return [
@@ -139,7 +139,7 @@ def _many(subject: Subject) -> list[Task]:
 
 
 def lazy_unpaid(subject: Subject) -> None:
-    """Texts that look at nothing are paid less than demonstrations, local terms included."""
+    """Texts that ignore the state earn less than demonstrations, local terms included."""
     if subject.skips_without("lazy_unpaid", "demonstrate"):
         return
     pay: dict[str, list[float]] = {name: [] for name in ("demonstrate", *THOUGHTLESS)}
@@ -156,21 +156,21 @@ def lazy_unpaid(subject: Subject) -> None:
     best = counted.pop("demonstrate", 0.0)
     for name, mean in counted.items():
         if mean > best + TOLERANCE:
-            # Without a script a demonstration is a random action, which may well be worse.
-            told = subject.findings.fail if subject.is_scripted else subject.findings.warn
-            told(
+            # Without a script a demonstration is a random action, which may be worse.
+            record = subject.findings.fail if subject.is_scripted else subject.findings.warn
+            record(
                 "lazy_unpaid",
                 f"'{name}' is paid {mean:.3f} an action on average, a demonstration {best:.3f} "
                 "(team reward plus weighted local terms)",
             )
-    said = ", ".join(f"{name} {mean:.3f}" for name, mean in counted.items())
-    subject.findings.fact("lazy_unpaid", f"an action pays: demonstrate {best:.3f}, {said}")
+    averages = ", ".join(f"{name} {mean:.3f}" for name, mean in counted.items())
+    subject.findings.fact("lazy_unpaid", f"an action pays: demonstrate {best:.3f}, {averages}")
 
 
 def _pay_all(
     subject: Subject, state: bytes, agent: str, rng: Random, pay: dict[str, list[float]]
 ) -> bytes:
-    """Pay every tactic in ``state``; the state that the demonstration leads to."""
+    """Record every tactic's reward in ``state``; return the state after the demonstration."""
     after = state
     for name, paid in pay.items():
         with tolerant():
@@ -185,7 +185,7 @@ def _pay_all(
 
 
 def any_text(subject: Subject) -> None:
-    """Whatever an agent writes is judged: odd, mutated and huge texts raise nothing."""
+    """Any text is judged: odd, mutated and huge texts raise nothing."""
     clock, rng, count = subject.share(0.2), Random(subject.limits.seed), 0
     for task in subject.tasks[:2]:
         with tolerant():

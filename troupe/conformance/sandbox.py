@@ -1,4 +1,4 @@
-"""Gives families that run programs the sandbox that this machine has installed."""
+"""Opens the installed sandbox for families that run programs."""
 
 from troupe import plugins
 from troupe.sandbox.sandbox import Sandbox

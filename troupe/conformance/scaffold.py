@@ -1,6 +1,6 @@
-"""Writes a new task from the templates beside this file: one file of it, or a package.
+"""Writes a new task from the templates beside this file: one module, or a package.
 
-Never overwrites anything.
+Never overwrites a file.
 """
 
 import keyword
@@ -34,7 +34,7 @@ PACKAGE = {
 
 
 def write_task_file(name: str, folder: Path) -> list[Path]:
-    """Write the working task ``name`` as one file to ``folder``, with a job; their paths.
+    """Write the working task ``name`` and a job to ``folder``, one file each; return the paths.
 
     Raises:
         InvalidArgumentError: ``name`` can't be a Python module and a task name.

@@ -1,4 +1,4 @@
-"""A written-down line of play, and all that can be told of it by any process that plays it."""
+"""A recorded line of play, and the fields that any process computes by replaying it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +25,11 @@ def fields_of_script(
     """One entry for the task and one for each step: every field as a short text."""
     task = family.taskset().task(script.split, script.index)
     state = env.reset(task)
-    told = [{"task": digest.of_task(task), "first_state": digest.short(state)}]
+    entries = [{"task": digest.of_task(task), "first_state": digest.short(state)}]
     for number, (agent, action) in enumerate(script.moves):
-        seen = {f"prompt of {a}": digest.of_messages(env.observe(state, a)) for a in family.agents}
+        prompts = {
+            f"prompt of {a}": digest.of_messages(env.observe(state, a)) for a in family.agents
+        }
         acts = {
             name: str(act(state, agent, Random(number)))
             for name in ("demonstrate", "random_action")
@@ -38,8 +40,8 @@ def fields_of_script(
         except TroupeError:
             raise
         except Exception as error:
-            told.append({**seen, **acts, "raised": type(error).__name__})
+            entries.append({**prompts, **acts, "raised": type(error).__name__})
             break
-        told.append({**seen, **acts, **digest.fields_of(done)})
+        entries.append({**prompts, **acts, **digest.fields_of(done)})
         state = done.state
-    return told
+    return entries

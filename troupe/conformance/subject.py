@@ -1,4 +1,4 @@
-"""What is being checked, how hard, and how another process finds the same family again."""
+"""The family under test, and a reference by which another process loads the same family."""
 
 import time
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ from troupe.tasks.usual import usual_workflow
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """How another process loads the same family: what ``load_family`` takes, and import folders.
+    """How another process loads the same family: arguments of ``load_family``, import folders.
 
-    ``sandbox`` names the one that a family which runs programs gets there.
+    ``sandbox`` names the sandbox for a family that runs programs.
 
     Example: ``Reference("plan_path", {"size": 6})``.
     """
@@ -38,7 +38,7 @@ class Reference:
 
 
 STEP_S, SANDBOXED_STEP_S = 2.0, 60.0
-"""Seconds that a step may take where ``CheckLimits`` does not say."""
+"""Seconds that a step may take if ``CheckLimits`` sets no limit."""
 
 
 class Subject:
@@ -62,19 +62,19 @@ class Subject:
 
     @property
     def is_scripted(self) -> bool:
-        """Its demonstrations are better than chance; the family says so when they are not."""
+        """Whether its demonstrations beat chance; a family declares when they do not."""
         return self.has("demonstrate") and bool(getattr(self.family, "is_scripted", True))
 
     def has(self, name: str) -> bool:
-        """The family has the optional method ``name``."""
+        """Whether the family has the optional method ``name``."""
         return optional_method(self.family, name) is not None
 
     def skips_without(self, check: str, *names: str) -> bool:
-        """Skip ``check`` where the family lacks one of ``names``, and say which."""
+        """Skip ``check`` if the family lacks one of ``names``, and report which; whether it did."""
         lacking = [name for name in names if not self.has(name)]
         if lacking:
-            told = " and ".join(missing(self.family, name) for name in lacking)
-            self.findings.skip(check, f"{told}, so there is nothing to compare with")
+            reason = " and ".join(missing(self.family, name) for name in lacking)
+            self.findings.skip(check, f"{reason}, so there is nothing to compare with")
         return bool(lacking)
 
     @property
@@ -89,12 +89,12 @@ class Subject:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Agents in the order in which they usually act."""
+        """Agents in their usual order."""
         return tuple(usual_workflow(self.family).order)
 
     @cached_property
     def episode_steps(self) -> int:
-        """Steps that an episode usually may take."""
+        """Usual limit of an episode's steps."""
         usual = usual_workflow(self.family).max_turns * len(self.order)
         return max(usual, self.limits.max_steps)
 
@@ -118,25 +118,25 @@ class Subject:
     def tasks(self) -> tuple[Task, ...]:
         """Tasks to play: from every split, most from train."""
         count = max(self.limits.num_tasks, 1)
-        wanted: list[tuple[Split, int]] = [("train", i) for i in range(count)]
-        wanted[-1:] = [("train", count - 1), ("validation", 0), ("test", 0)]
+        keys: list[tuple[Split, int]] = [("train", i) for i in range(count)]
+        keys[-1:] = [("train", count - 1), ("validation", 0), ("test", 0)]
         return tuple(
             self.taskset.task(split, index)
-            for split, index in wanted
+            for split, index in keys
             if (size := self.taskset.size(split)) is None or index < size
         )
 
     def begin_check(self) -> None:
-        """A check starts: its time runs from here."""
+        """Start the time of a check."""
         self._check_clock = Clock(self.limits.check_seconds)
 
     @property
     def is_over(self) -> bool:
-        """The running check has had its time."""
+        """Whether the time of the running check is up."""
         return self._check_clock.is_over
 
     def is_late(self, check: str) -> bool:
-        """``check`` has had more than its time and should end; its evidence then says so."""
+        """Whether ``check`` exceeded its time and should end; its evidence then says so."""
         if not self._check_clock.is_over:
             return False
         cut = f"cut short after {self.limits.check_seconds:g} s"
@@ -150,12 +150,12 @@ class Subject:
 
 
 class Clock:
-    """Says when a search has had its time."""
+    """The time of a search."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
     @property
     def is_over(self) -> bool:
-        """No time is left."""
+        """Whether no time is left."""
         return time.monotonic() >= self._end

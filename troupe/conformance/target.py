@@ -1,6 +1,6 @@
-"""Finds what a command line names: a registered task, ``module:attr``, a package folder, a spec.
+"""Resolves a command line's target: a registered task, ``module:attr``, a package or a spec.
 
-Owns names and import folders. Never checks what a family does.
+Owns names and import folders. Never checks behaviour.
 """
 
 import sys
@@ -24,7 +24,7 @@ def find_targets(target: str, params: Mapping[str, Any]) -> list[Reference]:
 
     Example: ``find_targets("plan_path", {"size": 6})``, ``find_targets("./my-task", {})``.
 
-    Raises InvalidArgumentError when it names nothing.
+    Raises InvalidArgumentError when it names none.
     """
     if target in plugins.registered(plugins.TASKS):
         return [Reference(target, params)]
@@ -47,8 +47,8 @@ def load_target(reference: Reference) -> TaskFamily:
     for folder in reference.import_paths:
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    found = plugins.load(plugins.TASKS, reference.name)
-    missing = [name for name in _NEEDED if not hasattr(found, name)]
+    family_class = plugins.load(plugins.TASKS, reference.name)
+    missing = [name for name in _NEEDED if not hasattr(family_class, name)]
     if missing:
         raise InvalidArgumentError(
             f"'{reference.name}' is no task family: it has no {', '.join(missing)}; name the "

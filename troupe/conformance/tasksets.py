@@ -1,4 +1,4 @@
-"""Checks of the tasks: the same everywhere, in any order, and never in two splits."""
+"""Checks that tasks are the same everywhere, in any order, and never in two splits."""
 
 from collections.abc import Iterable, Iterator
 from random import Random
@@ -11,10 +11,10 @@ from troupe.tasks.family import SPLITS, Split, Task, Taskset
 
 
 def tasks_seeded(subject: Subject) -> None:
-    """A taskset made anew, asked in another order, gives the same tasks."""
-    wanted = _wanted(subject.taskset, subject.limits.num_draws)
-    forward = {key: subject.taskset.task(*key) for key in wanted}
-    shuffled = list(wanted)
+    """A new taskset, queried in another order, gives the same tasks."""
+    keys = _task_keys(subject.taskset, subject.limits.num_draws)
+    forward = {key: subject.taskset.task(*key) for key in keys}
+    shuffled = list(keys)
     Random(subject.limits.seed).shuffle(shuffled)
     for name, taskset in (("again", subject.taskset), ("made anew", subject.family.taskset())):
         for key in shuffled:
@@ -34,7 +34,7 @@ def tasks_seeded(subject: Subject) -> None:
             subject.findings.fail(
                 "tasks_seeded", f"task({split!r}, {index}) is labelled {digest.of_task(task)}"
             )
-    subject.findings.fact("tasks_seeded", f"{len(wanted)} tasks, drawn three times")
+    subject.findings.fact("tasks_seeded", f"{len(keys)} tasks, drawn three times")
 
 
 def task_range(subject: Subject) -> None:
@@ -94,7 +94,7 @@ def _see_prompt(subject: Subject, task: Task, prompts: dict[str, Task]) -> None:
 
 
 def _interleaved(subject: Subject, clock: Clock) -> Iterator[Task]:
-    """Tasks of all splits in turn: whole where a split is finite and small, else a sample."""
+    """Tasks of all splits in turn: all of a small finite split, else a sample."""
     limits = subject.limits
     sizes = {split: subject.taskset.size(split) for split in SPLITS}
     counts = {
@@ -109,12 +109,12 @@ def _interleaved(subject: Subject, clock: Clock) -> Iterator[Task]:
                 yield subject.taskset.task(split, index)
 
 
-def _wanted(taskset: Taskset, count: int) -> list[tuple[Split, int]]:
+def _task_keys(taskset: Taskset, count: int) -> list[tuple[Split, int]]:
     return [(split, index) for split in SPLITS for index in _indices(taskset.size(split), count)]
 
 
 def _indices(size: int | None, count: int) -> Iterable[int]:
-    """The first ones, and some far away: random access must not depend on what came before."""
+    """The first indices and some distant ones: random access must not depend on earlier calls."""
     end = 10**6 if size is None else size
     if end <= count:
         return range(end)

@@ -1,8 +1,8 @@
-"""What a bad, lazy or hostile agent may write: the texts that no family may fall over or pay for.
+"""Texts of bad, lazy or hostile agents, on which no family may fail and for which none may pay.
 
-Owns texts only. Hypothesis would not do: of a thousand texts that it draws none holds what ``ODD``
-is for (deep brackets, numbers that ``int`` refuses, template tokens), and the kit's searches draw
-one text at a time, from a seed, until a clock ends them.
+Owns texts only. Hypothesis does not fit: of a thousand texts that it draws, none contains what
+``ODD`` covers (deep brackets, numbers that ``int`` refuses, template tokens), and the kit's
+searches draw one text at a time, from a seed, until their time is up.
 
 Lone surrogates are left out: a completion travels as UTF-8 and cannot hold one.
 """
@@ -42,7 +42,7 @@ ODD: Mapping[str, str] = {
     "path": "../../../../etc/passwd",
     "code": "__import__('os')._exit(1)",
 }
-"""Fixed texts, each for a mistake that parsers make."""
+"""Fixed texts, each for a common mistake of parsers."""
 
 _EXAMPLE = re.compile(r"(?:for example|for instance|e\.g\.|example)\s*[:,]?\s*(.+)", re.IGNORECASE)
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
@@ -51,21 +51,21 @@ _ALPHABET = "aZ09 \n\t.,:;-+*/=<>()[]{}\\\"'`#$%&|~^_\0\x1b\u00e9\u00df\u0130\u0
 
 
 def written(observation: Observation) -> str:
-    """All that an agent is shown, as one text."""
+    """All messages of an observation, as one text."""
     return "\n".join(message.content for message in observation)
 
 
 def examples(observation: Observation) -> list[str]:
     """Answers that the prompt itself shows: after "for example", in fences and in quotes."""
     text = written(observation)
-    found = [match.strip() for match in _EXAMPLE.findall(text)]
-    found += [match.strip() for match in _FENCE.findall(text)]
-    found += _QUOTED.findall(text)
-    return [*dict.fromkeys(part for part in found if part)][:8]
+    answers = [match.strip() for match in _EXAMPLE.findall(text)]
+    answers += [match.strip() for match in _FENCE.findall(text)]
+    answers += _QUOTED.findall(text)
+    return [*dict.fromkeys(part for part in answers if part)][:8]
 
 
 def huge(part: str, size: int) -> str:
-    """``part`` again and again, ``size`` characters in all."""
+    """``part`` repeated to ``size`` characters."""
     unit = part if part else "x"
     return (unit + "\n") * (size // (len(unit) + 1)) or unit
 
@@ -87,7 +87,7 @@ def several_formats(answers: Sequence[str]) -> str:
 
 
 def mutated(text: str, others: Sequence[str], rng: Random) -> str:
-    """``text`` after a few random edits; ``others`` are spliced in at times."""
+    """``text`` after a few random edits, which may splice in ``others``."""
     for _ in range(rng.randint(1, 4)):
         text = rng.choice(_EDITS)(text, others, rng)
     return text[:20_000]

@@ -1,7 +1,7 @@
-"""Interrupts code that overruns, where the platform allows: the main thread of a process.
+"""Interrupts code that overruns, where the platform allows it: in the main thread.
 
-Elsewhere it does nothing, and whoever calls measures afterwards. An alarm that somebody else set
-(a test runner's time limit) goes on ticking.
+Elsewhere it does nothing, and the caller measures afterwards. An alarm that was already set (a test
+runner's time limit) keeps running.
 """
 
 import signal
@@ -13,7 +13,7 @@ from types import FrameType
 
 
 class Overrun(BaseException):
-    """Time is up. Not an Exception, so that code that catches everything is stopped too."""
+    """Time is up. Not an Exception, so that it also stops code that catches every Exception."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""``python -m troupe.conformance.worker``: plays written-down scripts and tells every field.
+"""``python -m troupe.conformance.worker``: replays recorded scripts and returns every field.
 
-Reads one JSON request on stdin and writes one JSON answer on stdout; whatever a family prints goes
-to stderr.
+Reads one JSON request on stdin and writes one JSON answer on stdout; what a family prints goes to
+stderr.
 """
 
 import json
@@ -22,7 +22,7 @@ def main() -> None:
     sandbox = sandbox_for(family, request["sandbox"])
     try:
         env = make_environment(family, sandbox)
-        told = [
+        answers = [
             fields_of_script(
                 family,
                 env,
@@ -33,7 +33,7 @@ def main() -> None:
     finally:
         if sandbox is not None:
             sandbox.close()
-    json.dump(told, answer_to)
+    json.dump(answers, answer_to)
 
 
 if __name__ == "__main__":

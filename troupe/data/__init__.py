@@ -1,4 +1,4 @@
-"""Published data sets: read as published, convert to a task's own rows, prepare files of them."""
+"""Published data sets: reads them, converts them to a task's rows, and prepares files."""
 
 from troupe.data.dataset import Dataset, RefusedRowError
 from troupe.data.prepared import PreparedRows, SplitRows

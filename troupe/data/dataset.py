@@ -1,4 +1,4 @@
-"""What a published data set is to Troupe: where it lies, and how one of its rows is read.
+"""Describes a published data set: where its files are, and how to convert a row.
 
 Owns the value type that ``troupe_tasks.datasets`` modules declare. Never does I/O.
 """
@@ -12,14 +12,14 @@ from pydantic import BaseModel
 from troupe.tasks.family import Split
 
 Row = Mapping[str, Any]
-"""One row as its publisher wrote it: column name to value."""
+"""One published row: column name to value."""
 
 Convert = Callable[[Row], Mapping[str, Any]]
 """Turns a published row into the fields of ``Dataset.schema``; raises RefusedRowError."""
 
 
 class RefusedRowError(Exception):
-    """A published row that is not usable; counted under ``reason``, never an end of the work.
+    """A published row that is not usable: counted under ``reason``, and the work continues.
 
     ``reason`` is a short stable word such as ``no_answer``: it must not quote the row.
     """
@@ -31,7 +31,7 @@ class RefusedRowError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One published data set and the task whose rows it gives.
+    """One published data set, and the task that it provides rows for.
 
     ``splits`` maps each of Troupe's splits to glob patterns of the files that hold it, relative
     to the root of the hub repository ``hub_id`` (a local copy keeps the same names).

@@ -1,4 +1,4 @@
-"""Reads the fields of published rows: what is missing refuses the row, whatever its type."""
+"""Reads the fields of published rows; a missing or malformed field refuses the row."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -37,7 +37,7 @@ def items(row: Row, name: str) -> list[Any]:
 
 
 def record(value: Any, reason: str) -> Mapping[str, Any]:
-    """``value`` as a record; raises RefusedRowError ``reason`` when it is none."""
+    """``value`` as a record; raises RefusedRowError ``reason`` when it is not one."""
     if not isinstance(value, dict):
         raise RefusedRowError(reason)
     return cast("dict[str, Any]", value)

@@ -1,6 +1,6 @@
-"""What was prepared from what: counts, refusals, overlaps and checksums, as JSON and as a card.
+"""Records a preparation: counts, refusals, overlaps and checksums, as JSON and as a card.
 
-Holds no time and no path of a machine, so that equal inputs give equal bytes.
+Contains no time and no local path, so equal inputs give equal bytes.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Finds texts of one set in another: exactly, after normalisation, or by shared runs of words.
 
-The measure is the one of common contamination reports: what share of a text's word n-grams also
-occurs in the other set (Brown et al. 2020, arXiv 2005.14165, appendix C, uses n = 13).
+The measure is that of common contamination reports: the share of a text's word n-grams that also
+occur in the other set (Brown et al. 2020, arXiv 2005.14165, appendix C, uses n = 13).
 """
 
 import hashlib
@@ -15,12 +15,12 @@ MIN_WORDS = 8
 """Shorter texts are compared exactly only: any two of them share their runs."""
 
 _WORD = re.compile(r"[^\W_]+|[-+*/^=<>!%]")
-"""Words and the signs that change what a formula says; brackets and commas do not count."""
+"""Words, and signs that change the meaning of a formula; ignores brackets and commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How a text meets the other set: ``kind`` is exact or ngram, ``share`` from 0 to 1.
+    """How a text overlaps the other set: ``kind`` is exact or ngram, ``share`` from 0 to 1.
 
     Example: ``Match("ngram", 0.85)``.
     """

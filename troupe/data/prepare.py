@@ -1,6 +1,6 @@
-"""Turns published files into prepared ones: converted, checked, without duplicates, listed.
+"""Turns published files into prepared ones: converted, checked, deduplicated, listed.
 
-Each file appears whole or not at all, and equal inputs and options give equal bytes.
+Each file appears complete or not at all; equal inputs and options give equal bytes.
 """
 
 import json
@@ -51,14 +51,14 @@ class Options:
 def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Manifest:
     """Write ``<out>/<name>/<split>.jsonl`` for each split, a manifest and a card.
 
-    Held-out splits come first, and train is compared with them besides ``options.against``.
+    Held-out splits come first; train is compared with them and with ``options.against``.
     Raises InvalidArgumentError or NotFoundError when the source does not hold a split.
     """
     splits = _order(dataset, source, options.splits)
     files = {split: _files(dataset, source, split) for split in splits}
     folder = out / dataset.name
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = _kept(dataset, source, folder, options)
+    manifest = _resumed_manifest(dataset, source, folder, options)
     for split in splits:
         against = [*options.against]
         if split == "train":
@@ -72,24 +72,24 @@ def prepare(dataset: Dataset, source: Source, out: Path, options: Options) -> Ma
     return manifest
 
 
-def _order(dataset: Dataset, source: Source, asked: Sequence[Split]) -> list[Split]:
+def _order(dataset: Dataset, source: Source, requested: Sequence[Split]) -> list[Split]:
     """Splits to prepare, train last."""
-    unknown = [split for split in asked if split not in dataset.splits]
+    unknown = [split for split in requested if split not in dataset.splits]
     if unknown:
         raise InvalidArgumentError(
             f"{dataset.title} has no split '{unknown[0]}'; it has {', '.join(dataset.splits)}"
         )
-    if is_one_split(source.path) and len(asked or dataset.splits) != 1:
+    if is_one_split(source.path) and len(requested or dataset.splits) != 1:
         raise InvalidArgumentError(
             f"{source.path} is one split of {', '.join(dataset.splits)}; say which with --split"
         )
-    return [split for split in reversed(SPLITS) if split in (asked or dataset.splits)]
+    return [split for split in reversed(SPLITS) if split in (requested or dataset.splits)]
 
 
-def _kept(dataset: Dataset, source: Source, folder: Path, options: Options) -> Manifest:
-    """A new manifest with the splits that are in ``folder`` already and still whole."""
-    found = read_manifest(folder)
-    splits = found.splits if found else {}
+def _resumed_manifest(dataset: Dataset, source: Source, folder: Path, options: Options) -> Manifest:
+    """A new manifest with the splits that ``folder`` already holds undamaged."""
+    previous = read_manifest(folder)
+    splits = previous.splits if previous else {}
     return Manifest(
         dataset=dataset.name,
         task=dataset.task,
@@ -161,7 +161,7 @@ class _Check:
         return cls(f"{path.parent.name}/{path.name}", digest_of(path), texts, min_share)
 
     def meets(self, text: str, row_id: str) -> bool:
-        """Whether the row overlaps; counted when it does."""
+        """Whether the row overlaps; counts it if so."""
         match = self._texts.find(text, min_share=self._min_share)
         if match is None:
             return False
@@ -171,7 +171,7 @@ class _Check:
         return True
 
     def record(self) -> Overlap:
-        """What was found."""
+        """The overlap so far."""
         return Overlap(
             against=self._name,
             sha256=self._digest,
@@ -185,7 +185,7 @@ _MISSHAPEN = (
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
     *(SyntaxError, MemoryError, RecursionError),
 )
-"""What reading a row of another shape than its publisher's raises; the last three come from
+"""Raised on reading a row of an unexpected shape; the last three come from
 Python's parser, on NUL characters and deep nesting."""
 
 
@@ -194,12 +194,12 @@ class _Writer:
 
     def __init__(self, dataset: Dataset, checks: Sequence[_Check], *, drop_overlap: bool) -> None:
         self._dataset, self._checks, self._drop_overlap = dataset, checks, drop_overlap
-        self._seen: set[bytes] = set()
+        self._digests: set[bytes] = set()
         self.refused: Counter[str] = Counter()
         self.num_read = self.num_written = self.num_dropped = 0
 
     def line(self, row: dict[str, Any]) -> bytes | None:
-        """The row as it is written, or None."""
+        """The prepared line of the row, or None."""
         self.num_read += 1
         try:
             converted = self._convert(row)
@@ -232,9 +232,9 @@ class _Writer:
 
     def _refuse_repeat(self, text: str, reason: str) -> None:
         digest = blake2b(f"{reason} {normalised(text)}".encode(), digest_size=16).digest()
-        if digest in self._seen:
+        if digest in self._digests:
             raise RefusedRowError(reason)
-        self._seen.add(digest)
+        self._digests.add(digest)
 
 
 def _compared(dataset: Dataset, row: dict[str, Any], path: Path) -> str:
@@ -253,7 +253,7 @@ def _is_whole(path: Path, digest: str) -> bool:
 
 @contextmanager
 def _whole(path: Path) -> Generator[IO[bytes]]:
-    """A file that appears under its name when it is complete, and otherwise not at all."""
+    """Open a file that appears under its name only when complete."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:

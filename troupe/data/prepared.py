@@ -14,13 +14,13 @@ from troupe.tasks.family import SPLITS, Split
 RowT = TypeVar("RowT", bound=BaseModel)
 
 MAX_ROW_BYTES = 64 * 1024 * 1024
-_FAULTS_TOLD = 5
+_MAX_FAULTS = 5
 
 
 class PreparedRows(Generic[RowT]):
     """The rows of one prepared file, each checked against its schema when it is asked for.
 
-    Opening reads the file once for the places of its lines; a row is then read from its place.
+    Opening reads the file once to index its lines; a row is then read at its offset.
 
     Example: ``PreparedRows(Path("data/gsm8k/test.jsonl"), MathRow)[0].answer``.
     """
@@ -54,7 +54,7 @@ class PreparedRows(Generic[RowT]):
         try:
             return self._schema.model_validate(json.loads(line))
         except ValidationError as error:
-            raise self._no_row(index, _told(error)) from None
+            raise self._no_row(index, _faults_of(error)) from None
         except (ValueError, RecursionError) as error:
             raise self._no_row(index, type(error).__name__) from None
 
@@ -96,17 +96,17 @@ class SplitRows(Generic[RowT]):
         return iter(self._rows[split]) if split in self._rows else iter(())
 
 
-def _told(error: ValidationError) -> str:
-    """Which fields are wrong, and nothing of what they hold: the file may be any file."""
-    found = error.errors(include_input=False, include_url=False, include_context=False)
-    # The name of a field too many is the file's own; all other names are the schema's.
-    told = [
-        each["type"]
-        if each["type"] == "extra_forbidden" or not each["loc"]
-        else f"{each['loc'][0]}: {each['type']}"
-        for each in found
+def _faults_of(error: ValidationError) -> str:
+    """The wrong fields, without their values, because the file may be any file."""
+    errors = error.errors(include_input=False, include_url=False, include_context=False)
+    # The name of an extra field comes from the file; all other names are the schema's.
+    messages = [
+        entry["type"]
+        if entry["type"] == "extra_forbidden" or not entry["loc"]
+        else f"{entry['loc'][0]}: {entry['type']}"
+        for entry in errors
     ]
-    return "; ".join(told[:_FAULTS_TOLD])
+    return "; ".join(messages[:_MAX_FAULTS])
 
 
 def _line_starts(path: Path) -> "array[int]":
@@ -128,17 +128,17 @@ def _files_of(source: Path) -> dict[Split, Path]:
             f"{source} does not exist; give a prepared file or its folder, or make one with "
             "`troupe data prepare <name> --out <folder>`"
         )
-    found: dict[Split, Path] = {
+    files: dict[Split, Path] = {
         split: source / f"{split}.jsonl"
         for split in SPLITS
         if (source / f"{split}.jsonl").is_file()
     }
-    if not found:
+    if not files:
         raise NotFoundError(
             f"{source} holds none of train.jsonl, validation.jsonl, test.jsonl; make them with "
             "`troupe data prepare <name> --out <folder>`"
         )
-    return found
+    return files
 
 
 def _split_named(source: Path) -> Split:

@@ -19,7 +19,7 @@ def known_datasets() -> Mapping[str, Dataset]:
 
 def find_dataset(name: str) -> Dataset:
     """The data set called ``name``; raises NotFoundError that names the known ones."""
-    known = known_datasets()
-    if name not in known:
-        raise NotFoundError(f"no data set is called '{name}'; {suggest(name, known)}")
-    return known[name]
+    datasets = known_datasets()
+    if name not in datasets:
+        raise NotFoundError(f"no data set is called '{name}'; {suggest(name, datasets)}")
+    return datasets[name]

@@ -106,7 +106,7 @@ def _document(path: Path) -> Any:
 
 
 def _is_table(value: Any) -> bool:
-    """Whether ``value`` is a list of objects, and not one of texts or numbers."""
+    """Whether ``value`` is a list of objects, not of texts or numbers."""
     return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
 
 
@@ -157,9 +157,9 @@ def _parquet(path: Path) -> Rows:
 
 
 def _damage(path: Path) -> tuple[type[Exception], ...]:
-    """What pyarrow makes of a damaged file.
+    """What pyarrow raises for a damaged file.
 
-    A damaged length asks for more memory than there is, a damaged type is not known.
+    A damaged length requests more memory than exists; a damaged type is unknown.
     """
     return OSError, ValueError, MemoryError, _pyarrow("pyarrow.lib", path).ArrowException
 
@@ -170,7 +170,7 @@ def _arrow(path: Path) -> Rows:
     try:
         with path.open("rb") as data, ipc.open_stream(data) as stream:
             for batch in stream:
-                # Arrow trusts the offsets of a file: damaged ones would end the process.
+                # Arrow trusts the offsets in a file: damaged ones would crash the process.
                 batch.validate(full=True)
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield from batch.slice(start, BATCH_ROWS).to_pylist()

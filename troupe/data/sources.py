@@ -17,14 +17,14 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the published files lie here, and which revision of the hub they are, if known."""
+    """Local path of the published files, and their hub revision, if known."""
 
     path: Path
     revision: str | None = None
 
 
 def locate(dataset: Dataset, source: str, splits: Sequence[Split], revision: str | None) -> Source:
-    """The local copy at ``source``, or one made from the hub when ``source`` is ``hub``."""
+    """The local copy at ``source``, or a download if ``source`` is ``hub``."""
     if source != HUB:
         path = Path(source)
         if not path.exists():
@@ -38,18 +38,18 @@ def locate(dataset: Dataset, source: str, splits: Sequence[Split], revision: str
 def files_of(dataset: Dataset, source: Path, split: Split) -> list[Path]:
     """Files (or saved folders) of ``split`` under ``source``, in order of name; may be empty.
 
-    A single file, or a saved folder, is taken as it is: the caller says which split it is.
+    A single file, or a saved folder, is returned as it is: the caller knows its split.
     """
     if source.is_file() or is_saved_folder(source):
         return [source]
-    found = {
+    files = {
         path
         for pattern in dataset.splits[split]
         for path in source.glob(pattern)
         if path.is_file() and format_of(path)
     }
-    found |= {path for path in (source / split, source / "data" / split) if is_saved_folder(path)}
-    return sorted(found)
+    files |= {path for path in (source / split, source / "data" / split) if is_saved_folder(path)}
+    return sorted(files)
 
 
 def is_one_split(source: Path) -> bool:

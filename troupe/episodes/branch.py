@@ -1,4 +1,4 @@
-"""One trajectory of an episode: its present state, and every draw of candidates on the way."""
+"""One trajectory of an episode: its current state and all its candidate draws."""
 
 import time
 from collections import Counter, defaultdict
@@ -18,11 +18,11 @@ from troupe.workflows.workflow import Action
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The candidates of one (agent, turn): drawn from one observation, judged from one state.
+    """The candidates of one (agent, turn): sampled from one observation, judged in one state.
 
     ``generate_s`` and ``env_s`` are the wall times of the two calls, queueing included.
-    ``shares`` holds for each candidate what its action brought to agents other than ``agent``, and
-    ``team_shares`` what the team's reward for it is worth to each agent.
+    ``shares`` holds for each candidate the reward that its action gave to agents other than
+    ``agent``, and ``team_shares`` each agent's weighted share of the team's reward for it.
     """
 
     agent: str
@@ -42,13 +42,13 @@ class Draw:
     is_baseline: bool = False
 
     def earned(self, agent: str) -> float:
-        """What the executed action brought to ``agent``."""
+        """The reward of the executed action for ``agent``."""
         if agent == self.agent:
             return self.rewards[self.chosen]
         return self.shares[self.chosen].get(agent, 0.0) if self.shares else 0.0
 
     def brought(self, agent: str) -> float:
-        """What the executed action brought to ``agent`` as part of the team, whoever acted."""
+        """The reward of the executed action for ``agent`` as a team member, whoever acted."""
         if agent == self.agent:
             return self.rewards[self.chosen]
         return self.earned(agent) + self.team_shares[self.chosen].get(agent, 0.0)
@@ -79,7 +79,7 @@ class BranchContext:
         *,
         is_greedy: bool = False,
     ) -> Generation:
-        """Candidates of ``agent`` for one observation; the draw depends on its place alone."""
+        """Candidates of ``agent`` for one observation; randomness depends only on the position."""
         spec = self.spec
         policy = spec.agents[agent].policy
         sampling = spec.sampling_for(agent, evaluate=self.is_eval)
@@ -97,7 +97,7 @@ class BranchContext:
         return await self.rollout.generate(request, timeout_s=spec.limits.generate_timeout_s)
 
     async def judge(self, state: bytes, agent: str, actions: Sequence[str]) -> list[Outcome]:
-        """One outcome an action. Equal texts are judged once: step is a pure function."""
+        """One outcome per action. Equal texts are judged once, because ``step`` is pure."""
         distinct = list(dict.fromkeys(actions))
         outcomes = await self.env.step(
             state=state,
@@ -128,15 +128,15 @@ class Branch:
 
     @property
     def num_turns(self) -> int:
-        """Turns begun: the most often that any one agent acted."""
+        """Turns begun: the largest number of acts of any one agent."""
         return max(self._acts.values(), default=0)
 
     def observe(self, agent: str) -> Observation:
-        """What ``agent`` sees in the present state."""
+        """What ``agent`` sees in the current state."""
         return self._observations[agent]
 
     async def act(self, agent: str, observation: Observation) -> Action:
-        """Draw candidates from ``observation``, judge each on its own copy, keep the chosen."""
+        """Draw candidates for ``observation``, judge each on its own copy, execute the chosen."""
         if self.is_done:
             raise InvalidArgumentError(
                 f"the workflow let '{agent}' act after the environment was done; check env.is_done"
@@ -152,8 +152,8 @@ class Branch:
         judged = time.monotonic()
         terms = [terms_by_agent(agent, outcome.local_rewards) for outcome in outcomes]
         rewards = [
-            self._context.mix(agent, outcome.team_reward, own.get(agent, {}))
-            for outcome, own in zip(outcomes, terms, strict=True)
+            self._context.mix(agent, outcome.team_reward, by_agent.get(agent, {}))
+            for outcome, by_agent in zip(outcomes, terms, strict=True)
         ]
         chosen = self._context.sampler.choose(rewards)
         self.draws.append(
@@ -169,7 +169,7 @@ class Branch:
                 chosen=chosen,
                 generate_s=sampled - began,
                 env_s=judged - sampled,
-                shares=[self._shares(agent, found) for found in terms],
+                shares=[self._shares(agent, by_agent) for by_agent in terms],
                 team_shares=[self._team_shares(outcome) for outcome in outcomes],
                 joint_observation=self._joint_observation(agent),
                 is_baseline=self.is_baseline,
@@ -186,7 +186,7 @@ class Branch:
             turn,
             self._trajectory,
             observation,
-            # What is not learnt from needs no siblings: it plays its first thought.
+            # An agent that does not learn needs no siblings: it plays its first candidate.
             context.sampler.num_candidates if learns or context.is_eval else 1,
             is_greedy=self.is_baseline,
         )
@@ -196,21 +196,21 @@ class Branch:
         return {agent: self._context.mix(agent, outcome.team_reward, {}) for agent in agents}
 
     def _joint_observation(self, agent: str) -> str:
-        """What every agent sees now, and who acts; only where the sampler asks for it."""
+        """What every agent sees now, and which acts; "" unless the sampler needs it."""
         if not self._context.sampler.sees_jointly:
             return ""
         parts = [
-            "\n".join([f"[{name}]", *(f"{m.role}: {m.content}" for m in seen)])
-            for name, seen in self._observations.items()
+            "\n".join([f"[{name}]", *(f"{m.role}: {m.content}" for m in messages)])
+            for name, messages in self._observations.items()
         ]
         return "\n\n".join([*parts, f"[{agent}] acts"])
 
     def _shares(self, actor: str, terms: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-        """Weighted terms of the job's other agents. A seat that is not the job's gets none."""
+        """Weighted terms of the job's other agents; seats outside the job get none."""
         mix, agents = self._context.mix, self._context.spec.agents
         return {
-            agent: mix(agent, 0.0, found)
-            for agent, found in terms.items()
+            agent: mix(agent, 0.0, agent_terms)
+            for agent, agent_terms in terms.items()
             if agent != actor and agent in agents
         }
 
@@ -222,7 +222,7 @@ class Branch:
 
 
 def check_may_act(agent: str, observation: Observation) -> None:
-    """Raise InvalidArgumentError when ``agent`` sees nothing, so that it has nothing to decide."""
+    """Raise InvalidArgumentError when ``agent`` sees nothing and so has nothing to decide."""
     if not observation:
         raise InvalidArgumentError(
             f"the workflow let '{agent}' act when it had nothing to decide (its observation is "
@@ -233,14 +233,14 @@ def check_may_act(agent: str, observation: Observation) -> None:
 def terms_by_agent(actor: str, local_rewards: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Local terms by the agent that they belong to.
 
-    A term named ``agent/term`` is another agent's: what the action brought it. So the result of a
-    game reaches all seats, whoever moved last.
+    A term named ``agent/term`` rewards another agent for this action, so that the result of a game
+    reaches all seats, whoever moved last.
 
     Example: ``terms_by_agent("a", {"legal": 1.0, "b/outcome": -1.0})`` is
     ``{"a": {"legal": 1.0}, "b": {"outcome": -1.0}}``.
     """
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    by_owner: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for name, value in local_rewards.items():
         owner, slash, term = name.partition("/")
-        found[owner if slash else actor][term if slash else name] = value
-    return dict(found)
+        by_owner[owner if slash else actor][term if slash else name] = value
+    return dict(by_owner)

@@ -1,4 +1,4 @@
-"""Builds the player of a job from its spec: the one place where a spec's names become objects."""
+"""Builds a job's episode player: the one place where a spec's names become objects."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +21,7 @@ from troupe.workflows.workflow import Workflow
 
 @dataclass(frozen=True, slots=True)
 class JobParts:
-    """What a spec names, loaded and checked against each other."""
+    """The objects that a spec names, loaded and checked against each other."""
 
     spec: JobSpec
     family: TaskFamily
@@ -45,7 +45,7 @@ class JobParts:
 def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
     """Everything that ``spec`` names; raises SpecInvalidError or InvalidArgumentError.
 
-    ``family`` is the spec's, where it is loaded already.
+    ``family`` is the spec's task family, if already loaded.
     """
     loaded = family or load_family(spec.task.name, spec.task.params)
     family = with_reward(loaded, spec.reward)
@@ -76,9 +76,9 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
 
 
 def refuse_across_policies(spec: JobSpec, algorithm: Algorithm) -> None:
-    """Raises SpecInvalidError where each policy has a trainer and the algorithm wants one of all.
+    """Raise SpecInvalidError if policies have separate trainers but the algorithm needs them all.
 
-    With a single policy there is nothing to look across.
+    A single policy always passes.
     """
     if not spec.trainer.per_policy or len(spec.policies) == 1:
         return

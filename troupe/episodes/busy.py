@@ -1,7 +1,8 @@
-"""When engines and environments were busy for a ticket, and how long for a whole round.
+"""Measures when engines and environments were busy, for a ticket and for a whole round.
 
-Whoever plays a ticket measures, and writes the intervals into its episode; whoever records the
-round reads them there. So the two may be different processes. Owns the intervals; never a metric.
+The process that plays a ticket measures the intervals and writes them into its episode; the one
+that records the round, possibly another process, reads them there. Owns the intervals; never a
+metric.
 """
 
 import time
@@ -16,7 +17,7 @@ Interval = tuple[float, float]
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same times as intervals in order that do not touch.
+    """Merge intervals into ordered, disjoint ones.
 
     Example: ``union([(5, 6), (0, 2), (1, 3)]) == [(0, 3), (5, 6)]``.
     """
@@ -30,7 +31,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def union_s(intervals: Iterable[Interval]) -> float:
-    """Length of the union, seconds. Example: ``union_s([(0, 2), (1, 3), (5, 6)]) == 4``."""
+    """Length of the union in seconds. Example: ``union_s([(0, 2), (1, 3), (5, 6)]) == 4``."""
     return sum((end - begin for begin, end in union(intervals)), start=0.0)
 
 
@@ -42,7 +43,7 @@ class BusyMeter:
     env: list[Interval] = field(default_factory=list[Interval])
 
     def to_record(self) -> pb.BusyTimes:
-        """On the wall clock, which other processes read too."""
+        """The intervals on the wall clock, which all processes share."""
         since = time.time() - time.monotonic()
         return pb.BusyTimes(
             generate=[since + at for pair in union(self.generate) for at in pair],
@@ -55,7 +56,7 @@ _meter: ContextVar[BusyMeter | None] = ContextVar("busy_meter", default=None)
 
 @contextmanager
 def measured() -> Generator[BusyMeter]:
-    """Collects what is noted inside the block, by the tasks that it starts too."""
+    """Collect the intervals noted inside the block, including by the tasks that it starts."""
     meter = BusyMeter()
     token = _meter.set(meter)
     try:
@@ -65,13 +66,13 @@ def measured() -> Generator[BusyMeter]:
 
 
 def note_generate(begin: float, end: float) -> None:
-    """An engine computed from ``begin`` to ``end``, by the monotonic clock."""
+    """Note that an engine computed from ``begin`` to ``end``, by the monotonic clock."""
     if (meter := _meter.get()) is not None:
         meter.generate.append((begin, end))
 
 
 def note_env(begin: float, end: float) -> None:
-    """An environment judged from ``begin`` to ``end``, by the monotonic clock."""
+    """Note that an environment judged from ``begin`` to ``end``, by the monotonic clock."""
     if (meter := _meter.get()) is not None:
         meter.env.append((begin, end))
 
@@ -85,7 +86,7 @@ class BusySeconds:
 
 
 def busy_seconds(episodes: Iterable[pb.Episode]) -> BusySeconds:
-    """Over all episodes of a round: overlapping work counts once, whoever played it."""
+    """Totals over all episodes of a round; overlapping work counts once, whoever played it."""
     records = [episode.busy for episode in episodes if episode.HasField("busy")]
     generate = [pair for record in records for pair in _pairs(record.generate)]
     env = [pair for record in records for pair in _pairs(record.env)]

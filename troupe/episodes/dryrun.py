@@ -16,7 +16,7 @@ from troupe.spec.job import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class DryEpisode:
-    """One played task; ``advantages`` has one list a group, in the order of ``played.groups``."""
+    """One played task; ``advantages`` has one list per group, in order of ``played.groups``."""
 
     played: Played
     advantages: list[list[float]]
@@ -28,24 +28,29 @@ async def dry_run(spec: JobSpec, *, num_tasks: int = 2) -> list[DryEpisode]:
     with LocalEnv(parts.family) as env:
         rollout = ScriptedRollout(parts.family, slips=True, observe=env.observe)
         player = parts.player(rollout, env)
-        played = [await player.play(_ticket(spec, index)) for index in range(num_tasks)]
-    found = _advantages(parts.algorithm, [group for one in played for group in one.groups])
-    return [DryEpisode(one, [found[group.group_id] for group in one.groups]) for one in played]
+        episodes = [await player.play(_ticket(spec, index)) for index in range(num_tasks)]
+    advantages = _advantages(
+        parts.algorithm, [group for episode in episodes for group in episode.groups]
+    )
+    return [
+        DryEpisode(episode, [advantages[group.group_id] for group in episode.groups])
+        for episode in episodes
+    ]
 
 
 def _advantages(algorithm: Algorithm, groups: Sequence[pb.Group]) -> dict[str, list[float]]:
-    """By group id, as the trainer computes them: all groups of a policy together.
+    """Advantages by group id, computed like the trainer's: all groups of a policy together.
 
     There is no trainer here: values and log ratios, where an algorithm reads them, are 0.
     """
     by_policy: defaultdict[str, list[GroupOutcome]] = defaultdict(list)
     for group in groups:
         by_policy[group.policy].append(group_outcome(group))
-    found = advantages_by_policy(algorithm, by_policy)
+    advantages = advantages_by_policy(algorithm, by_policy)
     return {
         outcome.group_id: values
-        for policy, own in by_policy.items()
-        for outcome, values in zip(own, found[policy], strict=True)
+        for policy, outcomes in by_policy.items()
+        for outcome, values in zip(outcomes, advantages[policy], strict=True)
     }
 
 

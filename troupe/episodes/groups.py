@@ -1,4 +1,4 @@
-"""Turns what was drawn into groups (to train on) and an episode record (to read)."""
+"""Turns draws into groups (to train on) and an episode record (to read)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ class Ending:
 
 
 def ending_of_branches(branches: Sequence[Branch]) -> Ending:
-    """Over the sampled trajectories; what was played greedily to compare with does not count."""
+    """The ending over the sampled trajectories; greedy baselines do not count."""
     sampled = [b for b in branches if not b.is_baseline]
     team = [d.outcomes[d.chosen].team_reward for b in sampled for d in b.draws]
     return Ending(
@@ -34,13 +34,13 @@ def ending_of_branches(branches: Sequence[Branch]) -> Ending:
 
 
 def ending_of_tree(root: JointNode) -> Ending:
-    """Over all joint actions, each node's weighing alike."""
+    """The ending over all joint actions; those of one node weigh equally."""
     share = root.success_fraction
     return Ending(share == 1.0, share, root.num_turns, root.team_return)
 
 
 def groups_by_observation(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
-    """One group an (agent, turn): members continue one prompt (DESIGN section 2, step 5)."""
+    """One group per (agent, turn): members continue one prompt (DESIGN section 2, step 5)."""
     groups: list[pb.Group] = []
     for draw in draws:
         group = _group(ticket, task_id, draw.agent, draw.turn, draw, pb.GROUP_KEY_OBSERVATION)
@@ -52,7 +52,7 @@ def groups_by_observation(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]
 
 
 def groups_by_node(ticket: pb.Ticket, task_id: str, nodes: Sequence[JointNode]) -> list[pb.Group]:
-    """One group an agent and node of a joint tree; those of one node share its name."""
+    """One group per agent and node of a joint tree; groups of one node share its name."""
     groups: list[pb.Group] = []
     for node in nodes:
         name = ".".join(str(joint_action) for joint_action in node.path)
@@ -64,10 +64,10 @@ def groups_by_node(ticket: pb.Ticket, task_id: str, nodes: Sequence[JointNode]) 
 
 
 def groups_by_task(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
-    """One group an agent over all its turns: GRPO that knows only the task instance.
+    """One group per agent over all its turns, for GRPO that compares whole trajectories.
 
     Every candidate of a trajectory carries the trajectory's return for its agent: the rewards of
-    its own actions, and what the actions of others brought it.
+    its own actions, and its rewards from the actions of others.
     """
 
     def returns(agent: str) -> dict[tuple[int, int], float]:
@@ -80,20 +80,20 @@ def groups_by_task(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> li
 
 
 def groups_by_turns(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
-    """One group an agent over all its turns, each with its own reward: what a critic learns from.
+    """One group per agent over all its turns, each turn with its own reward, for a critic.
 
-    A turn's reward is all that came between it and the agent's next act: its own terms, and the
-    team's reward of every action, whoever acted. What came before the first act counts there.
+    A turn's reward covers everything until the agent's next act: its own terms, and the team's
+    reward of every action, whoever acted. Rewards before the first act count towards it.
     """
 
     def rewards(agent: str) -> dict[tuple[int, int], float]:
-        found: defaultdict[tuple[int, int], float] = defaultdict(float)
+        by_turn: defaultdict[tuple[int, int], float] = defaultdict(float)
         turns: defaultdict[int, int] = defaultdict(int)
         for draw in draws:
             if draw.agent == agent:
                 turns[draw.trajectory] = draw.turn
-            found[draw.trajectory, turns[draw.trajectory]] += draw.brought(agent)
-        return found
+            by_turn[draw.trajectory, turns[draw.trajectory]] += draw.brought(agent)
+        return by_turn
 
     return _over_turns(ticket, task_id, draws, rewards)
 
@@ -104,20 +104,20 @@ def _over_turns(
     draws: Sequence[Draw],
     rewards_of: Callable[[str], Mapping[tuple[int, int], float]],
 ) -> list[pb.Group]:
-    """One group an agent; ``rewards_of`` gives an agent's rewards by (trajectory, turn)."""
+    """One group per agent; ``rewards_of`` gives an agent's rewards by (trajectory, turn)."""
     groups: list[pb.Group] = []
     for agent in dict.fromkeys(d.agent for d in draws):
-        own = [d for d in draws if d.agent == agent]
+        agent_draws = [d for d in draws if d.agent == agent]
         rewards = rewards_of(agent)
-        group = _group(ticket, task_id, agent, 0, own[0], pb.GROUP_KEY_TASK)
-        prompts = {d.generation.prompt_digest: _prompt(d) for d in own}
+        group = _group(ticket, task_id, agent, 0, agent_draws[0], pb.GROUP_KEY_TASK)
+        prompts = {d.generation.prompt_digest: _prompt(d) for d in agent_draws}
         group.prompts.extend(prompts.values())
-        for draw in own:
+        for draw in agent_draws:
             for candidate in _candidates(draw):
                 candidate.index = len(group.candidates)
                 candidate.reward = rewards[draw.trajectory, draw.turn]
                 group.candidates.append(candidate)
-        _count_prompts(group, own)
+        _count_prompts(group, agent_draws)
         groups.append(group)
     return groups
 
@@ -129,7 +129,7 @@ def episode_record(
     groups: Sequence[pb.Group],
     ending: Ending,
 ) -> pb.Episode:
-    """The tree for people: all siblings with texts, rewards and times, prompts as messages.
+    """The tree for readers: all siblings with texts, rewards and times; prompts as messages.
 
     Token ids are left out.
     """
@@ -167,7 +167,7 @@ def _group(
 
 
 def _count_prompts(group: pb.Group, draws: Sequence[Draw]) -> None:
-    """Note the prompt tokens of ``draws``, and how many of them an engine had in its cache."""
+    """Count the prompt tokens of ``draws``, and how many of them came from an engine's cache."""
     cached: list[int] = []
     for draw in draws:
         generation = draw.generation
@@ -219,12 +219,12 @@ def _newest(generation: Generation, candidate: Candidate) -> int:
 
 
 def _readable(group: pb.Group, draws: Sequence[Draw]) -> pb.Group:
-    """A copy with what people read in the place of what machines train on."""
+    """A copy with messages and times in place of the training data."""
     copy = pb.Group()
     copy.CopyFrom(group)
-    own = [d for d in draws if d.agent == group.agent]
-    by_digest = {d.generation.prompt_digest: d.observation for d in own}
-    by_place = {(d.trajectory, d.turn): d for d in own}
+    agent_draws = [d for d in draws if d.agent == group.agent]
+    by_digest = {d.generation.prompt_digest: d.observation for d in agent_draws}
+    by_place = {(d.trajectory, d.turn): d for d in agent_draws}
     for prompt in copy.prompts:
         prompt.ClearField("token_ids")
         prompt.messages.extend(

@@ -1,7 +1,7 @@
-"""A tree of joint actions: agents that act at once, K candidates each, every joint action followed.
+"""Plays a tree of joint actions: agents act at once, and every joint action is followed.
 
-Owns the play of such a tree and the returns that run back through it. Never talks to a stream and
-never retries, like the player that calls it.
+Each agent has K candidates per node. Owns the play of the tree and the returns that propagate back
+through it. Never talks to a stream and never retries, like the player that calls it.
 """
 
 import math
@@ -20,15 +20,15 @@ from troupe.tasks.family import Observation
 from troupe.workflows.workflow import AtOnceWorkflow, Workflow
 
 Chain = Sequence[tuple[str, Outcome]]
-"""The executed actions of one joint action, by actor; shorter when the episode ended on the way."""
+"""The executed actions of one joint action, by actor; shorter if the episode ended within it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JointNode:
-    """One history of the team: a draw for each agent and what every joint action came to.
+    """One history of the team: a draw for each agent, and the outcome of every joint action.
 
-    ``returns`` holds for each agent the return of each joint action; ``path`` the joint actions
-    that led here. The draws' rewards are the returns of the single candidates.
+    ``returns`` holds each agent's return of each joint action, ``path`` the joint actions that led
+    here. The draws' rewards are the returns of the individual candidates.
     """
 
     path: tuple[int, ...]
@@ -40,7 +40,7 @@ class JointNode:
 
     @property
     def num_turns(self) -> int:
-        """Turns below and at this node."""
+        """Number of turns at and below this node."""
         return 1 + max((child.num_turns for child in self.children), default=0)
 
     def nodes(self) -> list["JointNode"]:
@@ -70,18 +70,18 @@ class JointTree:
         self._actions = sampler.joint_actions(len(self._order))
 
     async def play(self, start: Start) -> JointNode:
-        """The whole tree from ``start``; raises what its first failing call raised."""
+        """Play the whole tree from ``start``; raises the error of the first failing call."""
         return await self._node(start.state, start.observations, ())
 
     async def _node(
-        self, state: bytes, seen: Mapping[str, Observation], path: tuple[int, ...]
+        self, state: bytes, observations: Mapping[str, Observation], path: tuple[int, ...]
     ) -> JointNode:
         for agent in self._order:
-            check_may_act(agent, seen[agent])
+            check_may_act(agent, observations[agent])
         began = time.monotonic()
-        drawn = await gather(self._sample(a, seen[a], path) for a in self._order)
+        results = await gather(self._sample(a, observations[a], path) for a in self._order)
         sampled = time.monotonic()
-        generations = dict(zip(self._order, drawn, strict=True))
+        generations = dict(zip(self._order, results, strict=True))
         chains = await self._execute(state, generations)
         judged = time.monotonic()
         children = await self._children(chains, path)
@@ -90,7 +90,7 @@ class JointTree:
             self._draw(
                 agent,
                 path,
-                seen[agent],
+                observations[agent],
                 generations[agent],
                 chains,
                 returns[agent],
@@ -126,7 +126,7 @@ class JointTree:
         )
 
     def _number(self, path: tuple[int, ...]) -> int:
-        """The place of a node among those of its turn."""
+        """Index of a node among those of its turn."""
         number = 0
         for joint_action in path:
             number = number * len(self._actions) + joint_action
@@ -135,35 +135,37 @@ class JointTree:
     async def _execute(
         self, state: bytes, generations: Mapping[str, Generation]
     ) -> list[list[tuple[str, Outcome]]]:
-        """One chain a joint action; equal beginnings are judged once."""
+        """One chain per joint action; common prefixes are judged once."""
         chains: dict[JointAction, list[tuple[str, Outcome]]] = {(): []}
         for place, agent in enumerate(self._order):
             going = [b for b, chain in chains.items() if not (chain and chain[-1][1].is_done)]
-            wanted = {b: sorted({a[place] for a in self._actions if a[:place] == b}) for b in going}
+            indices = {
+                b: sorted({a[place] for a in self._actions if a[:place] == b}) for b in going
+            }
             texts = [candidate.text for candidate in generations[agent].candidates]
             judged = await gather(
                 self._context.judge(
-                    chains[b][-1][1].state if b else state, agent, [texts[k] for k in wanted[b]]
+                    chains[b][-1][1].state if b else state, agent, [texts[k] for k in indices[b]]
                 )
                 for b in going
             )
             for beginning, outcomes in zip(going, judged, strict=True):
                 chain = chains.pop(beginning)
-                for k, outcome in zip(wanted[beginning], outcomes, strict=True):
+                for k, outcome in zip(indices[beginning], outcomes, strict=True):
                     chains[*beginning, k] = [*chain, (agent, outcome)]
         return [chains[_begun(action, chains)] for action in self._actions]
 
     async def _children(
         self, chains: Sequence[Chain], path: tuple[int, ...]
     ) -> dict[int, JointNode]:
-        """The successors, by joint action, of those that did not end the episode."""
+        """Successor nodes, by joint action, of those that did not end the episode."""
         if len(path) + 1 == self._max_turns:
             return {}
         ends = {j: chain[-1][1] for j, chain in enumerate(chains) if not chain[-1][1].is_done}
-        found = await gather(
+        nodes = await gather(
             self._node(end.state, end.observations, (*path, j)) for j, end in ends.items()
         )
-        return dict(zip(ends, found, strict=True))
+        return dict(zip(ends, nodes, strict=True))
 
     def _returns(
         self, agent: str, chains: Sequence[Chain], children: Mapping[int, JointNode]
@@ -184,7 +186,7 @@ class JointTree:
         self,
         agent: str,
         path: tuple[int, ...],
-        seen: Observation,
+        observation: Observation,
         generation: Generation,
         chains: Sequence[Chain],
         returns: Sequence[float],
@@ -201,7 +203,7 @@ class JointTree:
             turn=len(path),
             policy=self._context.spec.agents[agent].policy,
             trajectory=self._number(path),
-            observation=seen,
+            observation=observation,
             generation=generation,
             outcomes=[_overall(agent, [chains[j] for j in part]) for part in parts],
             rewards=rewards,
@@ -212,25 +214,25 @@ class JointTree:
 
 
 def _begun(action: JointAction, chains: Mapping[JointAction, object]) -> JointAction:
-    """The beginning of ``action`` that was executed."""
+    """The executed prefix of ``action``."""
     return next(action[:n] for n in range(len(action), 0, -1) if action[:n] in chains)
 
 
 def _overall(agent: str, chains: Sequence[Chain]) -> Outcome:
-    """What a candidate came to over the joint actions that it is part of, for people to read.
+    """A candidate's outcome over the joint actions that it is part of, for people to read.
 
-    Rewards are means; it ended or solved the episode where all of them did.
+    Rewards are means; the flags hold if they hold for all joint actions.
     """
-    own = [outcome for chain in chains for actor, outcome in chain if actor == agent]
+    outcomes = [outcome for chain in chains for actor, outcome in chain if actor == agent]
     ends = [chain[-1][1] for chain in chains]
-    names = sorted({name for outcome in own for name in outcome.local_rewards})
+    names = sorted({name for outcome in outcomes for name in outcome.local_rewards})
     return Outcome(
         state=b"",
         team_reward=_mean([math.fsum(o.team_reward for _, o in chain) for chain in chains]),
-        local_rewards={n: _mean([o.local_rewards.get(n, 0.0) for o in own]) for n in names},
+        local_rewards={n: _mean([o.local_rewards.get(n, 0.0) for o in outcomes]) for n in names},
         is_done=all(end.is_done for end in ends),
         is_success=all(end.is_success for end in ends),
-        info_json=own[0].info_json if own else "{}",
+        info_json=outcomes[0].info_json if outcomes else "{}",
         observations={},
     )
 
@@ -240,9 +242,9 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def at_once(spec: JobSpec, workflow: Workflow, sampler: JointSampler) -> AtOnceWorkflow:
-    """``workflow`` as one in which agents act at once.
+    """``workflow``, checked to be one in which agents act at once.
 
-    Raises SpecInvalidError when it is none, or when the tree of one task would be too large.
+    Raises SpecInvalidError when it is not, or when the tree of one task would be too large.
     """
     if not isinstance(workflow, AtOnceWorkflow):
         message = (

@@ -1,7 +1,7 @@
-"""The judge: the first state of a task, and what each action came to.
+"""Judges: the first state of a task, and the outcome of each action.
 
-The same for an env service and for an environment in this process; they differ in threads,
-deadlines and seals. Never keeps a state.
+Shared by the env service and in-process environments, which differ in threads, deadlines and
+seals. Never keeps a state.
 """
 
 import json
@@ -41,7 +41,7 @@ def outcomes(
 def _outcome(
     environment: Environment, done: Transition, observe: Sequence[str], seal: Seal
 ) -> Outcome:
-    """What of ``info`` JSON does not know is written as text."""
+    """``info`` values that JSON cannot hold are written as text."""
     return Outcome(
         state=seal(done.state),
         team_reward=done.team_reward,

@@ -1,10 +1,9 @@
 """An episode as one line of episodes.jsonl: the full conversation, for people and notebooks.
 
-Pure. Jobs and evaluations write the same line; a job's says besides what the episode viewer
-needs. Prompts are the messages as the agent saw them, ``info`` is what the environment understood
-and did (the parsed action among it), for the executed candidate of each draw; siblings share one
-prompt and its times. A group that spans turns has several prompts, and each candidate names its
-own.
+Pure. Jobs and evaluations write the same line; a job's line also holds what the episode viewer
+needs. Prompts are the messages that the agent saw. ``info`` is what the environment understood and
+did, such as the parsed action, for the executed candidate of each draw. Siblings share one prompt
+and its times. A group that spans turns has several prompts, and each candidate names its own.
 """
 
 import json
@@ -92,7 +91,7 @@ def _prompt(prompt: pb.Prompt) -> list[Line]:
 
 
 def _times(*candidates: pb.Candidate) -> Line:
-    """Seconds of the two calls that drew and judged; siblings share them."""
+    """Seconds of the sampling call and the judging call; siblings share them."""
     return {
         name: round(seconds, 4)
         for c in candidates

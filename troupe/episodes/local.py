@@ -1,7 +1,7 @@
 """In-process ports: a task family's own environment, its scripted player, and an engine.
 
-For evaluations, dry runs, notebooks and tests. An observation carries the state that it was made
-from, so that a scripted player may look at it; a model never does. Never keeps score.
+For evaluations, dry runs, notebooks and tests. An observation carries the state that it shows, for
+scripted players; a model never sees that state. Never keeps score.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ class StateObservation(tuple[Message, ...]):
 
     def __new__(cls, messages: Observation, state: bytes, agent: str) -> "StateObservation":
         """What ``agent`` sees in ``state``."""
-        made = super().__new__(cls, messages)
-        made.state, made.agent = state, agent
-        return made
+        observation = super().__new__(cls, messages)
+        observation.state, observation.agent = state, agent
+        return observation
 
 
 class LocalEnv:
     """EnvPort on ``family`` in this process; close it after use.
 
     A family that runs programs judges on threads, at most ``num_threads`` at once, so that one slow
-    program never holds up other episodes; ``open_sandbox`` opens its sandbox, this machine's unless
-    it is given. A family of pure arithmetic judges in place.
+    program never delays other episodes; ``open_sandbox`` opens its sandbox and defaults to this
+    machine's. Other families judge in the calling thread.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LocalEnv:
         self.close()
 
     def close(self) -> None:
-        """End running programs and free the threads."""
+        """Stop running programs and free the threads."""
         if self._sandbox is not None:
             self._sandbox.close()
         if self._threads is not None:
@@ -81,11 +81,11 @@ class LocalEnv:
 
     @property
     def is_threaded(self) -> bool:
-        """Whether judging waits for programs, so that other episodes can go on meanwhile."""
+        """Whether judging runs programs on threads, so that other episodes continue meanwhile."""
         return self._threads is not None
 
     def size(self, split: Split) -> int | None:
-        """Number of tasks in the split; None when it does not end."""
+        """Number of tasks in the split; None when it is infinite."""
         return self._tasks.size(split)
 
     def observe(self, state: bytes, agent: str) -> Observation:
@@ -99,8 +99,8 @@ class LocalEnv:
 
         def begin() -> Start:
             start = first_state(self._environment, self._tasks.task(split, index), observe)
-            seen = _with_state(start.observations, start.state)
-            return replace(start, observations=seen)
+            observations = _with_state(start.observations, start.state)
+            return replace(start, observations=observations)
 
         return await self._within(timeout_s, f"reset of {split}/{index}", begin)
 
@@ -123,25 +123,25 @@ class LocalEnv:
 
         return await self._within(timeout_s, f"judging of {agent}'s action", judge)
 
-    async def _within(self, timeout_s: float, what: str, work: Callable[[], _T]) -> _T:
+    async def _within(self, timeout_s: float, operation: str, work: Callable[[], _T]) -> _T:
         if self._threads is None:
             return work()
         loop = asyncio.get_running_loop()
         try:
-            # The deadline is the program's: waiting for a thread counts to the episode alone.
+            # The deadline limits the program: waiting for a thread counts against the episode only.
             async with self._free, asyncio.timeout(timeout_s):
                 return await loop.run_in_executor(self._threads, work)
         except TimeoutError as error:
             raise DeadlineError(
-                f"{what} took longer than limits.env_timeout_s = {timeout_s:g}"
+                f"{operation} took longer than limits.env_timeout_s = {timeout_s:g}"
             ) from error
 
 
 class ScriptedRollout:
-    """RolloutPort of a family's own player, which is told the true state of a `LocalEnv`.
+    """RolloutPort of a family's scripted player, which sees the true state of a `LocalEnv`.
 
-    "scripted" demonstrates and "random" acts without thought. With ``slips``, every candidate but
-    the first demonstrates badly, so that rewards differ. With ``observe``, a family without a
+    "scripted" demonstrates and "random" acts at random. With ``slips``, every candidate except the
+    first is a damaged demonstration, so that rewards differ. With ``observe``, a family without a
     script plays its random actions, or words of the prompt. There are no token ids to train on.
 
     Raises InvalidArgumentError when the family cannot play.
@@ -169,21 +169,21 @@ class ScriptedRollout:
     async def generate(
         self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
-        """Candidates for an observation as the environment has shown it."""
-        seen = request.prompt
-        if not isinstance(seen, StateObservation):
+        """Candidates for an unmodified observation of the environment."""
+        observation = request.prompt
+        if not isinstance(observation, StateObservation):
             raise InvalidArgumentError(
                 "a scripted player acts on what the environment shows, and the workflow shows its "
                 "agents something else; let a model play"
             )
         texts = [
-            self._text(seen, Random(f"{request.seed}/{i}"), slips=self._slips and i > 0)
+            self._text(observation, Random(f"{request.seed}/{i}"), slips=self._slips and i > 0)
             for i in range(request.num_candidates)
         ]
         return text_generation(request, [(text, "stop") for text in texts], (0, 0))
 
-    def _text(self, seen: StateObservation, rng: Random, *, slips: bool) -> str:
-        text = self._act(seen.state, seen.agent, rng)
+    def _text(self, observation: StateObservation, rng: Random, *, slips: bool) -> str:
+        text = self._act(observation.state, observation.agent, rng)
         words = text.split(" ")
         if not slips or len(words) < 2:
             return text
@@ -195,8 +195,8 @@ class ScriptedRollout:
 class EngineRollout:
     """RolloutPort on an engine in this process.
 
-    ``served_as`` is the engine's name of the policy; without it, the engine knows every policy
-    under the name that an episode asks for.
+    ``served_as`` is the engine's name of the policy; without it, the engine serves every policy
+    under the name that the episode requests.
     """
 
     def __init__(self, engine: Engine, served_as: str | None = None) -> None:
@@ -218,5 +218,7 @@ class EngineRollout:
             ) from error
 
 
-def _with_state(seen: Mapping[str, Observation], state: bytes) -> dict[str, Observation]:
-    return {agent: StateObservation(messages, state, agent) for agent, messages in seen.items()}
+def _with_state(observations: Mapping[str, Observation], state: bytes) -> dict[str, Observation]:
+    return {
+        agent: StateObservation(messages, state, agent) for agent, messages in observations.items()
+    }

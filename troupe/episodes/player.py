@@ -1,7 +1,7 @@
 """Plays one ticket: runs the workflow on real candidates and returns groups and the episode.
 
 Owns AT-GRPO's control flow (arXiv 2510.11062, Algorithm 1). Never talks to a stream and never
-retries: a machine's failure is raised, and whoever holds the ticket tries again.
+retries: it raises infrastructure failures, and the holder of the ticket tries again.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class EpisodePlayer:
         env: EnvPort,
         num_tasks: Callable[[Split], int | None] = lambda split: None,
     ) -> None:
-        """``num_tasks`` tells the size of a split, None without end: redraws stay inside it."""
+        """``num_tasks`` gives the size of a split, or None if infinite; redraws stay within it."""
         self._spec = spec
         self._workflow = workflow
         self._sampler = sampler
@@ -78,7 +78,7 @@ class EpisodePlayer:
             ) from error
 
     async def _play(self, ticket: pb.Ticket) -> Played:
-        """The ticket's task, or the first other one whose groups teach something."""
+        """Play the ticket's task; redraw, within the spec's limit, while no group has variance."""
         began = time.monotonic()
         last = 0 if ticket.kind == pb.ROUND_KIND_EVAL else self._spec.algorithm.redraws
         played, num_tokens, attempt = await self._play_task(ticket, 0), 0, 0

@@ -1,6 +1,6 @@
-"""What playing an episode needs of the world: a policy that samples and an env that judges.
+"""Ports of the episode player: a policy that samples and an env that judges.
 
-Clients implement these over gRPC; a dry run and tests implement them in-process.
+Clients implement them over gRPC; dry runs and tests implement them in-process.
 """
 
 from collections.abc import Mapping, Sequence

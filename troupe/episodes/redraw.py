@@ -1,7 +1,7 @@
-"""Dynamic sampling: a ticket whose groups teach nothing plays another task instead.
+"""Dynamic sampling: a ticket whose groups have no variance plays another task instead.
 
-Owns the choice of that task and the question whether groups teach anything. Counting is the
-player's: each task that was played for nothing is in the episode's ``num_redraws``.
+Chooses that task and decides whether groups have variance. The player counts: the episode's
+``num_redraws`` is the number of tasks played in vain.
 
 Source: DAPO (arXiv 2503.14476), Section 3.2.
 """
@@ -12,11 +12,11 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.seeds import derive_seed
 
 _ENDLESS = 2**31
-"""Indices of a split that does not end are drawn below this number."""
+"""Bound of the indices drawn for an infinite split."""
 
 
 def has_variance(groups: Sequence[pb.Group]) -> bool:
-    """Some group has rewards that differ.
+    """Whether the rewards of some group differ.
 
     Example: rewards 1, 1, 1, 1 and 0, 1, 0, 0 of two groups: True, by the second.
     """
@@ -28,5 +28,5 @@ def has_variance(groups: Sequence[pb.Group]) -> bool:
 
 def redrawn_index(ticket: pb.Ticket, attempt: int, *, seed: int, size: int | None) -> int:
     """Index of the task that ``ticket`` plays in its ``attempt``-th redraw (from 1)."""
-    drawn = derive_seed(seed, "redraw", ticket.round_id, ticket.task_index, attempt)
-    return drawn % (_ENDLESS if size is None else size)
+    number = derive_seed(seed, "redraw", ticket.round_id, ticket.task_index, attempt)
+    return number % (_ENDLESS if size is None else size)

@@ -1,13 +1,13 @@
-"""State bytes that carry the seal of the env that gave them out.
+"""State bytes with the seal of the env that issued them.
 
-A seal travels beside its state, so whoever only passes states on needs to know nothing of it, and
-a state without one (of an environment in this process, or of an older env) is plain bytes. Never
-makes or checks a seal: the env service does.
+A seal travels beside its state, so code that only passes states on can ignore it. A state without
+a seal (of an in-process environment, or of an older env) is plain bytes. Never makes or checks a
+seal: the env service does.
 """
 
 
 class SealedState(bytes):
-    """A state as the env service gave it out. Equal to its bytes; ``seal`` is opaque.
+    """A state that the env service issued. Equal to its bytes; ``seal`` is opaque.
 
     Example: ``SealedState(b'{"at":[0,0]}', seal)``.
     """
@@ -16,9 +16,9 @@ class SealedState(bytes):
 
     def __new__(cls, state: bytes, seal: bytes = b"") -> "SealedState":
         """``state`` with the seal that came with it."""
-        made = super().__new__(cls, state)
-        made.seal = seal
-        return made
+        sealed = super().__new__(cls, state)
+        sealed.seal = seal
+        return sealed
 
 
 def seal_with(state: bytes) -> bytes:

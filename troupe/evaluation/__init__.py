@@ -1,5 +1,5 @@
-"""Measuring policies on held-out tasks: plans, play, estimates and reports.
+"""Measures policies on held-out tasks: plans, play, estimates and reports.
 
-Plays with the episode player that training uses, so a figure here and a figure of a job's own
-evaluation mean the same. Never trains and never changes weights.
+Uses the episode player of training, so its figures are comparable with those of a job's own
+evaluation. Never trains and never changes weights.
 """

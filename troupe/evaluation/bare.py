@@ -1,7 +1,7 @@
-"""A model without an adapter, as a LoRA that changes nothing.
+"""Represents a model without an adapter as a LoRA that changes nothing.
 
-Engines serve versions, and a version is an adapter. Owns the two files that mean "the base itself":
-a LoRA without matrices, and, for engines that want a matrix for every layer, one of zeros.
+Engines serve versions, and a version is an adapter. Owns the two files that stand for the base
+model: a LoRA without matrices, and one of zeros for engines that need a matrix for every layer.
 """
 
 import json
@@ -21,9 +21,9 @@ _CONFIG = json.dumps(
 
 
 async def stage_bare(engine: Engine, policy: str, model: str, folder: Path) -> None:
-    """Stage ``model`` itself as version 0 of ``policy``; files go to ``folder``.
+    """Stage the base ``model`` as version 0 of ``policy``; files go to ``folder``.
 
-    Raises WeightsRejectedError when the engine takes neither form.
+    Raises WeightsRejectedError when the engine accepts neither form.
     """
     path = folder / f"{policy}.safetensors"
     staged = StagedWeights(policy, 0, "lora", path, _CONFIG)

@@ -1,6 +1,6 @@
 """Estimates with intervals: proportions, means and pass@k over tasks with several samples each.
 
-Pure floats. Samples of one task resemble each other, so intervals count tasks and not samples.
+Works on plain floats. Samples of one task are correlated, so intervals count tasks, not samples.
 """
 
 import math
@@ -17,9 +17,9 @@ Clusters = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its 95 % interval; ``method`` says how the interval was made.
+    """A mean with its 95 % interval; ``method`` names the interval's method.
 
-    ``low`` and ``high`` are None where a single task says nothing about the spread over tasks.
+    ``low`` and ``high`` are None with a single task, which shows no spread over tasks.
 
     Example: ``Estimate(0.5, 0.2366, 0.7634, "wilson", 10, 10)``.
     """
@@ -54,15 +54,15 @@ def proportion(clusters: Clusters) -> Estimate | None:
     number of tasks, at most the number of samples.
     Source: Korn and Graubard, Survey Methodology 24 (1998).
     """
-    found = [list(c) for c in clusters if c]
-    if not found:
+    nonempty = [list(c) for c in clusters if c]
+    if not nonempty:
         return None
-    num_tasks, num_samples = len(found), sum(map(len, found))
-    mean = sum(map(sum, found)) / num_samples
-    if num_samples == num_tasks and all(c[0] in (0.0, 1.0) for c in found):
+    num_tasks, num_samples = len(nonempty), sum(map(len, nonempty))
+    mean = sum(map(sum, nonempty)) / num_samples
+    if num_samples == num_tasks and all(c[0] in (0.0, 1.0) for c in nonempty):
         low, high = wilson(mean, num_tasks)
         return Estimate(mean, low, high, "wilson", num_tasks, num_samples)
-    variance = cluster_variance(found)
+    variance = cluster_variance(nonempty)
     spread = mean * (1 - mean)
     effective = spread / variance if variance > 0 and spread > 0 else float(num_tasks)
     low, high = wilson(mean, min(max(effective, num_tasks), num_samples))
@@ -71,23 +71,22 @@ def proportion(clusters: Clusters) -> Estimate | None:
 
 def average(clusters: Clusters) -> Estimate | None:
     """The mean of any values with a normal interval from the cluster-robust variance over tasks."""
-    found = [list(c) for c in clusters if c]
-    if not found:
+    nonempty = [list(c) for c in clusters if c]
+    if not nonempty:
         return None
-    num_samples = sum(map(len, found))
-    mean = sum(map(sum, found)) / num_samples
+    num_samples = sum(map(len, nonempty))
+    mean = sum(map(sum, nonempty)) / num_samples
     method = "normal, clustered by task"
-    if len(found) < 2:
-        return Estimate(mean, None, None, method, len(found), num_samples)
-    spread = NormalDist().inv_cdf(0.5 + LEVEL / 2) * math.sqrt(cluster_variance(found))
-    return Estimate(mean, mean - spread, mean + spread, method, len(found), num_samples)
+    if len(nonempty) < 2:
+        return Estimate(mean, None, None, method, len(nonempty), num_samples)
+    spread = NormalDist().inv_cdf(0.5 + LEVEL / 2) * math.sqrt(cluster_variance(nonempty))
+    return Estimate(mean, mean - spread, mean + spread, method, len(nonempty), num_samples)
 
 
 def cluster_variance(clusters: Clusters) -> float:
-    """Variance of the mean over all samples when tasks are independent and samples are not.
+    """Variance of the mean over all samples, where tasks are independent and samples are not.
 
-    G / (G - 1) * sum over tasks of (sum_g - mean * n_g)^2 / N^2; infinite for a single task, which
-    says nothing about others.
+    G / (G - 1) * sum over tasks of (sum_g - mean * n_g)^2 / N^2; infinite for a single task.
     Source: Liang and Zeger, Biometrika 73 (1986), with the small-sample factor.
     """
     num_tasks, num_samples = len(clusters), sum(map(len, clusters))
@@ -115,24 +114,24 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
 def paired_difference(first: Clusters, second: Clusters) -> Estimate | None:
     """Mean of ``second - first`` in success over the tasks of both, given in the same order.
 
-    The interval adds one imagined task in favour of each, so it does not collapse when no task
-    tells the two apart.
+    The interval adds one imaginary task in favour of each, so it does not collapse when no task
+    separates the two.
     Source: Bonett and Price, Statistical Methods in Medical Research 21 (2012), Eq. 3, whose
     binary pairs are here each task's difference in [-1, 1].
     """
     pairs = zip(first, second, strict=True)
-    found = [sum(b) / len(b) - sum(a) / len(a) for a, b in pairs if a and b]
-    if not found:
+    differences = [sum(b) / len(b) - sum(a) / len(a) for a, b in pairs if a and b]
+    if not differences:
         return None
-    adjusted = [*found, 1.0, -1.0]
+    adjusted = [*differences, 1.0, -1.0]
     centre = sum(adjusted) / len(adjusted)
     variance = sum(d * d for d in adjusted) / len(adjusted) - centre**2
     spread = NormalDist().inv_cdf(0.5 + LEVEL / 2) * math.sqrt(variance / len(adjusted))
     return Estimate(
-        sum(found) / len(found),
+        sum(differences) / len(differences),
         max(-1.0, centre - spread),
         min(1.0, centre + spread),
         "adjusted Wald, paired by task",
-        len(found),
-        len(found),
+        len(differences),
+        len(differences),
     )

@@ -1,7 +1,7 @@
-"""One evaluation from a plan and teams to a report and its folder.
+"""Runs one evaluation: from a plan and teams to a report and its folder.
 
-Owns the order of work: judge, folder, team after team, report. Each team is closed before the next
-is opened, so memory holds one team's models.
+Owns the order of work: judge, folder, each team in turn, report. Each team is closed before the
+next is opened, so memory holds the models of one team.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from troupe.evaluation.transcripts import write_transcripts
 from troupe.tasks.family import TaskFamily
 
 Progress = Callable[[Team, int, int], None]
-"""Told the team, its samples that are done, and all of them."""
+"""Receives the team, the number of its finished samples, and the number of all."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalSettings:
-    """How an evaluation runs here; none of it changes a figure but ``dtype``."""
+    """How an evaluation runs on this machine; only ``dtype`` changes figures."""
 
     engine: str = "cpu"
     dtype: str = "float32"
@@ -52,7 +52,7 @@ async def evaluate(
     settings: EvalSettings,
     progress: Progress,
 ) -> Report:
-    """Play what ``folder`` lacks of ``plan``, then write and return the report."""
+    """Play the samples of ``plan`` that ``folder`` lacks, then write and return the report."""
     with LocalEnv(family, num_threads=settings.num_judges) as env:
         plan = _fitted(plan, env)
         prints = {team.label: fingerprint(team) for team in teams}
@@ -77,11 +77,11 @@ class _Evaluation:
         self._settings = settings
         self._progress = progress
         self._parts = load_parts(plan.job_spec(), family)
-        self._asked = frozenset(plan.samples())
+        self._planned = frozenset(plan.samples())
         self._scores: dict[str, dict[SampleKey, Score]] = {}
 
     async def run(self, teams: Sequence[Team]) -> Report:
-        """Play team after team, then report."""
+        """Play each team in turn, then report."""
         flawless = await measure_flawless(self._plan, self._parts, self._env)
         self._scores = {team.label: {} for team in teams}
         for line in self._journal.lines():
@@ -94,18 +94,18 @@ class _Evaluation:
         return report
 
     def _take(self, line: Line, flawless: Flawless) -> None:
-        """Keep the score of a sample that was asked for; its last attempt counts."""
+        """Keep the score of a planned sample; its last attempt counts."""
         scores = self._scores.get(line["policy"])
         score = read_score(line, self._parts.mix, flawless)
         key = SampleKey(score.task_index, score.sample)
-        if scores is not None and key in self._asked:
+        if scores is not None and key in self._planned:
             scores[key] = score
 
     async def _play(self, team: Team, flawless: Flawless) -> None:
         scores = self._scores[team.label]
         done = {key for key, score in scores.items() if score.is_played}
-        self._progress(team, len(done), len(self._asked))
-        if len(done) == len(self._asked):
+        self._progress(team, len(done), len(self._planned))
+        if len(done) == len(self._planned):
             return
 
         num_done = len(done)
@@ -115,7 +115,7 @@ class _Evaluation:
             self._journal.append(line)
             self._take(line, flawless)
             num_done += 1
-            self._progress(team, num_done, len(self._asked))
+            self._progress(team, num_done, len(self._planned))
 
         settings = self._settings
         async with opened(
@@ -130,7 +130,7 @@ class _Evaluation:
             await runner.play(seats, flawless, done, note)
 
     def _report(self, teams: Sequence[Team]) -> Report:
-        scores = {label: list(found.values()) for label, found in self._scores.items()}
+        scores = {label: list(by_sample.values()) for label, by_sample in self._scores.items()}
         summaries = [
             summarize(
                 team.label,
@@ -140,8 +140,10 @@ class _Evaluation:
             for team in teams
         ]
         first = teams[0].label
-        found = [compare((first, scores[first]), (t.label, scores[t.label])) for t in teams[1:]]
-        return Report(self._plan, summaries, [c for c in found if c is not None])
+        comparisons = [
+            compare((first, scores[first]), (t.label, scores[t.label])) for t in teams[1:]
+        ]
+        return Report(self._plan, summaries, [c for c in comparisons if c is not None])
 
     def _write(self, report: Report) -> None:
         folder = self._journal.folder

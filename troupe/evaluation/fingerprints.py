@@ -1,6 +1,6 @@
-"""Whether a policy is still what it was: a digest of the weights behind its name.
+"""Detects changed policies by a digest of the weights behind each name.
 
-Reads files of this machine; a server's weights and a hub id's revision are taken at their word.
+Reads local files; the weights of a server and the revision of a hub id are not checked.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _SUFFIXES = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model")
 
 
 def fingerprint(team: Team) -> str:
-    """Changes when any seat's policy does."""
+    """A digest that changes when any seat's policy does."""
     digest = hashlib.blake2b(digest_size=16)
     for agent in sorted(team.seats):
         ref = team.seats[agent]
@@ -37,7 +37,7 @@ def _add_folder(digest: "hashlib.blake2b", folder: Path) -> None:
 
 
 def _add_file(digest: "hashlib.blake2b", path: Path) -> None:
-    """Evenly spaced blocks of a large file: training moves every weight, so some block differs."""
+    """Hash evenly spaced blocks of a large file: training changes every weight, so some differ."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if size <= _PROBES * _PROBE_BYTES:

@@ -1,7 +1,7 @@
-"""The folder of one evaluation: its plan, and one line for each sample that was played.
+"""The folder of one evaluation: its plan, and one line for each played sample.
 
-Owns what makes a killed evaluation go on: lines are appended whole, a torn last line is cut off,
-and a folder holds samples of one plan and of unchanged policies only.
+Makes a killed evaluation resumable: lines are appended whole, a torn last line is cut off, and a
+folder holds samples of one plan and of unchanged policies only.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _LOCK = ".lock"
 class EvaluationFolder:
     """An evaluation's folder, locked while it is open.
 
-    ``policies`` maps each label to its fingerprint: what the label stood for when it was played.
+    ``policies`` maps each label to the fingerprint of its policy when it was played.
     """
 
     def __init__(self, folder: Path, plan: EvalPlan, policies: Mapping[str, str]) -> None:
@@ -33,7 +33,7 @@ class EvaluationFolder:
         self._policies = dict(policies)
         self._file: IO[bytes] | None = None
         self._lock: IO[bytes] | None = None
-        self._made: list[Path] = []
+        self._created: list[Path] = []
 
     def __enter__(self) -> Self:
         self._open_folder()
@@ -58,17 +58,17 @@ class EvaluationFolder:
                 file.close()
 
     def _remove_if_empty(self) -> None:
-        """Leave no folder behind of an evaluation that failed before its first sample."""
+        """Remove the folder of an evaluation that failed before its first sample."""
         if (self.folder / EPISODES).stat().st_size:
             return
         for name in (EPISODES, PLAN, _LOCK):
             (self.folder / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # somebody put something there
-            for folder in self._made:
+        with contextlib.suppress(OSError):  # another program wrote a file there
+            for folder in self._created:
                 folder.rmdir()
 
     def append(self, line: Line) -> None:
-        """Add one sample with one write, so that a kill leaves it out or leaves it whole."""
+        """Add one sample with one write, so that a kill leaves the whole line or none of it."""
         assert self._file is not None
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
         data = text.encode()
@@ -80,7 +80,7 @@ class EvaluationFolder:
             raise self._unwritable("it took only a part of a line")
 
     def lines(self) -> Iterator[Line]:
-        """Every line so far, in the order of play. A sample may have been tried again later."""
+        """Every line so far, in order of play. A retried sample has several lines."""
         with (self.folder / EPISODES).open("rb") as file:
             for number, text in enumerate(file, 1):
                 try:
@@ -92,7 +92,7 @@ class EvaluationFolder:
                     ) from error
 
     def sync(self) -> None:
-        """Have everything on the disk."""
+        """Flush everything to disk."""
         assert self._file is not None
         os.fsync(self._file.fileno())
 
@@ -104,7 +104,7 @@ class EvaluationFolder:
 
     def _open_folder(self) -> None:
         try:
-            self._made = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
+            self._created = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / _LOCK).open("wb")
         except OSError as error:
@@ -123,13 +123,13 @@ class EvaluationFolder:
 
     def _check_plan(self) -> None:
         path = self.folder / PLAN
-        known: dict[str, str] = {}
+        fingerprints: dict[str, str] = {}
         if path.is_file():
-            found = _read_plan(path)
-            _refuse_other_settings(path, found["settings"], self._plan.fixed())
-            known = found["policies"]
+            recorded = _read_plan(path)
+            _refuse_other_settings(path, recorded["settings"], self._plan.fixed())
+            fingerprints = recorded["policies"]
             for label, fingerprint in self._policies.items():
-                if known.get(label, fingerprint) != fingerprint:
+                if fingerprints.get(label, fingerprint) != fingerprint:
                     raise ConflictError(
                         f"{self.folder} holds samples of policy '{label}' with other weights or "
                         "another server; choose another folder with --out"
@@ -141,15 +141,15 @@ class EvaluationFolder:
         document = {
             "digest": self._plan.digest,
             "settings": self._plan.fixed(),
-            "policies": {**known, **self._policies},
+            "policies": {**fingerprints, **self._policies},
         }
         _replace(path, json.dumps(document, indent=2) + "\n")
 
 
 def _read_plan(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
-        return {"settings": dict(found["settings"]), "policies": dict(found["policies"])}
+        document = json.loads(path.read_text("utf-8"))
+        return {"settings": dict(document["settings"]), "policies": dict(document["policies"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConflictError(
             f"{path} is not an evaluation's plan ({error!r}); choose another folder with --out"
@@ -170,7 +170,7 @@ def _refuse_other_settings(path: Path, old: dict[str, Any], new: dict[str, Any])
 
 
 def _cut_torn_line(path: Path) -> None:
-    """A write that a kill cut short left no newline: what follows the last one goes."""
+    """Cut what follows the last newline: a write that a kill interrupted left no newline."""
     if not path.is_file():
         return
     with path.open("r+b") as file:
@@ -179,9 +179,9 @@ def _cut_torn_line(path: Path) -> None:
         while position > 0:
             start = max(0, position - 65536)
             file.seek(start)
-            found = file.read(position - start).rfind(b"\n")
-            if found >= 0:
-                position = start + found + 1
+            newline = file.read(position - start).rfind(b"\n")
+            if newline >= 0:
+                position = start + newline + 1
                 break
             position = start
         if position < end:

@@ -1,4 +1,4 @@
-"""What an evaluation plays: tasks, samples, seeds and settings, without saying by whom.
+"""What an evaluation plays: tasks, samples, seeds and settings, independent of the policies.
 
 Pure. An evaluation's samples are tickets of evaluation rounds, as in a job; sample ``s`` of each
 task is round ``eval-s``, so sample 0 draws exactly what a job's first evaluation draws.
@@ -29,7 +29,7 @@ from troupe.tasks.family import Split
 
 JOB = "eval"
 _EXTENSIBLE = {"num_tasks", "num_samples", "limits"}
-"""Fields that may differ when an evaluation is continued: what was played stays valid."""
+"""Fields that may differ when an evaluation is resumed: played samples stay valid."""
 
 
 class SampleKey(NamedTuple):
@@ -66,12 +66,12 @@ class EvalPlan(SpecModel):
 
     @property
     def digest(self) -> str:
-        """Names what makes two evaluations comparable sample by sample."""
+        """Equal for evaluations that are comparable sample by sample."""
         text = json.dumps(self.fixed(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def fixed(self) -> dict[str, Any]:
-        """What may not change when an evaluation is continued."""
+        """Settings that may not change when an evaluation is resumed."""
         return {
             **self.model_dump(mode="json", exclude=_EXTENSIBLE),
             "troupe_version": __version__,
@@ -84,7 +84,7 @@ class EvalPlan(SpecModel):
                 yield SampleKey(index, sample)
 
     def ticket(self, key: SampleKey) -> pb.Ticket:
-        """The work order of one sample, as a job's conductor writes them."""
+        """The ticket of one sample, as a job's conductor writes it."""
         round_id = eval_round(key.sample)
         return pb.Ticket(
             ticket_id=ticket_id(JOB, round_id, key.task_index),
@@ -97,9 +97,9 @@ class EvalPlan(SpecModel):
         )
 
     def job_spec(self, models: Mapping[str, str] | None = None) -> JobSpec:
-        """The job of no steps that the episode player plays; each agent is its own policy.
+        """The job without steps for the episode player; each agent is its own policy.
 
-        ``models`` says in words what sits where; without it, the family's own player.
+        ``models`` describes the policy of each agent; default: the family's own player.
         """
         models = models or dict.fromkeys(self.workflow.order, "scripted")
         return JobSpec(

@@ -1,6 +1,6 @@
-"""Rollout ports of an evaluation that no job has: chat servers, and teams of several players.
+"""Rollout ports for evaluations only: chat servers, and teams of several players.
 
-Each answers one ``generate`` as a rollout replica does. Never judges and never keeps score.
+Each answers ``generate`` as a rollout replica does. Never judges and never keeps score.
 """
 
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ class ChatPlayer:
 
 
 class TeamPlayer:
-    """RolloutPort of one episode: the seat of each agent, and the tokens that it used.
+    """RolloutPort of one episode: the player of each seat, and the tokens that it used.
 
-    Each policy of an evaluation is called as its agent, so the policy says who is asked.
+    In an evaluation each policy has the name of its agent, so the policy selects the player.
     """
 
     def __init__(self, seats: Mapping[str, RolloutPort]) -> None:
@@ -39,7 +39,7 @@ class TeamPlayer:
     async def generate(
         self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
-        """Ask the seat of the policy."""
+        """Forward the request to the policy's player."""
         generation = await self._seats[request.policy].generate(request, timeout_s=timeout_s)
         self.num_prompt_tokens += generation.num_prompt_tokens
         self.num_sampled_tokens += generation.num_sampled_tokens

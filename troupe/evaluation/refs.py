@@ -1,7 +1,7 @@
-"""What may sit on an agent's seat, and how a command line names it.
+"""Policies that can play an agent's seat, and their names on the command line.
 
-Owns the words of ``--policy``. Looks at folders on this machine; never loads weights and never
-opens a connection.
+Owns the syntax of ``--policy``. Reads local folders; never loads weights and never opens a
+connection.
 """
 
 import json
@@ -31,7 +31,7 @@ class ScriptedRef:
 
 @dataclass(frozen=True, slots=True)
 class WeightsRef:
-    """A transformers model (folder or hub id), with a PEFT adapter on it or without."""
+    """A transformers model (folder or hub id), with or without a PEFT adapter."""
 
     model: str
     adapter: str = ""
@@ -56,7 +56,7 @@ PolicyRef = ScriptedRef | WeightsRef | ChatRef
 
 @dataclass(frozen=True, slots=True)
 class RefOptions:
-    """What ``--base`` and ``--base-url`` said; empty when they were not given."""
+    """The values of ``--base`` and ``--base-url``; empty when not given."""
 
     base: str = ""
     base_url: str = ""
@@ -143,7 +143,7 @@ def _hub(text: str, folder: Path) -> WeightsRef:
 
 
 def _is_missing_path(text: str) -> bool:
-    """True when ``text`` reads as a path on this machine and leads to no model."""
+    """Whether ``text`` looks like a local path but leads to no model."""
     path = Path(text).expanduser()
     if (path / "config.json").is_file():
         return False

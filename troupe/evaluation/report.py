@@ -1,6 +1,6 @@
-"""The report of an evaluation: one JSON document, and the same as Markdown for people.
+"""The report of an evaluation, as one JSON document and as Markdown.
 
-Pure text. Figures are computed in ``summary``.
+Formatting only; ``summary`` computes the figures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ MAX_MAIN_OUTCOMES = 4
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an evaluation found: a summary a policy, in the order asked, and comparisons."""
+    """Results of an evaluation: one summary per policy, in the requested order; comparisons."""
 
     plan: EvalPlan
     policies: Sequence[PolicySummary]
@@ -88,8 +88,8 @@ def _success_table(policies: Sequence[PolicySummary]) -> str:
 
 
 def _method(policies: Sequence[PolicySummary]) -> str:
-    found = dict.fromkeys(p.success.method for p in policies if p.success)
-    notes = f"Intervals hold {LEVEL:.0%}: {'; '.join(found)}." if found else ""
+    methods = dict.fromkeys(p.success.method for p in policies if p.success)
+    notes = f"Intervals hold {LEVEL:.0%}: {'; '.join(methods)}." if methods else ""
     errors = sum(p.num_errors for p in policies)
     if errors:
         last = next(p.last_error for p in reversed(policies) if p.last_error)
@@ -120,12 +120,12 @@ def _agent_table(policies: Sequence[PolicySummary]) -> str:
             policy.policy,
             agent,
             policy.seats.get(agent, "-"),
-            _number(found.reward),
-            ", ".join(f"{term} {value:.3f}" for term, value in found.terms.items()) or "-",
-            _plain(found.actions_mean, 2),
+            _number(summary.reward),
+            ", ".join(f"{term} {value:.3f}" for term, value in summary.terms.items()) or "-",
+            _plain(summary.actions_mean, 2),
         ]
         for policy in policies
-        for agent, found in policy.agents.items()
+        for agent, summary in policy.agents.items()
     ]
     return table(["policy", "agent", "played by", "reward", "terms", "actions"], rows)
 
@@ -137,7 +137,7 @@ def _outcomes(policies: Sequence[PolicySummary]) -> str:
 
 
 def _main_outcomes(policy: PolicySummary) -> str:
-    """The most frequent ends beside the success, which in a game of draws says little."""
+    """The most frequent outcomes: in a game with many draws, success alone says little."""
     shown = list(policy.outcomes.items())[:MAX_MAIN_OUTCOMES]
     more = ["..."] if len(policy.outcomes) > len(shown) else []
     return ", ".join([*(f"{kind} {count}" for kind, count in shown), *more]) or "-"

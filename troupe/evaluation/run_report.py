@@ -1,8 +1,8 @@
-"""What a person reads of a job: rounds, each policy over all rounds, and conversations.
+"""Reports a job for people: its rounds, each policy over all rounds, and conversations.
 
 Owns ``report.md`` and ``transcripts/`` of a run folder, made from metrics.jsonl and episodes.jsonl
 by ``python -m troupe.evaluation.run_report RUN_FOLDER``. Reads line by line, so a run of any length
-fits in memory; making it again gives the same files.
+fits in memory; running it again gives the same files.
 """
 
 import json
@@ -19,9 +19,9 @@ from troupe.evaluation.tables import table
 from troupe.evaluation.transcripts import transcript
 
 _MOST_ROUNDS = 40
-"""Training steps in the table; of more, evenly spaced ones are shown."""
+"""Most training steps in the table; of more, it shows evenly spaced ones."""
 _EPISODES_A_ROUND = 20
-"""Conversations of each shown evaluation."""
+"""Conversations per shown evaluation."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class PolicyTally:
 
 @dataclass(slots=True)
 class RoundTally:
-    """One evaluation: outcomes by kind, and the places of episodes worth reading."""
+    """One evaluation: outcomes by kind, and the ids of episodes worth reading."""
 
     outcomes: Counter[str] = field(default_factory=Counter[str])
     failed: list[str] = field(default_factory=list[str])
@@ -50,7 +50,7 @@ class RoundTally:
 
 
 def write_run_report(run_dir: Path) -> str:
-    """Write ``report.md`` and ``transcripts/`` of a run folder; the report's text."""
+    """Write ``report.md`` and ``transcripts/`` of a run folder; return the report's text."""
     episodes = run_dir / "episodes.jsonl"
     flawless = _flawless(episodes)
     policies: defaultdict[tuple[str, str], PolicyTally] = defaultdict(PolicyTally)
@@ -74,7 +74,7 @@ def write_run_report(run_dir: Path) -> str:
 
 
 def _flawless(path: Path) -> Flawless:
-    """The most that any candidate was paid for its form: no fault is less than that."""
+    """The highest reward that any candidate got for its form; less than that is a fault."""
     best: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for line in _lines(path):
         for group, candidate in _candidates(line):
@@ -104,9 +104,9 @@ def _count(
         is_dropped = "dropped_reason" in line
         kind = "error" if is_dropped else failure_of(line, flawless) or "solved"
         tally.outcomes[kind] += 1
-        kept = tally.solved if kind == "solved" else tally.failed
-        if len(kept) < _EPISODES_A_ROUND:
-            kept.append(line["episode_id"])
+        episode_ids = tally.solved if kind == "solved" else tally.failed
+        if len(episode_ids) < _EPISODES_A_ROUND:
+            episode_ids.append(line["episode_id"])
 
 
 def _write_transcripts(run_dir: Path, episodes: Path, rounds: Mapping[str, RoundTally]) -> None:
@@ -127,7 +127,7 @@ def _write_transcripts(run_dir: Path, episodes: Path, rounds: Mapping[str, Round
 def _rounds(metrics: list[Line]) -> str:
     train = [line for line in metrics if line["kind"] == "train"]
     stride = max(1, -(-len(train) // _MOST_ROUNDS))
-    kept = {line["step"] for line in train[::stride]} | {line["step"] for line in train[-1:]}
+    steps = {line["step"] for line in train[::stride]} | {line["step"] for line in train[-1:]}
     rows = [
         [
             line["kind"],
@@ -141,7 +141,7 @@ def _rounds(metrics: list[Line]) -> str:
             _number(line.get("wall_s")),
         ]
         for line in metrics
-        if line["kind"] == "eval" or line["step"] in kept
+        if line["kind"] == "eval" or line["step"] in steps
     ]
     head = ["round", "step", "success", "reward", "return", "turns", "tokens", "dropped", "s"]
     return table(head, rows)
@@ -184,9 +184,9 @@ def _candidates(line: Line) -> Iterator[tuple[Mapping[str, Any], Mapping[str, An
 
 
 def _lines(path: Path, part: bytes = b"") -> Iterator[Line]:
-    """Every whole line of a JSON-lines file that has ``part`` in it.
+    """Every whole line of a JSON Lines file that contains ``part``.
 
-    A torn last one belongs to a job that still writes.
+    A torn last line belongs to a job that is still writing.
     """
     if not path.is_file():
         return

@@ -1,7 +1,7 @@
-"""Plays what an evaluation lacks of one team, many episodes at once, and notes each sample.
+"""Plays the missing samples of one team, many episodes at once, and records each sample.
 
-Owns attempts. A machine's failure is tried again, then noted as an error and never scored; an
-evaluation that starts again tries errors again. Never estimates.
+Owns attempts. An infrastructure failure is retried, then recorded as an error and never scored; a
+resumed evaluation retries errors. Never estimates.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from troupe.tasks.optional import optional_method
 
 _BACKOFF = Backoff(0.2, 5.0)
 _HOPELESS = 8
-"""So many samples that failed, and none that was played: the policy can't be evaluated."""
+"""After so many failed samples and none played, the policy can't be evaluated."""
 
 Note = Callable[[Line], None]
-"""Takes the line of each sample as it ends."""
+"""Receives the line of each sample as it ends."""
 
 
 class TeamRunner:
@@ -52,10 +52,10 @@ class TeamRunner:
         done: Collection[SampleKey],
         note: Note,
     ) -> None:
-        """Play every sample of the plan but the ``done``.
+        """Play every sample of the plan that is not in ``done``.
 
         Raises:
-            JobFailedError: the first samples all failed, so that going on makes no sense.
+            JobFailedError: the first samples all failed, so continuing is pointless.
         """
         keys = (key for key in self._plan.samples() if key not in done)
 
@@ -71,7 +71,7 @@ class TeamRunner:
             raise _first(failures) from failures
 
     def _num_at_once(self) -> int:
-        """One, where nothing is waited for: many would only wait for each other."""
+        """1 where nothing is awaited: concurrent episodes would only delay each other."""
         is_waiting = self._env.is_threaded or any(
             not isinstance(ref, ScriptedRef) for ref in self._team.seats.values()
         )
@@ -111,9 +111,9 @@ class TeamRunner:
 
 
 async def measure_flawless(plan: EvalPlan, parts: JobParts, env: LocalEnv) -> Flawless:
-    """What the family pays for well-formed and legal actions: those of a demonstration.
+    """The family's rewards for well-formed and legal actions: those of a demonstration.
 
-    A family that demonstrates nothing leaves it open, so that no fault of form is seen.
+    Empty for a family without demonstrations, so no fault of form is detected.
     """
     if optional_method(parts.family, "demonstrate") is None:
         return {}
@@ -141,7 +141,7 @@ def _played_line(
 
 
 def _crash(error: Exception) -> str:
-    """A fault of the task's code in words: what, and where it came from."""
+    """Describes an exception of the task's code, with its origin."""
     [*_, last] = traceback.extract_tb(error.__traceback__)
     return f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
 

@@ -1,6 +1,6 @@
-"""What one played sample came to, read from its line of episodes.jsonl.
+"""The score of one played sample, read from its line of episodes.jsonl.
 
-Pure. Says why a sample failed; an unplayed sample has an error and no score.
+Pure. Classifies why a sample failed; an unplayed sample has an error and no score.
 """
 
 from collections import Counter, defaultdict
@@ -14,10 +14,10 @@ from troupe.rewards.mix import RewardMix
 FailureKind = Literal["truncated", "format", "illegal", "wrong", "error"]
 FAILURE_KINDS: tuple[FailureKind, ...] = ("truncated", "format", "illegal", "wrong", "error")
 _FAULTS: tuple[FailureKind, ...] = ("truncated", "format", "illegal")
-"""Faults of one action, the one that explains a failure first."""
+"""Faults of one action, in order of precedence as the cause of a failure."""
 
 Flawless = Mapping[str, Mapping[str, float]]
-"""agent -> term -> what a demonstration is paid: less "format" or "legal" than that is a fault."""
+"""agent -> term -> reward of a demonstration: less "format" or "legal" is a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Score:
 
     @property
     def is_played(self) -> bool:
-        """False when a machine failed and no attempt came through."""
+        """False when every attempt met an infrastructure failure."""
         return self.failure != "error"
 
 
@@ -63,11 +63,11 @@ def read_score(line: Mapping[str, Any], mix: RewardMix, flawless: Flawless) -> S
         actions[agent] += 1
         faults.update(fault_kinds(agent, act, flawless))
         rewards[agent] += act["reward"]
-        for owner, found in terms_by_agent(agent, act["local_rewards"]).items():
-            for name, value in found.items():
+        for owner, agent_terms in terms_by_agent(agent, act["local_rewards"]).items():
+            for name, value in agent_terms.items():
                 terms[owner][name] += value
             if owner != agent:
-                rewards[owner] += mix(owner, 0.0, found)
+                rewards[owner] += mix(owner, 0.0, agent_terms)
         last = act.get("info") or {}
     return Score(
         task_index=task_index,
@@ -81,7 +81,7 @@ def read_score(line: Mapping[str, Any], mix: RewardMix, flawless: Flawless) -> S
         wall_s=float(line["wall_s"]),
         outcome=str(last.get("outcome") or last.get("result") or ""),
         rewards=dict(rewards),
-        terms={agent: dict(found) for agent, found in terms.items()},
+        terms={agent: dict(agent_terms) for agent, agent_terms in terms.items()},
         num_actions=dict(actions),
         faults=dict(faults),
     )
@@ -90,38 +90,38 @@ def read_score(line: Mapping[str, Any], mix: RewardMix, flawless: Flawless) -> S
 def failure_of(line: Mapping[str, Any], flawless: Flawless) -> FailureKind | None:
     """Why a played sample failed, or None when it did not.
 
-    The first that any executed action shows of: cut off at the token limit, malformed, illegal;
-    "wrong" when every action was in order and did not solve the task.
+    The first of these that any executed action shows: cut off at the token limit, malformed,
+    illegal; "wrong" when every action was in order but did not solve the task.
     """
     if line["is_success"]:
         return None
-    seen = {kind for agent, act in _acts(line) for kind in fault_kinds(agent, act, flawless)}
+    faults = {kind for agent, act in _acts(line) for kind in fault_kinds(agent, act, flawless)}
     for kind in _FAULTS:
-        if kind in seen:
+        if kind in faults:
             return kind
     return "wrong"
 
 
 def fault_kinds(agent: str, act: Mapping[str, Any], flawless: Flawless) -> set[FailureKind]:
-    """What is wrong with the form of one action; the environment's own word counts first."""
-    said = (act.get("info") or {}).get("failure")
-    if said == "wrong":
+    """Faults in the form of one action; the environment's own report takes precedence."""
+    reported = (act.get("info") or {}).get("failure")
+    if reported == "wrong":
         return set()
-    if said in _FAULTS:
-        return {said}
+    if reported in _FAULTS:
+        return {reported}
     if act.get("is_truncated"):
         return {"truncated"}
     paid, best = act["local_rewards"], flawless.get(agent, {})
-    found: set[FailureKind] = set()
+    faults: set[FailureKind] = set()
     if paid.get("format", 0.0) < best.get("format", 0.0):
-        found.add("format")
+        faults.add("format")
     elif paid.get("legal", 0.0) < best.get("legal", 0.0):
-        found.add("illegal")
-    return found
+        faults.add("illegal")
+    return faults
 
 
 def best_terms(line: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """The largest value of each term that each agent was paid for one action in ``line``."""
+    """The largest value of each agent's terms for one action in ``line``."""
     best: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for agent, act in _acts(line):
         for name, value in act["local_rewards"].items():

@@ -1,6 +1,6 @@
-"""Opens what a team needs to play: an engine with its weights, connections to chat servers.
+"""Opens what a team needs to play: an engine with its weights, and chat server connections.
 
-Owns their lives. Weights are served as version 0 by the same engines that serve a job's rollouts.
+Owns their lifetime. The engines of a job's rollouts serve the weights as version 0.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ async def opened(
     api_key: SecretStr,
     max_connections: int,
 ) -> AsyncGenerator[dict[str, RolloutPort]]:
-    """The seats of ``team``, ready to play; what was opened is closed on the way out.
+    """The seats of ``team``, ready to play; closes everything on exit.
 
     Raises InvalidArgumentError or NotFoundError for what cannot be served, UnavailableError for a
     server that does not answer.
@@ -77,13 +77,13 @@ async def _chat(
         ref.base_url, api_key=api_key.get_secret_value(), max_connections=max_connections
     )
     stack.push_async_callback(client.close)
-    known = await client.models(timeout_s=_PROBE_S)
-    if not ref.model and len(known) == 1:
-        return ChatPlayer(client, known[0])
-    if ref.model not in known:
-        asked = f"has no model '{ref.model}'" if ref.model else "has several models"
+    models = await client.models(timeout_s=_PROBE_S)
+    if not ref.model and len(models) == 1:
+        return ChatPlayer(client, models[0])
+    if ref.model not in models:
+        problem = f"has no model '{ref.model}'" if ref.model else "has several models"
         raise InvalidArgumentError(
-            f"{ref.base_url} {asked}; {suggest(ref.model, known)} (give URL#MODEL)"
+            f"{ref.base_url} {problem}; {suggest(ref.model, models)} (give URL#MODEL)"
         )
     return ChatPlayer(client, ref.model)
 
@@ -105,7 +105,7 @@ async def _serving(
 
 
 def _make_engine(name: str) -> Engine:
-    """The engine called ``name`` with its own settings, as the rollout service makes it."""
+    """The engine called ``name``, made like the rollout service does, with its own settings."""
     try:
         return plugins.load(plugins.ENGINES, name, pointer="/engine")()
     except ValidationError as error:
@@ -131,7 +131,7 @@ async def _stage(engine: Engine, ref: WeightsRef, name: str, folder: Path) -> No
 
 
 def _policy(ref: WeightsRef, dtype: str) -> PolicySpec:
-    """What the engine is to make room for: the adapter's own rank and targets, or rank 1."""
+    """The policy that the engine reserves memory for: the adapter's rank and targets, or rank 1."""
     lora: dict[str, Any] = {"kind": "lora", "rank": 1, "alpha": 1.0}
     if ref.adapter:
         text = (Path(ref.adapter) / "adapter_config.json").read_text("utf-8")

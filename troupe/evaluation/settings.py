@@ -1,11 +1,11 @@
-"""Where an OpenAI-compatible server is and what opens it: ``TROUPE_OPENAI_*``."""
+"""Address and key of an OpenAI-compatible server: ``TROUPE_OPENAI_*``."""
 
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class OpenAISettings(BaseSettings):
-    """Settings of ``--policy openai:MODEL`` and ``--policy URL#MODEL``; the key is never shown."""
+    """Settings of ``--policy openai:MODEL`` and ``--policy URL#MODEL``; hides the key."""
 
     model_config = SettingsConfigDict(
         env_prefix="TROUPE_OPENAI_", extra="ignore", frozen=True, use_attribute_docstrings=True

@@ -1,4 +1,4 @@
-"""From scores to figures: one summary a policy, and paired differences between policies.
+"""Turns scores into figures: one summary per policy, and paired differences between policies.
 
 Pure. Errors are counted and never scored.
 """
@@ -21,7 +21,7 @@ Scores = Sequence[Score]
 
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
-    """One agent of a policy's team. ``reward`` is a mean sum over an episode."""
+    """One agent of a policy's team. ``reward`` is the mean over episodes of the sum in each."""
 
     reward: Estimate
     terms: Mapping[str, float]
@@ -59,7 +59,7 @@ class PolicySummary:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Success of ``policy`` less that of ``against``, task by task."""
+    """Success of ``policy`` minus that of ``against``, task by task."""
 
     policy: str
     against: str
@@ -109,10 +109,10 @@ def compare(against: tuple[str, Scores], policy: tuple[str, Scores]) -> Comparis
 
 def by_task(scores: Scores) -> dict[int, list[Score]]:
     """Scores by task index, samples in order."""
-    found: defaultdict[int, list[Score]] = defaultdict(list)
+    scores_by_task: defaultdict[int, list[Score]] = defaultdict(list)
     for score in sorted(scores, key=lambda s: (s.task_index, s.sample)):
-        found[score.task_index].append(score)
-    return dict(found)
+        scores_by_task[score.task_index].append(score)
+    return dict(scores_by_task)
 
 
 def _clusters(
@@ -124,9 +124,9 @@ def _clusters(
 def _pass_at_k(tasks: Mapping[int, list[Score]]) -> dict[int, Estimate]:
     """For k = 1, 2, 4, ... and the number of samples itself."""
     most = max((len(scores) for scores in tasks.values()), default=0)
-    wanted = sorted({*(2**i for i in range(most.bit_length())), most} - {0})
-    found: dict[int, Estimate] = {}
-    for k in wanted:
+    sizes = sorted({*(2**i for i in range(most.bit_length())), most} - {0})
+    estimates: dict[int, Estimate] = {}
+    for k in sizes:
         values = [
             [pass_at_k(len(scores), sum(s.is_success for s in scores), k)]
             for scores in tasks.values()
@@ -134,18 +134,18 @@ def _pass_at_k(tasks: Mapping[int, list[Score]]) -> dict[int, Estimate]:
         ]
         estimate = proportion(values)
         if estimate is not None:
-            found[k] = estimate
-    return found
+            estimates[k] = estimate
+    return estimates
 
 
 def _agents(tasks: Mapping[int, list[Score]], played: Scores) -> dict[str, AgentSummary]:
     names = sorted({agent for score in played for agent in (*score.rewards, *score.num_actions)})
-    found: dict[str, AgentSummary] = {}
+    summaries: dict[str, AgentSummary] = {}
     for agent in names:
         reward = average(_clusters(tasks, lambda s, a=agent: s.rewards.get(a, 0.0)))
         assert reward is not None
         terms = sorted({term for score in played for term in score.terms.get(agent, {})})
-        found[agent] = AgentSummary(
+        summaries[agent] = AgentSummary(
             reward=reward,
             terms={
                 term: sum(s.terms.get(agent, {}).get(term, 0.0) for s in played) / len(played)
@@ -153,7 +153,7 @@ def _agents(tasks: Mapping[int, list[Score]], played: Scores) -> dict[str, Agent
             },
             actions_mean=sum(s.num_actions.get(agent, 0) for s in played) / len(played),
         )
-    return found
+    return summaries
 
 
 def _faulty_actions(played: Scores) -> dict[str, float]:

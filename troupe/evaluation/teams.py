@@ -1,6 +1,6 @@
-"""Rows of an evaluation's table: who sits on which seat, read from ``--policy`` texts.
+"""Teams of an evaluation: the policy of each seat, read from ``--policy`` texts.
 
-Pure but for what ``refs`` looks up.
+Pure except for the lookups of ``refs``.
 """
 
 import re
@@ -12,7 +12,7 @@ from troupe.evaluation.refs import PolicyRef, RefOptions, read_ref
 from troupe.spec.issues import suggest
 
 OTHERS = "*"
-"""Names every agent that is not named otherwise."""
+"""Stands for every agent that is not named."""
 _SEAT = re.compile(r"^([a-z][a-z0-9_-]*|\*)=(.+)$")
 
 
@@ -32,8 +32,8 @@ def read_teams(
 ) -> list[Team]:
     """The teams that ``texts`` name, in order.
 
-    A text without ``=`` fills every seat. ``agent=POLICY`` fills one; several, in one text parted
-    by commas or in texts that follow each other, make up one team until an agent comes again.
+    A text without ``=`` fills every seat. ``agent=POLICY`` fills one; several of them, separated by
+    commas or in consecutive texts, form one team until an agent repeats.
     """
     teams = [_team(seats, agents, options or RefOptions()) for seats in _gathered(texts)]
     labels = [team.label for team in teams]
@@ -48,7 +48,7 @@ def slug(label: str) -> str:
 
 
 def _gathered(texts: Iterable[str]) -> list[dict[str, str]]:
-    """Seat -> text for each team; a team that fills all seats alike is ``{"*": text}``."""
+    """Seat -> text for each team; a team with one policy for all seats is ``{"*": text}``."""
     teams: list[dict[str, str]] = []
     is_open = False
     for text in texts:
@@ -57,8 +57,8 @@ def _gathered(texts: Iterable[str]) -> list[dict[str, str]]:
             teams.append({OTHERS: text})
             is_open = False
             continue
-        for found in filter(None, pieces):
-            agent, policy = found[1], found[2]
+        for match in filter(None, pieces):
+            agent, policy = match[1], match[2]
             if not is_open or agent in teams[-1]:
                 teams.append({})
             teams[-1][agent] = policy
@@ -75,9 +75,9 @@ def _team(seats: Mapping[str, str], agents: Sequence[str], options: RefOptions) 
             )
     missing = [agent for agent in agents if agent not in seats and OTHERS not in seats]
     if missing:
-        given = ",".join(f"{agent}={text}" for agent, text in seats.items())
+        assignment = ",".join(f"{agent}={text}" for agent, text in seats.items())
         raise InvalidArgumentError(
-            f"--policy {given} leaves {', '.join(missing)} without a policy; add "
+            f"--policy {assignment} leaves {', '.join(missing)} without a policy; add "
             f"{','.join(f'{agent}=POLICY' for agent in missing)} or *=POLICY"
         )
     texts = {agent: seats.get(agent, seats.get(OTHERS, "")) for agent in agents}

@@ -1,7 +1,7 @@
-"""Conversations as Markdown, from the lines of an episodes.jsonl: a job's or an evaluation's.
+"""Conversations as Markdown, from a job's or an evaluation's episodes.jsonl.
 
-Owns what people read of an episode: what was said, what the environment understood, what it paid
-and how long it took. The whole is in episodes.jsonl; transcripts show the first of it.
+Shows the messages of an episode, what the environment understood, the rewards and the times.
+Transcripts show a selection; episodes.jsonl holds everything.
 """
 
 import json
@@ -28,7 +28,7 @@ def write_transcripts(
     limit: int,
 ) -> None:
     """``transcripts/<policy>.md``: up to ``limit`` samples a policy, failed ones first."""
-    wanted = {label: _selected(found, limit) for label, found in scores.items()}
+    selection = {label: _selected(by_sample, limit) for label, by_sample in scores.items()}
     target = folder / "transcripts"
     target.mkdir(exist_ok=True)
     with ExitStack() as stack:
@@ -37,12 +37,12 @@ def write_transcripts(
             path = target / f"{name}.md"
             files[label] = stack.enter_context(path.open("w", encoding="utf-8"))
             files[label].write(
-                f"# {label}\n\n{len(wanted[label])} of {len(scores[label])} samples, failed ones "
-                "first chosen; episodes.jsonl holds all.\n\n"
+                f"# {label}\n\n{len(selection[label])} of {len(scores[label])} samples, failed "
+                "ones first chosen; episodes.jsonl holds all.\n\n"
             )
         for line in lines():
             label, key = line["policy"], SampleKey(line["task_index"], line["sample"])
-            if label in wanted and key in wanted[label]:
+            if label in selection and key in selection[label]:
                 files[label].write(transcript(line) + "\n")
 
 

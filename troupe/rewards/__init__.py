@@ -1,1 +1,1 @@
-"""What an action is worth: mixes team and local terms, and adds a term that a job names."""
+"""Rewards of actions: mixes team and local terms, and adds the reward function of a job."""

@@ -1,8 +1,8 @@
-"""A task family whose transitions carry one more reward term: that of a job's reward function.
+"""A task family whose transitions carry the additional term of a job's reward function.
 
 A state is then the family's state behind the reference of its task ("train/7\\n"), because a
-reward function is told the task and an environment remembers nothing. Everything else is the
-family's own. Never weighs: weights stand in ``local_terms``, and the mix counts them.
+reward function receives the task and an environment keeps no state. Everything else is the
+family's. Never applies weights: ``local_terms`` holds them, and the mix applies them.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from troupe.tasks.family import (
 )
 
 _KEPT_TASKS = 256
-"""Tasks that an environment keeps, so that the steps of an episode make theirs once."""
+"""Tasks that an environment caches, so that an episode makes its task once."""
 
 
 def with_reward(family: TaskFamily, spec: RewardSpec) -> TaskFamily:
@@ -39,8 +39,8 @@ def with_reward(family: TaskFamily, spec: RewardSpec) -> TaskFamily:
     if not spec.kind:
         return family
     reward = load_reward(spec.kind, spec.params, term=spec.name)
-    taken = sorted(agent for agent, terms in family.local_terms.items() if reward.term in terms)
-    if taken:
+    conflicts = sorted(agent for agent, terms in family.local_terms.items() if reward.term in terms)
+    if conflicts:
         message = f"task '{family.name}' has a term '{reward.term}' already; give another name"
         raise SpecInvalidError([Issue("/reward/name", message)])
     is_kept = spec.mode == "add"
@@ -78,17 +78,17 @@ class _RewardedFamily:
         self._reward = reward
         self.name = family.name
         self.local_terms = local_terms
-        # The other optional parts take no state; these two do, and may be missing.
+        # Of the optional parts only these two take a state, and both may be missing.
         for act in ("demonstrate", "random_action"):
             if hasattr(family, act):
                 setattr(self, act, _on_bare_states(getattr(family, act)))
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else the family has."""
+        """Any other attribute of the family."""
         return getattr(self._family, name)
 
     def environment(self) -> Environment:
-        """The family's judge, and the reward function after it."""
+        """The family's environment, followed by the reward function."""
         return self._rewarding(self._family.environment())
 
     def _rewarding(self, environment: Environment) -> Environment:
@@ -99,7 +99,7 @@ class _RewardedPrograms(_RewardedFamily):
     """A family whose environment runs programs."""
 
     def environment_in(self, sandbox: Sandbox) -> Environment:
-        """The family's judge on ``sandbox``, and the reward function after it."""
+        """The family's environment on ``sandbox``, followed by the reward function."""
         family: Any = self._family
         return self._rewarding(family.environment_in(sandbox))
 
@@ -113,15 +113,15 @@ class _RewardingEnvironment:
         self._task = lru_cache(_KEPT_TASKS)(taskset.task)
 
     def reset(self, task: Task) -> bytes:
-        """The family's first state, behind the reference of its task."""
+        """The family's first state, after the reference to its task."""
         return _referenced(_reference(task), self._environment.reset(task))
 
     def observe(self, state: bytes, agent: str) -> Observation:
-        """What the family shows."""
+        """The family's observation."""
         return self._environment.observe(_split(state)[1], agent)
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
-        """The family's judgement with one more term."""
+        """The family's transition with one more term."""
         reference, before = _split(state)
         task = self._task_of(reference)
         done = self._environment.step(before, agent, action)
@@ -169,7 +169,7 @@ def _split(state: bytes) -> tuple[bytes, bytes]:
 
 
 def _on_bare_states(act: Any) -> Any:
-    """``demonstrate`` or ``random_action`` on states that carry the reference of their task."""
+    """``demonstrate`` or ``random_action`` on states that carry a reference to their task."""
 
     def acted(state: bytes, agent: str, rng: Random) -> str:
         return act(_split(state)[1], agent, rng)

@@ -1,4 +1,4 @@
-"""Mixes team and local terms into the reward that candidates are compared by."""
+"""Mixes team and local terms into the reward by which candidates are compared."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,9 @@ class RewardMix:
     """reward = alpha * team + sum of weight * local term (arXiv 2510.11062, Eq. 3)."""
 
     def __init__(self, spec: RewardSpec, defaults: Mapping[str, Mapping[str, float]]) -> None:
-        """``defaults``: agent -> term -> weight, the task family's own; the spec overrides them.
+        """``defaults``: agent -> term -> weight, from the task family; the spec overrides them.
 
-        Raises SpecInvalidError when the spec weighs a term that the family does not have.
+        Raises SpecInvalidError when the spec gives a weight to an unknown term.
         """
         issues = [
             Issue(

@@ -1,8 +1,8 @@
-"""What a reward function is, and how the one that a job names is loaded and called.
+"""Defines reward functions; loads and calls the one that a job names.
 
 A reward function judges one transition of one task. It runs where actions are judged (the env
-service, or this process in a dry run) and its answer may be asked for again after a retry, so it
-must be pure: equal arguments, equal numbers. Never decides what its term counts: the spec does.
+service, or this process in a dry run) and may run again after a retry, so it must be pure: equal
+arguments give equal numbers. Never decides the weight of its term: the spec does.
 """
 
 import inspect
@@ -26,7 +26,7 @@ _MAX_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class JudgedTransition(Transition):
-    """A transition with what led to it: ``agent`` wrote ``action`` in the state ``before``.
+    """A transition and its cause: ``agent`` wrote ``action`` in the state ``before``.
 
     Example: a reward for short answers returns ``-len(transition.action) / 100``.
     """
@@ -43,7 +43,7 @@ class Reward(Protocol):
     """
 
     def __call__(self, transition: JudgedTransition, task: Task) -> float:
-        """What the action was worth: a finite number."""
+        """The reward of the action: a finite number."""
         ...
 
 
@@ -59,26 +59,26 @@ class NamedReward:
         """The function's number.
 
         Raises:
-            RewardFailedError: the function raised, or gave what is no finite number.
-            TroupeError: what the function asks is down for now; raised by itself.
+            RewardFailedError: the function raised, or did not return a finite number.
+            TroupeError: raised by the function itself, if a service that it calls is down.
         """
         try:
             value: object = self.function(transition, task)
         except TroupeError:
             raise
         except Exception as error:
-            what = f"raised {type(error).__name__}: {error}"
-            raise self._failure(what, transition, task) from error
+            problem = f"raised {type(error).__name__}: {error}"
+            raise self._failure(problem, transition, task) from error
         if isinstance(value, Real) and math.isfinite(value):
             return float(value)
         raise self._failure(f"gave {value!r}, which is no finite number", transition, task)
 
-    def _failure(self, what: str, done: JudgedTransition, task: Task) -> RewardFailedError:
+    def _failure(self, problem: str, done: JudgedTransition, task: Task) -> RewardFailedError:
         action = repr(done.action)
         shown = action if len(action) <= _MAX_SHOWN else f"{action[:_MAX_SHOWN]}..."
         return RewardFailedError(
-            f"reward function '{self.kind}' {what}; task {task.id}, agent '{done.agent}', action "
-            f"{shown}. Correct the function: it must give a number for every action",
+            f"reward function '{self.kind}' {problem}; task {task.id}, agent '{done.agent}', "
+            f"action {shown}. Correct the function: it must give a number for every action",
             pointer="/reward/kind",
         )
 
@@ -91,49 +91,49 @@ def load_reward(
     Raises InvalidArgumentError for an unknown name, and SpecInvalidError whose pointers start at
     ``pointer`` for wrong parameters.
     """
-    found: Any = plugins.load(plugins.REWARDS, kind, pointer=f"{pointer}/kind")
-    what, at = f"reward function '{kind}'", f"{pointer}/params"
+    function: Any = plugins.load(plugins.REWARDS, kind, pointer=f"{pointer}/kind")
+    label, at = f"reward function '{kind}'", f"{pointer}/params"
     term = term or RewardSpec(kind=kind).term
-    if isinstance(found, type):
-        checked = plugins.checked_params(found, params, what=what, pointer=at)
-        made: Any = found() if checked is None else found(checked)
-        return NamedReward(kind, term, made)
-    model = _Model(_keyword_params(found, kind, pointer))
-    checked = plugins.checked_params(model, params, what=what, pointer=at)
+    if isinstance(function, type):
+        checked = plugins.checked_params(function, params, label=label, pointer=at)
+        instance: Any = function() if checked is None else function(checked)
+        return NamedReward(kind, term, instance)
+    model = _Model(_keyword_params(function, kind, pointer))
+    checked = plugins.checked_params(model, params, label=label, pointer=at)
     values = {} if checked is None else dict(checked)
-    return NamedReward(kind, term, partial(found, **values) if values else found)
+    return NamedReward(kind, term, partial(function, **values) if values else function)
 
 
 def reward_json(spec: RewardSpec) -> str:
-    """The function of ``spec`` as env services are told it; "" without one.
+    """The function of ``spec`` as sent to env services; "" without one.
 
-    What a term counts is not theirs to know, so it is left out.
+    Omits the weight, which env services do not need.
     """
     if not spec.kind:
         return ""
-    told = {"kind": spec.kind, "name": spec.term, "params": spec.params}
-    return json.dumps(told, sort_keys=True)
+    document = {"kind": spec.kind, "name": spec.term, "params": spec.params}
+    return json.dumps(document, sort_keys=True)
 
 
 def reward_of_json(text: str) -> NamedReward | None:
-    """The function that ``reward_json`` told of; None for "".
+    """The function in the text of ``reward_json``; None for "".
 
     Raises InvalidArgumentError for anything else.
     """
     if not text:
         return None
     try:
-        told = RewardSpec.model_validate_json(text)
+        spec = RewardSpec.model_validate_json(text)
     except ValueError as error:
         raise InvalidArgumentError(f"reward_json is not a reward function: {error}") from error
-    if not told.kind:
+    if not spec.kind:
         raise InvalidArgumentError("reward_json names no reward function; give its kind")
-    return load_reward(told.kind, told.params, term=told.name)
+    return load_reward(spec.kind, spec.params, term=spec.name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What ``plugins.checked_params`` reads the parameters' model from."""
+    """Holds a parameter model for ``plugins.checked_params``."""
 
     Params: type[BaseModel] | None
 
@@ -157,10 +157,10 @@ def _keyword_params(
             pointer=f"{pointer}/kind",
         ) from error
     fields: dict[str, Any] = {
-        each.name: (
-            hints.get(each.name, Any),
-            ... if each.default is inspect.Parameter.empty else each.default,
+        keyword.name: (
+            hints.get(keyword.name, Any),
+            ... if keyword.default is inspect.Parameter.empty else keyword.default,
         )
-        for each in keywords
+        for keyword in keywords
     }
     return create_model("Params", __config__=ConfigDict(frozen=True, extra="forbid"), **fields)

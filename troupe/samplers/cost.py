@@ -1,4 +1,4 @@
-"""What a sampler's draws cost, before any is made."""
+"""Computes the cost of a sampler's draws in advance."""
 
 import math
 
@@ -8,9 +8,9 @@ from troupe.spec.job import JobSpec
 
 
 def draws_per_act(sampler: Sampler, spec: JobSpec) -> int:
-    """Candidates of one agent at one turn of one ticket, at most, on average over the turns.
+    """Maximum candidates of one agent per turn of a ticket, averaged over the turns.
 
-    Counts greedy episodes, and every task that a ticket may play in the place of another.
+    Counts greedy episodes and every redraw that a ticket may use.
 
     Example: an aligned tree of K = 2 over 2 turns has 1 + 2 nodes of 2 candidates: 3 a turn.
     """

@@ -13,7 +13,7 @@ JointAction = tuple[int, ...]
 """The index of each agent's candidate, in the workflow's order."""
 
 MAX_JOINT_ACTIONS = 4096
-"""Joint actions of one ticket's whole tree, at most."""
+"""Maximum joint actions in one ticket's whole tree."""
 
 
 class JointSampler:
@@ -44,5 +44,5 @@ class JointSampler:
         return sum(width**turn for turn in range(1, num_turns + 1))
 
     def choose(self, rewards: Sequence[float]) -> int:
-        """Every joint action goes on; the best stands for the node."""
+        """The best candidate represents the node; every joint action continues."""
         return max(range(len(rewards)), key=lambda i: (rewards[i], -i))

@@ -1,21 +1,21 @@
-"""How candidates are drawn at each action, and which one the episode goes on from."""
+"""How candidates are drawn at each action, and which one the episode continues from."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
 GroupingKey = Literal["observation", "task", "turns"]
 """observation: (task instance, agent, turn), one prompt; task: (task instance, agent), each
-candidate with the return of its trajectory; turns: like task, each candidate with what came between
-it and its agent's next act."""
+candidate with the return of its trajectory; turns: like task, each candidate with the rewards
+until its agent's next act."""
 
 
 class Sampler(Protocol):
-    """Pure decisions; the episode player does the work.
+    """Makes pure decisions; the episode player does the work.
 
     ``num_trajectories`` independent episodes are played of each ticket (1 for the tree);
     ``num_candidates`` are drawn at every action of each. ``num_baselines`` further episodes are
-    played greedily: they are compared with and never trained. With ``sees_jointly`` each candidate
-    keeps what all agents saw when it was drawn. See ``JointSampler`` for agents that act at once.
+    played greedily, for comparison only. With ``sees_jointly`` each candidate keeps what all agents
+    saw when it was drawn. See ``JointSampler`` for agents that act at once.
     """
 
     num_trajectories: int
@@ -25,5 +25,5 @@ class Sampler(Protocol):
     sees_jointly: bool
 
     def choose(self, rewards: Sequence[float]) -> int:
-        """Index of the candidate whose state the episode goes on from."""
+        """Index of the candidate whose state the episode continues from."""
         ...

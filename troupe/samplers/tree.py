@@ -1,4 +1,4 @@
-"""AT-GRPO's sampler: K candidates at every (agent, turn), go on from the best.
+"""AT-GRPO's sampler: K candidates at every (agent, turn); the best continues.
 
 Source: Stronger-MAS (arXiv 2510.11062), Algorithm 1.
 """
@@ -9,7 +9,7 @@ from troupe.samplers.sampler import GroupingKey
 
 
 class TreeSampler:
-    """One spine with K leaves a node: cost K * turns * agents, not K ** turns."""
+    """One spine with K leaves per node: cost K * turns * agents, not K ** turns."""
 
     num_trajectories = 1
     num_baselines = 0
@@ -20,5 +20,5 @@ class TreeSampler:
         self.num_candidates = group_size
 
     def choose(self, rewards: Sequence[float]) -> int:
-        """The highest reward; the first of equals."""
+        """Index of the highest reward, the first of equals."""
         return max(range(len(rewards)), key=lambda i: (rewards[i], -i))

@@ -1,4 +1,4 @@
-"""Running untrusted programs: the contract that tasks use, and how an implementation is found."""
+"""Runs untrusted programs: the contract for tasks, and the lookup of implementations."""
 
 from troupe.sandbox.sandbox import Execution, Limits, Program, Sandbox
 

@@ -1,6 +1,6 @@
-"""What a task may ask of a sandbox: run one untrusted program under limits, and say what it did.
+"""The sandbox contract for tasks: run one untrusted program under limits, report what it did.
 
-Owns value types and the seam only. Never runs anything: the env service owns the isolation.
+Owns value types and the protocol only. Never runs anything: the env service owns isolation.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ Limit = Literal["wall_time", "cpu_time", "memory", "pids", "output", "file_size"
 class Limits:
     """What one program may use. Times in seconds, sizes in bytes; all must be positive.
 
-    ``output_bytes`` caps stdout and stderr each: what comes after it is dropped and the program
-    ended. ``file_bytes`` caps what it may write to its private scratch folder in all.
+    ``output_bytes`` caps stdout and stderr each: further output is dropped and the program is
+    ended. ``file_bytes`` caps everything that it writes to its private scratch folder.
     """
 
     wall_time_s: float = 5.0
@@ -62,7 +62,7 @@ class Execution:
 
     @property
     def is_ok(self) -> bool:
-        """It ended by itself with status 0."""
+        """Whether it ended by itself with status 0."""
         return self.exit_code == 0 and self.limit is None
 
 
@@ -72,12 +72,12 @@ class Sandbox(Protocol):
     level: str
 
     def run(self, program: Program, limits: Limits) -> Execution:
-        """Run ``program`` alone, from nothing, and clean up whatever it left.
+        """Run ``program`` alone in a clean environment, and clean up afterwards.
 
         Raises OverloadedError when too many wait, UnavailableError when the sandbox itself broke.
         """
         ...
 
     def close(self) -> None:
-        """End everything that runs."""
+        """End all running programs."""
         ...

@@ -1,11 +1,11 @@
-"""Cross-field rules of a JobSpec: what can be known to be wrong before anything starts."""
+"""Cross-field rules of a JobSpec: faults that are detectable before anything starts."""
 
 from troupe.spec.issues import Issue, suggest
 from troupe.spec.job import JobSpec, PolicySpec, RewardSpec, SamplingSpec
 
 
 def cross_field_issues(spec: JobSpec) -> list[Issue]:
-    """Everything inconsistent between the spec's own fields."""
+    """All inconsistencies between the fields of the spec."""
     return [
         *_workflow(spec),
         *_agents(spec),
@@ -54,17 +54,17 @@ def _rewards(spec: JobSpec) -> list[Issue]:
 
 
 def _reward_function(reward: RewardSpec) -> list[Issue]:
-    """What says something of a function needs the function."""
+    """Settings of a reward function require a reward function."""
     if reward.kind:
         return []
-    given = {
+    fields = {
         "name": reward.name,
         "params": reward.params,
         "weight": reward.weight != 1.0,
         "mode": reward.mode == "replace",
     }
     message = "there is no reward function that this is about; add `kind: module:function`"
-    return [Issue(f"/reward/{field}", message) for field, is_given in given.items() if is_given]
+    return [Issue(f"/reward/{field}", message) for field, is_given in fields.items() if is_given]
 
 
 def _reward_weights(spec: JobSpec) -> list[Issue]:
@@ -78,7 +78,7 @@ def _reward_weights(spec: JobSpec) -> list[Issue]:
 
 
 def _loss(spec: JobSpec) -> list[Issue]:
-    """Settings of the loss that would be ignored, or that can't teach what they promise."""
+    """Loss settings that would have no effect, or not the intended one."""
     loss = spec.algorithm.loss
     issues: list[Issue] = []
     if loss.kl.coef > 0.0 and loss.kl.where == "loss" and loss.kl.estimator == "k1":
@@ -96,7 +96,7 @@ def _loss(spec: JobSpec) -> list[Issue]:
 
 
 def _staleness(spec: JobSpec) -> list[Issue]:
-    """Groups of older weights are only trained with the correction for it."""
+    """Training on groups of older weights requires the correction for it."""
     if not spec.max_staleness or spec.algorithm.loss.importance is not None:
         return []
     why = "max_staleness above 0 needs the correction for older weights"
@@ -104,21 +104,21 @@ def _staleness(spec: JobSpec) -> list[Issue]:
 
 
 def _per_policy(spec: JobSpec) -> list[Issue]:
-    """What one policy's trainer would need of the others; see ``refuse_across_policies``."""
+    """Settings that need several policies in one trainer; see ``refuse_across_policies``."""
     if not spec.trainer.per_policy:
         return []
-    one = "set /trainer/per_policy to false"
+    remedy = "set /trainer/per_policy to false"
     issues = [
         Issue(
             f"/policies/{name}/past/every",
             f"a trainer of its own can't take over the weights of '{policy.past.of}', which "
-            f"another process trains; {one}, or set every: 0",
+            f"another process trains; {remedy}, or set every: 0",
         )
         for name, policy in spec.policies.items()
         if policy.past is not None and policy.past.every
     ]
     if spec.checkpoint.keep_best:
-        message = f"the best step is chosen by the reward of all agents; {one}, or keep_best: 0"
+        message = f"the best step is chosen by the reward of all agents; {remedy}, or keep_best: 0"
         issues.append(Issue("/checkpoint/keep_best", message))
     return issues
 
@@ -144,7 +144,7 @@ def _trainable(pointer: str, sampling: SamplingSpec) -> list[Issue]:
 
 
 def _past(spec: JobSpec) -> list[Issue]:
-    """A past version belongs to a trained policy; to take over its weights they must be alike."""
+    """A past version belongs to a trained policy; copying its weights requires the same kind."""
     trained = {name: policy for name, policy in spec.policies.items() if spec.trains(name)}
     issues: list[Issue] = []
     for name, policy in spec.policies.items():
@@ -166,7 +166,7 @@ def _kind(policy: PolicySpec) -> tuple[object, ...]:
 
 
 def _learning(spec: JobSpec) -> list[Issue]:
-    """Some policy learns, and only those that learn take turns in it."""
+    """At least one policy learns, and only learning policies take turns."""
     trained = [name for name in spec.policies if spec.trains(name)]
     issues = [
         Issue(f"/policies/{name}/frozen", "a past version is never trained; remove frozen or past")

@@ -1,4 +1,4 @@
-"""Turns what is wrong with a spec into errors with a JSON pointer and a hint each."""
+"""Turns faults of a spec into errors, each with a JSON pointer and a hint."""
 
 import difflib
 import functools
@@ -12,13 +12,13 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from troupe.errors import InvalidArgumentError
 
 MAX_ISSUES = 50
-"""Faults that are told of one document: a person corrects these first."""
+"""Maximum faults reported per document."""
 _MAX_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing that is wrong: where (JSON pointer) and what, with what to do.
+    """One fault: where (JSON pointer), what, and how to correct it.
 
     Example: ``Issue("/agents/tool/policy", "no policy is called 'shraed'; did you mean ...")``.
     """
@@ -33,7 +33,7 @@ class Issue:
 
 
 class SpecInvalidError(InvalidArgumentError):
-    """A job spec that cannot run; ``issues`` lists every fault that was found."""
+    """A job spec that cannot run; ``issues`` lists its faults."""
 
     reason = "SPEC_INVALID"
 
@@ -70,10 +70,10 @@ def raise_if_any(title: str, issues: Sequence[Issue]) -> None:
 
 def issues_of(error: ValidationError, model: type[BaseModel]) -> list[Issue]:
     """One issue for each pydantic error, MAX_ISSUES at most, with a hint for misspelt fields."""
-    found = error.errors(include_url=False)
-    issues = [_issue(dict(e), model) for e in found[:MAX_ISSUES]]
-    if len(found) > MAX_ISSUES:
-        issues.append(Issue("", f"{len(found) - MAX_ISSUES} more faults; correct these first"))
+    errors = error.errors(include_url=False)
+    issues = [_issue(dict(e), model) for e in errors[:MAX_ISSUES]]
+    if len(errors) > MAX_ISSUES:
+        issues.append(Issue("", f"{len(errors) - MAX_ISSUES} more faults; correct these first"))
     return issues
 
 
@@ -96,7 +96,7 @@ def _issue(error: Mapping[str, Any], model: type[BaseModel]) -> Issue:
 
 
 def _shown(value: Any) -> str:
-    """``value`` as it was written, the beginning of a long one."""
+    """``value`` as written, truncated if long."""
     if isinstance(value, int) and value.bit_length() > 4 * _MAX_SHOWN:
         return f"a number of more than {_MAX_SHOWN} digits"
     text = repr(value)
@@ -105,7 +105,7 @@ def _shown(value: Any) -> str:
 
 @functools.lru_cache(maxsize=32)
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Making it takes longer than all of the rest."""
+    """Cached, because making the schema takes longer than everything else."""
     return model.model_json_schema()
 
 
@@ -133,4 +133,4 @@ def _resolve(node: dict[str, Any], defs: dict[str, Any]) -> list[dict[str, Any]]
     if "$ref" in node:
         return [defs[node["$ref"].rsplit("/", 1)[-1]]]
     options = [*node.get("oneOf", []), *node.get("anyOf", []), *node.get("allOf", [])]
-    return [found for option in options for found in _resolve(option, defs)] or [node]
+    return [schema for option in options for schema in _resolve(option, defs)] or [node]

@@ -447,8 +447,8 @@ class JobSpec(SpecModel):
         """Let the level change by the map alone: nothing waits for a policy that nobody has."""
         used = {agent.policy for agent in self.agents.values()}
         if used <= self.policies.keys():  # a wrong name is an issue, which suggests the others
-            found = {name: own for name, own in self.policies.items() if name in used}
-            object.__setattr__(self, "policies", found)
+            policies = {name: policy for name, policy in self.policies.items() if name in used}
+            object.__setattr__(self, "policies", policies)
         return self
 
     @model_validator(mode="after")
@@ -476,7 +476,7 @@ class JobSpec(SpecModel):
 
     def sampling_for(self, agent: str, *, evaluate: bool = False) -> SamplingSpec:
         """Sampling of ``agent``: the eval override, then its own, then the job's."""
-        own = self.agents[agent].sampling or self.sampling
+        sampling = self.agents[agent].sampling or self.sampling
         if not evaluate or self.eval.sampling is None:
-            return own
-        return self.eval.sampling.model_copy(update={"max_new_tokens": own.max_new_tokens})
+            return sampling
+        return self.eval.sampling.model_copy(update={"max_new_tokens": sampling.max_new_tokens})

@@ -1,7 +1,7 @@
 """Reads a JobSpec from a mapping, a YAML text or a YAML file; every fault becomes an Issue.
 
-A document may come from a stranger: its size and depth are bounded before anything walks it, and
-what JSON can't hold is refused, since a spec is stored and sent as JSON.
+A document may be untrusted: its size and depth are checked before anything walks it, and values
+that JSON can't hold are refused, because a spec is stored and sent as JSON.
 """
 
 import math
@@ -17,22 +17,22 @@ from troupe.spec.issues import Issue, SpecInvalidError, issues_of, pointer_of
 from troupe.spec.job import JobSpec
 
 MAX_DEPTH = 64
-"""Lists and mappings inside each other; the encoder of JSON refuses more than 255."""
+"""Maximum nesting of lists and mappings; the JSON encoder refuses more than 255."""
 MAX_VALUES = 100_000
-"""Values of a document with its aliases followed: some lines of YAML can stand for millions."""
+"""Maximum values with aliases expanded: a few lines of YAML can stand for millions."""
 MAX_YAML_BYTES = 1 << 16
 """A larger document takes the YAML parser seconds; JSON is read much faster."""
 _MERGE = "tag:yaml.org,2002:merge"
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Reads plain values, and no merge keys: ``<<`` copies what an alias only points to.
+    """Reads plain values and refuses merge keys: ``<<`` copies what an alias only references.
 
-    Each of some nested merges multiplies the pairs before it, so 400 bytes can stand for billions.
+    Each nested merge multiplies the pairs before it, so 400 bytes can stand for billions.
     """
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Called for each mapping before it is made."""
+        """Called for each mapping before its construction."""
         for key, _ in node.value:
             if key.tag == _MERGE:
                 raise yaml.constructor.ConstructorError(
@@ -42,15 +42,15 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def plain_yaml(text: str | bytes) -> Any:
-    """The document in ``text`` as plain values; raises what PyYAML does, whose base is YAMLError.
+    """The document in ``text`` as plain values; raises YAMLError, as PyYAML does.
 
-    Every YAML text that a spec is made from is read by this.
+    Reads every YAML text of a spec.
     """
     return yaml.load(text, Loader=_PlainLoader)
 
 
 def parse_spec(document: Any, *, source: str = "job spec") -> JobSpec:
-    """The spec in ``document``; raises SpecInvalidError with all that is wrong."""
+    """The spec in ``document``; raises SpecInvalidError with all faults."""
     if not isinstance(document, Mapping):
         raise SpecInvalidError([Issue("", "must be a mapping of fields")], source=source)
     if (fault := next(_faults(document), None)) is not None:
@@ -62,12 +62,12 @@ def parse_spec(document: Any, *, source: str = "job spec") -> JobSpec:
 
 
 def read_yaml(text: str | bytes, *, source: str = "job spec") -> Any:
-    """The document in ``text``; raises SpecInvalidError whatever is wrong with it."""
+    """The document in ``text``; raises SpecInvalidError for any fault."""
     try:
         if len(text) > MAX_YAML_BYTES:
             raise ValueError(f"it has {len(text)} bytes and {MAX_YAML_BYTES} are read; use JSON")
         return plain_yaml(text)
-    # Texts of dates and numbers raise ValueError, and so do bytes that are not UTF-8.
+    # Invalid dates and numbers raise ValueError, and so do bytes that are not UTF-8.
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         why = str(error) or type(error).__name__
         raise SpecInvalidError([Issue("", f"not valid YAML: {why}")], source=source) from error
@@ -85,7 +85,7 @@ def load_spec(path: Path) -> JobSpec:
 
 
 def _faults(document: Mapping[Any, Any]) -> Iterator[Issue]:
-    """What can't be walked or stored; a document that contains itself is too deep."""
+    """Values that can't be walked or stored; a document that contains itself is too deep."""
     waiting: list[tuple[tuple[Any, ...], Any]] = [((), document)]
     num_values = 0
     while waiting:

@@ -1,4 +1,4 @@
-"""What a task family promises: tasks, and an environment that is a pure function.
+"""The contract of a task family: tasks, and an environment that is a pure function.
 
 Owns the value types that cross from a task to the rest of Troupe. Never does I/O, and never
 names an algorithm: an environment judges one action at a time and forgets it.
@@ -49,11 +49,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What one action did, judged on its own copy of the state.
+    """The result of one action, judged on its own copy of the state.
 
     ``team_reward`` is shared by the team; ``local_rewards`` are the acting agent's named terms,
-    unweighted (the job spec holds the weights); a term named ``<agent>/<term>`` is another
-    agent's: what this action brought it (the loser of a game did not move last). ``done`` ends the
+    unweighted (the job spec holds the weights); a term named ``<agent>/<term>`` rewards another
+    agent for this action (the loser of a game did not move last). ``done`` ends the
     episode, ``success`` says that the task is solved in ``state``. ``info`` is small and
     JSON-serialisable, for people to read.
 
@@ -72,7 +72,7 @@ class Taskset(Protocol):
     """A seeded collection of tasks with disjoint splits."""
 
     def size(self, split: Split) -> int | None:
-        """Number of tasks in the split, or None when it does not end."""
+        """Number of tasks in the split, or None when it is infinite."""
         ...
 
     def task(self, split: Split, index: int) -> Task:
@@ -84,8 +84,8 @@ class Environment(Protocol):
     """A pure function over opaque state bytes (DESIGN invariant 4).
 
     Equal arguments give equal results on every machine, so any pod can serve any step, a state
-    forks by being copied, and a retry is safe. What an agent does wrong is a low reward, never
-    an exception.
+    forks by being copied, and a retry is safe. A bad action gives a low reward, never an
+    exception.
     """
 
     def reset(self, task: Task) -> bytes:
@@ -108,15 +108,15 @@ class TaskFamily(Protocol):
     the largest sum of ``team_reward`` that any sequence of actions can collect in one episode;
     a property test tries to beat it (DESIGN invariant 6).
 
-    What a family may have besides (see ``troupe.tasks.optional``):
+    Optional parts (see ``troupe.tasks.optional``):
 
-    - ``usual_workflow: ClassVar[Mapping[str, Any]]``, the workflow part of a spec where nobody
-      names another: ``{"order": ["tool", "planner"], "max_turns": 4}``. Without it all agents act
+    - ``usual_workflow: ClassVar[Mapping[str, Any]]``, the workflow part of a spec that
+      names no other: ``{"order": ["tool", "planner"], "max_turns": 4}``. Without it all agents act
       in order, for as many turns as a job spec's default.
     - ``demonstrate(state, agent, rng) -> str``, a good action: for scripted play and warm starts.
-    - ``random_action(state, agent, rng) -> str``, a well-formed action drawn without thought: the
-      floor for every policy.
-    - ``vocabulary() -> Sequence[str]``, words that a small made-here tokenizer keeps whole.
+    - ``random_action(state, agent, rng) -> str``, a well-formed random action: the baseline for
+      every policy.
+    - ``vocabulary() -> Sequence[str]``, words that a small generated tokenizer keeps whole.
     - ``hidden_texts(task)`` and ``is_scripted``, for the conformance kit.
     """
 
@@ -133,7 +133,7 @@ class TaskFamily(Protocol):
         ...
 
     def environment(self) -> Environment:
-        """Its judge."""
+        """Its environment."""
         ...
 
 
@@ -148,5 +148,5 @@ class SandboxedTaskFamily(Protocol):
     name: ClassVar[str]
 
     def environment_in(self, sandbox: Sandbox) -> Environment:
-        """The family's judge, running programs in ``sandbox``."""
+        """The family's environment, which runs programs in ``sandbox``."""
         ...

@@ -1,6 +1,6 @@
-"""What a task family may leave out, and what stands in for it or is refused without it.
+"""Optional methods of a task family: their replacements, and errors when they are missing.
 
-Owns the words in which a missing method is told. Never calls a method that is not there.
+Owns the error messages for missing methods. Never calls a missing method.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ _MAX_WORDS = 8
 
 def optional_method(family: TaskFamily, name: str) -> Callable[..., object] | None:
     """The family's method ``name``, or None where it has none."""
-    found = getattr(family, name, None)
-    return found if callable(found) else None
+    method = getattr(family, name, None)
+    return method if callable(method) else None
 
 
 def missing(family: TaskFamily, name: str) -> str:
@@ -35,7 +35,7 @@ def missing(family: TaskFamily, name: str) -> str:
 def required_policy(family: TaskFamily, name: str, *, needed_by: str, instead: str) -> Policy:
     """``demonstrate`` or ``random_action`` of ``family``.
 
-    Raises InvalidArgumentError that says what needs it, and what to do ``instead`` of writing it.
+    Raises InvalidArgumentError that names what needs it, and what to do ``instead``.
     """
     policy: Policy | None = getattr(family, name, None)
     if policy is None:
@@ -47,16 +47,15 @@ def required_policy(family: TaskFamily, name: str, *, needed_by: str, instead: s
 
 
 def scripted_policy(family: TaskFamily, observe: Callable[[bytes, str], Observation]) -> Policy:
-    """The best player that the family has itself: its script, else its random actions, else words
-    of the prompt."""
+    """The family's best player: its script, else its random actions, else words of the prompt."""
     return getattr(family, "demonstrate", None) or random_policy(family, observe)
 
 
 def random_policy(family: TaskFamily, observe: Callable[[bytes, str], Observation]) -> Policy:
-    """The family's random actions; without them, some words of what the agent is shown."""
-    drawn: Policy | None = getattr(family, "random_action", None)
-    if drawn is not None:
-        return drawn
+    """The family's random actions; without them, random words of the prompt."""
+    policy: Policy | None = getattr(family, "random_action", None)
+    if policy is not None:
+        return policy
 
     def words_of_prompt(state: bytes, agent: str, rng: Random) -> str:
         words = " ".join(message.content for message in observe(state, agent)).split() or ["?"]
@@ -68,7 +67,7 @@ def random_policy(family: TaskFamily, observe: Callable[[bytes, str], Observatio
 def vocabulary_of(family: TaskFamily) -> Sequence[str]:
     """The family's words, each once; without ``vocabulary`` those of its first prompts.
 
-    What is in neither is spelt by a tokenizer byte by byte.
+    A tokenizer spells all other text byte by byte.
     """
     listed: Callable[[], Sequence[str]] | None = getattr(family, "vocabulary", None)
     if listed is not None:

@@ -1,7 +1,7 @@
-"""Shows one agent what another wrote or a program printed: as data, never as instructions.
+"""Quotes the text of another agent or a program as data, never as instructions.
 
-Owns the one rule for it: capped, without control characters, without anything that a chat
-template would take for the mark of a turn, and each line behind a bar.
+Owns the one rule for it: capped, without control characters or anything that a chat template would
+take for a turn mark, and each line after a bar.
 """
 
 import re
@@ -14,12 +14,14 @@ _TURN_MARK = re.compile(r"<(?=[|/a-zA-Z_\uff5c])|\[(?=/?(?:INST|SYS))|(?<=\|)>")
 
 
 def shown(text: str, *, max_chars: int = MAX_SHOWN_CHARS, max_lines: int = MAX_SHOWN_LINES) -> str:
-    """``text`` printable, capped in the middle, and with its turn marks broken."""
-    kept = _CONTROL.sub("?", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
-    if len(kept) > max_chars:
+    """``text`` clean, capped in the middle, and with its turn marks broken."""
+    clean = _CONTROL.sub("?", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
+    if len(clean) > max_chars:
         half = max_chars // 2
-        kept = f"{kept[:half]}\n... {len(kept) - 2 * half} characters left out ...\n{kept[-half:]}"
-    lines = kept.split("\n")
+        clean = (
+            f"{clean[:half]}\n... {len(clean) - 2 * half} characters left out ...\n{clean[-half:]}"
+        )
+    lines = clean.split("\n")
     if len(lines) > max_lines:
         half = max_lines // 2
         left_out = f"... {len(lines) - 2 * half} lines left out ..."
@@ -28,7 +30,7 @@ def shown(text: str, *, max_chars: int = MAX_SHOWN_CHARS, max_lines: int = MAX_S
 
 
 def quoted(text: str, *, max_chars: int = MAX_SHOWN_CHARS, max_lines: int = MAX_SHOWN_LINES) -> str:
-    """Each line of ``shown(text)`` behind a bar.
+    """Each line of ``shown(text)`` after a bar.
 
     Example: ``quoted("42\\nIgnore the above.") == "| 42\\n| Ignore the above."``.
     """

@@ -1,4 +1,4 @@
-"""Loads a task family with its parameters checked, and gives it what its environment needs."""
+"""Loads a task family, checks its parameters, and makes its environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,14 +17,14 @@ def load_family(name: str, params: Mapping[str, Any], *, pointer: str = "/task")
     """
     family: type[TaskFamily] = plugins.load(plugins.TASKS, name, pointer=f"{pointer}/name")
     checked = plugins.checked_params(
-        family, params, what=f"task '{name}'", pointer=f"{pointer}/params"
+        family, params, label=f"task '{name}'", pointer=f"{pointer}/params"
     )
     assert checked is not None  # plugins.load refuses a family without Params
     return family(checked)
 
 
 def make_environment(family: TaskFamily, sandbox: Sandbox | None) -> Environment:
-    """The family's judge; a family that runs programs gets ``sandbox``.
+    """The family's environment; a family that runs programs gets ``sandbox``.
 
     Raises InvalidArgumentError when it needs one and there is none.
     """

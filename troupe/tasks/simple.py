@@ -1,7 +1,7 @@
-"""A task family in one class: states are JSON, tasks are drawn, splits never meet.
+"""A task family in one class: states are JSON, tasks are drawn, splits are disjoint.
 
-Whoever needs more (states of another form, tasks from files, programs in a sandbox) writes a
-``TaskFamily`` instead; nothing else in Troupe knows this class.
+For more (states of another form, tasks from files, programs in a sandbox) write a ``TaskFamily``;
+nothing else in Troupe knows this class.
 """
 
 import json
@@ -19,7 +19,7 @@ from troupe.tasks.splits import DrawnTaskset, split_of_key
 
 
 class TaskParams(Params):
-    """What ``task.params`` of a job spec may hold; inherit from it to add some."""
+    """Parameters in ``task.params`` of a job spec; subclass it to add some."""
 
     seed: int = Field(default=0, description="Seed of the task generator.")
 
@@ -27,9 +27,9 @@ class TaskParams(Params):
 class SimpleTask:
     """Write ``draw``, ``observe`` and ``step``; everything else has a default.
 
-    ``terms``: local reward terms of every agent with their weights. ``return_bound``: the most team
-    reward of one episode. An episode that is over stays over and pays nothing more: ``step`` is
-    not called again.
+    ``terms``: local reward terms of every agent with their weights. ``return_bound``: the largest
+    team reward of one episode. An episode that is over stays over and pays nothing more: ``step``
+    is not called again.
 
     Example: examples/smallest_task.py.
     """
@@ -42,7 +42,7 @@ class SimpleTask:
     return_bound: ClassVar[float] = 1.0
 
     def __init_subclass__(cls) -> None:
-        """Name the task after its class, and give every agent its terms."""
+        """Name the task after its class, and assign every agent its terms."""
         super().__init_subclass__()
         if not cls.__dict__.get("name"):
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
@@ -61,7 +61,7 @@ class SimpleTask:
         raise NotImplementedError(f"{type(self).__name__} has no observe(state, agent)")
 
     def step(self, state: Any, agent: str, action: str) -> Transition:
-        """What ``action`` did: ``self.transition(...)``. Any text is judged, none is an error."""
+        """The result of ``action``: ``self.transition(...)``. Any text is judged, none raises."""
         raise NotImplementedError(f"{type(self).__name__} has no step(state, agent, action)")
 
     def transition(
@@ -74,20 +74,20 @@ class SimpleTask:
         info: Mapping[str, Any] | None = None,
         **terms: float,
     ) -> Transition:
-        """The team is paid ``reward``, the acting agent its ``terms``; then ``state`` holds."""
+        """A transition to ``state``: ``reward`` for the team, ``terms`` for the acting agent."""
         packed = _packed(state, done=done, success=success)
         return Transition(packed, float(reward), terms, done, success, info or {})
 
     def taskset(self) -> DrawnTaskset:
-        """Tasks without end; a hash of the first state decides which split owns it."""
+        """Infinite tasks; a hash of the first state decides which split owns it."""
         seed = int(getattr(self.params, "seed", 0))
-        return DrawnTaskset(self.name, seed, self._drawn, hint="let draw() give more variety")
+        return DrawnTaskset(self.name, seed, self._candidate, hint="let draw() give more variety")
 
     def environment(self) -> "JsonEnvironment":
-        """The judge."""
+        """Its environment."""
         return JsonEnvironment(self)
 
-    def _drawn(self, rng: Random, split: Split) -> bytes | None:
+    def _candidate(self, rng: Random, split: Split) -> bytes | None:
         first = _packed(self.draw(rng), done=False, success=False)
         return first if split_of_key(first.decode()) == split else None
 
@@ -105,13 +105,13 @@ class JsonEnvironment:
     def observe(self, state: bytes, agent: str) -> Observation:
         """A text becomes one user message."""
         value, *_ = self._unpacked(state, agent)
-        seen = self._task.observe(value, agent)
-        if isinstance(seen, str):
-            return (Message("user", seen),) if seen else ()
-        return seen
+        observation = self._task.observe(value, agent)
+        if isinstance(observation, str):
+            return (Message("user", observation),) if observation else ()
+        return observation
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
-        """Judged while the episode lasts."""
+        """Calls the task's ``step`` unless the episode is over."""
         value, done, success = self._unpacked(state, agent)
         if done:
             return Transition(state, 0.0, {}, True, success)
@@ -119,14 +119,14 @@ class JsonEnvironment:
 
     def _unpacked(self, state: bytes, agent: str) -> tuple[Any, bool, bool]:
         if agent not in self._task.agents:
-            known = ", ".join(self._task.agents)
-            raise InvalidArgumentError(f"no agent {agent!r} in {self._task.name}; known: {known}")
+            agents = ", ".join(self._task.agents)
+            raise InvalidArgumentError(f"no agent {agent!r} in {self._task.name}; known: {agents}")
         value, done, success = json.loads(state)
         return value, done, success
 
 
 def state_value(state: bytes) -> Any:
-    """The JSON value in the state bytes of a ``SimpleTask``: for rewards and scripts."""
+    """The JSON value in the state bytes of a ``SimpleTask``, for rewards and scripts."""
     return json.loads(state)[0]
 
 

@@ -1,7 +1,7 @@
-"""Which split owns an instance, and tasksets that draw until the split's own instance comes up.
+"""Assigns instances to splits, and draws tasks until one belongs to the split.
 
-A split is a function of the instance alone, so no instance is ever in two splits, whatever the
-seed. Never knows what an instance means.
+The split is a function of the instance alone, so no instance is in two splits, whatever the seed.
+Never interprets an instance.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split, Task
 
 MAX_DRAWS = 10_000
-"""Candidates drawn for one task before its parameters are called unsatisfiable."""
+"""Candidates drawn for one task before its parameters count as unsatisfiable."""
 
 _SPLIT_OF_BUCKET: tuple[Split, ...] = ("train",) * 8 + ("validation", "test")
 
 Draw = Callable[[Random, Split], bytes | None]
-"""Draws one candidate: a payload, or None when it is another split's or breaks the parameters."""
+"""Draws one candidate: a payload, or None if it is of another split or breaks the parameters."""
 
 
 def split_of_key(key: str) -> Split:
@@ -27,14 +27,14 @@ def split_of_key(key: str) -> Split:
 
 
 class DrawnTaskset:
-    """Tasks without end in each split: task ``index`` is a function of (seed, split, index).
+    """Infinite tasks in each split: task ``index`` is a function of (seed, split, index).
 
     Args:
-        name: The family's name, which task ids begin with.
+        name: The family's name, the prefix of task ids.
         seed: Seed of the generator.
-        draw: Draws one candidate; called until it gives one.
+        draw: Draws one candidate; called until it returns a payload.
         hint: What to change when nothing is found, e.g. ``"use a larger map"``.
-        max_draws: Candidates for one task, at most.
+        max_draws: Maximum candidates for one task.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class DrawnTaskset:
         self._max_draws = max_draws
 
     def size(self, split: Split) -> int | None:
-        """None: no split ends."""
+        """None: every split is infinite."""
         return None
 
     def task(self, split: Split, index: int) -> Task:
-        """The first candidate of the index's own random sequence that is the split's."""
+        """The first candidate of the index's random sequence that belongs to the split."""
         if index < 0:
             raise InvalidArgumentError(f"Task indices count from 0, got {index}.")
         rng = Random(f"{self._seed}/{split}/{index}")

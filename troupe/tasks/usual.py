@@ -1,6 +1,6 @@
-"""The workflow that a family is played with where nobody names another: one meaning, one default.
+"""The default workflow of a task family.
 
-Evaluation, ``troupe init``, dry runs of a family and the conformance kit ask here.
+Evaluation, ``troupe init``, dry runs of a family and the conformance kit share it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from troupe.spec.job import WorkflowSpec
 from troupe.tasks.family import TaskFamily
 
 USUAL_TURNS: int = WorkflowSpec.model_fields["max_turns"].default
-"""For a family that does not say how long its episodes may take: a job spec's own default."""
+"""For a family that sets no limit of turns: the default of a job spec."""
 
 
 def usual_workflow(
@@ -26,10 +26,10 @@ def usual_workflow(
 
     Raises InvalidArgumentError when ``order`` names an agent that the family does not have.
     """
-    own: Mapping[str, Any] = getattr(family, "usual_workflow", {})
-    usual: dict[str, Any] = {"order": list(family.agents), "max_turns": USUAL_TURNS, **own}
-    asked = {"kind": kind, "order": list(order) if order else None, "max_turns": max_turns}
-    usual |= {name: value for name, value in asked.items() if value is not None}
+    defaults: Mapping[str, Any] = getattr(family, "usual_workflow", {})
+    usual: dict[str, Any] = {"order": list(family.agents), "max_turns": USUAL_TURNS, **defaults}
+    overrides = {"kind": kind, "order": list(order) if order else None, "max_turns": max_turns}
+    usual |= {name: value for name, value in overrides.items() if value is not None}
     for agent in usual["order"]:
         if agent not in family.agents:
             raise InvalidArgumentError(

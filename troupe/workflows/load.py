@@ -13,6 +13,6 @@ def load_workflow(spec: WorkflowSpec) -> Workflow:
     """
     kind = plugins.load(plugins.WORKFLOWS, spec.kind, pointer="/workflow/kind")
     params = plugins.checked_params(
-        kind, spec.params, what=f"workflow '{spec.kind}'", pointer="/workflow/params"
+        kind, spec.params, label=f"workflow '{spec.kind}'", pointer="/workflow/params"
     )
     return kind(spec) if params is None else kind(spec, params)

@@ -1,4 +1,4 @@
-"""Seats of one game act when it is their turn; the environment says whose turn it is."""
+"""Seats of a game act on their turn; the environment decides whose turn it is."""
 
 from collections import Counter
 
@@ -10,9 +10,9 @@ from troupe.workflows.workflow import EnvironmentView, Team
 class SelfPlay:
     """The workflow of turn-taking games: each seat that sees something acts, in seat order.
 
-    An empty observation means that another seat is to move, so openings in which any seat begins
-    are played alike. The seats of one policy play against (or with) themselves; a seat on another
-    policy is an opponent. A single seat in ``order`` plays against what the environment scripts.
+    An empty observation means that another seat is to move, so any seat may begin. The seats of one
+    policy play against (or with) themselves; a seat on another policy is an opponent. A single seat
+    in ``order`` plays against the environment's script.
 
     Source: self-play of one shared policy in all roles as in SPIRAL (arXiv 2506.24119).
     """

@@ -15,7 +15,7 @@ class TurnBased:
         self._max_turns = spec.max_turns
 
     async def run(self, team: Team, env: EnvironmentView) -> None:
-        """One ``act`` an agent and turn; stops at once when the environment is done."""
+        """One ``act`` per agent and turn; stops at once when the environment is done."""
         for _ in range(self._max_turns):
             for agent in self._order:
                 await team[agent].act(env.observe(agent))

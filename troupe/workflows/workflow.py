@@ -1,7 +1,7 @@
-"""What a workflow is: who acts when. It never names an algorithm and never sees candidates.
+"""The workflow contract: which agent acts when. Never names an algorithm or sees candidates.
 
-Whatever the sampler draws, a workflow awaits one action at a time and goes on from the state that
-the environment is then in.
+Whatever the sampler draws, a workflow awaits one action at a time and continues from the
+environment's new state.
 """
 
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ class Seat(Protocol):
 
 
 class EnvironmentView(Protocol):
-    """The environment as a workflow sees it: the present state, advanced by each ``act``."""
+    """The environment as a workflow sees it: the current state, advanced by each ``act``."""
 
     @property
     def is_done(self) -> bool:
-        """The episode is over; a further ``act`` is an error."""
+        """Whether the episode is over; a further ``act`` is an error."""
         ...
 
     def observe(self, agent: str) -> Observation:
@@ -64,8 +64,8 @@ class Workflow(Protocol):
 class AtOnceWorkflow(Protocol):
     """A workflow whose agents all act on what they see at the beginning of a turn.
 
-    Nobody sees what another does in the same turn, so a turn is one joint action and an algorithm
-    may combine the agents' candidates as it likes.
+    No agent sees what another does in the same turn, so a turn is one joint action and an algorithm
+    may combine the agents' candidates freely.
     """
 
     order: tuple[str, ...]

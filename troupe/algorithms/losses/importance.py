@@ -1,7 +1,7 @@
 """Truncated importance sampling between the engine that sampled and the trainer that learns.
 
-The two compute the same weights with other kernels and rounding; a token's probabilities differ,
-and an update that ignores it is off-policy without knowing.
+The two evaluate the same weights with different kernels and rounding, so a token's probabilities
+differ, and an update that ignores the difference is silently off-policy.
 
 Source: "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training" (Yao et al. 2025);
 truncation: Ionides 2008.
@@ -16,7 +16,7 @@ from troupe.spec.job import ImportanceSpec
 
 
 def importance_weights(inputs: LossInputs, spec: ImportanceSpec) -> tuple[Tensor, Tensor]:
-    """min(pi_old / pi_rollout, cap) of each token or completion, constant; and which were cut.
+    """min(pi_old / pi_rollout, cap) of each token or completion, detached; and which were capped.
 
     Raises ValueError without ``old_logprobs_N``.
     """

@@ -20,8 +20,9 @@ _SURROGATES = {"ppo_clip": ppo_clip, "gspo": gspo, "cispo": cispo}
 def policy_loss(inputs: LossInputs, spec: LossSpec) -> LossOutput:
     """Sum over tokens of weight * (importance * surrogate + coef * KL - coef * entropy).
 
-    The ratio is taken to the rollout's probabilities; with importance weights, which then carry
-    the difference between engine and trainer, to the trainer's own at the beginning of the step.
+    The ratio is relative to the rollout's probabilities. With importance weights, which correct for
+    the difference between engine and trainer, it is relative to the trainer's own probabilities at
+    the beginning of the step.
 
     Metrics are unweighted sums over tokens: ``ratio_mean``, ``kl_rollout_k1`` and ``kl_rollout``
     (k3; of KL(rollout || trainer)), the surrogate's own, and ``kl_ref`` and
@@ -56,7 +57,7 @@ def _behaviour(inputs: LossInputs, spec: LossSpec) -> Tensor:
 
 
 def rollout_drift(inputs: LossInputs) -> dict[str, Tensor]:
-    """How far the trainer is from the distribution that was sampled.
+    """How far the trainer is from the sampled distribution.
 
     Source: estimators k1 and k3 of Schulman, "Approximating KL Divergence" (2020).
     """

@@ -1,4 +1,4 @@
-"""The plain policy gradient: no ratio and no clip, for advantages that carry everything.
+"""The plain policy gradient, without ratio or clip: advantages carry the whole weight.
 
 Source: REINFORCE (Williams 1992).
 """

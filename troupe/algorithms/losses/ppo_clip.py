@@ -17,8 +17,8 @@ from troupe.spec.job import LossSpec
 def ppo_clip(inputs: LossInputs, log_ratio_N: Tensor, spec: LossSpec) -> Surrogate:
     """-min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A) of each token.
 
-    With ``dual_clip`` c, a negative advantage gets max(that minimum, c * A): a token that has
-    become far more likely can't pull without limit.
+    With ``dual_clip`` c, a negative advantage gets max(that minimum, c * A): the pull
+    of a token that has become far more likely is bounded.
 
     Example: ratio 1.5 and A = 1 clip to a loss of -1.2, with no gradient.
     """

@@ -1,4 +1,4 @@
-"""What a surrogate gives: a loss for each token and what it counted on the way."""
+"""The result of a surrogate loss: a loss per token, and metrics."""
 # ruff: noqa: N815 (tensor names carry shape suffixes)
 
 from dataclasses import dataclass
