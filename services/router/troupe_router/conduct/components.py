@@ -78,19 +78,19 @@ class JobComponents:
                 envs += 1
             else:
                 rollouts.update(member.policies)
-        found: list[str] = []
+        missing: list[str] = []
         for policy in wanted.trainers:
             if policy not in trainers:
                 of = f" of policy '{policy}'" if policy else ""
                 prefix = trainer_name(policy).removesuffix("0")
-                found.append(self._explain(f"the trainer{of}", prefix))
+                missing.append(self._explain(f"the trainer{of}", prefix))
         if envs < wanted.envs:
-            found.append(self._explain(f"env ({envs} of {wanted.envs} serve)", "env-"))
+            missing.append(self._explain(f"env ({envs} of {wanted.envs} serve)", "env-"))
         for policy, count in wanted.rollouts.items():
             if rollouts[policy] < count:
                 words = f"rollout of policy '{policy}' ({rollouts[policy]} of {count} serve)"
-                found.append(self._explain(words, f"rollout-{policy}-"))
-        return found
+                missing.append(self._explain(words, f"rollout-{policy}-"))
+        return missing
 
     async def _reconcile(self, launcher: Launcher) -> list[ComponentStatus]:
         """The statuses; none while what runs the processes is away: they run on without it."""
@@ -123,9 +123,9 @@ class JobComponents:
                 f"{said(status.detail) or 'it said nothing'}"
             )
         if status.condition and (before is None or before.condition != status.condition):
-            await self._say_condition(status)
-        told = before.restarts if before is not None and before.state == "restarting" else -1
-        if status.state == "restarting" and status.restarts != told:
+            await self._emit_condition(status)
+        reported = before.restarts if before is not None and before.state == "restarting" else -1
+        if status.state == "restarting" and status.restarts != reported:
             names = [replica_id(self._job.job_id, status.name)]
             await self._members.remove(names, reason="its process ended")
             data = {
@@ -137,7 +137,7 @@ class JobComponents:
             event_id = f"{self._job.life}:component.restarted:{status.name}:{status.restarts + 1}"
             await self._events.emit("component.restarted", data, event_id=event_id)
 
-    async def _say_condition(self, status: ComponentStatus) -> None:
+    async def _emit_condition(self, status: ComponentStatus) -> None:
         """What keeps a component from running, when that changes."""
         _log.info(
             "component.condition",

@@ -143,8 +143,8 @@ class JobController:
 
     async def _cause(self, error: TroupeError) -> str:
         """The first reason: what the trainer said explains better than that it ended."""
-        said = await StepLedger(self._parts.redis, self._job.job_id).failure()
-        return said or error.message
+        failure = await StepLedger(self._parts.redis, self._job.job_id).failure()
+        return failure or error.message
 
     async def _pause(self) -> bool:
         """End the processes and stand still; the ledger stays. False: it was cancelled."""

@@ -123,21 +123,21 @@ def _running(facts: Facts) -> Waiting:
         text = "All policies are exported; the router closes the job."
         return Waiting("export", job.step, 0.0, ("router",), text)
     trainer = facts.trainer
-    name = _trainer_names(facts)
+    trainer_names = _trainer_names(facts)
     if trainer is None:
         text = f"Step {job.step} waits for {_the_trainer(facts)}, which does not answer."
-        return Waiting("learn", job.step, facts.silent_since or facts.now, name, text)
+        return Waiting("learn", job.step, facts.silent_since or facts.now, trainer_names, text)
     if trainer.is_paused:
         text = f"Step {job.step} is held: the job was paused."
-        return Waiting("none", job.step, facts.now - trainer.phase_s, name, text)
+        return Waiting("none", job.step, facts.now - trainer.phase_s, trainer_names, text)
     phase = _TRAINER_PHASES.get(trainer.phase, "learn")
-    who, words = name, _WORDS[phase].replace("the trainer", _the_trainer(facts), 1)
+    waited_for, words = trainer_names, _WORDS[phase].replace("the trainer", _the_trainer(facts), 1)
     if phase == "publish":
         late = _late(facts, trainer.step + 1, facts.slowest)
-        who = late or name
+        waited_for = late or trainer_names
         words += f": {', '.join(late)}" if late else ""
     text = f"Step {job.step} waits for {words} ({trainer.phase_s:.0f} s so far)."
-    return Waiting(phase, job.step, facts.now - trainer.phase_s, who, text)
+    return Waiting(phase, job.step, facts.now - trainer.phase_s, waited_for, text)
 
 
 def _playing(facts: Facts, state: RoundState | None) -> Waiting:
@@ -150,27 +150,27 @@ def _playing(facts: Facts, state: RoundState | None) -> Waiting:
     text = f"{what} waits for {left} of {state.num_tickets} episodes"
     if missing:
         text += f", and these do not serve: {', '.join(words for _, words in missing)}."
-        who = tuple(where for where, _ in missing)
-        return Waiting("play", state.step, state.opened_at, who, text)
+        waited_for = tuple(where for where, _ in missing)
+        return Waiting("play", state.step, state.opened_at, waited_for, text)
     busy = [m.replica for m in facts.members if m.replica.num_in_flight]
     busy = [r for r in busy if r.kind != ReplicaKind.REPLICA_KIND_TRAINER]
     busy.sort(key=lambda replica: -replica.num_in_flight)
     if busy:
         loads = [f"{r.replica_id} ({r.num_in_flight} requests)" for r in busy[:3]]
         text += f"; busiest: {', '.join(loads)}"
-    who = tuple(r.replica_id for r in busy[:3]) or ("router",)
-    return Waiting("play", state.step, state.opened_at, who, text + ".")
+    waited_for = tuple(r.replica_id for r in busy[:3]) or ("router",)
+    return Waiting("play", state.step, state.opened_at, waited_for, text + ".")
 
 
 def _missing(facts: Facts) -> list[tuple[str, str]]:
     """(room or policy, words) of everything that too few replicas serve."""
-    found: list[tuple[str, str]] = []
+    missing: list[tuple[str, str]] = []
     for where, count in (facts.wanted or {}).items():
         serving = sum(_serves(member, where) for member in facts.members)
         if serving < count:
             room = where if where in ("trainer", "env") else f"rollout of policy '{where}'"
-            found.append((where, f"{room} ({serving} of {count} serve)"))
-    return found
+            missing.append((where, f"{room} ({serving} of {count} serve)"))
+    return missing
 
 
 def _serves(member: Member, where: str) -> bool:

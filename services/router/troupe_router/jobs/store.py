@@ -91,30 +91,30 @@ class JobStore:
         self, *, before: float | None, limit: int, states: Collection[str] = ()
     ) -> list[JobRecord]:
         """Up to ``limit`` jobs in ``states`` (none: all) made before ``before``, newest first."""
-        found: list[JobRecord] = []
+        records: list[JobRecord] = []
         highest: str = "+inf" if before is None else f"({before!r}"
         start = 0
-        while len(found) < limit:
+        while len(records) < limit:
             ids = cast(
                 "list[bytes]",
                 await self._redis.zrevrangebyscore(
                     keys.JOBS, highest, "-inf", start=start, num=_PAGE
                 ),
             )
-            records = await self._read([job_id.decode() for job_id in ids])
-            found += [r for r in records if not states or r.state in states]
+            batch = await self._read([job_id.decode() for job_id in ids])
+            records += [r for r in batch if not states or r.state in states]
             start += len(ids)
             if len(ids) < _PAGE:
                 break
-        return found[:limit]
+        return records[:limit]
 
     async def _read(self, job_ids: Sequence[str]) -> list[JobRecord]:
         """The records that there are of these jobs."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for job_id in job_ids:
                 pipe.hgetall(keys.job(job_id))
-            found = cast("list[dict[bytes, bytes]]", await pipe.execute())
-        return [record for fields in found if fields and (record := self._readable(fields))]
+            hashes = cast("list[dict[bytes, bytes]]", await pipe.execute())
+        return [record for fields in hashes if fields and (record := self._readable(fields))]
 
     def _readable(self, fields: Mapping[bytes, bytes]) -> JobRecord | None:
         """None: a newer version's record, which must not keep the others from being seen."""

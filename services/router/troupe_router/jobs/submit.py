@@ -107,7 +107,7 @@ class JobCommands:
             )
             await asyncio.to_thread(write_spec, run_dir, spec)
             await self._store.create(record)
-        await self._say_state(record)
+        await self._emit_state(record)
         return Accepted(record, is_new=True)
 
     async def cancel(self, job_id: str) -> JobRecord:
@@ -116,7 +116,7 @@ class JobCommands:
         if record.is_finished or record.state == "cancelling":
             return record
         record = await self._store.transition(job_id, "cancelling", reason="cancelled by the user")
-        await self._say_state(record)
+        await self._emit_state(record)
         return record
 
     async def pause(self, job_id: str) -> JobRecord:
@@ -128,7 +128,7 @@ class JobCommands:
             raise ConflictError(f"job '{job_id}' is {record.state}; it cannot be paused")
         to: JobState = "paused" if record.state == "queued" else "pausing"
         record = await self._store.transition(job_id, to, reason="paused by the user")
-        await self._say_state(record)
+        await self._emit_state(record)
         return record
 
     async def delete(self, job_id: str, *, files: bool) -> None:
@@ -181,7 +181,7 @@ class JobCommands:
                 step=record.step if is_paused else 0,
             )
             fresh = await self._store.reopen(fresh)
-        await self._say_state(fresh)
+        await self._emit_state(fresh)
         return fresh
 
     async def _stale_notes(self, job_id: str) -> list[str]:
@@ -204,7 +204,7 @@ class JobCommands:
 
     def _check(self, spec: JobSpec) -> Any:
         check_runs_dir(self._settings.runs_dir)
-        return resolve(spec, Allowlist.by(self._settings))
+        return resolve(spec, Allowlist.from_settings(self._settings))
 
     def _run_dir(self, job_id: str) -> Path:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,60}", job_id):
@@ -227,7 +227,7 @@ class JobCommands:
             return job_id, runs_dir / job_id
         raise ConflictError(f"{runs_dir} is full of jobs called '{spec.name}'; remove some")
 
-    async def _say_state(self, record: JobRecord) -> None:
+    async def _emit_state(self, record: JobRecord) -> None:
         log = EventLog(self._redis, record.job_id, source="router")
         data = {"state": record.state, "reason": record.reason}
         await log.emit("job.state", data, event_id=f"{record.life}:{record.state}")

@@ -67,7 +67,7 @@ class Registry:
             or held.job_id != job.job_id
             or (held.replica.incarnation != replica.incarnation)
         ):
-            await self._say_joined(replica, job.job_id)
+            await self._emit_joined(replica, job.job_id)
         return await self._seen(work)
 
     async def _kept(self, replica: Replica) -> Seen | None:
@@ -108,7 +108,7 @@ class Registry:
         """Living members of a job."""
         return await self._members.of_job(job_id, kind)
 
-    async def _say_joined(self, replica: Replica, job_id: str) -> None:
+    async def _emit_joined(self, replica: Replica, job_id: str) -> None:
         log = EventLog(self._redis, job_id, source="router")
         data = {
             "replica_id": replica.replica_id,
@@ -125,8 +125,10 @@ def _check_name(replica: Replica, held: Member | None, jobs: Sequence[JobRecord]
     The name of a launched replica says its kind, whoever came first; any other belongs to the kind
     that holds it until its lease ends.
     """
-    said = {kind for job in jobs if (kind := kind_of(replica.replica_id, job.job_id, job.spec))}
-    owners = said or ({held.replica.kind} if held is not None else set[ReplicaKind]())
+    launched_kinds = {
+        kind for job in jobs if (kind := kind_of(replica.replica_id, job.job_id, job.spec))
+    }
+    owners = launched_kinds or ({held.replica.kind} if held is not None else set[ReplicaKind]())
     if owners and replica.kind not in owners:
         names = " or ".join(sorted(ReplicaKind.Name(kind) for kind in owners))
         raise ForbiddenError(

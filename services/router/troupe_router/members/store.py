@@ -106,8 +106,8 @@ class MemberStore:
             await self._script(_FORGET, replica_id)
 
     async def _script(self, script: str, replica_id: str) -> bytes | None:
-        own = (keys.replica(replica_id), keys.REPLICAS, keys.LAST_WORK)
-        running = self._redis.eval(script, 3, *own, replica_id)
+        script_keys = (keys.replica(replica_id), keys.REPLICAS, keys.LAST_WORK)
+        running = self._redis.eval(script, 3, *script_keys, replica_id)
         return await cast("Awaitable[bytes | None]", running)
 
 

@@ -55,10 +55,10 @@ class Archive:
 
 def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> CheckpointList:
     """Everything that can be downloaded, newest first, the exported policies before all."""
-    found = [_final(run_dir, spec, step)] if is_within(run_dir, run_dir / "policies") else []
-    for step_there in sorted(_steps(run_dir, spec), reverse=True):
-        found.append(_checkpoint(run_dir, step_there, spec))
-    return CheckpointList(checkpoints=[c for c in found if c and c.policies])
+    checkpoints = [_final(run_dir, spec, step)] if is_within(run_dir, run_dir / "policies") else []
+    for saved_step in sorted(_steps(run_dir, spec), reverse=True):
+        checkpoints.append(_checkpoint(run_dir, saved_step, spec))
+    return CheckpointList(checkpoints=[c for c in checkpoints if c and c.policies])
 
 
 def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: str) -> Archive:
@@ -117,11 +117,11 @@ def _checkpoint(run_dir: Path, step: int, spec: JobSpec) -> CheckpointDocument |
     name, newest = step_name(step), 0.0
     for policy, kind in ((n, p.train.kind) for n, p in spec.policies.items()):
         path = _state_of(run_dir, name, policy, spec)
-        said = path.parent / "state.json"
-        if not (is_within(run_dir, said) and is_within(run_dir, path)):
+        state_file = path.parent / "state.json"
+        if not (is_within(run_dir, state_file) and is_within(run_dir, path)):
             continue
         try:
-            body = json.loads(said.read_text("utf-8"))
+            body = json.loads(state_file.read_text("utf-8"))
             newest = max(newest, path.parent.stat().st_mtime)
             step = int(body["step"])
         except (OSError, ValueError, KeyError):

@@ -64,24 +64,28 @@ def episode_task(line: Line, parts: JobParts) -> EpisodeTaskDocument:
 
 def is_step_wide(parts: JobParts) -> bool:
     """Whether an advantage depends on the other groups of the step."""
-    own = getattr(type(parts.algorithm), "across_groups", None)
-    return own is not GroupRelative.across_groups or parts.algorithm.needs.team
+    across_groups = getattr(type(parts.algorithm), "across_groups", None)
+    return across_groups is not GroupRelative.across_groups or parts.algorithm.needs.team
 
 
-def told_by_trainer(line: Line, parts: JobParts, trained: Advantages) -> dict[str, Credit]:
+def trained_credits(line: Line, parts: JobParts, trained: Advantages) -> dict[str, Credit]:
     """The credit of the groups of ``line`` in a step that the trainer has written down.
 
     A group whose advantages the file does not hold (it is older than that) is left out.
     """
-    found: dict[str, Credit] = {}
+    credits_by_group: dict[str, Credit] = {}
     for group in line.get("groups") or []:
         name, size = group["group_id"], len(group["candidates"])
-        own = trained.get(name, ())
-        if own is not None and len(own) == size and parts.spec.trains(group["policy"]):
-            found[name] = Credit(own, "trainer")
-        elif own is not None:
-            found[name] = Credit(None, "untrained")
-    return found
+        advantages = trained.get(name, ())
+        if (
+            advantages is not None
+            and len(advantages) == size
+            and parts.spec.trains(group["policy"])
+        ):
+            credits_by_group[name] = Credit(advantages, "trainer")
+        elif advantages is not None:
+            credits_by_group[name] = Credit(None, "untrained")
+    return credits_by_group
 
 
 def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[float]]:
@@ -105,9 +109,9 @@ def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[fl
         groups.sort(key=lambda group: group.group_id)
     values = advantages_by_policy(parts.algorithm, by_policy)
     return {
-        group.group_id: own
+        group.group_id: advantages
         for policy, groups in by_policy.items()
-        for group, own in zip(groups, values[policy], strict=True)
+        for group, advantages in zip(groups, values[policy], strict=True)
     }
 
 

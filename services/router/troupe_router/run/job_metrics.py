@@ -99,8 +99,8 @@ def begin(job_id: str, num_steps: int, policies: Iterable[str]) -> None:
     metrics.JOB_NUM_STEPS.labels(job_id).set(num_steps)
     metrics.start_at_zero(metrics.JOB_RESTARTS, [job_id])
     metrics.start_at_zero(metrics.JOB_PARITY_ALARMS, [job_id], policies)
-    for each in METRICS["train"].values():
-        series = each.metric.series
+    for entry in METRICS["train"].values():
+        series = entry.metric.series
         if isinstance(_metric_of(series), Counter) and not series.keys:
             _metric_of(series).labels(job_id=job_id, **series.labels)
 

@@ -18,12 +18,12 @@ class LearnedSteps:
         self._trainers = spec.trainers()
         self._reports: defaultdict[int, dict[str, dict[str, Any]]] = defaultdict(dict)
 
-    def hear(self, report: Mapping[str, Any]) -> None:
+    def add(self, report: Mapping[str, Any]) -> None:
         """One trainer's report of one step; a later one of it adds to the earlier."""
         trainer = str(report.get("policy", ""))
         self._reports[int(report["step"])].setdefault(trainer, {}).update(report)
 
-    def is_told(self, step: int) -> bool:
+    def is_reported(self, step: int) -> bool:
         """Every trainer has reported ``step``."""
         reports = self._reports.get(step, {})
         return all(policy in reports for policy in self._trainers)

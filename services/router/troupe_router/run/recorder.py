@@ -87,8 +87,8 @@ class Recorder:
             return int(line.get("step", 0)) <= limit
 
         metrics = self._path("metrics.jsonl")
-        found = await self._write(metrics, lambda: keep_lines(metrics, is_past))
-        self._lines = {(line["kind"], line["step"]): line for line in found}
+        kept = await self._write(metrics, lambda: keep_lines(metrics, is_past))
+        self._lines = {(line["kind"], line["step"]): line for line in kept}
         is_fresh = (
             self._job.life > 1
             and await self._ledger.round(train_round(step)) is None
@@ -199,7 +199,7 @@ class Recorder:
             if stored.event.type not in ("step.learned", "component.restarted", "replica.left"):
                 continue
             if stored.event.type == "step.learned":
-                self._learned.hear(data)
+                self._learned.add(data)
             else:
                 at = stored.event.occurred_at
                 self._breaks.append((float(data.get("seen_at") or at), at))
@@ -215,7 +215,7 @@ class Recorder:
             for step in self._open_steps():
                 ended_at = float(self._notes[f"ended:{step}"])
                 is_late = is_last or time.time() - ended_at > _LEARNED_WAIT_S
-                if not self._learned.is_told(step) and not is_late:
+                if not self._learned.is_reported(step) and not is_late:
                     continue
                 note = self._notes[f"play:{step}"]
                 opened_at = float(note["opened_at"])

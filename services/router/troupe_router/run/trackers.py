@@ -70,9 +70,9 @@ class TrackerThread:
             if isinstance(item, str):
                 self._try(self._close, item)
                 return
-            self._count("told" if self._try(self._tell, item) else "failed")
+            self._count("told" if self._try(self._log_line, item) else "failed")
 
-    def _tell(self, line: Line) -> None:
+    def _log_line(self, line: Line) -> None:
         self._open().log(tracked_step(line), tracked_values(line))
 
     def _close(self, state: str) -> None:
@@ -109,7 +109,7 @@ class Trackers:
         self._starts: list[int] = []
         self._offered: list[int] = []
         self._noted: list[int] = []
-        self._said: dict[int, str] = {}
+        self._reported_errors: dict[int, str] = {}
 
     async def run(self, lines: Callable[[], list[dict[str, Any]]]) -> None:
         """Follow ``lines()`` until cancelled."""
@@ -144,19 +144,19 @@ class Trackers:
         notes = await self._store.notes(self._job.job_id)
         spec = self._job.spec
         for index, tracker in enumerate(spec.trackers):
-            told = int(notes.get(_name(index), 0))
+            num_logged = int(notes.get(_name(index), 0))
             run = TrackedRun(
                 self._job.job_id,
                 tracker.project or spec.name,
                 self._job.run_dir,
                 spec.model_dump(mode="json"),
                 tracker.options,
-                resumes=told > 0,
+                resumes=num_logged > 0,
             )
             self._threads.append(TrackerThread(tracker, run))
-            self._starts.append(told)
-            self._offered.append(told)
-            self._noted.append(told)
+            self._starts.append(num_logged)
+            self._offered.append(num_logged)
+            self._noted.append(num_logged)
 
     async def _feed(self, lines: list[dict[str, Any]]) -> None:
         for index, thread in enumerate(self._threads):
@@ -164,8 +164,8 @@ class Trackers:
             for line in lines[self._offered[index] :]:
                 thread.offer(line)
             self._offered[index] = max(self._offered[index], len(lines))
-            if thread.error and self._said.get(index) != thread.error:
-                self._said[index] = thread.error
+            if thread.error and self._reported_errors.get(index) != thread.error:
+                self._reported_errors[index] = thread.error
                 await self._say(thread)
         await self._note()
 
@@ -176,10 +176,10 @@ class Trackers:
 
     async def _note(self) -> None:
         for index, thread in enumerate(self._threads):
-            told = self._starts[index] + thread.done
-            if told != self._noted[index]:
-                await self._store.note(self._job.job_id, _name(index), told)
-                self._noted[index] = told
+            num_logged = self._starts[index] + thread.done
+            if num_logged != self._noted[index]:
+                await self._store.note(self._job.job_id, _name(index), num_logged)
+                self._noted[index] = num_logged
 
 
 def _name(index: int) -> str:

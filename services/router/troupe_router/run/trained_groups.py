@@ -25,16 +25,16 @@ def trained_counts(run_dir: Path, spec: JobSpec, step: int) -> dict[str, int]:
 
 def trained_advantages(run_dir: Path, spec: JobSpec, step: int) -> Advantages | None:
     """The groups that ``step`` learnt from; None while not every trainer's checkpoint covers it."""
-    found: dict[str, Sequence[float] | None] = {}
+    advantages: dict[str, Sequence[float] | None] = {}
     for policy in spec.trainers():
         is_covered = False
         for line in _lines(groups_file(run_dir, policy), step):
             is_covered = True
             ids = line["group_ids"]
-            found.update(zip(ids, line.get("advantages") or [None] * len(ids), strict=False))
+            advantages.update(zip(ids, line.get("advantages") or [None] * len(ids), strict=False))
         if not is_covered:
             return None
-    return found
+    return advantages
 
 
 def _lines(path: Path, step: int) -> Iterator[dict[str, Any]]:

@@ -28,11 +28,11 @@ def bind(address: str) -> socket.socket:
     """A listening socket; raises InvalidArgumentError when the address can't be had."""
     host, _, port = address.rpartition(":")
     try:
-        found = socket.create_server((host or "127.0.0.1", int(port)), backlog=256)
+        listener = socket.create_server((host or "127.0.0.1", int(port)), backlog=256)
     except (OSError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(
             f"the REST port {address} cannot be opened ({error}); another router or program may "
             "use it: stop that, or set TROUPE_ROUTER_REST_ADDRESS to another host:port"
         ) from error
-    found.setblocking(False)
-    return found
+    listener.setblocking(False)
+    return listener
