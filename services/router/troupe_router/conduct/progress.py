@@ -70,9 +70,9 @@ class Facts:
     """All that ``explain`` looks at. ``round`` is the newest round that is open or complete.
 
     ``wanted`` is how many serving replicas the job wants of each room: "trainer", "env", and the
-    policies by name. ``trainer`` is the one that all wait for: of several, ``slowest`` names the
-    policy of the one that is furthest behind, or that does not answer, which it does since
-    ``silent_since``. ``is_exported``: every trainer has told its result, and may have ended.
+    policies by name. ``trainer`` is the one that all wait for: of several, the one that is
+    furthest behind or that has not answered since ``silent_since``; ``slowest`` names its policy.
+    ``is_exported``: every trainer has reported its result, and may have ended.
     """
 
     job: JobRecord
@@ -185,7 +185,7 @@ def _serves(member: Member, where: str) -> bool:
 def _late(facts: Facts, version: int, only: str = "") -> tuple[str, ...]:
     """Rollout replicas that do not answer with ``version`` of all their policies yet.
 
-    With ``only``: of this one.
+    With ``only``: of this policy.
     """
     late: list[str] = []
     for member in facts.members:
@@ -224,7 +224,7 @@ def _place(trainer: TrainerStatus | None) -> tuple[int, int]:
 
 
 async def _at_work(job: JobRecord, ledger: StepLedger) -> list[str]:
-    """The trainers, by policy, that are waited for: one that has told its result may end."""
+    """The policies whose trainers the job waits for: one that has reported its result may end."""
     names = job.spec.trainers()
     if job.step < job.spec.steps:
         return list(names)
@@ -232,7 +232,7 @@ async def _at_work(job: JobRecord, ledger: StepLedger) -> list[str]:
 
 
 class ProgressReader:
-    """Looks at one job after another."""
+    """Reads the progress of jobs."""
 
     def __init__(self, redis: Redis, members: MemberStore, settings: RouterSettings) -> None:
         self._redis = redis
@@ -275,7 +275,7 @@ class ProgressReader:
         return train or await ledger.round(eval_round(step))
 
     async def _with_trainers(self, facts: Facts, ledger: StepLedger) -> Facts:
-        """With the trainer that is furthest behind, of those that have not told their result."""
+        """Add the trainer that is furthest behind, of those that have not reported a result."""
         job, members = facts.job, facts.members
         names = await _at_work(job, ledger)
         asked = [

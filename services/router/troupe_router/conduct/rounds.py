@@ -23,7 +23,7 @@ from troupe_router.jobs.store import JobStore
 from troupe_router.run.recorder import Recorder
 
 _LOOK_S = 1.0
-"""The ledger is looked at this often even when it says that nothing changed."""
+"""The ledger is read this often even when it signals no change."""
 
 
 class RoundRunner:
@@ -91,7 +91,7 @@ class RoundRunner:
         return step + 1
 
     async def _record_learned(self, version: int) -> None:
-        """Steps below ``version`` are learnt; each is told once."""
+        """Report, once each, that the steps below ``version`` are learnt."""
         for step in range(self._seen, version):
             await self._recorder.learned(step, is_end=self._spec.max_staleness > 0)
         self._seen = max(self._seen, version)
@@ -151,7 +151,7 @@ class RoundRunner:
             await self._record_learned(min(reached, step))
 
     async def _wait_versions(self, *, at_least: int, since: float) -> None:
-        """Until no policy is below ``at_least``."""
+        """Wait until no policy is below ``at_least``."""
         while True:
             await self._look_around(at_least + self._spec.max_staleness)
             if self._seen >= at_least:
@@ -178,7 +178,7 @@ class RoundRunner:
             await self._wait("the trainer to export the trained policies", since)
 
     async def _wait(self, what: str, since: float) -> None:
-        """Until the ledger changes; raises JobFailedError when it says so or time is up."""
+        """Wait until the ledger changes; raises JobFailedError on a failure or when time is up."""
         limit_s = self._spec.limits.step_timeout_s
         left_s = self._patience.left_s(since)
         if left_s <= 0:
@@ -194,7 +194,7 @@ class RoundRunner:
             raise JobFailedError(failure)
 
     def _unplayed(self, state: RoundState) -> str:
-        """The tickets that are waited for, in words."""
+        """The unfinished tickets, in words."""
         left = state.num_tickets - state.num_done - state.num_dropped
         failure = state.last_failure
         why = f" (playing one failed last with {failure})" if failure else ""

@@ -1,8 +1,8 @@
-"""Watches one job from beside: who is waited for, how long, what piles up.
+"""Monitors one job: what it waits for, how long, and which streams fill up.
 
-Says "phase.overdue" once when a phase exceeds limits.phase_deadline_s, with the names of who is
-waited for, and "phase.resolved" when it ends after all. Never ends a job; the deadlines that do
-are the conductor's.
+Emits "phase.overdue" once when a phase exceeds limits.phase_deadline_s, with the names of what it
+waits for, and "phase.resolved" when it ends after all. Never ends a job; the conductor's deadlines
+do.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class Watchdog:
             await asyncio.sleep(self._settings.watch_s)
 
     async def look(self) -> None:
-        """Look once: set the gauges and tell what changed."""
+        """Look once: set the gauges and report what changed."""
         with redis_errors(f"record of job {self._job_id}"):
             job = await self._store.find(self._job_id)
         if job is None or job.is_finished:

@@ -1,7 +1,7 @@
 """What a spec may name of this machine: modules, folders of models and data, hub ids, hosts.
 
-Where REST listens on loopback alone, whoever submits could run the same code himself, so all is
-allowed. On any other address only what the operator names is.
+Where REST listens on loopback alone, whoever submits could run the same code directly, so all is
+allowed. On any other address only what the operator lists is.
 """
 
 from dataclasses import dataclass

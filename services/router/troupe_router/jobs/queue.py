@@ -1,8 +1,7 @@
 """Which queued jobs start now: priorities, and quotas on replicas and jobs. Pure.
 
-Order: higher priority first, then the older. A job that does not fit holds back those behind it,
-so a large job is never passed by small ones for ever; one that only its owner's limit holds back
-is passed.
+Order: higher priority first, then the older. A job that does not fit blocks those behind it, so
+small jobs never starve a large one; a job that only its owner's limit blocks is passed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

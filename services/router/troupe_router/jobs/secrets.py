@@ -15,7 +15,7 @@ _LAST = re.compile(
     r"apikey|accesskey|privatekey|secretkey|secret|password|passwd|pwd|passphrase|credential|"
     r"authorization"
 )
-"""A name that ends so is a secret's: ``client_secret``, and not ``secret_santa``."""
+"""A name with this ending is a secret's: ``client_secret``, and not ``secret_santa``."""
 _OF_KEY = re.compile(r"api|access|private|secret|signing|encryption|ssh|auth|master|shared")
 _OF_TOKEN = re.compile(
     r"access|api|auth|bearer|bot|ci|deploy|gh|github|gitlab|hf|hub|huggingface|id|jwt|mlflow|"

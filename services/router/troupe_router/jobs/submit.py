@@ -1,4 +1,4 @@
-"""The front commands: accepts, plans, cancels, pauses, resumes and deletes jobs.
+"""The users' commands: accepts, plans, cancels, pauses, resumes and deletes jobs.
 
 Owns run-folder names, idempotency and the first write of a job. Never conducts one.
 """
@@ -120,7 +120,7 @@ class JobCommands:
         return record
 
     async def pause(self, job_id: str) -> JobRecord:
-        """Ask a job to stand still; one that does, or is on its way there, stays as it is."""
+        """Ask a job to pause; one that is paused or pausing stays as it is."""
         record = await self._store.get(job_id)
         if record.state in ("pausing", "paused"):
             return record
@@ -187,8 +187,8 @@ class JobCommands:
     async def _stale_notes(self, job_id: str) -> list[str]:
         """Notes of an earlier life about files that the new life rewinds.
 
-        What was measured of a step stays: its line may still have to be written. So does what
-        trackers were told.
+        The measurements of a step stay: its line may still have to be written. So do the trackers'
+        line counts.
         """
         kept = ("play:", TRACKED_NOTE)
         return [n for n in await self._store.notes(job_id) if not n.startswith(kept)]
@@ -283,7 +283,7 @@ def _check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
 
 
 def _check_steps(run_dir: Path, asked: JobSpec) -> None:
-    """What was learnt is not taken back by asking for fewer steps."""
+    """Refuse fewer steps than the job has already learnt."""
     folders = (checkpoints_folder(run_dir, policy) for policy in asked.trainers())
     learnt = [max(map(step_of, newest_first(folder)), default=0) for folder in folders]
     if asked.steps < min(learnt):
@@ -295,7 +295,7 @@ def _check_steps(run_dir: Path, asked: JobSpec) -> None:
 
 
 def _empty(run_dir: Path) -> None:
-    """Remove all that is in a run folder; the folder stays and keeps its name taken."""
+    """Empty a run folder; the folder itself stays and keeps its name taken."""
     for path in run_dir.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a process works on: pure decisions over active jobs and living members."""
+"""Assigns work to processes: pure decisions over active jobs and living members."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from troupe_router.members.store import Member
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job and the policies: to serve, or the one that a trainer of its own learns."""
+    """A job and the policies to serve, or the one policy that a per-policy trainer learns."""
 
     job: JobRecord
     policies: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ def _is_same_life(first: Replica, second: Replica) -> bool:
 
 
 def _trainer(replica: Replica, jobs: Sequence[JobRecord], others: Sequence[Member]) -> Work | None:
-    """The oldest job without a trainer, or with a policy that lacks its own."""
+    """The oldest job without a trainer, or with a policy that lacks its trainer."""
     trainers = [m for m in others if m.replica.kind == ReplicaKind.REPLICA_KIND_TRAINER]
     for job in jobs:
         job_trainers = [m for m in trainers if m.job_id == job.job_id]

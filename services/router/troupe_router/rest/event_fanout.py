@@ -1,7 +1,7 @@
-"""Events of jobs for any number of followers: one reader a job, however many clients.
+"""Events of jobs for any number of followers: one reader per job, however many clients.
 
-A follower holds its place and nothing else: what is new comes from a short shared tail, what is
-older from Redis. So a client that never reads costs a connection, and memory stays flat.
+A follower holds only its place: new events come from a short shared tail, older ones from
+Redis. So a client that never reads costs a connection, and memory stays flat.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _PAUSE_S = 1.0
 _TAIL = 256
 _PAGE = 100
 _JOINING = 32
-"""Followers that ask Redis at once: a thousand that come back together stand in line."""
+"""Followers that may ask Redis at once: when a thousand reconnect together, the others wait."""
 Place = tuple[int, int]
 
 

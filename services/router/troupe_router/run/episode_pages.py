@@ -1,6 +1,6 @@
 """Pages of recorded episodes: filters, orders and cursors over the index.
 
-Owns the cursor's form. Never reads episodes.jsonl itself but through the index.
+Owns the cursor's format. Reads episodes.jsonl only through the index.
 """
 
 import base64
@@ -104,7 +104,7 @@ def step_counts(run_dir: Path, step: int) -> EpisodeCountsDocument:
 
 
 def _selection(wanted: EpisodeFilter) -> tuple[str, str, list[Any]]:
-    """FROM, WHERE and its values; seats repeat what is filtered by, so nothing is joined."""
+    """FROM, WHERE and its values; seats repeat the filter columns, so no join is needed."""
     clauses: list[str] = ["1"]
     values: list[Any] = []
 
@@ -160,7 +160,7 @@ def _rows(
 
 
 def _digest(wanted: EpisodeFilter) -> str:
-    """Stands for the filter in a cursor."""
+    """Identifies the filter in a cursor."""
     values = ", ".join(f"{name}={getattr(wanted, name)!r}" for name in EpisodeFilter.model_fields)
     return hashlib.blake2b(f"EpisodeFilter({values})".encode(), digest_size=6).hexdigest()
 

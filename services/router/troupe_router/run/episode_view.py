@@ -1,4 +1,4 @@
-"""One recorded episode as REST shows it: its row, its tree, and what each candidate was worth."""
+"""One recorded episode as REST shows it: its row, its tree, and the credit of each candidate."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def episode_document(run_dir: Path, spec: JobSpec, short: str) -> EpisodeDocumen
 
 
 def _credits(run_dir: Path, line: dict[str, Any], parts: JobParts) -> dict[str, Credit]:
-    """What the trainer wrote down; what the rewards say while it has not."""
+    """The credits that the trainer recorded; computed from rewards where it has not."""
     if line["kind"] != "train":
         return {}
     trained = trained_advantages(run_dir, parts.spec, line["step"])

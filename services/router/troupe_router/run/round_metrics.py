@@ -1,4 +1,4 @@
-"""Numbers of a round and of a step. Pure: episodes and timings in, JSON values out."""
+"""Metrics of a round and of a step. Pure: episodes and timings in, JSON values out."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _NOT_WORK = ("collect", "wait", "idle", "generate", "env")
 
 
 def play_metrics(episodes: Sequence[pb.Episode], wall_s: float) -> PlayPart:
-    """What a round's episodes say. Dropped ones are counted and never scored."""
+    """The metrics of a round's episodes. Dropped ones are counted and never scored."""
     played = [e for e in episodes if not e.dropped_reason]
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     terms: defaultdict[str, dict[str, list[float]]] = defaultdict(dict)
@@ -110,7 +110,7 @@ def eval_line(step: int, play: PlayPart) -> dict[str, Any]:
 
 
 def _cached_ratio(episodes: Sequence[pb.Episode]) -> float | None:
-    """Share of the prompt tokens that engines did not compute, of the groups that say so.
+    """Share of the prompt tokens that engines did not compute, over the groups that report it.
 
     At most (K - 1) / K where nothing but the K candidates of a group share a prompt.
     """

@@ -93,8 +93,8 @@ def metrics_document(
 ) -> MetricsDocument:
     """The answer of ``/metrics``: curves of training and of evaluation.
 
-    A name that no line has is no error: a job that has just begun has none yet. It is said. Without
-    ``names`` the answer also says what every number is and which are drawn together.
+    A name that no line has is listed as unknown and is no error: a new job has none yet. Without
+    ``names`` the answer also describes every number and which are drawn together.
     """
     known: dict[str, None] = {}
     curves: dict[str, SeriesDocument] = {}

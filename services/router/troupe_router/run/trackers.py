@@ -1,8 +1,8 @@
 """Feeds a job's lines to its experiment trackers, which can never stop or slow it.
 
 Owns one thread and one bounded queue for each tracker. A tracker that fails is tried again at the
-next line; one that hangs loses lines, which are counted; how far each came is noted in the job's
-record, so a restarted router goes on there.
+next line; one that hangs loses lines, which are counted; the progress of each is noted in the job's
+record, so a restarted router continues there.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ _log = get_logger(__name__)
 _QUEUE = 1000
 _LOOK_S = 0.5
 _CLOSE_S = 10.0
-"""A tracker that has not finished so long after the job's end is left behind."""
+"""A tracker that has not finished this long after the job's end is left behind."""
 
 Line = Mapping[str, Any]
 
 
 class TrackerThread:
-    """One tracker in its own thread. ``done`` counts lines that were told or given up."""
+    """One tracker in its own thread. ``done`` counts lines that were logged or given up."""
 
     def __init__(self, spec: TrackerSpec, run: TrackedRun) -> None:
         self.kind = spec.kind
@@ -121,7 +121,7 @@ class Trackers:
             await asyncio.sleep(_LOOK_S)
 
     async def close(self, lines: list[dict[str, Any]], state: str) -> None:
-        """Give the rest, end every run (``state`` "": it goes on later), and wait a while."""
+        """Offer the rest, end every run (``state`` "": it goes on later), and wait a while."""
         if not self._threads:
             return
         with suppress(RedisError):
@@ -160,7 +160,7 @@ class Trackers:
 
     async def _feed(self, lines: list[dict[str, Any]]) -> None:
         for index, thread in enumerate(self._threads):
-            # Fewer lines than were told: the file is not read yet, or a resumed job repeats steps.
+            # Fewer lines than logged: the file is not read yet, or a resumed job repeats steps.
             for line in lines[self._offered[index] :]:
                 thread.offer(line)
             self._offered[index] = max(self._offered[index], len(lines))

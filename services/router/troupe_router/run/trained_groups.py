@@ -1,7 +1,6 @@
-"""What the trainer made of each group: the lines of groups.jsonl, written with its checkpoints.
+"""The trainer's record of each group: the lines of groups.jsonl, written with its checkpoints.
 
-Reads that file, or those of every policy's own trainer, and nothing beside it. Never computes an
-advantage.
+Reads that file, or those of all per-policy trainers, and nothing else. Never computes an advantage.
 """
 
 import json
@@ -13,7 +12,7 @@ from troupe.runtime.run_folder import groups_file
 from troupe.spec import JobSpec
 
 Advantages = Mapping[str, Sequence[float] | None]
-"""By group id, in the candidates' order; None where the file does not say it."""
+"""By group id, in the candidates' order; None where the file does not hold them."""
 
 
 def trained_counts(run_dir: Path, spec: JobSpec, step: int) -> dict[str, int]:

@@ -22,7 +22,7 @@ _TYPES = {
     ".json": "application/json",
     ".txt": "text/plain",
 }
-"""Said here because the system's own table differs between machines."""
+"""Defined here because the system's table differs between machines."""
 
 
 @dataclass(frozen=True)

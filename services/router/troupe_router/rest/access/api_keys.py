@@ -1,6 +1,6 @@
 """The API keys of this router, reloaded when their file changes.
 
-Owns the look at the file. A file that breaks while the router runs leaves the old keys in force.
+Owns the polling of the file. A file that breaks while the router runs leaves the old keys in force.
 """
 
 import time

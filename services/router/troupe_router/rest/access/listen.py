@@ -8,7 +8,7 @@ from troupe_router.settings import RouterSettings
 
 
 def check_listen_address(settings: RouterSettings) -> None:
-    """Raise InvalidArgumentError for an open door: a public address without keys."""
+    """Raise InvalidArgumentError for a public address without keys."""
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         raise InvalidArgumentError(
             "TROUPE_ROUTER_TLS_CERTIFICATE and TROUPE_ROUTER_TLS_KEY belong together; set both or "
