@@ -37,7 +37,7 @@ from troupe_router.settings import RouterSettings
 
 
 class RestServer(uvicorn.Server):
-    """uvicorn without its own signal handling: the service's life has one."""
+    """uvicorn without signal handling: the serving runtime does that."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -49,7 +49,7 @@ class RestServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start, then set ``is_up``."""
         await super().startup(sockets)
         self.is_up.set()
 
@@ -74,7 +74,7 @@ class RouterApp:
         self._launching = Launching(settings, holder=self._holder)
 
     async def connect(self) -> None:
-        """Reach Redis, and know that folder and port can be had."""
+        """Connect to Redis, and check that the run folder and the port are usable."""
         await asyncio.to_thread(check_runs_dir, self._settings.runs_dir)
         check_listen_address(self._settings)
         if self._settings.tls_certificate and self._settings.tls_key:

@@ -113,9 +113,11 @@ class RouterSettings(ServingSettings):
 
     @model_validator(mode="after")
     def _knows_every_variable(self) -> Self:
-        """A misspelt limit is no limit: it is refused."""
+        """Refuse unknown variables: a misspelt limit would be no limit."""
         known = [name.upper() for name in type(self).model_fields]
-        for variable in sorted(each for each in os.environ if each.upper().startswith(_PREFIX)):
+        for variable in sorted(
+            set_name for set_name in os.environ if set_name.upper().startswith(_PREFIX)
+        ):
             name = variable.upper().removeprefix(_PREFIX)
             if name in known or _SERVICE_LINK.match(name):
                 continue

@@ -53,7 +53,7 @@ NOTHING = Allowlist(modules=(), folders=(), hub_ids=())
 def test_modules_when_nothing_is_set_then_any_on_loopback_and_none_elsewhere(
     address: str, more: dict[str, str], modules: tuple[str, ...] | None
 ) -> None:
-    assert Allowlist.by(RouterSettings(rest_address=address, **more)).modules == modules
+    assert Allowlist.from_settings(RouterSettings(rest_address=address, **more)).modules == modules
 
 
 def test_folders_when_nothing_is_set_then_models_and_runs_on_a_public_address(
@@ -61,8 +61,8 @@ def test_folders_when_nothing_is_set_then_models_and_runs_on_a_public_address(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     public = RouterSettings(rest_address="0.0.0.0:8480", runs_dir=tmp_path / "runs")
-    assert Allowlist.by(public).folders == (tmp_path / "models", tmp_path / "runs")
-    assert Allowlist.by(RouterSettings(rest_address="[::1]:8480")).folders is None
+    assert Allowlist.from_settings(public).folders == (tmp_path / "models", tmp_path / "runs")
+    assert Allowlist.from_settings(RouterSettings(rest_address="[::1]:8480")).folders is None
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_data_when_outside_of_the_folders_then_refused_without_a_look(tmp_path: 
         assert len(found) == 1
     assert resolve(asking(str(inside)), allowed)[1].family.name == "math"
     public = RouterSettings(rest_address="0.0.0.0:1", data_folders=str(tmp_path / "data"))
-    assert Allowlist.by(public).data == (tmp_path / "data",)
-    assert Allowlist.by(RouterSettings(rest_address="127.0.0.1:1")).data is None
+    assert Allowlist.from_settings(public).data == (tmp_path / "data",)
+    assert Allowlist.from_settings(RouterSettings(rest_address="127.0.0.1:1")).data is None
 
 
 def test_model_when_of_the_hub_then_by_pattern(tmp_path: Path) -> None:
@@ -193,14 +193,17 @@ def test_tracker_when_its_server_is_not_the_operators_then_only_listed_hosts(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow.inside:5000")
     settings = RouterSettings(rest_address="0.0.0.0:1", tracker_hosts="*.trackers.example")
-    allowed = Allowlist.by(settings)
+    allowed = Allowlist.from_settings(settings)
     given = spec(trackers=[{"kind": "mlflow", "options": {"tracking_uri": uri}}])
     if is_allowed:
         assert resolve(given, allowed)
         return
     assert issues_of(given, allowed)["/trackers/0/options/tracking_uri"]
-    assert Allowlist.by(RouterSettings(rest_address="0.0.0.0:1")).tracker_hosts == ()
-    assert Allowlist.by(RouterSettings(rest_address="127.0.0.1:1")).tracker_fault(uri) is None
+    assert Allowlist.from_settings(RouterSettings(rest_address="0.0.0.0:1")).tracker_hosts == ()
+    assert (
+        Allowlist.from_settings(RouterSettings(rest_address="127.0.0.1:1")).tracker_fault(uri)
+        is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -114,23 +114,23 @@ def test_report_when_written_then_a_router_of_the_version_before_reads_it_too() 
 def test_steps_when_one_policy_has_not_told_then_the_step_is_not_told() -> None:
     steps = LearnedSteps(spec(per_policy=True))
     assert steps.of(2) is None
-    steps.hear(part("two").to_wire())
-    assert not steps.is_told(2)
+    steps.add(part("two").to_wire())
+    assert not steps.is_reported(2)
     assert (partly := steps.of(2)) is not None
     assert partly.trained_tokens == part("two").trained_tokens
-    steps.hear(part("one").to_wire())
-    assert steps.is_told(2)
-    assert not steps.is_told(3)
+    steps.add(part("one").to_wire())
+    assert steps.is_reported(2)
+    assert not steps.is_reported(3)
     assert (both := steps.of(2)) is not None
     assert both.trained_tokens == sum(part(name).trained_tokens or 0 for name in AGENTS)
     assert both.by_policy.keys() == AGENTS.keys()
     steps.forget(2)
-    assert not steps.is_told(2)
+    assert not steps.is_reported(2)
 
 
 def test_steps_when_there_is_one_trainer_then_its_words_are_the_steps() -> None:
     steps = LearnedSteps(spec())
-    steps.hear({"step": 0, "loss": 1.0})
-    steps.hear({"step": 0, "loss": 2.0, "phases": {"learn": 1.0}})
-    assert steps.is_told(0)
+    steps.add({"step": 0, "loss": 1.0})
+    steps.add({"step": 0, "loss": 2.0, "phases": {"learn": 1.0}})
+    assert steps.is_reported(0)
     assert steps.of(0) == TrainerPart(step=0, loss=2.0, phases={"learn": 1.0})

@@ -1,7 +1,7 @@
-"""Talks to one namespace of a Kubernetes API server: plain JSON objects, named errors.
+"""Client of one namespace of a Kubernetes API server: plain JSON objects and named errors.
 
-Owns the connection, deadlines and what an answer's status means. Never decides anything, and
-retries nothing but what its callers ask again.
+Owns the connection, the deadlines and the mapping of HTTP statuses to errors. Never decides
+anything and never retries; its callers do.
 """
 
 import json
@@ -30,7 +30,7 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As it stands in an object."""
+        """The ``apiVersion`` field of an object."""
         return self.group.removeprefix("apis/").removeprefix("api/")
 
 
@@ -49,13 +49,13 @@ class StaleError(ConflictError):
 
 
 class TooOldError(TroupeError):
-    """The API server no longer knows the changes since then: list again."""
+    """The API server no longer has the changes since that version: list again."""
 
     reason = "RESOURCE_VERSION_TOO_OLD"
 
 
 class RefusedError(TroupeError):
-    """The API server will not have the request; the message is the server's."""
+    """The API server refused the request; the message is the server's."""
 
     reason = "REFUSED_BY_CLUSTER"
 
@@ -94,8 +94,8 @@ class ClusterApi:
         query = {"labelSelector": labels, "fieldSelector": fields}
         answer = await self._call("GET", self._path(kind), query=query)
         # A list names its items' kind once, for all of them.
-        found = [self._typed(kind, item) for item in answer.get("items") or []]
-        return found, answer["metadata"]["resourceVersion"]
+        objects = [self._typed(kind, item) for item in answer.get("items") or []]
+        return objects, answer["metadata"]["resourceVersion"]
 
     async def create(self, kind: Kind, body: Mapping[str, Any]) -> Object:
         """Create; raises ConflictError when the name is taken."""

@@ -1,4 +1,4 @@
-"""Finds the cluster that the router runs in, or the one of a kubeconfig file."""
+"""Connects to the cluster that the router runs in, or to that of a kubeconfig file."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 async def connect(*, kubeconfig: str, namespace: str) -> ClusterApi:
-    """A connection; raises InvalidArgumentError when no cluster is to be found."""
+    """A connection; raises InvalidArgumentError when no cluster is configured."""
     configuration = client.Configuration()
     try:
         if kubeconfig:

@@ -1,7 +1,7 @@
-"""Removes objects of jobs that are over: a router may die between a job's end and its clean-up.
+"""Removes the objects of ended jobs: a router may die between a job's end and its clean-up.
 
-Only the leader among the routers sweeps. Owns no object: what it finds it has the launcher stop.
-Never touches an owner whose job may still go on.
+Only the leading router sweeps. Owns no object: the launcher stops what a sweep selects.
+Never touches an owner whose job may still run.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _log = get_logger(__name__)
 
 
 class GarbageCollector:
-    """``unfinished`` names the jobs that somebody conducts or will."""
+    """``unfinished`` names the jobs that a router conducts or will conduct."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class GarbageCollector:
         self._idle_since: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Sweep until cancelled; trouble with the cluster or Redis only delays."""
+        """Sweep until cancelled; errors of the cluster or Redis only delay it."""
         while True:
             try:
                 if await self._leader.lead():

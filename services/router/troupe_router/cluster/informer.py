@@ -1,4 +1,4 @@
-"""A copy of the launcher's objects, kept by list and watch and made anew from time to time.
+"""A copy of the launcher's objects, kept current by list and watch and listed anew periodically.
 
 Owns the copy and the watches. Readers never wait for the API server, and a lost event costs at
 most ``resync_s``. Never writes to the cluster.
@@ -18,7 +18,7 @@ _BACKOFF = Backoff(0.1, 10.0, (0.5, 1.0))
 
 
 class Informer:
-    """What the API server has of ``kinds`` under a label selector."""
+    """The API server's objects of ``kinds`` that match a label selector."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Informer:
         self._last_error = ""
 
     async def start(self, *, timeout_s: float) -> None:
-        """Fill the copy, once; raises UnavailableError when the API server is away."""
+        """Fill the copy on the first call; raises UnavailableError without an API server."""
         if not self._tasks:
             names = {kind: f"mirror:{kind.plural}" for kind in self._objects}
             self._tasks = [
@@ -63,7 +63,7 @@ class Informer:
         self._tasks = []
 
     def check_fresh(self) -> None:
-        """Raise UnavailableError when a watch has been silent for too long to be believed."""
+        """Raise UnavailableError when a watch has been silent for too long to trust the copy."""
         oldest = min(self._heard_at.values())
         if time.monotonic() - oldest > self._stale_s:
             raise UnavailableError(
@@ -72,18 +72,18 @@ class Informer:
             )
 
     def all(self, kind: Kind, **labels: str) -> list[Object]:
-        """Objects whose labels have these values (keys are given as ``**{key: value}``)."""
+        """Objects whose labels have these values (pass keys as ``**{key: value}``)."""
         return [o for o in self._objects[kind].values() if _matches(o, labels)]
 
     def find(self, kind: Kind, name: str) -> Object | None:
         """The object, or None."""
         return self._objects[kind].get(name)
 
-    def put(self, kind: Kind, found: Object) -> None:
-        """Take over what a write returned, so that a reader sees it before the watch does."""
-        known = self._objects[kind].get(found["metadata"]["name"])
-        if known is None or _version(found) >= _version(known):
-            self._objects[kind][found["metadata"]["name"]] = found
+    def put(self, kind: Kind, body: Object) -> None:
+        """Store what a write returned, so that readers see it before the watch reports it."""
+        known = self._objects[kind].get(body["metadata"]["name"])
+        if known is None or _version(body) >= _version(known):
+            self._objects[kind][body["metadata"]["name"]] = body
 
     def drop(self, kind: Kind, name: str) -> None:
         """Forget an object that was deleted and is gone."""
@@ -113,25 +113,25 @@ class Informer:
         while (left_s := until - time.monotonic()) > 0:
             watching_s = min(left_s, self._stale_s / 2)
             events = self._api.watch(kind, labels=self._labels, since=since, timeout_s=watching_s)
-            async for event, found in events:
-                since = found["metadata"]["resourceVersion"]
+            async for event, body in events:
+                since = body["metadata"]["resourceVersion"]
                 self._heard_at[kind] = time.monotonic()
-                self._apply(kind, event, found)
+                self._apply(kind, event, body)
             self._heard_at[kind] = time.monotonic()
 
-    def _apply(self, kind: Kind, event: str, found: Object) -> None:
+    def _apply(self, kind: Kind, event: str, body: Object) -> None:
         if event == "DELETED":
-            self._objects[kind].pop(found["metadata"]["name"], None)
+            self._objects[kind].pop(body["metadata"]["name"], None)
         elif event in ("ADDED", "MODIFIED"):
-            self._objects[kind][found["metadata"]["name"]] = found
+            self._objects[kind][body["metadata"]["name"]] = body
 
 
-def _matches(found: Object, labels: dict[str, str]) -> bool:
-    own: dict[str, str] = found["metadata"].get("labels", {})
-    return all(own.get(key) == value for key, value in labels.items())
+def _matches(body: Object, labels: dict[str, str]) -> bool:
+    object_labels: dict[str, str] = body["metadata"].get("labels", {})
+    return all(object_labels.get(key) == value for key, value in labels.items())
 
 
-def _version(found: Object) -> int:
-    """Opaque by the rules, yet a number in every server that keeps its objects in etcd."""
-    version = found["metadata"].get("resourceVersion", "0")
+def _version(body: Object) -> int:
+    """Officially opaque, but a number on every server that stores its objects in etcd."""
+    version = body["metadata"].get("resourceVersion", "0")
     return int(version) if version.isdecimal() else 0

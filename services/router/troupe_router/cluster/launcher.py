@@ -1,8 +1,9 @@
 """Runs a job's components as objects of a Kubernetes cluster.
 
-Level-triggered: each look compares what should be with a mirror of what is, and takes one step.
-An anchor (a ConfigMap named after the job) is made first and owns the rest, so whatever is left
-over goes with it. Owns the job's objects alone. Never touches an object that it did not label.
+Level-triggered: each call compares the desired objects with a mirror of the existing ones and
+takes one step. An anchor (a ConfigMap named after the job) is created first and owns the rest, so
+deleting it removes all leftovers. Owns only the job's objects. Never touches an object that it did
+not label.
 """
 
 import asyncio
@@ -70,7 +71,7 @@ class KubernetesLauncher:
         self._events: dict[str, tuple[float, list[str]]] = {}
 
     async def close(self) -> None:
-        """End the watches; what runs in the cluster goes on."""
+        """End the watches; what runs in the cluster keeps running."""
         await self._mirror.close()
         await self._api.close()
 
@@ -92,41 +93,41 @@ class KubernetesLauncher:
             except Blocked as why:
                 return [_blocked(component.name, why) for component in desired]
             await self._prune(owner, workloads)
-            found: dict[str, ComponentStatus] = {}
+            statuses: dict[str, ComponentStatus] = {}
             for workload in workloads:
                 for status in await self._step(owner, workload, anchor, known):
-                    found[status.name] = status
-            return [found[component.name] for component in desired]
+                    statuses[status.name] = status
+            return [statuses[component.name] for component in desired]
 
     async def owners(self) -> list[str]:
-        """Whoever has objects in the cluster, by name."""
-        found = (await self._api.list(CONFIG_MAP, labels=names.selector(self._release)))[0]
-        return sorted(each.get("data", {}).get("job", "") for each in found)
+        """The names of all owners that have objects in the cluster."""
+        anchors = (await self._api.list(CONFIG_MAP, labels=names.selector(self._release)))[0]
+        return sorted(anchor.get("data", {}).get("job", "") for anchor in anchors)
 
     async def stop(self, owner: str, *, grace_s: float) -> None:
         """End every component of the owner: SIGTERM, then SIGKILL after ``grace_s``.
 
-        Returns when the pods are gone, or ``grace_s`` and a while later: a node that is lost
-        reports no end, and the cluster goes on removing what is marked for it.
+        Returns when the pods are gone, or a while after ``grace_s``: a lost node reports no end,
+        and the cluster keeps removing what is marked for deletion.
         """
         async with self._locks[owner]:
-            mine = f"{names.selector(self._release)},{names.OWNER}={names.label(owner)}"
+            selector = f"{names.selector(self._release)},{names.OWNER}={names.label(owner)}"
             for kind in (JOB, STATEFUL_SET):
-                for found in (await self._api.list(kind, labels=mine))[0]:
-                    await self._writer.delete(kind, found)
-            await self._end_pods(mine, grace_s)
-            for found in (await self._api.list(CONFIG_MAP, labels=mine))[0]:
-                await self._writer.delete(CONFIG_MAP, found)
+                for body in (await self._api.list(kind, labels=selector))[0]:
+                    await self._writer.delete(kind, body)
+            await self._end_pods(selector, grace_s)
+            for body in (await self._api.list(CONFIG_MAP, labels=selector))[0]:
+                await self._writer.delete(CONFIG_MAP, body)
             self._history.forget(owner)
             for key in [key for key in self._pauses if key[0] == owner]:
                 del self._pauses[key]
 
-    async def _end_pods(self, mine: str, grace_s: float) -> None:
-        """Delete pods until there are none: a controller may have made one more meanwhile."""
+    async def _end_pods(self, selector: str, grace_s: float) -> None:
+        """Delete pods until there are none: a controller may have created another meanwhile."""
         deadline = time.monotonic() + grace_s + 10.0
         asked: set[str] = set()
         while True:
-            pods = (await self._api.list(POD, labels=mine))[0]
+            pods = (await self._api.list(POD, labels=selector))[0]
             if not pods:
                 return
             for pod in pods:
@@ -140,23 +141,23 @@ class KubernetesLauncher:
             await asyncio.sleep(_POLL_S)
 
     async def _anchor(self, owner: str) -> Object:
-        """The ConfigMap that owns the job's objects, with the templates it began with.
+        """The ConfigMap that owns the job's objects, with the templates that the job started with.
 
         A job keeps its templates for its life: an upgrade of the chart restarts no running job.
         """
         name = names.object_name(self._release, owner)
-        found = self._mirror.find(CONFIG_MAP, name)
-        if found is None:
-            found = await self._make_anchor(owner, name)
-        if found["metadata"].get("deletionTimestamp"):
+        anchor = self._mirror.find(CONFIG_MAP, name)
+        if anchor is None:
+            anchor = await self._make_anchor(owner, name)
+        if anchor["metadata"].get("deletionTimestamp"):
             raise Blocked("Terminating", f"the objects of an earlier life of {owner} are removed")
-        if found["metadata"].get("labels", {}).get(names.OWNER) != names.label(owner):
+        if anchor["metadata"].get("labels", {}).get(names.OWNER) != names.label(owner):
             raise Blocked(
                 "NameTaken",
                 f"ConfigMap {name} is not of this job; delete it or rename the release",
                 is_final=True,
             )
-        return found
+        return anchor
 
     async def _make_anchor(self, owner: str, name: str) -> Object:
         try:
@@ -184,40 +185,40 @@ class KubernetesLauncher:
         """Delete the objects of workloads that are not wanted any more."""
         wanted = {names.label(workload.name) for workload in workloads}
         for kind in (JOB, STATEFUL_SET):
-            for found in self._mirror.all(kind, **{names.OWNER: names.label(owner)}):
-                is_leaving = found["metadata"].get("deletionTimestamp")
-                if found["metadata"]["labels"].get(names.WORKLOAD) in wanted or is_leaving:
+            for existing in self._mirror.all(kind, **{names.OWNER: names.label(owner)}):
+                is_leaving = existing["metadata"].get("deletionTimestamp")
+                if existing["metadata"]["labels"].get(names.WORKLOAD) in wanted or is_leaving:
                     continue
-                await self._writer.delete(kind, found)
-                self._mirror.drop(kind, found["metadata"]["name"])
+                await self._writer.delete(kind, existing)
+                self._mirror.drop(kind, existing["metadata"]["name"])
 
     async def _step(
         self, owner: str, workload: Workload, anchor: Object, known: Sequence[Object]
     ) -> list[ComponentStatus]:
-        """Bring one workload one step closer to what it should be; what it is then."""
+        """Move one workload one step towards its desired state; returns the statuses after it."""
         key = (owner, workload.name)
         paused = self._pauses.get(key)
         if paused and time.monotonic() < paused[0]:
             return [_blocked(name, paused[2]) for name in workload.components]
         try:
-            found = await self._bring(owner, workload, anchor, known)
+            workload_object = await self._bring(owner, workload, anchor, known)
         except Blocked as why:
             times = paused[1] + 1 if paused else 1
             self._pauses[key] = (time.monotonic() + _BACKOFF.pause_s(times), times, why)
             return [_blocked(name, why) for name in workload.components]
         self._pauses.pop(key, None)
-        reading = WorkloadStatus(workload, found, self._pods(owner, workload))
+        reading = WorkloadStatus(workload, workload_object, self._pods(owner, workload))
         warnings = {uid: await self._warnings(uid) for uid in reading.unclear()}
         return [self._history.note(owner, status) for status in reading.statuses(warnings)]
 
     def _pods(self, owner: str, workload: Workload) -> list[Object]:
-        own = {names.OWNER: names.label(owner), names.WORKLOAD: names.label(workload.name)}
-        return self._mirror.all(POD, **own)
+        labels = {names.OWNER: names.label(owner), names.WORKLOAD: names.label(workload.name)}
+        return self._mirror.all(POD, **labels)
 
     async def _bring(
         self, owner: str, workload: Workload, anchor: Object, known: Sequence[Object]
     ) -> Object:
-        """The workload's object, made, replaced or deleted as it needs."""
+        """The workload's object, created, replaced or deleted as needed."""
         try:
             template = templates.choose(known, workload)
             wanted = templates.render(
@@ -230,35 +231,35 @@ class KubernetesLauncher:
         except InvalidArgumentError as error:
             raise Blocked("InvalidTemplate", error.message, is_final=True) from error
         kind = _KINDS[wanted["kind"]]
-        found = self._mirror.find(kind, wanted["metadata"]["name"])
-        if found is None:
+        existing = self._mirror.find(kind, wanted["metadata"]["name"])
+        if existing is None:
             if kind is JOB and any(map(is_living, self._pods(owner, workload))):
                 raise Blocked("Terminating", f"the pod of an earlier {workload.name} still ends")
             return await self._writer.create(kind, wanted)
-        if found["metadata"].get("deletionTimestamp"):
-            return found
+        if existing["metadata"].get("deletionTimestamp"):
+            return existing
         if kind is JOB:
-            return await self._renew_job(found, wanted, workload)
-        if _annotation(found, names.DIGEST) != _annotation(wanted, names.DIGEST):
+            return await self._renew_job(existing, wanted, workload)
+        if _annotation(existing, names.DIGEST) != _annotation(wanted, names.DIGEST):
             return await self._writer.replace(kind, wanted)
-        return found
+        return existing
 
-    async def _renew_job(self, found: Object, wanted: Object, workload: Workload) -> Object:
-        """A Job is never changed: another one takes its place when it is out of date or over."""
-        is_same = _annotation(found, names.DIGEST) == _annotation(wanted, names.DIGEST)
-        is_over = is_finished(found, "Complete") and workload.restarts
+    async def _renew_job(self, existing: Object, wanted: Object, workload: Workload) -> Object:
+        """A Job is never changed: a new one replaces it when it is outdated or finished."""
+        is_same = _annotation(existing, names.DIGEST) == _annotation(wanted, names.DIGEST)
+        is_over = is_finished(existing, "Complete") and workload.restarts
         if is_same and not is_over:
-            return found
-        await self._writer.delete(JOB, found)
+            return existing
+        await self._writer.delete(JOB, existing)
         if not is_same:
-            return {**found, "metadata": {**found["metadata"], "deletionTimestamp": "now"}}
-        carried = int(_annotation(found, names.RESTARTS) or "0") + 1
+            return {**existing, "metadata": {**existing["metadata"], "deletionTimestamp": "now"}}
+        carried = int(_annotation(existing, names.RESTARTS) or "0") + 1
         wanted["metadata"]["annotations"][names.RESTARTS] = str(carried)
-        self._mirror.drop(JOB, found["metadata"]["name"])
+        self._mirror.drop(JOB, existing["metadata"]["name"])
         return await self._writer.create(JOB, wanted)
 
     async def _warnings(self, uid: str) -> list[str]:
-        """Messages of the latest warnings about an object, newest first; asked for now and then."""
+        """Messages of the latest warnings about an object, newest first; fetched periodically."""
         asked_at, known = self._events.get(uid, (0.0, []))
         if time.monotonic() - asked_at < self._events_every_s:
             return known
@@ -281,8 +282,8 @@ def _blocked(name: str, why: Blocked) -> ComponentStatus:
     return ComponentStatus(name, state, None, 0, None, why.detail, why.condition)
 
 
-def _reference(found: Object, kind: Kind) -> dict[str, str]:
-    metadata = found["metadata"]
+def _reference(body: Object, kind: Kind) -> dict[str, str]:
+    metadata = body["metadata"]
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
@@ -291,5 +292,5 @@ def _reference(found: Object, kind: Kind) -> dict[str, str]:
     }
 
 
-def _annotation(found: Object, name: str) -> str:
-    return (found["metadata"].get("annotations") or {}).get(name, "")
+def _annotation(body: Object, name: str) -> str:
+    return (body["metadata"].get("annotations") or {}).get(name, "")

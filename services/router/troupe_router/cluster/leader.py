@@ -1,7 +1,7 @@
-"""One leader among the routers of a release: a Lease object that its holder renews.
+"""Elects one leader among the routers of a release: a Lease object that its holder renews.
 
-Time is each holder's own: whoever has seen a lease unchanged for its whole duration may take it,
-so clocks need not agree. Owns the Lease. Never decides what a leader does.
+Each router measures time itself: one that has seen the lease unchanged for its whole duration may
+take it, so clocks need not agree. Owns the Lease. Never decides what a leader does.
 """
 
 import time
@@ -26,26 +26,26 @@ class Leader:
     async def lead(self) -> bool:
         """Take or renew the lease; False while somebody else has it."""
         try:
-            found = await self._api.get(LEASE, self._name)
+            lease = await self._api.get(LEASE, self._name)
         except NotFoundError:
             return await self._create()
-        version = found["metadata"]["resourceVersion"]
+        version = lease["metadata"]["resourceVersion"]
         if self._seen[0] != version:
             self._seen = (version, time.monotonic())
-        spec: Object = found.get("spec", {})
+        spec: Object = lease.get("spec", {})
         holder = spec.get("holderIdentity") or ""
         is_fresh = time.monotonic() - self._seen[1] < self._duration_s
         if holder not in ("", self._holder) and is_fresh:
             return False
-        return await self._take(found, changes=holder != self._holder)
+        return await self._take(lease, changes=holder != self._holder)
 
     async def release(self) -> None:
         """Give the lease back if it is held."""
         try:
-            found = await self._api.get(LEASE, self._name)
-            if found.get("spec", {}).get("holderIdentity") == self._holder:
-                spec = {**found["spec"], "holderIdentity": ""}
-                await self._api.replace(LEASE, {**found, "spec": spec})
+            lease = await self._api.get(LEASE, self._name)
+            if lease.get("spec", {}).get("holderIdentity") == self._holder:
+                spec = {**lease["spec"], "holderIdentity": ""}
+                await self._api.replace(LEASE, {**lease, "spec": spec})
         except (NotFoundError, ConflictError):
             return
 
@@ -57,16 +57,16 @@ class Leader:
             return False
         return True
 
-    async def _take(self, found: Object, *, changes: bool) -> bool:
-        spec = {**found.get("spec", {}), **self._spec()}
+    async def _take(self, lease: Object, *, changes: bool) -> bool:
+        spec = {**lease.get("spec", {}), **self._spec()}
         if changes:
             spec["acquireTime"] = _now()
             spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
         try:
-            found = await self._api.replace(LEASE, {**found, "spec": spec})
+            lease = await self._api.replace(LEASE, {**lease, "spec": spec})
         except (ConflictError, NotFoundError):
             return False
-        self._seen = (found["metadata"]["resourceVersion"], time.monotonic())
+        self._seen = (lease["metadata"]["resourceVersion"], time.monotonic())
         return True
 
     def _spec(self) -> Object:

@@ -45,10 +45,10 @@ def label(value: str) -> str:
 
 def labels(release: str, owner: str, workload: str = "") -> dict[str, str]:
     """The labels by which the launcher finds its objects again."""
-    found = {MANAGED_BY: LAUNCHER, RELEASE: label(release), OWNER: label(owner)}
-    return {**found, WORKLOAD: label(workload)} if workload else found
+    owner_labels = {MANAGED_BY: LAUNCHER, RELEASE: label(release), OWNER: label(owner)}
+    return {**owner_labels, WORKLOAD: label(workload)} if workload else owner_labels
 
 
 def selector(release: str) -> str:
-    """The label selector of all that the launchers of one release made."""
+    """The label selector of everything that the launchers of one release created."""
     return f"{MANAGED_BY}={LAUNCHER},{RELEASE}={label(release)}"

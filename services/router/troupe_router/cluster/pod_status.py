@@ -1,7 +1,7 @@
-"""What a pod's state means, in a state, a condition's name and words for a user. Pure.
+"""Translates a pod's status into a state, a named condition and a message for users. Pure.
 
-Conditions are stable names: programs may compare them. Details are for people: what the cluster
-said, and what to do about it.
+Conditions are stable names that programs may compare. Details are for people: the cluster's message
+and what to do about it.
 """
 
 import re
@@ -17,7 +17,7 @@ State = Literal["running", "waiting", "restarting", "exited", "failed", "absent"
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """What one pod says. ``restarts`` are those of its container inside this pod."""
+    """The verdict on one pod. ``restarts`` counts those of its container inside this pod."""
 
     state: State
     condition: str = ""
@@ -58,7 +58,7 @@ _WORDS: Final = (
         "RedisRefused",
     ),
 )
-"""Words of the cluster or of a process -> condition; the first that fits."""
+"""Pattern in a message of the cluster or of a process -> condition; the first match counts."""
 
 _ADVICE: Final = {
     "QuotaExceeded": "raise the namespace's ResourceQuota, or let other jobs end",
@@ -86,15 +86,15 @@ _ADVICE: Final = {
 """Condition -> what to do."""
 
 
-def say(condition: str, words: str) -> str:
-    """``words`` with what to do about the condition."""
+def with_advice(condition: str, words: str) -> str:
+    """``words`` followed by the advice for the condition."""
     advice = _ADVICE.get(condition)
     text = words.strip()
     return f"{text} ({advice})" if advice and text else text or advice or ""
 
 
 def classify(words: str, default: str) -> str:
-    """The condition that ``words`` of the cluster are about."""
+    """The condition that ``words`` of the cluster describe."""
     for pattern, condition in _WORDS:
         if re.search(pattern, words):
             return condition
@@ -130,7 +130,7 @@ def _ended(status: Object, container: Object, restarts: int) -> PodStatus:
     if reason and not ending:
         condition = "Evicted" if reason in ("Evicted", "Preempting", "NodeShutdown") else reason
         words = str(status.get("message", reason))
-        return PodStatus("restarting", condition, say(condition, words), None, restarts)
+        return PodStatus("restarting", condition, with_advice(condition, words), None, restarts)
     if status["phase"] == "Succeeded" or ending.get("exitCode") == 0:
         return PodStatus("exited", "Completed", str(ending.get("message", "")), 0, restarts)
     return _died(ending, restarts)
@@ -142,47 +142,49 @@ def _died(ending: Object, restarts: int) -> PodStatus:
     if code == 0:
         return PodStatus("restarting", "Completed", words, 0, restarts)
     if ending.get("reason") == "OOMKilled":
-        detail = say("OutOfMemory", "the container was killed for its memory")
+        detail = with_advice("OutOfMemory", "the container was killed for its memory")
         return PodStatus("restarting", "OutOfMemory", detail, code, restarts)
     if code == EXIT_CONFIGURATION:
         return PodStatus("failed", "Misconfigured", words, code, restarts)
     condition = classify(words, "CrashLooping" if restarts else "Crashed")
-    detail = say(condition, words) if condition in ("VolumeFull", "RedisRefused") else words
+    detail = with_advice(condition, words) if condition in ("VolumeFull", "RedisRefused") else words
     return PodStatus("restarting", condition, detail, code, restarts)
 
 
 def _waits(waiting: Object, container: Object, restarts: int, events: Sequence[str]) -> PodStatus:
-    """A container that does not run, now or yet."""
+    """A container that is not running, or not yet."""
     reason, words = str(waiting.get("reason", "")), str(waiting.get("message") or "")
     if reason == "InvalidImageName":
-        return PodStatus("failed", reason, say(reason, words or reason))
+        return PodStatus("failed", reason, with_advice(reason, words or reason))
     if reason == "CrashLoopBackOff":
         return _died(container.get("lastState", {}).get("terminated", {}), restarts)
     if reason == "CreateContainerConfigError":
         condition = classify(words, "ContainerRefused")
-        return PodStatus("waiting", condition, say(condition, words), restarts=restarts)
+        return PodStatus("waiting", condition, with_advice(condition, words), restarts=restarts)
     if reason in _WAITING:
         condition = _WAITING[reason]
         words = words or f"image {container.get('image', '')}: {reason}"
-        return PodStatus("waiting", condition, say(condition, words), restarts=restarts)
+        return PodStatus("waiting", condition, with_advice(condition, words), restarts=restarts)
     for message in events:
         condition = classify(message, "")
         if condition:
-            return PodStatus("waiting", condition, say(condition, message), restarts=restarts)
+            return PodStatus(
+                "waiting", condition, with_advice(condition, message), restarts=restarts
+            )
     return PodStatus(
         "waiting", "Starting", words or "its container is being made", restarts=restarts
     )
 
 
 def _unplaced(status: Object, events: Sequence[str]) -> PodStatus:
-    """A pod without containers: not on a node, or only just."""
+    """A pod without containers: not scheduled on a node, or only just."""
     for condition in status.get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             words = str(condition.get("message", "no node takes its pod"))
             name = classify(words, "Unschedulable")
-            return PodStatus("waiting", name, say(name, words))
+            return PodStatus("waiting", name, with_advice(name, words))
     for message in events:
         name = classify(message, "")
         if name:
-            return PodStatus("waiting", name, say(name, message))
+            return PodStatus("waiting", name, with_advice(name, message))
     return PodStatus("waiting", "Starting", "its pod waits for a node or starts on one")

@@ -1,7 +1,8 @@
-"""Counts the deaths of components over the lives of their pods. In memory.
+"""Counts the deaths of components across their pods. In memory.
 
-A container's own count starts again in a new pod, and a quick restart falls between two looks.
-Owns what one look cannot say: how often a component died of late, and whether that was told.
+A container's restart count starts over in a new pod, and a quick restart falls between two
+observations. Owns what one observation cannot show: how often a component died lately, and whether
+that was reported.
 """
 
 import time
@@ -9,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from troupe.runtime.launch.launcher import ComponentStatus
-from troupe_router.cluster.pod_status import say
+from troupe_router.cluster.pod_status import with_advice
 from troupe_router.cluster.workload_status import Observed
 
 _ENDS = frozenset({"restarting", "failed", "exited"})
@@ -17,7 +18,7 @@ _ENDS = frozenset({"restarting", "failed", "exited"})
 
 @dataclass(slots=True)
 class _Past:
-    """``life`` is the pod's uid and its container's restart count; ``restarts`` are all so far."""
+    """``life`` is the pod's uid and its container's restarts; ``restarts`` is the total so far."""
 
     life: tuple[str, int]
     restarts: int
@@ -34,7 +35,7 @@ class RestartHistory:
         self._pasts: dict[tuple[str, str], _Past] = {}
 
     def note(self, owner: str, observed: Observed) -> ComponentStatus:
-        """The status with all restarts counted; each death is "restarting" at least once."""
+        """The status with all restarts counted; each death shows as "restarting" at least once."""
         status, key = observed.status, (owner, observed.status.name)
         life = (observed.pod_uid, observed.pod_restarts)
         past = self._pasts.get(key)
@@ -42,28 +43,28 @@ class RestartHistory:
             if not observed.pod_uid:
                 return status
             past = self._pasts[key] = _Past(life, status.restarts)
-        untold = 0
+        unreported = 0
         if not observed.pod_uid:
-            # The pod is gone and the next one is not there yet.
-            untold = 0 if past.has_ended else 1
+            # The pod is gone and its successor does not exist yet.
+            unreported = 0 if past.has_ended else 1
             past.has_ended = True
         elif life != past.life:
             is_same_pod = life[0] == past.life[0]
             ends = life[1] - past.life[1] if is_same_pod else life[1] + 1
-            untold = ends - (1 if past.has_ended else 0)
+            unreported = ends - (1 if past.has_ended else 0)
             past.life, past.restarts, past.has_ended = life, past.restarts + ends, False
         elif status.state in _ENDS and not past.has_ended:
             past.deaths.append(time.monotonic())
         past.has_ended = past.has_ended or status.state in _ENDS
-        past.deaths.extend([time.monotonic()] * untold)
+        past.deaths.extend([time.monotonic()] * unreported)
         status = replace(status, restarts=past.restarts)
-        if untold and status.state not in _ENDS:
-            told = past.restarts if not observed.pod_uid else past.restarts - 1
-            status = replace(status, state="restarting", restarts=told)
+        if unreported and status.state not in _ENDS:
+            reported = past.restarts if not observed.pod_uid else past.restarts - 1
+            status = replace(status, state="restarting", restarts=reported)
         return self._give_up(status, past)
 
     def forget(self, owner: str) -> None:
-        """The owner's components are over."""
+        """Drop the history of the owner's components."""
         for key in [key for key in self._pasts if key[0] == owner]:
             del self._pasts[key]
 
@@ -73,5 +74,5 @@ class RestartHistory:
         if status.state != "restarting" or len(past.deaths) <= self._max:
             return status
         words = f"it died {len(past.deaths)} times in {self._window_s:.0f} s"
-        detail = say("CrashLooping", f"{words}\n{status.detail}".strip())
+        detail = with_advice("CrashLooping", f"{words}\n{status.detail}".strip())
         return replace(status, state="failed", condition="CrashLooping", detail=detail)

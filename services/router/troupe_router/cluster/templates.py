@@ -1,8 +1,8 @@
-"""A job's objects from the templates that the chart left for them. Pure.
+"""Renders a job's objects from the chart's templates. Pure.
 
 A template is a Job or StatefulSet as the chart would have installed it: images, resources, volumes
 and confinement are the chart's, and a variable that it sets is never overridden. The launcher adds
-names, labels, the owner, the number of replicas and what says which job it is.
+names, labels, the owner, the number of replicas and the variables that identify the job.
 """
 
 import copy
@@ -26,14 +26,14 @@ Object = dict[str, Any]
 def parse(text: str, *, source: str) -> list[Object]:
     """The templates in ``text``; raises InvalidArgumentError that names ``source``."""
     try:
-        found: Any = yaml.safe_load(text)
+        templates: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InvalidArgumentError(f"{source} is not YAML: {error}") from error
-    if not isinstance(found, list) or not found:
+    if not isinstance(templates, list) or not templates:
         raise InvalidArgumentError(f"{source} is not a list of templates; install the chart again")
-    for number, template in enumerate(found):
+    for number, template in enumerate(templates):
         _check(template, f"{source}[{number}]")
-    return found
+    return templates
 
 
 def _check(template: Any, at: str) -> None:
@@ -50,21 +50,23 @@ def _check(template: Any, at: str) -> None:
 
 
 def choose(templates: Sequence[Object], workload: Workload) -> Object:
-    """The first template for the workload's service that takes its model.
+    """The first template for the workload's service that accepts its model.
 
-    Raises InvalidArgumentError that says which models the templates take.
+    Raises InvalidArgumentError, which names the models that the templates accept.
     """
-    own = [t for t in templates if t["metadata"]["labels"][names.COMPONENT] == workload.service]
+    candidates = [
+        t for t in templates if t["metadata"]["labels"][names.COMPONENT] == workload.service
+    ]
     model = workload.traits.get("model", "")
-    for template in own:
+    for template in candidates:
         if any(fnmatchcase(model, pattern) for pattern in _models(template)):
             return template
-    if not own:
+    if not candidates:
         raise InvalidArgumentError(
             f"the chart has no template for '{workload.service}'; install it with "
             "launcher.kind: kubernetes"
         )
-    taken = "; ".join(", ".join(_models(template)) for template in own)
+    taken = "; ".join(", ".join(_models(template)) for template in candidates)
     raise InvalidArgumentError(
         f"no rollout pool takes the model '{model}': the pools take {taken}; "
         "add a pool, or add the model to rollout.pools[].models"
@@ -80,21 +82,21 @@ def render(
     template: Object, workload: Workload, *, release: str, owner: str, anchor: Mapping[str, str]
 ) -> Object:
     """The object that runs ``workload`` for ``owner``; ``anchor`` is its ownerReference."""
-    found = copy.deepcopy(template)
-    own_labels = names.labels(release, owner, workload.name)
-    metadata = found["metadata"]
+    rendered = copy.deepcopy(template)
+    labels = names.labels(release, owner, workload.name)
+    metadata = rendered["metadata"]
     metadata["name"] = names.object_name(release, owner, workload.name)
-    metadata["labels"] = {**metadata.get("labels", {}), **own_labels}
+    metadata["labels"] = {**metadata.get("labels", {}), **labels}
     metadata["ownerReferences"] = [dict(anchor)]
-    spec = found["spec"]
+    spec = rendered["spec"]
     pod = spec["template"]
     pod_metadata = pod.setdefault("metadata", {})
-    pod_metadata["labels"] = {**pod_metadata.get("labels", {}), **own_labels}
+    pod_metadata["labels"] = {**pod_metadata.get("labels", {}), **labels}
     for constraint in pod["spec"].get("topologySpreadConstraints", []):
-        constraint["labelSelector"] = {"matchLabels": own_labels}
-    if found["kind"] == "StatefulSet":
+        constraint["labelSelector"] = {"matchLabels": labels}
+    if rendered["kind"] == "StatefulSet":
         spec["replicas"] = workload.count
-        spec["selector"] = {"matchLabels": own_labels}
+        spec["selector"] = {"matchLabels": labels}
         spec.setdefault("serviceName", metadata["name"])
         spec.setdefault("podManagementPolicy", "Parallel")
     elif workload.count != 1:
@@ -102,23 +104,23 @@ def render(
             f"'{workload.name}' has {workload.count} replicas and its template is a Job, which "
             "runs one; make it a StatefulSet"
         )
-    _fill(pod["spec"]["containers"][0], workload, is_indexed=found["kind"] == "StatefulSet")
-    metadata["annotations"] = {**metadata.get("annotations", {}), names.DIGEST: digest(found)}
-    return found
+    _fill(pod["spec"]["containers"][0], workload, is_indexed=rendered["kind"] == "StatefulSet")
+    metadata["annotations"] = {**metadata.get("annotations", {}), names.DIGEST: digest(rendered)}
+    return rendered
 
 
 def _fill(container: Object, workload: Workload, *, is_indexed: bool) -> None:
-    # A running job keeps its templates over upgrades, and they name the module of their image.
+    # A running job keeps its templates across upgrades, and they name the module of their image.
     container["args"] = [*container.get("args", [f"troupe_{workload.service}"]), *workload.args]
-    given: list[Object] = list(container.get("env", []))
-    known = {variable["name"] for variable in given}
+    variables: list[Object] = list(container.get("env", []))
+    known = {variable["name"] for variable in variables}
     ordinal: Object = {"name": ORDINAL, "value": "0"}
     if is_indexed:
         path = f"metadata.labels['{names.POD_INDEX}']"
         ordinal = {"name": ORDINAL, "valueFrom": {"fieldRef": {"fieldPath": path}}}
     added = [{"name": k, "value": v} for k, v in workload.env.items() if k not in known]
-    # A variable refers to those before it.
-    container["env"] = [ordinal, *given, *added]
+    # A variable may refer only to variables before it.
+    container["env"] = [ordinal, *variables, *added]
 
 
 def digest(document: Object) -> str:

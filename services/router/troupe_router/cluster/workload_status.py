@@ -1,4 +1,4 @@
-"""Reads the state of a workload's components off its object and its pods. Pure."""
+"""Derives the status of a workload's components from its object and its pods. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from troupe.runtime.launch.launcher import ComponentStatus
 from troupe_router.cluster import names
 from troupe_router.cluster.api import Object
-from troupe_router.cluster.pod_status import PodStatus, classify, judge, say
+from troupe_router.cluster.pod_status import PodStatus, classify, judge, with_advice
 from troupe_router.cluster.workloads import Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A component's status, the pod that it was read off ("" when there is none) and the
+    """A component's status, the pod that it comes from ("" when there is none) and the
     restarts of the container in that pod.
     """
 
@@ -22,88 +22,88 @@ class Observed:
 
 
 class WorkloadStatus:
-    """One look at a workload: its object ``found`` and its ``pods``."""
+    """One observation of a workload: its ``workload_object`` and its ``pods``."""
 
-    def __init__(self, workload: Workload, found: Object, pods: Sequence[Object]) -> None:
+    def __init__(self, workload: Workload, workload_object: Object, pods: Sequence[Object]) -> None:
         self._workload = workload
-        self._found = found
-        self._is_job = found["kind"] == "Job"
+        self._object = workload_object
+        self._is_job = workload_object["kind"] == "Job"
         self._pods = dict(zip(workload.components, self._assign(pods), strict=True))
 
     def unclear(self) -> list[str]:
-        """Uids of the objects whose warnings say more: a pod that waits, or the pod's maker."""
-        found: list[str] = []
+        """Uids of the objects whose warnings tell more: a waiting pod, or its owner."""
+        uids: list[str] = []
         for pod in self._pods.values():
             if pod is None:
-                found.append(self._found["metadata"]["uid"])
+                uids.append(self._object["metadata"]["uid"])
             elif judge(pod).condition == "Starting":
-                found.append(pod["metadata"]["uid"])
-        return list(dict.fromkeys(found))
+                uids.append(pod["metadata"]["uid"])
+        return list(dict.fromkeys(uids))
 
     def statuses(self, warnings: Mapping[str, Sequence[str]]) -> list[Observed]:
         """The components' states; ``warnings`` are messages by the uid of their object."""
-        found: list[Observed] = []
+        observed: list[Observed] = []
         for name, pod in self._pods.items():
             uid = pod["metadata"]["uid"] if pod else ""
-            if pod is None or self._found["metadata"].get("deletionTimestamp"):
-                # A pod of an object that is being removed is not the one that is wanted.
-                verdict = self._without_pod(warnings.get(self._found["metadata"]["uid"], ()))
+            if pod is None or self._object["metadata"].get("deletionTimestamp"):
+                # A pod of an object that is being removed does not count.
+                verdict = self._without_pod(warnings.get(self._object["metadata"]["uid"], ()))
             else:
                 verdict = judge(pod, events=warnings.get(uid, ()))
-            found.append(Observed(self._status(name, verdict), uid, verdict.restarts))
-        return found
+            observed.append(Observed(self._status(name, verdict), uid, verdict.restarts))
+        return observed
 
     def _assign(self, pods: Sequence[Object]) -> list[Object | None]:
         """Each replica's pod: a StatefulSet's by name, a Job's newest that still counts."""
         if self._is_job:
-            return [self._of_job([pod for pod in pods if self._made(pod)])]
+            return [self._of_job([pod for pod in pods if self._owns(pod)])]
         by_name = {pod["metadata"]["name"]: pod for pod in pods}
-        name = self._found["metadata"]["name"]
+        name = self._object["metadata"]["name"]
         return [by_name.get(f"{name}-{ordinal}") for ordinal in range(self._workload.count)]
 
     def _of_job(self, pods: Sequence[Object]) -> Object | None:
-        """The pod that says how a Job is: of an indexed one the first that does not run.
+        """The pod that represents a Job; of an indexed Job, the first that does not run.
 
-        The pods of a trainer of several nodes are one replica: each waits for all.
+        The pods of a multi-node trainer are one replica: each waits for all.
         """
         # Final, though servers without podFailurePolicy make another pod, which would fail again.
         if misconfigured := [pod for pod in pods if judge(pod).condition == "Misconfigured"]:
             return _newest(misconfigured)
-        if self._found["spec"].get("completionMode") != "Indexed":
+        if self._object["spec"].get("completionMode") != "Indexed":
             return _newest(pods)
-        by_index: list[list[Object]] = [[] for _ in range(self._found["spec"]["completions"])]
+        by_index: list[list[Object]] = [[] for _ in range(self._object["spec"]["completions"])]
         for pod in pods:
             by_index[int(pod["metadata"]["labels"][names.COMPLETION_INDEX])].append(pod)
-        newest = [_newest(own) for own in by_index]
+        newest = [_newest(replicas) for replicas in by_index]
         halting = (pod for pod in newest if pod is None or judge(pod).state != "running")
         return next(halting, newest[0])
 
-    def _made(self, pod: Object) -> bool:
-        uid = self._found["metadata"]["uid"]
+    def _owns(self, pod: Object) -> bool:
+        uid = self._object["metadata"]["uid"]
         return any(o["uid"] == uid for o in pod["metadata"].get("ownerReferences", []))
 
     def _without_pod(self, warnings: Sequence[str]) -> PodStatus:
-        if self._found["metadata"].get("deletionTimestamp"):
+        if self._object["metadata"].get("deletionTimestamp"):
             return PodStatus("absent", "Terminating", "its earlier object is being removed")
-        if self._found["spec"].get("suspend"):
+        if self._object["spec"].get("suspend"):
             return PodStatus("waiting", "Queued", "its queue has no room for the job yet")
         for message in warnings:
             condition = classify(message, "")
             if condition:
-                return PodStatus("waiting", condition, say(condition, message))
+                return PodStatus("waiting", condition, with_advice(condition, message))
         return PodStatus("waiting", "Starting", "its pod is not made yet")
 
     def _status(self, name: str, verdict: PodStatus) -> ComponentStatus:
-        """The pod's verdict with what the workload's object adds to it."""
+        """The pod's verdict, completed from the workload's object."""
         restarts, state = verdict.restarts, verdict.state
         condition, detail = verdict.condition, verdict.detail
         if self._is_job:
-            annotations = self._found["metadata"].get("annotations") or {}
+            annotations = self._object["metadata"].get("annotations") or {}
             restarts += int(annotations.get(names.RESTARTS, "0"))
-            restarts += int(self._found.get("status", {}).get("failed", 0))
+            restarts += int(self._object.get("status", {}).get("failed", 0))
             if verdict.state == "restarting" and restarts > 0 and _is_counted(verdict):
                 restarts -= 1
-            if failure := is_finished(self._found, "Failed"):
+            if failure := is_finished(self._object, "Failed"):
                 state = "failed"
                 condition = condition or "JobFailed"
                 detail = f"{failure}\n{detail}".strip()
@@ -115,9 +115,9 @@ class WorkloadStatus:
 
 
 def _newest(pods: Sequence[Object]) -> Object | None:
-    own = sorted(pods, key=_age)
-    living = [pod for pod in own if is_living(pod)]
-    return living[-1] if living else own[-1] if own else None
+    by_age = sorted(pods, key=_age)
+    living = [pod for pod in by_age if is_living(pod)]
+    return living[-1] if living else by_age[-1] if by_age else None
 
 
 def is_living(pod: Object) -> bool:
@@ -134,7 +134,7 @@ def is_finished(job: Object, how: str) -> str:
 
 
 def _is_counted(verdict: PodStatus) -> bool:
-    """Whether a Job's count of failures has this pod's death in it already."""
+    """Whether the Job's failure count already includes this pod's death."""
     return verdict.exit_code not in (None, 0)
 
 

@@ -1,7 +1,7 @@
-"""Which object of the cluster runs which components. Pure.
+"""Groups components into workloads, one cluster object each. Pure.
 
-A component's name ends in its ordinal: those that differ in nothing else are one workload, and
-one object with so many replicas runs them.
+A component's name ends in its ordinal: components that differ in nothing else are one workload,
+which one object with that many replicas runs.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ ORDINAL = "TROUPE_ORDINAL"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Replicas 0 .. count - 1 of one thing. ``env`` may refer to ``$(TROUPE_ORDINAL)``."""
+    """Replicas 0 .. count - 1 of one component. ``env`` may refer to ``$(TROUPE_ORDINAL)``."""
 
     name: str
     service: str
@@ -44,7 +44,7 @@ def group(components: Sequence[Component]) -> list[Workload]:
                 "run it; end its name in -0, -1, ..."
             )
         members[stem].append(component)
-    return [_workload(stem, found) for stem, found in members.items()]
+    return [_workload(stem, replicas) for stem, replicas in members.items()]
 
 
 def _workload(stem: str, members: list[Component]) -> Workload:
@@ -80,14 +80,14 @@ def _workload(stem: str, members: list[Component]) -> Workload:
 def _shape(
     stem: str, component: Component
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], bool]:
-    """What must agree between replicas: variables that end in the name end in the ordinal."""
-    found: list[tuple[str, str]] = []
+    """What all replicas share: a value that ends in the component's name refers to the ordinal."""
+    variables: list[tuple[str, str]] = []
     for name, value in sorted(component.env.items()):
         plain = value.replace("$(", "$$(")
         if value.endswith(component.name):
             plain = plain.removesuffix(component.name) + f"{stem}-$({ORDINAL})"
-        found.append((name, plain))
-    return tuple(found), tuple(component.args), component.restarts
+        variables.append((name, plain))
+    return tuple(variables), tuple(component.args), component.restarts
 
 
 def _ordinal(component: Component) -> int:

@@ -1,6 +1,6 @@
 """Keeps a job's processes running, and says which of its parts are missing.
 
-Owns the talk with the launcher for one job. Never decides what a failed component means for the
+Owns the calls to the launcher for one job. Never decides what a failed component means for the
 job beyond raising JobFailedError.
 """
 
@@ -22,7 +22,7 @@ _log = get_logger(__name__)
 
 
 class JobComponents:
-    """The processes of one job. ``launcher`` None: they come and go by themselves."""
+    """The processes of one job. ``launcher`` None: something else runs them."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class JobComponents:
         await asyncio.Event().wait()
 
     async def leave(self) -> None:
-        """This router goes down: end the processes, unless the next router adopts them."""
+        """This router shuts down: end the processes, unless the next router adopts them."""
         if self._launcher is not None and not self._launcher.outlives_caller:
             await self.stop()
 
@@ -63,7 +63,7 @@ class JobComponents:
             await self._members.remove(names, reason="its process was stopped")
 
     async def missing(self) -> list[str]:
-        """What does not serve yet, in words with the reason that is known."""
+        """What does not serve yet, in words, with the known reason."""
         wanted = needs(self._job.spec, self._settings)
         envs = 0
         trainers: set[str] = set()
@@ -78,22 +78,22 @@ class JobComponents:
                 envs += 1
             else:
                 rollouts.update(member.policies)
-        found: list[str] = []
+        missing: list[str] = []
         for policy in wanted.trainers:
             if policy not in trainers:
                 of = f" of policy '{policy}'" if policy else ""
                 prefix = trainer_name(policy).removesuffix("0")
-                found.append(self._explain(f"the trainer{of}", prefix))
+                missing.append(self._explain(f"the trainer{of}", prefix))
         if envs < wanted.envs:
-            found.append(self._explain(f"env ({envs} of {wanted.envs} serve)", "env-"))
+            missing.append(self._explain(f"env ({envs} of {wanted.envs} serve)", "env-"))
         for policy, count in wanted.rollouts.items():
             if rollouts[policy] < count:
                 words = f"rollout of policy '{policy}' ({rollouts[policy]} of {count} serve)"
-                found.append(self._explain(words, f"rollout-{policy}-"))
-        return found
+                missing.append(self._explain(words, f"rollout-{policy}-"))
+        return missing
 
     async def _reconcile(self, launcher: Launcher) -> list[ComponentStatus]:
-        """The statuses; none while what runs the processes is away: they run on without it."""
+        """The statuses; none while the launcher is unavailable: the processes run on without it."""
         try:
             return await launcher.reconcile(self._job.job_id, self._desired)
         except TroupeError as error:
@@ -123,9 +123,9 @@ class JobComponents:
                 f"{plain_lines(status.detail) or 'it said nothing'}"
             )
         if status.condition and (before is None or before.condition != status.condition):
-            await self._say_condition(status)
-        told = before.restarts if before is not None and before.state == "restarting" else -1
-        if status.state == "restarting" and status.restarts != told:
+            await self._emit_condition(status)
+        reported = before.restarts if before is not None and before.state == "restarting" else -1
+        if status.state == "restarting" and status.restarts != reported:
             names = [replica_id(self._job.job_id, status.name)]
             await self._members.remove(names, reason="its process ended")
             data = {
@@ -137,8 +137,8 @@ class JobComponents:
             event_id = f"{self._job.life}:component.restarted:{status.name}:{status.restarts + 1}"
             await self._events.emit("component.restarted", data, event_id=event_id)
 
-    async def _say_condition(self, status: ComponentStatus) -> None:
-        """What keeps a component from running, when that changes."""
+    async def _emit_condition(self, status: ComponentStatus) -> None:
+        """Report what keeps a component from running, when that changes."""
         _log.info(
             "component.condition",
             job_id=self._job.job_id,

@@ -1,6 +1,6 @@
-"""Drives one job from where it is to its end, and may be stopped and started anywhere between.
+"""Drives one job from its present state to its end; may be stopped and restarted at any point.
 
-Owns the job's state changes and the life of everything that works for it in this router.
+Owns the job's state changes and the lifetime of everything that works for it in this router.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from troupe_router.settings import RouterSettings
 _log = get_logger(__name__)
 _LOOK_S = 0.2
 _REDIS_AWAY_S = 60.0
-"""For so long a look at the job's state waits for Redis; then another controller begins."""
+"""How long a read of the job's state waits for Redis; then another controller takes over."""
 
 
 class Cancelled(Exception):  # noqa: N818 (the user's wish, not a failure)
@@ -45,14 +45,14 @@ class Cancelled(Exception):  # noqa: N818 (the user's wish, not a failure)
 
 
 class Paused(Exception):  # noqa: N818 (the user's wish, not a failure)
-    """The user asked the job to stand still."""
+    """The user asked the job to pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerParts:
     """What every controller of a router shares. ``router`` is this router's gRPC address.
 
-    ``replica_limits`` tells the quotas of API keys.
+    ``replica_limits`` returns the quotas of API keys.
     """
 
     settings: RouterSettings
@@ -130,7 +130,7 @@ class JobController:
         await self._end(state, reason, result)
 
     async def _lacking(self, error: Exception) -> UnavailableError:
-        """Told once a life: this machine lacks what it may have again, and the job goes on then."""
+        """Report once per life that this machine lacks a resource; the job resumes with it."""
         what = str(error) or type(error).__name__
         message = (
             f"this router's machine lacks something ({what}); the job goes on when it is there "
@@ -142,12 +142,12 @@ class JobController:
         return UnavailableError(message)
 
     async def _cause(self, error: TroupeError) -> str:
-        """The first reason: what the trainer said explains better than that it ended."""
-        said = await StepLedger(self._parts.redis, self._job.job_id).failure()
-        return said or error.message
+        """The root cause: the trainer's own error explains more than the fact that it ended."""
+        failure = await StepLedger(self._parts.redis, self._job.job_id).failure()
+        return failure or error.message
 
     async def _pause(self) -> bool:
-        """End the processes and stand still; the ledger stays. False: it was cancelled."""
+        """End the processes and pause; the ledger stays. False: the job was cancelled."""
         await self._components.stop()
         try:
             await self._become("paused", "paused by the user")
@@ -161,7 +161,7 @@ class JobController:
         await self._components.leave()
 
     async def _drive(self) -> dict[str, Any]:
-        """Everything that works for the job, until its result."""
+        """Run everything that works for the job; returns its result."""
         parts, job = self._parts, self._job
         await self._ledger.take("router", f"the router at {parts.router}")
         job_tasks = await JobTasks.build(
@@ -192,7 +192,7 @@ class JobController:
         return await job_tasks.conduct()
 
     async def _wait_started(self) -> None:
-        """Until every service serves and the first version of each policy is published."""
+        """Wait until every service serves and the first version of each policy is published."""
         limit_s = self._job.spec.limits.startup_timeout_s
         patience, began = WallClockDeadline(limit_s), self._job.started_at or time.time()
         ledger = StepLedger(self._parts.redis, self._job.job_id)
@@ -247,8 +247,8 @@ class JobController:
     async def _end(self, state: JobState, reason: str, result: dict[str, Any] | None) -> None:
         """Stop everything, write the summary, and only then say that the job is over.
 
-        A router that was taken over from may have reasons, such as a time that passed while it
-        stood still; they end nothing.
+        A superseded router may have reasons, such as a deadline that passed while it was frozen;
+        they end nothing.
         """
         await self._ledger.check()
         commit = self._parts.settings.commit or await find_commit()

@@ -41,7 +41,7 @@ class JobTasksParts:
 
 @dataclass(frozen=True, slots=True)
 class JobTasks:
-    """Who works for the job in this router. ``build`` makes it."""
+    """The tasks that work for the job in this router. ``build`` creates it."""
 
     recorder: Recorder
     conductor: RoundRunner
@@ -74,7 +74,7 @@ class JobTasks:
         return cls(recorder, conductor, watchdog)
 
     async def conduct(self) -> dict[str, Any]:
-        """Every step to the last one; the trainer's result, once all is recorded."""
+        """Conduct every step; returns the trainer's result once all is recorded."""
         result = await self.conductor.run()
         await self.recorder.finish()
         return result

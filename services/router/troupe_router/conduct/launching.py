@@ -1,4 +1,4 @@
-"""Makes the launcher that the settings ask for, and keeps what it needs running.
+"""Creates the launcher that the settings ask for, and keeps what it needs running.
 
 The only place that knows both launchers. Never reconciles anything.
 """

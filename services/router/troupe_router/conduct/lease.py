@@ -1,4 +1,4 @@
-"""One conductor a job: a lease in Redis that its holder renews."""
+"""One conductor per job: a lease in Redis that its holder renews."""
 
 from collections.abc import Awaitable
 from typing import cast

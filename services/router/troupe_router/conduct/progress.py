@@ -70,9 +70,9 @@ class Facts:
     """All that ``explain`` looks at. ``round`` is the newest round that is open or complete.
 
     ``wanted`` is how many serving replicas the job wants of each room: "trainer", "env", and the
-    policies by name. ``trainer`` is the one that all wait for: of several, ``slowest`` names the
-    policy of the one that is furthest behind, or that does not answer, which it does since
-    ``silent_since``. ``is_exported``: every trainer has told its result, and may have ended.
+    policies by name. ``trainer`` is the one that all wait for: of several, the one that is
+    furthest behind or that has not answered since ``silent_since``; ``slowest`` names its policy.
+    ``is_exported``: every trainer has reported its result, and may have ended.
     """
 
     job: JobRecord
@@ -123,21 +123,21 @@ def _running(facts: Facts) -> Waiting:
         text = "All policies are exported; the router closes the job."
         return Waiting("export", job.step, 0.0, ("router",), text)
     trainer = facts.trainer
-    name = _trainer_names(facts)
+    trainer_names = _trainer_names(facts)
     if trainer is None:
         text = f"Step {job.step} waits for {_the_trainer(facts)}, which does not answer."
-        return Waiting("learn", job.step, facts.silent_since or facts.now, name, text)
+        return Waiting("learn", job.step, facts.silent_since or facts.now, trainer_names, text)
     if trainer.is_paused:
         text = f"Step {job.step} is held: the job was paused."
-        return Waiting("none", job.step, facts.now - trainer.phase_s, name, text)
+        return Waiting("none", job.step, facts.now - trainer.phase_s, trainer_names, text)
     phase = _TRAINER_PHASES.get(trainer.phase, "learn")
-    who, words = name, _WORDS[phase].replace("the trainer", _the_trainer(facts), 1)
+    waited_for, words = trainer_names, _WORDS[phase].replace("the trainer", _the_trainer(facts), 1)
     if phase == "publish":
         late = _late(facts, trainer.step + 1, facts.slowest)
-        who = late or name
+        waited_for = late or trainer_names
         words += f": {', '.join(late)}" if late else ""
     text = f"Step {job.step} waits for {words} ({trainer.phase_s:.0f} s so far)."
-    return Waiting(phase, job.step, facts.now - trainer.phase_s, who, text)
+    return Waiting(phase, job.step, facts.now - trainer.phase_s, waited_for, text)
 
 
 def _playing(facts: Facts, state: RoundState | None) -> Waiting:
@@ -150,27 +150,27 @@ def _playing(facts: Facts, state: RoundState | None) -> Waiting:
     text = f"{what} waits for {left} of {state.num_tickets} episodes"
     if missing:
         text += f", and these do not serve: {', '.join(words for _, words in missing)}."
-        who = tuple(where for where, _ in missing)
-        return Waiting("play", state.step, state.opened_at, who, text)
+        waited_for = tuple(where for where, _ in missing)
+        return Waiting("play", state.step, state.opened_at, waited_for, text)
     busy = [m.replica for m in facts.members if m.replica.num_in_flight]
     busy = [r for r in busy if r.kind != ReplicaKind.REPLICA_KIND_TRAINER]
     busy.sort(key=lambda replica: -replica.num_in_flight)
     if busy:
         loads = [f"{r.replica_id} ({r.num_in_flight} requests)" for r in busy[:3]]
         text += f"; busiest: {', '.join(loads)}"
-    who = tuple(r.replica_id for r in busy[:3]) or ("router",)
-    return Waiting("play", state.step, state.opened_at, who, text + ".")
+    waited_for = tuple(r.replica_id for r in busy[:3]) or ("router",)
+    return Waiting("play", state.step, state.opened_at, waited_for, text + ".")
 
 
 def _missing(facts: Facts) -> list[tuple[str, str]]:
     """(room or policy, words) of everything that too few replicas serve."""
-    found: list[tuple[str, str]] = []
+    missing: list[tuple[str, str]] = []
     for where, count in (facts.wanted or {}).items():
         serving = sum(_serves(member, where) for member in facts.members)
         if serving < count:
             room = where if where in ("trainer", "env") else f"rollout of policy '{where}'"
-            found.append((where, f"{room} ({serving} of {count} serve)"))
-    return found
+            missing.append((where, f"{room} ({serving} of {count} serve)"))
+    return missing
 
 
 def _serves(member: Member, where: str) -> bool:
@@ -185,7 +185,7 @@ def _serves(member: Member, where: str) -> bool:
 def _late(facts: Facts, version: int, only: str = "") -> tuple[str, ...]:
     """Rollout replicas that do not answer with ``version`` of all their policies yet.
 
-    With ``only``: of this one.
+    With ``only``: of this policy.
     """
     late: list[str] = []
     for member in facts.members:
@@ -224,7 +224,7 @@ def _place(trainer: TrainerStatus | None) -> tuple[int, int]:
 
 
 async def _at_work(job: JobRecord, ledger: StepLedger) -> list[str]:
-    """The trainers, by policy, that are waited for: one that has told its result may end."""
+    """The policies whose trainers the job waits for: one that has reported its result may end."""
     names = job.spec.trainers()
     if job.step < job.spec.steps:
         return list(names)
@@ -232,7 +232,7 @@ async def _at_work(job: JobRecord, ledger: StepLedger) -> list[str]:
 
 
 class ProgressReader:
-    """Looks at one job after another."""
+    """Reads the progress of jobs."""
 
     def __init__(self, redis: Redis, members: MemberStore, settings: RouterSettings) -> None:
         self._redis = redis
@@ -275,7 +275,7 @@ class ProgressReader:
         return train or await ledger.round(eval_round(step))
 
     async def _with_trainers(self, facts: Facts, ledger: StepLedger) -> Facts:
-        """With the trainer that is furthest behind, of those that have not told their result."""
+        """Add the trainer that is furthest behind, of those that have not reported a result."""
         job, members = facts.job, facts.members
         names = await _at_work(job, ledger)
         asked = [

@@ -23,7 +23,7 @@ from troupe_router.jobs.store import JobStore
 from troupe_router.run.recorder import Recorder
 
 _LOOK_S = 1.0
-"""The ledger is looked at this often even when it says that nothing changed."""
+"""The ledger is read this often even when it signals no change."""
 
 
 class RoundRunner:
@@ -63,7 +63,7 @@ class RoundRunner:
         await self._recorder.rewind(step)
         await self._recorder.catch_up(step - 1)
         self._seen = max(step - 1, 0)
-        await self._tell_learned(step)
+        await self._record_learned(step)
         while True:
             await self._store.set_step(self._job.job_id, step)
             is_due = self._spec.eval.num_tasks > 0 and step in self._evals
@@ -85,13 +85,13 @@ class RoundRunner:
         is_barrier = step + 1 in self._evals or step + 1 >= self._spec.steps
         if not lag or is_barrier:
             step = await self._wait_step(at_least=step + 1, since=since)
-            await self._tell_learned(step)
+            await self._record_learned(step)
             return step
         await self._wait_versions(at_least=step + 1 - lag, since=since)
         return step + 1
 
-    async def _tell_learned(self, version: int) -> None:
-        """Steps below ``version`` are learnt; each is told once."""
+    async def _record_learned(self, version: int) -> None:
+        """Report, once each, that the steps below ``version`` are learnt."""
         for step in range(self._seen, version):
             await self._recorder.learned(step, is_end=self._spec.max_staleness > 0)
         self._seen = max(self._seen, version)
@@ -121,7 +121,7 @@ class RoundRunner:
             await self._ledger.open_round(round_id, kind, step, tickets)
             reached("router.round_opened", round_id)
             state = await self._round(round_id)
-            await self._say_opened(state)
+            await self._emit_opened(state)
         if not self._spec.max_staleness:
             await self._recorder.next_opened(state)
         while not state.is_complete:
@@ -148,10 +148,10 @@ class RoundRunner:
         if self._spec.max_staleness:
             versions = await self._ledger.versions()
             reached = min(versions[policy] for policy in self._spec.policies)
-            await self._tell_learned(min(reached, step))
+            await self._record_learned(min(reached, step))
 
     async def _wait_versions(self, *, at_least: int, since: float) -> None:
-        """Until no policy is below ``at_least``."""
+        """Wait until no policy is below ``at_least``."""
         while True:
             await self._look_around(at_least + self._spec.max_staleness)
             if self._seen >= at_least:
@@ -178,7 +178,7 @@ class RoundRunner:
             await self._wait("the trainer to export the trained policies", since)
 
     async def _wait(self, what: str, since: float) -> None:
-        """Until the ledger changes; raises JobFailedError when it says so or time is up."""
+        """Wait until the ledger changes; raises JobFailedError on a failure or when time is up."""
         limit_s = self._spec.limits.step_timeout_s
         left_s = self._patience.left_s(since)
         if left_s <= 0:
@@ -194,7 +194,7 @@ class RoundRunner:
             raise JobFailedError(failure)
 
     def _unplayed(self, state: RoundState) -> str:
-        """The tickets that are waited for, in words."""
+        """The unfinished tickets, in words."""
         left = state.num_tickets - state.num_done - state.num_dropped
         failure = state.last_failure
         why = f" (playing one failed last with {failure})" if failure else ""
@@ -215,7 +215,7 @@ class RoundRunner:
                 f"the last one because of {state.last_drop or 'a reason in episodes.jsonl'}"
             )
 
-    async def _say_opened(self, state: RoundState) -> None:
+    async def _emit_opened(self, state: RoundState) -> None:
         data = {
             "round_id": state.round_id,
             "kind": kind_name(state.kind),

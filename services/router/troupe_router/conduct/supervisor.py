@@ -1,7 +1,7 @@
 """Gives every unfinished job one controller, here or in another router.
 
-Owns leases and controller tasks. Redis being away for a while is normal: controllers are started
-again when it is back.
+Owns leases and controller tasks. An outage of Redis is normal: controllers are restarted when it
+is back.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class JobSupervisor:
         await cancel_all(*(charge.task for charge in self._charges.values()))
 
     async def _admit(self, records: Sequence[JobRecord]) -> None:
-        """Let queued jobs start that fit the quota; one router at a time does it."""
+        """Start the queued jobs that fit the quota; one router at a time does this."""
         if all(record.state != "queued" for record in records):
             return
         if not await self._queue.hold():

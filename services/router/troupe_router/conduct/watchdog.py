@@ -1,8 +1,8 @@
-"""Watches one job from beside: who is waited for, how long, what piles up.
+"""Monitors one job: what it waits for, how long, and which streams fill up.
 
-Says "phase.overdue" once when a phase exceeds limits.phase_deadline_s, with the names of who is
-waited for, and "phase.resolved" when it ends after all. Never ends a job; the deadlines that do
-are the conductor's.
+Emits "phase.overdue" once when a phase exceeds limits.phase_deadline_s, with the names of what it
+waits for, and "phase.resolved" when it ends after all. Never ends a job; the conductor's deadlines
+do.
 """
 
 import asyncio
@@ -61,14 +61,14 @@ class Watchdog:
             await asyncio.sleep(self._settings.watch_s)
 
     async def look(self) -> None:
-        """Look once: set the gauges and tell what changed."""
+        """Look once: set the gauges and report what changed."""
         with redis_errors(f"record of job {self._job_id}"):
             job = await self._store.find(self._job_id)
         if job is None or job.is_finished:
             return
         waiting = await self._progress.look(job)
         self._show(waiting)
-        await self._tell(waiting)
+        await self._report(waiting)
         await self._measure(job)
 
     def _show(self, waiting: Waiting) -> None:
@@ -80,7 +80,7 @@ class Watchdog:
             overdue = is_present and waiting.is_overdue
             metrics.JOB_OVERDUE.labels(self._job_id, phase).set(overdue)
 
-    async def _tell(self, waiting: Waiting) -> None:
+    async def _report(self, waiting: Waiting) -> None:
         before = self._overdue
         is_same = before is not None and (before.phase, before.step) == (
             waiting.phase,
@@ -125,10 +125,10 @@ class Watchdog:
                 groups = await self._redis.xinfo_groups(key)
             except ResponseError:
                 return 0
-            found = [g for g in groups if _text(g["name"]) == group]
-            if not found:
+            matching = [g for g in groups if _text(g["name"]) == group]
+            if not matching:
                 return int(await self._redis.xlen(key))
-        return int(found[0]["pending"]) + int(found[0].get("lag") or 0)
+        return int(matching[0]["pending"]) + int(matching[0].get("lag") or 0)
 
 
 def _text(value: str | bytes) -> str:

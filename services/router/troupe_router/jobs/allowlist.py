@@ -1,7 +1,7 @@
 """What a spec may name of this machine: modules, folders of models and data, hub ids, hosts.
 
-Where REST listens on loopback alone, whoever submits could run the same code himself, so all is
-allowed. On any other address only what the operator names is.
+Where REST listens on loopback alone, whoever submits could run the same code directly, so all is
+allowed. On any other address only what the operator lists is.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Allowlist:
     data: tuple[Path, ...] | None = None
 
     @classmethod
-    def by(cls, settings: RouterSettings) -> Self:
+    def from_settings(cls, settings: RouterSettings) -> Self:
         """What the settings say, and what follows from the address where they say nothing."""
         is_private = is_loopback(settings.rest_address.rpartition(":")[0])
         modules = _parts(settings.plugin_modules, None if is_private else "")
@@ -38,21 +38,21 @@ class Allowlist:
                 None
                 if folders is None or "*" in folders
                 # A job's own model can be trained on.
-                else (*(Path(each).resolve() for each in folders), settings.runs_dir.resolve())
+                else (*(Path(folder).resolve() for folder in folders), settings.runs_dir.resolve())
             ),
             hub_ids=_parts(settings.model_ids, "") or (),
             data=(
                 None
                 if data is None or "*" in data
-                else tuple(Path(each).resolve() for each in data)
+                else tuple(Path(folder).resolve() for folder in data)
             ),
             tracker_hosts=_parts(settings.tracker_hosts, None if is_private else ""),
         )
 
     def folder_fault(self, folder: Path) -> str | None:
         """Why a spec may not name ``folder``, or None. Links are followed first."""
-        found = folder.resolve()
-        if self.folders is None or any(found.is_relative_to(root) for root in self.folders):
+        resolved = folder.resolve()
+        if self.folders is None or any(resolved.is_relative_to(root) for root in self.folders):
             return None
         return (
             f"the folder '{folder}' lies outside of those that this router takes models from "
@@ -95,8 +95,8 @@ class Allowlist:
         )
 
 
-def _parts(given: str | None, otherwise: str | None) -> tuple[str, ...] | None:
-    text = otherwise if given is None else given
+def _parts(setting: str | None, default: str | None) -> tuple[str, ...] | None:
+    text = default if setting is None else setting
     if text is None:
         return None
     return tuple(part.strip() for part in text.split(",") if part.strip())

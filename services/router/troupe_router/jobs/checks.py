@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a job before anything starts: names, models, folders."""
+"""Checks of a job before anything starts: names, models, folders."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,7 +126,7 @@ def _paths(pointer: str, value: Any) -> Iterator[tuple[str, Path]]:
 def _model_fault(model: str, allowed: Allowlist) -> str | None:
     """Why ``model`` can be neither a local model folder nor a hub id, or None.
 
-    A folder that is not allowed is not looked into: the answer would tell what is there.
+    A folder that is not allowed is not read: the answer would reveal its content.
     """
     if "\0" in model or not _may_be_path(model):
         return (
@@ -157,5 +157,5 @@ def _may_be_path(model: str) -> bool:
 
 
 def _is_local(folder: Path) -> bool:
-    """Whether a relative path is meant as one: its first part is a folder, or named like ours."""
+    """Whether a name is meant as a relative path: its first part is a folder, or a usual name."""
     return folder.parts[0] in _OWN_FOLDERS or Path(folder.parts[0]).is_dir()

@@ -1,4 +1,4 @@
-"""What a job costs at most, and about how long it takes where an earlier job tells a pace.
+"""Bounds on a job's cost, and its expected duration where an earlier job gives a pace.
 
 Owns the arithmetic of a dry run's estimate. Never invents times: without a pace there are none.
 """

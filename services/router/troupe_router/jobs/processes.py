@@ -57,12 +57,14 @@ def components(
 
     # In a cluster the address comes from the pod's template: it may hold a password.
     redis = {} if settings.launcher == "kubernetes" else {"REDIS_URL": settings.redis_url}
-    found = [component("trainer", trainer_name(policy), **redis) for policy in wanted.trainers]
+    processes = [component("trainer", trainer_name(policy), **redis) for policy in wanted.trainers]
     for policy, count in wanted.rollouts.items():
         model = spec.policies[policy].model
-        found += [component("rollout", f"rollout-{policy}-{i}", model=model) for i in range(count)]
-    found += [component("env", f"env-{i}") for i in range(wanted.envs)]
-    return found
+        processes += [
+            component("rollout", f"rollout-{policy}-{i}", model=model) for i in range(count)
+        ]
+    processes += [component("env", f"env-{i}") for i in range(wanted.envs)]
+    return processes
 
 
 def replica_id(job_id: str, component: str) -> str:

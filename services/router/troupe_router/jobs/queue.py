@@ -1,8 +1,7 @@
 """Which queued jobs start now: priorities, and quotas on replicas and jobs. Pure.
 
-Order: higher priority first, then the older. A job that does not fit holds back those behind it,
-so a large job is never passed by small ones for ever; one that only its owner's limit holds back
-is passed.
+Order: higher priority first, then the older. A job that does not fit blocks those behind it, so
+small jobs never starve a large one; a job that only its owner's limit blocks is passed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,26 +31,26 @@ class Place:
 
 def places(jobs: Iterable[JobRecord], quota: Quota) -> list[Place]:
     """Every queued job among ``jobs``, in the order in which they start."""
-    known = list(jobs)
-    holding = [job for job in known if job.state in HOLDING]
+    all_jobs = list(jobs)
+    holding = [job for job in all_jobs if job.state in HOLDING]
     queued = sorted(
-        (job for job in known if job.state == "queued"),
+        (job for job in all_jobs if job.state == "queued"),
         key=lambda job: (-job.priority, job.created_at, job.job_id),
     )
-    found: list[Place] = []
+    queue: list[Place] = []
     blocked_by: JobRecord | None = None
     for job in queued:
-        own = _owner_reason(job, holding, quota)
+        owner_reason = _owner_reason(job, holding, quota)
         reason = _reason(job, holding, quota)
         if blocked_by is not None:
-            found.append(Place(job, f"job {blocked_by.job_id}, which is before it in the queue"))
-        elif own or reason:
-            found.append(Place(job, own or reason))
-            blocked_by = job if reason and not own else None
+            queue.append(Place(job, f"job {blocked_by.job_id}, which is before it in the queue"))
+        elif owner_reason or reason:
+            queue.append(Place(job, owner_reason or reason))
+            blocked_by = job if reason and not owner_reason else None
         else:
-            found.append(Place(job, ""))
+            queue.append(Place(job, ""))
             holding.append(job)
-    return found
+    return queue
 
 
 def in_use(jobs: Iterable[JobRecord]) -> int:
@@ -86,10 +85,11 @@ def _reason(job: JobRecord, holding: Sequence[JobRecord], quota: Quota) -> str:
 
 def _owner_reason(job: JobRecord, holding: Sequence[JobRecord], quota: Quota) -> str:
     limit = quota.by_owner.get(job.owner, 0)
-    own = [other for other in holding if other.owner == job.owner]
-    held = sum(other.replicas for other in own)
+    owner_jobs = [other for other in holding if other.owner == job.owner]
+    held = sum(other.replicas for other in owner_jobs)
     if limit and held + job.replicas > limit:
-        return f"{job.replicas} replicas; {job.owner} holds {held} of its {limit} ({_names(own)})"
+        names = _names(owner_jobs)
+        return f"{job.replicas} replicas; {job.owner} holds {held} of its {limit} ({names})"
     return ""
 
 

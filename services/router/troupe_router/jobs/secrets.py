@@ -15,7 +15,7 @@ _LAST = re.compile(
     r"apikey|accesskey|privatekey|secretkey|secret|password|passwd|pwd|passphrase|credential|"
     r"authorization"
 )
-"""A name that ends so is a secret's: ``client_secret``, and not ``secret_santa``."""
+"""A name with this ending is a secret's: ``client_secret``, and not ``secret_santa``."""
 _OF_KEY = re.compile(r"api|access|private|secret|signing|encryption|ssh|auth|master|shared")
 _OF_TOKEN = re.compile(
     r"access|api|auth|bearer|bot|ci|deploy|gh|github|gitlab|hf|hub|huggingface|id|jwt|mlflow|"
@@ -34,7 +34,9 @@ _SHAPES = re.compile(
 def secret_issues(spec: JobSpec) -> list[Issue]:
     """An issue for each value of the spec that looks like a secret. Never quotes the value."""
     places: list[tuple[str, Any]] = [("/task/params", spec.task.params)]
-    places += [(f"/trackers/{i}/options", each.options) for i, each in enumerate(spec.trackers)]
+    places += [
+        (f"/trackers/{i}/options", tracker.options) for i, tracker in enumerate(spec.trackers)
+    ]
     return [
         Issue(
             pointer,
@@ -42,24 +44,24 @@ def secret_issues(spec: JobSpec) -> list[Issue]:
             "environment of the process that needs it (WANDB_API_KEY, MLFLOW_TRACKING_TOKEN, ...)",
         )
         for pointer, tree in places
-        for pointer in _found(pointer, tree)
+        for pointer in _secret_pointers(pointer, tree)
     ]
 
 
-def _found(pointer: str, value: Any) -> Iterator[str]:
+def _secret_pointers(pointer: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, inner in cast("Mapping[str, Any]", value).items():
             at = f"{pointer}/{name}"
             if _is_secret_name(name) and _holds_something(inner):
                 yield at
             else:
-                yield from _found(at, inner)
+                yield from _secret_pointers(at, inner)
     elif isinstance(value, str):
         if _SHAPES.search(value) or _is_url_with_secret(value):
             yield pointer
     elif isinstance(value, Sequence):
         for index, inner in enumerate(cast("Sequence[Any]", value)):
-            yield from _found(f"{pointer}/{index}", inner)
+            yield from _secret_pointers(f"{pointer}/{index}", inner)
 
 
 def _is_secret_name(name: str) -> bool:
@@ -91,10 +93,10 @@ def _is_url_with_secret(text: str) -> bool:
         return False
     try:
         parts = urlsplit(text)
-        given = parse_qsl(parts.query, max_num_fields=100)
+        parameters = parse_qsl(parts.query, max_num_fields=100)
     except ValueError:
         return False
     # The user of another scheme is a name: ssh://git@host.
     is_user_secret = bool(parts.username) and parts.scheme in ("http", "https")
-    named = any(_is_secret_name(name) and value for name, value in given)
-    return bool(parts.password) or is_user_secret or named
+    is_parameter_secret = any(_is_secret_name(name) and value for name, value in parameters)
+    return bool(parts.password) or is_user_secret or is_parameter_secret

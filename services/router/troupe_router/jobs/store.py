@@ -38,7 +38,7 @@ if now ~= 'queued' and now ~= 'paused' then return now end
 redis.call('HSET', KEYS[1], 'priority', ARGV[1])
 return ''
 """
-"""Of a job that waits; else the state that forbids it."""
+"""Sets the priority of a waiting job; else returns the state that forbids it."""
 
 _REMOVE = """
 local now = redis.call('HGET', KEYS[1], 'state')
@@ -51,7 +51,7 @@ return ''
 
 _NOTE = "note:"
 TRACKED_NOTE = "tracked:"
-"""Prefix of the notes that say how many lines each tracker was told; a resumed job keeps them."""
+"""Prefix of the notes that count the lines each tracker was given; a resumed job keeps them."""
 
 
 class JobStore:
@@ -91,33 +91,33 @@ class JobStore:
         self, *, before: float | None, limit: int, states: Collection[str] = ()
     ) -> list[JobRecord]:
         """Up to ``limit`` jobs in ``states`` (none: all) made before ``before``, newest first."""
-        found: list[JobRecord] = []
+        records: list[JobRecord] = []
         highest: str = "+inf" if before is None else f"({before!r}"
         start = 0
-        while len(found) < limit:
+        while len(records) < limit:
             ids = cast(
                 "list[bytes]",
                 await self._redis.zrevrangebyscore(
                     keys.JOBS, highest, "-inf", start=start, num=_PAGE
                 ),
             )
-            records = await self._read([job_id.decode() for job_id in ids])
-            found += [r for r in records if not states or r.state in states]
+            batch = await self._read([job_id.decode() for job_id in ids])
+            records += [r for r in batch if not states or r.state in states]
             start += len(ids)
             if len(ids) < _PAGE:
                 break
-        return found[:limit]
+        return records[:limit]
 
     async def _read(self, job_ids: Sequence[str]) -> list[JobRecord]:
-        """The records that there are of these jobs."""
+        """The existing records of these jobs."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for job_id in job_ids:
                 pipe.hgetall(keys.job(job_id))
-            found = cast("list[dict[bytes, bytes]]", await pipe.execute())
-        return [record for fields in found if fields and (record := self._readable(fields))]
+            hashes = cast("list[dict[bytes, bytes]]", await pipe.execute())
+        return [record for fields in hashes if fields and (record := self._readable(fields))]
 
     def _readable(self, fields: Mapping[bytes, bytes]) -> JobRecord | None:
-        """None: a newer version's record, which must not keep the others from being seen."""
+        """The record; None for a newer version's, which must not hide the others."""
         try:
             return record_from_fields(fields)
         except NewerRecordError as error:
@@ -127,7 +127,7 @@ class JobStore:
             return None
 
     async def unfinished(self) -> list[JobRecord]:
-        """Jobs that somebody must conduct, oldest first."""
+        """Jobs that a router must conduct, oldest first."""
         ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
         async with self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:
@@ -160,7 +160,7 @@ class JobStore:
         return await self.get(record.job_id)
 
     async def set_priority(self, job_id: str, priority: int) -> JobRecord:
-        """Change the priority of a job that waits; raises ConflictError of any other."""
+        """Change the priority of a waiting job; raises ConflictError for any other."""
         running = self._redis.eval(_SET_PRIORITY, 1, keys.job(job_id), str(priority))
         state = await self._verdict(job_id, running)
         if state:
@@ -170,7 +170,7 @@ class JobStore:
         return await self.get(job_id)
 
     async def remove(self, job_id: str) -> None:
-        """Forget a job that has ended or is paused; raises ConflictError of any other."""
+        """Forget a job that has ended or is paused; raises ConflictError for any other."""
         allowed = "," + ",".join([*FINISHED, "paused"]) + ","
         state = await self._verdict(job_id, self._redis.eval(_REMOVE, 1, keys.job(job_id), allowed))
         if state:

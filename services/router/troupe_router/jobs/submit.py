@@ -1,4 +1,4 @@
-"""The front commands: accepts, plans, cancels, pauses, resumes and deletes jobs.
+"""The users' commands: accepts, plans, cancels, pauses, resumes and deletes jobs.
 
 Owns run-folder names, idempotency and the first write of a job. Never conducts one.
 """
@@ -107,7 +107,7 @@ class JobCommands:
             )
             await asyncio.to_thread(write_spec, run_dir, spec)
             await self._store.create(record)
-        await self._say_state(record)
+        await self._emit_state(record)
         return Accepted(record, is_new=True)
 
     async def cancel(self, job_id: str) -> JobRecord:
@@ -116,11 +116,11 @@ class JobCommands:
         if record.is_finished or record.state == "cancelling":
             return record
         record = await self._store.transition(job_id, "cancelling", reason="cancelled by the user")
-        await self._say_state(record)
+        await self._emit_state(record)
         return record
 
     async def pause(self, job_id: str) -> JobRecord:
-        """Ask a job to stand still; one that does, or is on its way there, stays as it is."""
+        """Ask a job to pause; one that is paused or pausing stays as it is."""
         record = await self._store.get(job_id)
         if record.state in ("pausing", "paused"):
             return record
@@ -128,7 +128,7 @@ class JobCommands:
             raise ConflictError(f"job '{job_id}' is {record.state}; it cannot be paused")
         to: JobState = "paused" if record.state == "queued" else "pausing"
         record = await self._store.transition(job_id, to, reason="paused by the user")
-        await self._say_state(record)
+        await self._emit_state(record)
         return record
 
     async def delete(self, job_id: str, *, files: bool) -> None:
@@ -181,14 +181,14 @@ class JobCommands:
                 step=record.step if is_paused else 0,
             )
             fresh = await self._store.reopen(fresh)
-        await self._say_state(fresh)
+        await self._emit_state(fresh)
         return fresh
 
     async def _stale_notes(self, job_id: str) -> list[str]:
         """Notes of an earlier life about files that the new life rewinds.
 
-        What was measured of a step stays: its line may still have to be written. So does what
-        trackers were told.
+        The measurements of a step stay: its line may still have to be written. So do the trackers'
+        line counts.
         """
         kept = ("play:", TRACKED_NOTE)
         return [n for n in await self._store.notes(job_id) if not n.startswith(kept)]
@@ -204,7 +204,7 @@ class JobCommands:
 
     def _check(self, spec: JobSpec) -> Any:
         check_runs_dir(self._settings.runs_dir)
-        return resolve(spec, Allowlist.by(self._settings))
+        return resolve(spec, Allowlist.from_settings(self._settings))
 
     def _run_dir(self, job_id: str) -> Path:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,60}", job_id):
@@ -227,7 +227,7 @@ class JobCommands:
             return job_id, runs_dir / job_id
         raise ConflictError(f"{runs_dir} is full of jobs called '{spec.name}'; remove some")
 
-    async def _say_state(self, record: JobRecord) -> None:
+    async def _emit_state(self, record: JobRecord) -> None:
         log = EventLog(self._redis, record.job_id, source="router")
         data = {"state": record.state, "reason": record.reason}
         await log.emit("job.state", data, event_id=f"{record.life}:{record.state}")
@@ -283,7 +283,7 @@ def _check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
 
 
 def _check_steps(run_dir: Path, asked: JobSpec) -> None:
-    """What was learnt is not taken back by asking for fewer steps."""
+    """Refuse fewer steps than the job has already learnt."""
     folders = (checkpoints_folder(run_dir, policy) for policy in asked.trainers())
     learnt = [max(map(step_of, newest_first(folder)), default=0) for folder in folders]
     if asked.steps < min(learnt):
@@ -295,7 +295,7 @@ def _check_steps(run_dir: Path, asked: JobSpec) -> None:
 
 
 def _empty(run_dir: Path) -> None:
-    """Remove all that is in a run folder; the folder stays and keeps its name taken."""
+    """Empty a run folder; the folder itself stays and keeps its name taken."""
     for path in run_dir.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

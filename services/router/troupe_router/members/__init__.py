@@ -1,1 +1,1 @@
-"""Who is there: replicas with heartbeats and expiry, and what each of them works on."""
+"""Membership: replicas with heartbeats and expiry, and what each of them works on."""

@@ -1,4 +1,4 @@
-"""What a process works on: pure decisions over active jobs and living members."""
+"""Assigns work to processes: pure decisions over active jobs and living members."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from troupe_router.members.store import Member
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job and the policies: to serve, or the one that a trainer of its own learns."""
+    """A job and the policies to serve, or the one policy that a per-policy trainer learns."""
 
     job: JobRecord
     policies: tuple[str, ...] = ()
@@ -39,23 +39,23 @@ def assign(replica: Replica, jobs: Sequence[JobRecord], members: Sequence[Member
     return None
 
 
-def _is_same_life(one: Replica, other: Replica) -> bool:
-    return one.replica_id == other.replica_id and one.incarnation == other.incarnation
+def _is_same_life(first: Replica, second: Replica) -> bool:
+    return first.replica_id == second.replica_id and first.incarnation == second.incarnation
 
 
 def _trainer(replica: Replica, jobs: Sequence[JobRecord], others: Sequence[Member]) -> Work | None:
-    """The oldest job without a trainer, or with a policy that lacks its own."""
+    """The oldest job without a trainer, or with a policy that lacks its trainer."""
     trainers = [m for m in others if m.replica.kind == ReplicaKind.REPLICA_KIND_TRAINER]
     for job in jobs:
-        own = [m for m in trainers if m.job_id == job.job_id]
+        job_trainers = [m for m in trainers if m.job_id == job.job_id]
         if not job.spec.trainer.per_policy:
-            if not own:
+            if not job_trainers:
                 return Work(job)
             continue
         named = policy_of(replica.replica_id, job.job_id, service="trainer")
         if named in job.spec.policies:
             return Work(job, (named,))
-        learnt = {policy for member in own for policy in member.policies}
+        learnt = {policy for member in job_trainers for policy in member.policies}
         lacking = [policy for policy in job.spec.trainers() if policy not in learnt]
         if lacking:
             return Work(job, (lacking[0],))

@@ -1,4 +1,4 @@
-"""Takes heartbeats: keeps members alive, assigns work, tells of joins, and when to exit."""
+"""Handles heartbeats: keeps members alive, assigns work, reports joins, and says when to exit."""
 
 import time
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Registry:
         return self._members.ttl_s
 
     async def heartbeat(self, replica: Replica) -> Seen:
-        """The replica is there, in this state. Idempotent.
+        """Note that the replica is alive, in this state. Idempotent.
 
         Raises:
             ForbiddenError: its name is that of a replica of another kind.
@@ -67,14 +67,14 @@ class Registry:
             or held.job_id != job.job_id
             or (held.replica.incarnation != replica.incarnation)
         ):
-            await self._say_joined(replica, job.job_id)
+            await self._emit_joined(replica, job.job_id)
         return await self._seen(work)
 
     async def _kept(self, replica: Replica) -> Seen | None:
-        """The answer to one that keeps what it has: nearly every heartbeat.
+        """The answer to a replica that keeps its assignment: nearly every heartbeat.
 
-        It looks at no other replica and no other job, so that many replicas cost each as much as
-        few. `assign` says the same of it.
+        It reads no other replica and no other job, so a heartbeat costs the same with many replicas
+        as with few. `assign` would decide the same.
         """
         held = await self._members.find(replica.replica_id)
         if held is None or not held.job_id or held.replica.incarnation != replica.incarnation:
@@ -108,7 +108,7 @@ class Registry:
         """Living members of a job."""
         return await self._members.of_job(job_id, kind)
 
-    async def _say_joined(self, replica: Replica, job_id: str) -> None:
+    async def _emit_joined(self, replica: Replica, job_id: str) -> None:
         log = EventLog(self._redis, job_id, source="router")
         data = {
             "replica_id": replica.replica_id,
@@ -120,13 +120,15 @@ class Registry:
 
 
 def _check_name(replica: Replica, held: Member | None, jobs: Sequence[JobRecord]) -> None:
-    """A replica's place is its kind's: an env, beside untrusted programs, takes no trainer's.
+    """A name belongs to one kind: an env, beside untrusted programs, must not take a trainer's.
 
-    The name of a launched replica says its kind, whoever came first; any other belongs to the kind
-    that holds it until its lease ends.
+    The name of a launched replica determines its kind, whichever came first; any other name belongs
+    to the kind that holds it until its lease ends.
     """
-    said = {kind for job in jobs if (kind := kind_of(replica.replica_id, job.job_id, job.spec))}
-    owners = said or ({held.replica.kind} if held is not None else set[ReplicaKind]())
+    launched_kinds = {
+        kind for job in jobs if (kind := kind_of(replica.replica_id, job.job_id, job.spec))
+    }
+    owners = launched_kinds or ({held.replica.kind} if held is not None else set[ReplicaKind]())
     if owners and replica.kind not in owners:
         names = " or ".join(sorted(ReplicaKind.Name(kind) for kind in owners))
         raise ForbiddenError(

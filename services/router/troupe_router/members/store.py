@@ -1,6 +1,6 @@
-"""Who is there: replicas and their assignments, in Redis with expiry, so that routers are equal.
+"""Replicas and their assignments, in Redis with expiry, so that routers are interchangeable.
 
-Owns the replica entries and tells of those that left. Never decides what a replica works on (see
+Owns the replica entries and reports those that left. Never decides what a replica works on (see
 assignment).
 """
 
@@ -16,7 +16,7 @@ from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.redis import redis_errors
 
-# Both leave a replica alone that came back. KEYS replica replicas last-work; ARGV replica_id.
+# Both skip a replica that came back. KEYS replica replicas last-work; ARGV replica_id.
 _LAST_WORK_OF_DEAD = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return false end
 return redis.call('HGET', KEYS[3], ARGV[1])
@@ -62,7 +62,7 @@ class MemberStore:
         return None if value is None else _decode(value)
 
     async def all(self) -> list[Member]:
-        """Every living member, by replica id; tells of the dead and forgets them."""
+        """Every living member, by replica id; reports the dead and forgets them."""
         with redis_errors("list of replicas"):
             known = cast("set[bytes]", await self._redis.smembers(keys.REPLICAS))
             ids = sorted(i.decode() for i in known)
@@ -93,7 +93,7 @@ class MemberStore:
                 await self._bury(ids, reason)
 
     async def _bury(self, replica_ids: Sequence[str], reason: str) -> None:
-        """Say "replica.left" once for each, then forget it; any router may do this at any time."""
+        """Emit "replica.left" once for each, then forget it; any router may do this at any time."""
         for replica_id in replica_ids:
             raw = await self._script(_LAST_WORK_OF_DEAD, replica_id)
             last: dict[str, Any] = json.loads(raw) if raw else {}
@@ -106,8 +106,8 @@ class MemberStore:
             await self._script(_FORGET, replica_id)
 
     async def _script(self, script: str, replica_id: str) -> bytes | None:
-        own = (keys.replica(replica_id), keys.REPLICAS, keys.LAST_WORK)
-        running = self._redis.eval(script, 3, *own, replica_id)
+        script_keys = (keys.replica(replica_id), keys.REPLICAS, keys.LAST_WORK)
+        running = self._redis.eval(script, 3, *script_keys, replica_id)
         return await cast("Awaitable[bytes | None]", running)
 
 

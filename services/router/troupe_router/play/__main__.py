@@ -1,4 +1,4 @@
-"""Runs a process that plays: `python -m troupe_router.play`, configured by TROUPE_PLAY_*."""
+"""Runs a player process: `python -m troupe_router.play`, configured by TROUPE_PLAY_*."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Builds and wires a process that plays: Redis and the players. Serves no method of its own."""
+"""Builds and wires a player process: Redis and the players. Serves no gRPC method of its own."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from troupe_router.play.players import Players
 from troupe_router.play.settings import PlaySettings
 
 _MEMBER_TTL_S = 5.0
-"""Of heartbeats that this process would write; it writes none."""
+"""Lifetime of heartbeats that this process would write; it writes none."""
 
 
 class PlayApp:
@@ -31,7 +31,7 @@ class PlayApp:
         self._redis = await connect(self._settings.redis_url)
 
     def register(self, server: grpc.aio.Server) -> None:
-        """Nothing to add: health and reflection are the life's."""
+        """Nothing to add: the serving runtime adds health and reflection."""
 
     async def warm(self, address: str) -> None:
         """Get ready to look for running jobs."""
@@ -47,12 +47,12 @@ class PlayApp:
         await self._players.run()
 
     async def drain(self) -> None:
-        """Let the episodes that are being played end."""
+        """Let the running episodes end."""
         if self._players is not None:
             await self._players.drain()
 
     async def close(self) -> None:
-        """Give back what is still being played, and close the connection."""
+        """Release the tickets still being played, and close the connection."""
         if self._players is not None:
             await self._players.close()
         if self._redis is not None:

@@ -1,6 +1,6 @@
 """Plays one life of one job in this process: its parts, its fleet and its workers.
 
-Owns what is built for the job and closed with it. Never decides whether the job is to be played.
+Owns what is built for the job and closed with it. Never decides whether the job is played.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from troupe_router.play.workers import EpisodeWorkers
 
 @dataclass(frozen=True, slots=True)
 class PlayOptions:
-    """What a process that plays is told of itself; see the settings of the same names.
+    """Options of a player process; see the settings of the same names.
 
-    ``name`` is the process's; ``job_id``: plays this job alone; empty: every job.
+    ``name`` is the process's name; with ``job_id`` it plays only this job, else every job.
     """
 
     name: str = "worker"
@@ -46,7 +46,7 @@ class JobPlayer:
         self._is_draining = False
 
     async def run(self) -> None:
-        """Play tickets until cancelled; raises what is not one ticket's fault.
+        """Play tickets until cancelled; raises errors that are not one ticket's fault.
 
         Raises:
             SpecInvalidError: what the spec names is not installed here.
@@ -62,7 +62,7 @@ class JobPlayer:
             await fleet.close()
 
     async def drain(self) -> None:
-        """Claim no more, and wait until what is being played has ended."""
+        """Claim no more tickets, and wait until those being played have ended."""
         self._is_draining = True
         if self._workers is not None:
             await self._workers.drain()

@@ -1,7 +1,7 @@
 """The Prometheus series of the jobs that this process plays.
 
-Owns the labels of a job: they go a while after its last play, so a process that lives for months
-does not collect them.
+Owns the labels of a job: they are removed a while after its last play, so a process that runs for
+months does not accumulate them.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ _leaving: dict[str, asyncio.TimerHandle] = {}
 
 
 def begin(job_id: str) -> None:
-    """``job_id`` is played: its series stay until ``end``."""
+    """Keep the series of ``job_id`` until ``end``."""
     leaving = _leaving.pop(job_id, None)
     if leaving is not None:
         leaving.cancel()
 
 
 def end(job_id: str, *, linger_s: float) -> None:
-    """Remove what means something only during play now, and the rest after ``linger_s``."""
+    """Remove the series that matter only during play now, and the rest after ``linger_s``."""
     begin(job_id)
     for metric in _OF_PLAY:
         metric.remove_by_labels({"job_id": job_id})

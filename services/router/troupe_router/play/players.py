@@ -1,7 +1,7 @@
-"""Plays the tickets of all running jobs in this process, beside any number of others that do so.
+"""Plays the tickets of all running jobs in this process, alongside any number of other processes.
 
-Level-triggered on the records of the jobs: a job that runs is played, one that is paused, cancelled
-or over is left at the next look, and a new life of it is another play. Owns one player a job. Never
+Level-triggered on the job records: a running job is played; one that is paused, cancelled or over
+is left at the next look, and a new life of it gets a new player. Owns one player per job. Never
 opens a round and never changes a job's state.
 """
 
@@ -56,7 +56,7 @@ class Players:
         self._is_draining = False
 
     async def run(self) -> NoReturn:
-        """Play until cancelled. While Redis is away, what is played goes on."""
+        """Play until cancelled. Running episodes continue while Redis is unavailable."""
         try:
             while True:
                 if not self._is_draining:
@@ -74,7 +74,7 @@ class Players:
         await asyncio.gather(*(playing.player.drain() for playing in self._playing.values()))
 
     async def close(self) -> None:
-        """Leave every job; what is being played is given back."""
+        """Leave every job and release the tickets being played."""
         self._is_draining = True
         await self._leave(list(self._playing))
 
@@ -113,7 +113,7 @@ class Players:
             job_series.end(job_id, linger_s=self._options.series_linger_s)
 
     async def _reap(self, jobs: dict[str, JobRecord]) -> None:
-        """Take note of players that ended by themselves: each begins again after a pause."""
+        """Note the players that ended by themselves; each is restarted after a pause."""
         for job_id, playing in list(self._playing.items()):
             if not playing.task.done():
                 continue
@@ -125,12 +125,12 @@ class Players:
             if error is None:
                 continue
             _log.warning("play.interrupted", job_id=job_id, again_in_s=pause_s, exc_info=error)
-            if job_id in jobs and jobs[job_id].life == playing.life and _is_for_good(error):
+            if job_id in jobs and jobs[job_id].life == playing.life and _is_permanent(error):
                 await StepLedger(self._redis, job_id).fail(_reason(error))
 
 
-def _is_for_good(error: BaseException) -> bool:
-    """Whether another try would fail again, here and in every process like this one.
+def _is_permanent(error: BaseException) -> bool:
+    """Whether every retry would fail, here and in every process of this version.
 
     A newer version's ticket is played by processes of that version.
     """

@@ -1,4 +1,4 @@
-"""Where a process that plays runs: addresses and limits (TROUPE_PLAY_*)."""
+"""Settings of a player process: addresses and limits (TROUPE_PLAY_*)."""
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
@@ -26,7 +26,7 @@ class PlaySettings(ServingSettings):
     """The Prometheus series of a job that ended stay for so long: several scrapes."""
 
     def options(self) -> PlayOptions:
-        """What the players need of it."""
+        """The options that the players need."""
         return PlayOptions(
             replica_name(self, "play"),
             self.claim_idle_s,

@@ -1,8 +1,8 @@
 """Episode workers: claim tickets, play many episodes at once, complete or drop each.
 
-Owns claims and retries of tickets. A machine's failure is retried and then dropped and counted;
-it is never a reward. A delivery is not a failure: who plays may die at any moment. While Redis is
-away, the plays go on and what they brought is kept.
+Owns claims and retries of tickets. After a machine's failure a ticket is retried, then dropped
+and counted; it is never a reward. A delivery is not a failure: a worker may die at any moment.
+While Redis is unavailable, plays continue and their results are kept.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ _LONGEST_PAUSE_S = 5.0
 _DELIVERIES_AN_ATTEMPT = 3
 """A ticket that was delivered this many times ``max_attempts`` kills its workers: it is dropped."""
 REDIS_AWAY_S = 300.0
-"""For so long a command waits for Redis; then a ticket is left to whoever claims it next."""
+"""How long a command waits for Redis; then the ticket is left to the next worker that claims it."""
 _RELEASE_S = 2.0
 
 
 class EpisodeWorkers:
-    """Plays tickets of one job, beside the workers of any number of other processes.
+    """Plays tickets of one job, alongside the workers of any number of other processes.
 
     ``name`` begins the name under which Redis knows this consumer.
     """
@@ -86,7 +86,7 @@ class EpisodeWorkers:
     async def run(self) -> None:
         """Claim and play until cancelled; raises the first error that is not a play's.
 
-        What is being played then is given back, for others to claim at once.
+        Tickets being played then are released, for others to claim at once.
         """
         plays: set[asyncio.Task[None]] = set()
         failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -114,7 +114,7 @@ class EpisodeWorkers:
             await self._release(unplayed)
 
     async def drain(self) -> None:
-        """Claim no more, and wait until what is being played has ended."""
+        """Claim no more tickets, and wait until those being played have ended."""
         self._is_draining = True
         while self._held:
             self._freed.clear()
@@ -129,7 +129,7 @@ class EpisodeWorkers:
                 continue
             read = partial(self._read, min(free, 64))
             entries = [e for e in await self._ask(read, "tickets") if e.id not in self._held]
-            if self._is_draining:  # it began while this read waited
+            if self._is_draining:  # draining began while this read waited
                 await self._release({entry.id for entry in entries})
                 continue
             for entry in entries:
@@ -148,7 +148,7 @@ class EpisodeWorkers:
             await self._ask(lambda: self._consumer.keep(*self._held), "keeping of tickets")
 
     async def _release(self, entry_ids: set[str]) -> None:
-        """Best effort: tickets that Redis does not hear of are claimed when they are idle."""
+        """Best effort: tickets that could not be released are claimed once they are idle."""
         with suppress(TroupeError, TimeoutError):
             async with asyncio.timeout(_RELEASE_S):
                 await self._consumer.release(*entry_ids)
@@ -203,7 +203,7 @@ class EpisodeWorkers:
 
     @contextmanager
     def _observed(self, ticket: pb.Ticket) -> Generator[None]:
-        """A span and the ids in every log line of one play."""
+        """Trace one play, and put its ids into every log line."""
         place = {"split": ticket.split, "task_index": ticket.task_index}
         with (
             round_span("episode", ticket.job_id, ticket.round_id, **place),
@@ -250,7 +250,7 @@ class EpisodeWorkers:
             await _pause(attempt)
 
     async def _refreshed(self, ticket: pb.Ticket) -> pb.Ticket:
-        """The ticket, with the newest versions where it may be played with others than its own."""
+        """The ticket, with the newest versions where staleness allows others than its own."""
         if not self._max_staleness or ticket.kind == pb.ROUND_KIND_EVAL:
             return ticket
         fresh = pb.Ticket()
@@ -285,5 +285,5 @@ class EpisodeWorkers:
 
 
 async def _pause(attempt: int) -> None:
-    """Longer after each attempt, and jittered: who failed together must not come back together."""
+    """Sleep longer after each attempt, with jitter: tickets that failed together spread out."""
     await asyncio.sleep(Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S).pause_s(attempt))

@@ -20,13 +20,13 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     Raises TooLargeError (413) as soon as it is longer than ``max_bytes``, and MediaTypeError (415)
     for a body of another kind: pages of any site may send forms and plain text.
     """
-    given = request.headers.get("content-type", "application/json")
+    content_type = request.headers.get("content-type", "application/json")
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if body and not _READ.fullmatch(given.partition(";")[0].strip().lower()):
+        if body and not _READ.fullmatch(content_type.partition(";")[0].strip().lower()):
             raise MediaTypeError(
-                f"a body of the media type {given[:100]!r} is not read; send JSON with "
+                f"a body of the media type {content_type[:100]!r} is not read; send JSON with "
                 "Content-Type: application/json, or a job spec as application/yaml"
             )
         if len(body) > max_bytes:

@@ -1,7 +1,7 @@
-"""Events of jobs for any number of followers: one reader a job, however many clients.
+"""Events of jobs for any number of followers: one reader per job, however many clients.
 
-A follower holds its place and nothing else: what is new comes from a short shared tail, what is
-older from Redis. So a client that never reads costs a connection, and memory stays flat.
+A follower holds only its place: new events come from a short shared tail, older ones from
+Redis. So a client that never reads costs a connection, and memory stays flat.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _PAUSE_S = 1.0
 _TAIL = 256
 _PAGE = 100
 _JOINING = 32
-"""Followers that ask Redis at once: a thousand that come back together stand in line."""
+"""Followers that may ask Redis at once: when a thousand reconnect together, the others wait."""
 Place = tuple[int, int]
 
 
@@ -115,10 +115,10 @@ class EventFanout:
             while True:
                 if place < feed.base and not self._is_closed:
                     async with self.joining:
-                        found = await log.read(_id(place), count=_PAGE)
-                    if found:
-                        place = _place(found[-1].id)
-                        yield b"".join(encode(stored) for stored in found)
+                        events = await log.read(_id(place), count=_PAGE)
+                    if events:
+                        place = _place(events[-1].id)
+                        yield b"".join(encode(stored) for stored in events)
                         continue
                     place = feed.base
                 changed, is_over = feed.changed, feed.is_over
@@ -162,22 +162,22 @@ class EventFanout:
                 state = await self._store.state(job_id)
                 is_over = state is None or state in FINISHED
                 block_s = 0.0 if is_over else _BLOCK_S
-                found = await log.read(_id(place), count=_TAIL // 2, block_s=block_s)
+                events = await log.read(_id(place), count=_TAIL // 2, block_s=block_s)
             except (RedisError, TroupeError) as error:
                 _log.warning("events.redis_is_away", job_id=job_id, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            for stored in found:
+            for stored in events:
                 place = _place(stored.id)
                 feed.add(place, encode(stored))
-            feed.is_over = is_over and not found
-            if found or feed.is_over:
+            feed.is_over = is_over and not events
+            if events or feed.is_over:
                 feed.wake()
 
     async def _newest(self, job_id: str) -> Place:
         """Place of the newest event."""
-        found: Any = await self._redis.xrevrange(keys.events(job_id), count=1)
-        return _place(found[0][0].decode()) if found else (0, 0)
+        entries: Any = await self._redis.xrevrange(keys.events(job_id), count=1)
+        return _place(entries[0][0].decode()) if entries else (0, 0)
 
 
 def encode(stored: StoredEvent) -> bytes:

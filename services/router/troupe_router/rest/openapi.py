@@ -1,7 +1,6 @@
-"""What OpenAPI says beside what FastAPI finds out: problems, bodies that are read within a bound,
-and keys.
+"""Adds to OpenAPI what FastAPI cannot infer: problems, bodies read within a bound, and keys.
 
-Owns the words of the documentation. Never answers.
+Owns the texts of the documentation. Answers no request.
 """
 
 from typing import Any

@@ -89,6 +89,6 @@ def _details(error: TroupeError) -> dict[str, Any]:
         issues = [FaultDocument(pointer=i.pointer, message=i.message) for i in error.issues]
         return {"errors": issues, "pointer": error.pointer}
     if error.pointer is not None:
-        one = FaultDocument(pointer=error.pointer, message=error.message)
-        return {"errors": [one], "pointer": error.pointer}
+        fault = FaultDocument(pointer=error.pointer, message=error.message)
+        return {"errors": [fault], "pointer": error.pointer}
     return {"errors": []} if error.http_status == 422 else {}

@@ -1,5 +1,4 @@
-"""What every route of the API does beside FastAPI: refuses what it does not know, and tells what
-has not changed.
+"""What every route adds to FastAPI: unknown parameters are refused, unchanged answers get a 304.
 
 FastAPI refuses unknown parameters only where a route has a query model, and knows no ETag.
 """

@@ -1,1 +1,1 @@
-"""What a job leaves in its run folder, written and read: metrics, episodes, logs, summary."""
+"""The run folder of a job, written and read: metrics, episodes, logs, summary."""

@@ -1,7 +1,7 @@
-"""Checkpoints of a run folder: which there are, and their files as one tar stream.
+"""Lists the checkpoints of a run folder and streams their files as tar.
 
 Owns the formats: "peft" is an adapter folder that peft loads, "merged" a transformers folder,
-"state" the trainer's own file with the optimizer. Names are looked up among what is there, so no
+"state" the trainer's own file with the optimizer. Names are looked up among existing ones, so no
 path of a request reaches the file system. Never needs torch.
 """
 
@@ -54,11 +54,11 @@ class Archive:
 
 
 def checkpoint_list(run_dir: Path, spec: JobSpec, step: int) -> CheckpointList:
-    """Everything that can be downloaded, newest first, the exported policies before all."""
-    found = [_final(run_dir, spec, step)] if is_within(run_dir, run_dir / "policies") else []
-    for step_there in sorted(_steps(run_dir, spec), reverse=True):
-        found.append(_checkpoint(run_dir, step_there, spec))
-    return CheckpointList(checkpoints=[c for c in found if c and c.policies])
+    """Everything that can be downloaded: the exported policies, then checkpoints, newest first."""
+    checkpoints = [_final(run_dir, spec, step)] if is_within(run_dir, run_dir / "policies") else []
+    for saved_step in sorted(_steps(run_dir, spec), reverse=True):
+        checkpoints.append(_checkpoint(run_dir, saved_step, spec))
+    return CheckpointList(checkpoints=[c for c in checkpoints if c and c.policies])
 
 
 def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: str) -> Archive:
@@ -117,11 +117,11 @@ def _checkpoint(run_dir: Path, step: int, spec: JobSpec) -> CheckpointDocument |
     name, newest = step_name(step), 0.0
     for policy, kind in ((n, p.train.kind) for n, p in spec.policies.items()):
         path = _state_of(run_dir, name, policy, spec)
-        said = path.parent / "state.json"
-        if not (is_within(run_dir, said) and is_within(run_dir, path)):
+        state_file = path.parent / "state.json"
+        if not (is_within(run_dir, state_file) and is_within(run_dir, path)):
             continue
         try:
-            body = json.loads(said.read_text("utf-8"))
+            body = json.loads(state_file.read_text("utf-8"))
             newest = max(newest, path.parent.stat().st_mtime)
             step = int(body["step"])
         except (OSError, ValueError, KeyError):
@@ -164,13 +164,13 @@ def _state_of(run_dir: Path, name: str, policy: str, spec: JobSpec) -> Path:
 
 
 def _steps(run_dir: Path, spec: JobSpec) -> set[int]:
-    """The steps that some trainer has a checkpoint of."""
+    """The steps of which at least one trainer has a checkpoint."""
     roots = [checkpoints_folder(run_dir, policy) for policy in spec.trainers()]
     return {step_of(folder) for root in roots for folder in newest_first(root)}
 
 
 def _files(run_dir: Path, folder: Path) -> list[Path]:
-    """Plain files of a flat folder; what lies elsewhere behind a link is left out."""
+    """Plain files of a flat folder; links that lead out of the run folder are left out."""
     return sorted(p for p in folder.iterdir() if p.is_file() and is_within(run_dir, p))
 
 

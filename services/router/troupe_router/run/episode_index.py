@@ -1,8 +1,8 @@
-"""An index over a job's episodes.jsonl: which line is where, and what lists filter by.
+"""An index of a job's episodes.jsonl: where each line is, and the columns that lists filter by.
 
-A cache beside the file (SQLite): it follows the file's growth, begins anew when the file was cut
-or when it is broken itself, and may be deleted at any time. Never the truth, never written to by
-anything but this module.
+A cache beside the file (SQLite): it follows the file's growth, starts over when the file was cut or
+the index is corrupt, and may be deleted at any time. Never the source of truth; only this module
+writes it.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Pages of recorded episodes: filters, orders and cursors over the index.
 
-Owns the cursor's form. Never reads episodes.jsonl itself but through the index.
+Owns the cursor's format. Reads episodes.jsonl only through the index.
 """
 
 import base64
@@ -34,9 +34,9 @@ def episode_page(
         source, where, values = _selection(wanted)
         total = database.execute(f"SELECT count(*) FROM {source} WHERE {where}", values)
         count = int(total.fetchone()[0])
-        found = _rows(database, wanted, source, where, values, limit + 1, after)
-    page = found[:limit]
-    more = len(found) > limit and page
+        rows = _rows(database, wanted, source, where, values, limit + 1, after)
+    page = rows[:limit]
+    more = len(rows) > limit and page
     return EpisodePage(
         episodes=[EpisodeRowDocument.model_validate_json(row) for _, _, row in page],
         next_cursor=_encode(wanted, page[-1][0], page[-1][1]) if more else None,
@@ -51,15 +51,15 @@ def find_episode(run_dir: Path, short: str) -> tuple[EpisodeRowDocument, dict[st
     is_complete = index.catch_up(budget_s=_BUDGET_S)
     with index.reading() as database:
         query = "SELECT place, size, row FROM episode JOIN shown USING (place) WHERE id = ?"
-        found = database.execute(query, (short,)).fetchone() if database else None
-    line = index.line(found[0], found[1]) if found else None
-    if found is None or line is None:
+        entry = database.execute(query, (short,)).fetchone() if database else None
+    line = index.line(entry[0], entry[1]) if entry else None
+    if entry is None or line is None:
         hint = "" if is_complete else "; the index is still being made, so ask again"
         raise NotFoundError(
             f"no recorded episode '{short}' (training episodes are kept by "
             f"TROUPE_ROUTER_RECORD_FRACTION){hint}"
         )
-    return EpisodeRowDocument.model_validate_json(found[2]), line
+    return EpisodeRowDocument.model_validate_json(entry[2]), line
 
 
 def twins(run_dir: Path, task_id: str, short: str) -> list[EpisodeTwinDocument]:
@@ -71,8 +71,8 @@ def twins(run_dir: Path, task_id: str, short: str) -> list[EpisodeTwinDocument]:
             "SELECT row FROM episode JOIN shown USING (place) WHERE task_id = ? AND id != ? "
             "ORDER BY place DESC LIMIT ?"
         )
-        found = database.execute(query, (task_id, short, _TWINS)).fetchall()
-    return [EpisodeTwinDocument.model_validate_json(row) for (row,) in found]
+        rows = database.execute(query, (task_id, short, _TWINS)).fetchall()
+    return [EpisodeTwinDocument.model_validate_json(row) for (row,) in rows]
 
 
 def lines_of_step(run_dir: Path, step: int, *, limit: int) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def step_counts(run_dir: Path, step: int) -> EpisodeCountsDocument:
 
 
 def _selection(wanted: EpisodeFilter) -> tuple[str, str, list[Any]]:
-    """FROM, WHERE and its values; seats repeat what is filtered by, so nothing is joined."""
+    """FROM, WHERE and its values; seats repeat the filter columns, so no join is needed."""
     clauses: list[str] = ["1"]
     values: list[Any] = []
 
@@ -160,7 +160,7 @@ def _rows(
 
 
 def _digest(wanted: EpisodeFilter) -> str:
-    """Stands for the filter in a cursor."""
+    """Identifies the filter in a cursor."""
     values = ", ".join(f"{name}={getattr(wanted, name)!r}" for name in EpisodeFilter.model_fields)
     return hashlib.blake2b(f"EpisodeFilter({values})".encode(), digest_size=6).hexdigest()
 

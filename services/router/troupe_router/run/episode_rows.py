@@ -1,6 +1,6 @@
 """One recorded episode in a list: its row, its URL-safe id and its place in a job.
 
-Pure. Owns what a row says; ``episode_index`` keeps rows, REST shows them.
+Pure. Owns the content of a row; ``episode_index`` stores rows, REST shows them.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ _COPIED = (
 
 
 def short_id(episode_id: str) -> str:
-    """ "demo-1/train-00004/00017" as it stands in URLs: "train-00004-00017"."""
+    """ "demo-1/train-00004/00017" as written in URLs: "train-00004-00017"."""
     return "-".join(episode_id.split("/")[-2:])
 
 

@@ -1,6 +1,6 @@
-"""A recorded episode as people look at it: turns, siblings, reward parts, advantages, tokens.
+"""A recorded episode for display: turns, siblings, reward parts, advantages, tokens.
 
-Never writes. A line of episodes.jsonl and the job's parts in, documents of REST out.
+Never writes. A line of episodes.jsonl and the job's parts in, REST documents out.
 """
 
 import statistics
@@ -41,7 +41,7 @@ class Credit:
 def episode_turns(
     line: Line, parts: JobParts, credits_by_group: Mapping[str, Credit]
 ) -> list[TurnDocument]:
-    """The groups of ``line`` by turn; what is not in ``credits_by_group`` is not known."""
+    """The groups of ``line`` by turn; those not in ``credits_by_group`` have unknown credit."""
     turns: dict[int, list[GroupDocument]] = {}
     for group in line.get("groups") or []:
         shown = _group(group, parts, credits_by_group.get(group["group_id"], Credit()))
@@ -64,24 +64,28 @@ def episode_task(line: Line, parts: JobParts) -> EpisodeTaskDocument:
 
 def is_step_wide(parts: JobParts) -> bool:
     """Whether an advantage depends on the other groups of the step."""
-    own = getattr(type(parts.algorithm), "across_groups", None)
-    return own is not GroupRelative.across_groups or parts.algorithm.needs.team
+    across_groups = getattr(type(parts.algorithm), "across_groups", None)
+    return across_groups is not GroupRelative.across_groups or parts.algorithm.needs.team
 
 
-def told_by_trainer(line: Line, parts: JobParts, trained: Advantages) -> dict[str, Credit]:
-    """The credit of the groups of ``line`` in a step that the trainer has written down.
+def trained_credits(line: Line, parts: JobParts, trained: Advantages) -> dict[str, Credit]:
+    """The credits of the groups of ``line`` in a step that the trainer has recorded.
 
-    A group whose advantages the file does not hold (it is older than that) is left out.
+    A group without recorded advantages (the file is of an earlier version) is left out.
     """
-    found: dict[str, Credit] = {}
+    credits_by_group: dict[str, Credit] = {}
     for group in line.get("groups") or []:
         name, size = group["group_id"], len(group["candidates"])
-        own = trained.get(name, ())
-        if own is not None and len(own) == size and parts.spec.trains(group["policy"]):
-            found[name] = Credit(own, "trainer")
-        elif own is not None:
-            found[name] = Credit(None, "untrained")
-    return found
+        advantages = trained.get(name, ())
+        if (
+            advantages is not None
+            and len(advantages) == size
+            and parts.spec.trains(group["policy"])
+        ):
+            credits_by_group[name] = Credit(advantages, "trainer")
+        elif advantages is not None:
+            credits_by_group[name] = Credit(None, "untrained")
+    return credits_by_group
 
 
 def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[float]]:
@@ -105,9 +109,9 @@ def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[fl
         groups.sort(key=lambda group: group.group_id)
     values = advantages_by_policy(parts.algorithm, by_policy)
     return {
-        group.group_id: own
+        group.group_id: advantages
         for policy, groups in by_policy.items()
-        for group, own in zip(groups, values[policy], strict=True)
+        for group, advantages in zip(groups, values[policy], strict=True)
     }
 
 
@@ -133,7 +137,7 @@ def _outcome(group: Line) -> GroupOutcome:
 
 
 def _num_tokens(candidate: Line) -> int:
-    """Its length; lines of earlier versions say it only with their tokens."""
+    """Its length; lines of earlier versions hold it only through their tokens."""
     return int(candidate.get("num_tokens") or len((candidate.get("tokens") or {}).get("ids", ())))
 
 
@@ -187,7 +191,7 @@ def _candidate(
 
 
 def reward_parts(candidate: Line, agent: str, parts: JobParts) -> list[RewardPartDocument]:
-    """The terms of a reward; what other turns or agents brought is the last, "elsewhere"."""
+    """The terms of a reward; the last, "elsewhere", is the share of other turns or agents."""
     spec = parts.spec.reward
     weights = {**parts.family.local_terms.get(agent, {}), **spec.weights.get(agent, {})}
     terms = [("team", float(candidate["team_reward"]), spec.team_weight)]

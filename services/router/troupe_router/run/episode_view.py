@@ -1,4 +1,4 @@
-"""One recorded episode as REST shows it: its row, its tree, and what each candidate was worth."""
+"""One recorded episode as REST shows it: its row, its tree, and the credit of each candidate."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from troupe_router.run.episode_tree import (
     episode_turns,
     is_step_wide,
     step_advantages,
-    told_by_trainer,
+    trained_credits,
 )
 from troupe_router.run.trained_groups import trained_advantages
 
@@ -34,15 +34,15 @@ def episode_document(run_dir: Path, spec: JobSpec, short: str) -> EpisodeDocumen
 
 
 def _credits(run_dir: Path, line: dict[str, Any], parts: JobParts) -> dict[str, Credit]:
-    """What the trainer wrote down; what the rewards say while it has not."""
+    """The credits that the trainer recorded; computed from rewards where it has not."""
     if line["kind"] != "train":
         return {}
     trained = trained_advantages(run_dir, parts.spec, line["step"])
-    told = {} if trained is None else told_by_trainer(line, parts, trained)
-    if len(told) == len(line.get("groups") or []):
-        return told
+    credits_by_group = {} if trained is None else trained_credits(line, parts, trained)
+    if len(credits_by_group) == len(line.get("groups") or []):
+        return credits_by_group
     computed = _advantages(run_dir, line, parts)
-    return {name: Credit(values, "rewards") for name, values in computed.items()} | told
+    return {name: Credit(values, "rewards") for name, values in computed.items()} | credits_by_group
 
 
 def _advantages(run_dir: Path, line: dict[str, Any], parts: JobParts) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""The file episodes.jsonl of a job: one line an episode, each exactly once over kills and lives.
+"""The file episodes.jsonl of a job: one line per episode, each exactly once across kills and lives.
 
 Owns offsets and rewriting. What a line holds is ``troupe.episodes.lines``'s.
 """
@@ -26,7 +26,7 @@ def is_kept(episode: pb.Episode, fraction: float) -> bool:
 def append_at(
     path: Path, offset: int, episodes: Sequence[pb.Episode], *, with_tokens: bool = False
 ) -> None:
-    """Make the file be its first ``offset`` bytes and these episodes. Idempotent.
+    """Cut the file to ``offset`` bytes and append these episodes. Idempotent.
 
     ``with_tokens`` keeps token ids and their log probabilities where the episodes have them.
     """
@@ -40,7 +40,7 @@ def append_at(
 
 
 def append_line(path: Path, text: str) -> None:
-    """Add a line, wholly or not at all: what a full disk took of it is cut off again."""
+    """Append a line, whole or not at all: a part that a full disk took is cut off again."""
     size = path.stat().st_size if path.is_file() else 0
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -52,7 +52,7 @@ def append_line(path: Path, text: str) -> None:
 
 
 def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-    """Rewrite a JSON-lines file with the lines to keep (torn ones go); what it then holds."""
+    """Rewrite a JSON-lines file with the lines to keep (torn ones go); returns those."""
     kept: list[dict[str, Any]] = []
     if not path.is_file():
         return kept

@@ -1,8 +1,8 @@
-"""One job's learning as Prometheus series, taken from its step lines and events.
+"""One job's learning as Prometheus series, from its step lines and events.
 
-Owns the labels of a job: they go a while after its end (Prometheus has seen the last values by
-then), so a router that lives for months does not collect them. Never a source of truth; counters
-start again with the process.
+Owns the labels of a job: they are removed a while after its end (when Prometheus has read the last
+values), so a router that runs for months does not accumulate them. Never a source of truth;
+counters start again with the process.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _leaving: dict[str, asyncio.TimerHandle] = {}
 
 
 def observe_line(job_id: str, line: Mapping[str, Any]) -> None:
-    """Take a line of metrics.jsonl over into the series of ``job_id``."""
+    """Write a line of metrics.jsonl to the series of ``job_id``."""
     kind = str(line["kind"])
     if kind == "train":
         metrics.JOB_STEP.labels(job_id).set(line["step"] + 1)
@@ -51,7 +51,7 @@ def observe_line(job_id: str, line: Mapping[str, Any]) -> None:
 
 
 def _observe(job_id: str, kind: str, path: Sequence[str], series: Series, value: float) -> None:
-    """Take one number over, whose name in the line is ``path``."""
+    """Write one number, whose name in the line is ``path``."""
     keys = dict(zip(series.keys, path[1:], strict=False))
     labels = {"job_id": job_id, **series.labels, **keys}
     if series.keys:
@@ -92,15 +92,15 @@ def observe_event(job_id: str, type: str, data: Mapping[str, Any]) -> None:
 
 
 def begin(job_id: str, num_steps: int, policies: Iterable[str]) -> None:
-    """Show ``job_id``: its series stay until ``end``."""
+    """Show ``job_id`` and keep its series until ``end``."""
     leaving = _leaving.pop(job_id, None)
     if leaving is not None:
         leaving.cancel()
     metrics.JOB_NUM_STEPS.labels(job_id).set(num_steps)
     metrics.start_at_zero(metrics.JOB_RESTARTS, [job_id])
     metrics.start_at_zero(metrics.JOB_PARITY_ALARMS, [job_id], policies)
-    for each in METRICS["train"].values():
-        series = each.metric.series
+    for entry in METRICS["train"].values():
+        series = entry.metric.series
         if isinstance(_metric_of(series), Counter) and not series.keys:
             _metric_of(series).labels(job_id=job_id, **series.labels)
 

@@ -1,6 +1,6 @@
-"""What trainers report of each step: one trainer's report, or those of every policy's merged.
+"""The trainers' reports by step: one trainer's, or those of all per-policy trainers merged.
 
-Owns which reports are in; troupe/runtime/step_report merges them. Pure; never waits.
+Owns which reports have arrived; troupe/runtime/step_report merges them. Pure; never waits.
 """
 
 from collections import defaultdict
@@ -18,18 +18,18 @@ class LearnedSteps:
         self._trainers = spec.trainers()
         self._reports: defaultdict[int, dict[str, dict[str, Any]]] = defaultdict(dict)
 
-    def hear(self, report: Mapping[str, Any]) -> None:
-        """One trainer's report of one step; a later one of it adds to the earlier."""
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Add one trainer's report of one step; a later report updates the earlier one."""
         trainer = str(report.get("policy", ""))
         self._reports[int(report["step"])].setdefault(trainer, {}).update(report)
 
-    def is_told(self, step: int) -> bool:
-        """Every trainer has reported ``step``."""
+    def is_reported(self, step: int) -> bool:
+        """Whether every trainer has reported ``step``."""
         reports = self._reports.get(step, {})
         return all(policy in reports for policy in self._trainers)
 
     def of(self, step: int) -> TrainerPart | None:
-        """All that is reported of ``step``; None while nothing is."""
+        """The merged reports of ``step``; None while there is none."""
         reports = self._reports.get(step, {})
         parts = [
             TrainerPart.from_wire(reports[policy]) for policy in self._trainers if policy in reports
@@ -39,5 +39,5 @@ class LearnedSteps:
         return parts[0] if self._trainers == ("",) else over_policies(parts)
 
     def forget(self, step: int) -> None:
-        """Nobody asks for ``step`` any more."""
+        """Drop the reports of ``step``."""
         self._reports.pop(step, None)

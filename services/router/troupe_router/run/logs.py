@@ -1,6 +1,6 @@
-"""Logs of a job's processes, by line and byte place.
+"""Logs of a job's processes, by line and byte offset.
 
-Reads ``logs/<component>.log`` of a run folder and nothing beside it. Never writes.
+Reads ``logs/<component>.log`` of a run folder and nothing else. Never writes.
 """
 
 import re
@@ -12,7 +12,7 @@ from troupe_router.run.paths import is_within
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,120}")
 MAX_BYTES = 1 << 20
-"""Most of a log that one answer holds."""
+"""The most bytes of a log in one answer."""
 
 
 def log_list(run_dir: Path) -> LogList:

@@ -1,4 +1,4 @@
-"""Whether a file of a run folder is in it: trainers and users write there, and may leave links."""
+"""Checks that a file lies in its run folder: trainers and users write there and may leave links."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Makes a peft adapter out of a trainer checkpoint: renamed tensors and adapter_config.json.
+"""Converts a trainer checkpoint into a peft adapter: renamed tensors and adapter_config.json.
 
 Reads and writes the safetensors format (a JSON header and raw bytes), so the router needs no
-torch. Owns the way from a parameter's name in the trainer to its name in an adapter file.
+torch. Owns the mapping from a trainer's parameter names to those of an adapter file.
 """
 
 import json
@@ -22,7 +22,7 @@ _MAX_ADAPTER = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Spliced:
-    """A file that is made while it is sent: ``head``, then pieces (offset, length) of ``path``."""
+    """A file assembled while it is sent: ``head``, then pieces (offset, length) of ``path``."""
 
     head: bytes
     path: Path
@@ -43,7 +43,7 @@ class Spliced:
 
 
 def exactly(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """The next ``size`` bytes of a file: a header has promised them."""
+    """The next ``size`` bytes of a file: a header has announced them."""
     left = size
     while left and (piece := file.read(min(left, 1 << 20))):
         left -= len(piece)

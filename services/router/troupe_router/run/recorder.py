@@ -1,4 +1,4 @@
-"""Writes what a job did into its run folder, each episode and each step exactly once.
+"""Records a job in its run folder, each episode and each step exactly once.
 
 Owns episodes.jsonl and metrics.jsonl. What must outlive the process between two writes is noted
 in the job's record; the files hold the rest.
@@ -33,19 +33,19 @@ from troupe_router.run.round_metrics import eval_line, play_metrics, train_line
 _log = get_logger(__name__)
 _T = TypeVar("_T")
 _REDIS_AWAY_S = 60.0
-"""For so long a look at the events waits for Redis; then another controller begins."""
+"""How long a read of the events waits for Redis; then another controller takes over."""
 _LEARNED_WAIT_S = 30.0
-"""A step whose trainer said nothing for so long after its end is recorded without its words."""
+"""A step without a trainer's report this long after its end is recorded without it."""
 
 
 _INDEX_S = 2.0
-"""What the index of episodes lacks after so long, it takes up with the next round or page."""
+"""Time to index a round's episodes; the rest is indexed with the next round or page."""
 
 
 class Recorder:
     """The run folder of one job. ``run`` must be alive for step lines to be written.
 
-    Files know nothing of a conductor that was taken over from, so each write asks the ledger.
+    Files cannot refuse a superseded conductor, so each write asks the ledger.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Recorder:
         return list(self._lines.values())
 
     async def rewind(self, step: int) -> None:
-        """Make the files agree with a job that is at ``step``: later lines are another life's."""
+        """Cut the files back to a job at ``step``: later lines belong to another life."""
         self._notes = await self._store.notes(self._job.job_id)
         self._breaks.append((time.time(), time.time()))
 
@@ -87,8 +87,8 @@ class Recorder:
             return int(line.get("step", 0)) <= limit
 
         metrics = self._path("metrics.jsonl")
-        found = await self._write(metrics, lambda: keep_lines(metrics, is_past))
-        self._lines = {(line["kind"], line["step"]): line for line in found}
+        kept = await self._write(metrics, lambda: keep_lines(metrics, is_past))
+        self._lines = {(line["kind"], line["step"]): line for line in kept}
         is_fresh = (
             self._job.life > 1
             and await self._ledger.round(train_round(step)) is None
@@ -99,7 +99,7 @@ class Recorder:
             await self._write(episodes, lambda: keep_lines(episodes, is_past))
 
     async def run(self) -> None:
-        """Follow the trainer's words and write step lines, until cancelled."""
+        """Follow the trainers' reports and write step lines, until cancelled."""
         while True:
             await self._listen(block_s=1.0)
             await self._settle()
@@ -109,13 +109,13 @@ class Recorder:
         return ("eval", step) in self._lines
 
     async def next_opened(self, state: RoundState) -> None:
-        """The round after a step has opened: that is the step's end."""
+        """Note that the round after a step has opened, which ends the step."""
         await self._end_step(state.step - 1, state.opened_at)
 
     async def learned(self, step: int, *, is_end: bool = False) -> None:
-        """The version after ``step`` is committed; the step ends now unless a round opens.
+        """Note that the version after ``step`` is committed; the step ends unless a round opens.
 
-        ``is_end``: it ends now, whatever opens; so where rounds are played ahead.
+        ``is_end``: it ends now in any case, as where rounds are played ahead.
         """
         self._ended.setdefault(step, time.time())
         if is_end:
@@ -154,7 +154,7 @@ class Recorder:
     async def catch_up(self, step: int) -> None:
         """Record the training round of ``step`` if it is complete and nobody recorded it.
 
-        A trainer learns from a complete round while no router is there, so a job may be past it.
+        A trainer learns from a complete round even without a router, so a job may be past it.
         """
         state = await self._ledger.round(train_round(step)) if step >= 0 else None
         if state is not None and state.is_complete and not state.is_recorded:
@@ -162,7 +162,7 @@ class Recorder:
             await self._ledger.mark_recorded(state.round_id)
 
     async def finish(self) -> None:
-        """Write the lines of all steps that ended, waiting a while for the trainer's words."""
+        """Write the lines of all steps that ended, waiting a while for the trainers' reports."""
         for step, ended_at in list(self._ended.items()):
             await self._end_step(step, ended_at)
         deadline = time.monotonic() + 5.0
@@ -199,7 +199,7 @@ class Recorder:
             if stored.event.type not in ("step.learned", "component.restarted", "replica.left"):
                 continue
             if stored.event.type == "step.learned":
-                self._learned.hear(data)
+                self._learned.add(data)
             else:
                 at = stored.event.occurred_at
                 self._breaks.append((float(data.get("seen_at") or at), at))
@@ -210,12 +210,12 @@ class Recorder:
         return sorted(int(name.partition(":")[2]) for name in names)
 
     async def _settle(self, *, is_last: bool = False) -> None:
-        """Write the line of every step about which all is known."""
+        """Write the line of every step whose data is complete."""
         async with self._settling:
             for step in self._open_steps():
                 ended_at = float(self._notes[f"ended:{step}"])
                 is_late = is_last or time.time() - ended_at > _LEARNED_WAIT_S
-                if not self._learned.is_told(step) and not is_late:
+                if not self._learned.is_reported(step) and not is_late:
                     continue
                 note = self._notes[f"play:{step}"]
                 opened_at = float(note["opened_at"])
@@ -244,7 +244,7 @@ class Recorder:
             self._lines[key] = line
 
     async def _write(self, path: Path, change: Callable[[], _T]) -> _T:
-        """Make ``change`` to a file of the run folder, on a thread; it may be made again.
+        """Apply ``change`` to a file of the run folder, on a thread; it may be applied again.
 
         Raises:
             UnavailableError: the disk is full or failing, which passes; the job's next controller

@@ -1,4 +1,4 @@
-"""Numbers of a round and of a step. Pure: episodes and timings in, JSON values out."""
+"""Metrics of a round and of a step. Pure: episodes and timings in, JSON values out."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _NOT_WORK = ("collect", "wait", "idle", "generate", "env")
 
 
 def play_metrics(episodes: Sequence[pb.Episode], wall_s: float) -> PlayPart:
-    """What a round's episodes say. Dropped ones are counted and never scored."""
+    """The metrics of a round's episodes. Dropped ones are counted and never scored."""
     played = [e for e in episodes if not e.dropped_reason]
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     terms: defaultdict[str, dict[str, list[float]]] = defaultdict(dict)
@@ -33,8 +33,8 @@ def play_metrics(episodes: Sequence[pb.Episode], wall_s: float) -> PlayPart:
         reward_mean=_mean(everything),
         reward_by_agent={agent: _mean(values) for agent, values in sorted(rewards.items())},
         reward_by_term={
-            agent: {term: _mean(values) for term, values in sorted(found.items())}
-            for agent, found in sorted(terms.items())
+            agent: {term: _mean(values) for term, values in sorted(by_term.items())}
+            for agent, by_term in sorted(terms.items())
         },
         return_mean=_mean([e.team_return for e in played]),
         turns_mean=_mean([float(e.num_turns) for e in played]),
@@ -110,13 +110,13 @@ def eval_line(step: int, play: PlayPart) -> dict[str, Any]:
 
 
 def _cached_ratio(episodes: Sequence[pb.Episode]) -> float | None:
-    """Share of the prompt tokens that engines did not compute, of the groups that say so.
+    """Share of the prompt tokens that engines did not compute, over the groups that report it.
 
     At most (K - 1) / K where nothing but the K candidates of a group share a prompt.
     """
-    told = [g for e in episodes for g in e.groups if g.HasField("num_cached_tokens")]
-    asked = sum(group.num_prompt_tokens for group in told)
-    return round(sum(g.num_cached_tokens for g in told) / asked, 6) if asked else None
+    reporting = [g for e in episodes for g in e.groups if g.HasField("num_cached_tokens")]
+    asked = sum(group.num_prompt_tokens for group in reporting)
+    return round(sum(g.num_cached_tokens for g in reporting) / asked, 6) if asked else None
 
 
 def _collect_terms(terms: dict[str, list[float]], candidates: Sequence[pb.Candidate]) -> None:

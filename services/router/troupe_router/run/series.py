@@ -93,18 +93,20 @@ def metrics_document(
 ) -> MetricsDocument:
     """The answer of ``/metrics``: curves of training and of evaluation.
 
-    A name that no line has is no error: a job that has just begun has none yet. It is said. Without
-    ``names`` the answer also says what every number is and which are drawn together.
+    A name that no line has is listed as unknown and is no error: a new job has none yet. Without
+    ``names`` the answer also describes every number and which are drawn together.
     """
     known: dict[str, None] = {}
     curves: dict[str, SeriesDocument] = {}
     for kind in ("train", "eval"):
-        own = sorted(((s, values) for k, s, values in points if k == kind), key=_step_of)
-        for _, values in own:
+        points_of_kind = sorted(((s, values) for k, s, values in points if k == kind), key=_step_of)
+        for _, values in points_of_kind:
             known.update(dict.fromkeys(values))
-        shown = [point for point in own if point[0] >= from_step]
+        shown = [point for point in points_of_kind if point[0] >= from_step]
         curves[kind] = _series(shown, names, max_points)
-    unknown = [name for name in names if not any(_is_wanted(one, (name,)) for one in known)]
+    unknown = [
+        name for name in names if not any(_is_wanted(known_name, (name,)) for known_name in known)
+    ]
     catalogue = {} if names else catalogue_document()
     return MetricsDocument.model_validate(
         {
@@ -120,16 +122,16 @@ def metrics_document(
 
 def flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, float | None]:
     """The numbers of a line by dotted name; True and False are 1 and 0."""
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     for key, value in line.items():
         if not prefix and key in _NOT_SERIES:
             continue
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            found.update(flatten(value, f"{name}."))
+            numbers.update(flatten(value, f"{name}."))
         elif value is None or isinstance(value, int | float):
-            found[name] = None if value is None else float(value)
-    return found
+            numbers[name] = None if value is None else float(value)
+    return numbers
 
 
 def _series(

@@ -1,4 +1,4 @@
-"""What a job came to, for people and for benchmarks: summary.json, curve.png, report.md."""
+"""The outcome of a job, for people and for benchmarks: summary.json, curve.png, report.md."""
 
 import asyncio
 import json
@@ -81,10 +81,10 @@ def _busy_ratio(train: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 async def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
-    """Write summary.json, then what is drawn and told from the run's files.
+    """Write summary.json, then the curve and the report from the run's files.
 
-    That is curve.png (where matplotlib is installed), report.md and transcripts/; what fails of it
-    is only logged.
+    These are curve.png (where matplotlib is installed), report.md and transcripts/; a failure is
+    only logged.
     """
     text = json.dumps(summary, indent=2) + "\n"
     await asyncio.to_thread(_replace, run_dir / "summary.json", text)
@@ -131,29 +131,29 @@ async def find_commit() -> str | None:
 
 
 def _artifacts(job: JobRecord, result: Mapping[str, Any]) -> dict[str, dict[str, str | None]]:
-    """Paths of each policy's adapter and merged model: the trainer's word, else what is there."""
-    said = result.get("policies")
-    named: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
-    found: dict[str, dict[str, str | None]] = {}
+    """Paths of each policy's adapter and merged model: as reported, else on disk."""
+    reported = result.get("policies")
+    named: Mapping[str, Any] = reported if isinstance(reported, Mapping) else {}
+    artifacts: dict[str, dict[str, str | None]] = {}
     for policy in job.spec.policies:
-        own = named.get(policy)
-        words: Mapping[str, Any] = own if isinstance(own, Mapping) else {}
-        found[policy] = {}
+        entry = named.get(policy)
+        words: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {}
+        artifacts[policy] = {}
         for kind in ("adapter", "merged"):
             folder = job.run_dir / "policies" / policy / kind
             default = str(folder) if folder.is_dir() else None
-            found[policy][kind] = words.get(kind) or default
-    return found
+            artifacts[policy][kind] = words.get(kind) or default
+    return artifacts
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": sys.version.split()[0]}
+    versions = {"python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _replace(path: Path, text: str) -> None:

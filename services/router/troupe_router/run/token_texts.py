@@ -15,7 +15,7 @@ _MOST_PARTS = 4
 
 
 def token_texts(recorded: Mapping[str, Any] | None, model: str) -> TokensDocument | None:
-    """``recorded`` ids as texts; None where there are none, or they cannot be known."""
+    """``recorded`` ids as texts; None without ids or without a tokenizer."""
     tokenizer = _tokenizer(str(Path(model) / "tokenizer.json")) if recorded else None
     if recorded is None or tokenizer is None:
         return None
@@ -30,7 +30,7 @@ def pieces(tokenizer: Any, ids: list[int]) -> list[str]:
     texts: list[str] = []
     begin = shown = 0
     for end in range(1, len(ids) + 1):
-        # From the piece before on: what a decoder does at the start of a text, it does to both.
+        # Decode from the previous piece on, so that start-of-text handling affects both alike.
         before = tokenizer.decode(ids[begin:shown], skip_special_tokens=False)
         text = tokenizer.decode(ids[begin:end], skip_special_tokens=False)
         is_part = text.endswith("\ufffd") and end < len(ids) and end - shown < _MOST_PARTS

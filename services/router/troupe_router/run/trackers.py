@@ -1,8 +1,8 @@
 """Feeds a job's lines to its experiment trackers, which can never stop or slow it.
 
 Owns one thread and one bounded queue for each tracker. A tracker that fails is tried again at the
-next line; one that hangs loses lines, which are counted; how far each came is noted in the job's
-record, so a restarted router goes on there.
+next line; one that hangs loses lines, which are counted; the progress of each is noted in the job's
+record, so a restarted router continues there.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ _log = get_logger(__name__)
 _QUEUE = 1000
 _LOOK_S = 0.5
 _CLOSE_S = 10.0
-"""A tracker that has not finished so long after the job's end is left behind."""
+"""A tracker that has not finished this long after the job's end is left behind."""
 
 Line = Mapping[str, Any]
 
 
 class TrackerThread:
-    """One tracker in its own thread. ``done`` counts lines that were told or given up."""
+    """One tracker in its own thread. ``done`` counts lines that were logged or given up."""
 
     def __init__(self, spec: TrackerSpec, run: TrackedRun) -> None:
         self.kind = spec.kind
@@ -70,9 +70,9 @@ class TrackerThread:
             if isinstance(item, str):
                 self._try(self._close, item)
                 return
-            self._count("told" if self._try(self._tell, item) else "failed")
+            self._count("told" if self._try(self._log_line, item) else "failed")
 
-    def _tell(self, line: Line) -> None:
+    def _log_line(self, line: Line) -> None:
         self._open().log(tracked_step(line), tracked_values(line))
 
     def _close(self, state: str) -> None:
@@ -109,7 +109,7 @@ class Trackers:
         self._starts: list[int] = []
         self._offered: list[int] = []
         self._noted: list[int] = []
-        self._said: dict[int, str] = {}
+        self._reported_errors: dict[int, str] = {}
 
     async def run(self, lines: Callable[[], list[dict[str, Any]]]) -> None:
         """Follow ``lines()`` until cancelled."""
@@ -121,7 +121,7 @@ class Trackers:
             await asyncio.sleep(_LOOK_S)
 
     async def close(self, lines: list[dict[str, Any]], state: str) -> None:
-        """Give the rest, end every run (``state`` "": it goes on later), and wait a while."""
+        """Offer the rest, end every run (``state`` "": it goes on later), and wait a while."""
         if not self._threads:
             return
         with suppress(RedisError):
@@ -144,28 +144,28 @@ class Trackers:
         notes = await self._store.notes(self._job.job_id)
         spec = self._job.spec
         for index, tracker in enumerate(spec.trackers):
-            told = int(notes.get(_name(index), 0))
+            num_logged = int(notes.get(_name(index), 0))
             run = TrackedRun(
                 self._job.job_id,
                 tracker.project or spec.name,
                 self._job.run_dir,
                 spec.model_dump(mode="json"),
                 tracker.options,
-                resumes=told > 0,
+                resumes=num_logged > 0,
             )
             self._threads.append(TrackerThread(tracker, run))
-            self._starts.append(told)
-            self._offered.append(told)
-            self._noted.append(told)
+            self._starts.append(num_logged)
+            self._offered.append(num_logged)
+            self._noted.append(num_logged)
 
     async def _feed(self, lines: list[dict[str, Any]]) -> None:
         for index, thread in enumerate(self._threads):
-            # Fewer lines than were told: the file is not read yet, or a resumed job repeats steps.
+            # Fewer lines than logged: the file is not read yet, or a resumed job repeats steps.
             for line in lines[self._offered[index] :]:
                 thread.offer(line)
             self._offered[index] = max(self._offered[index], len(lines))
-            if thread.error and self._said.get(index) != thread.error:
-                self._said[index] = thread.error
+            if thread.error and self._reported_errors.get(index) != thread.error:
+                self._reported_errors[index] = thread.error
                 await self._say(thread)
         await self._note()
 
@@ -176,10 +176,10 @@ class Trackers:
 
     async def _note(self) -> None:
         for index, thread in enumerate(self._threads):
-            told = self._starts[index] + thread.done
-            if told != self._noted[index]:
-                await self._store.note(self._job.job_id, _name(index), told)
-                self._noted[index] = told
+            num_logged = self._starts[index] + thread.done
+            if num_logged != self._noted[index]:
+                await self._store.note(self._job.job_id, _name(index), num_logged)
+                self._noted[index] = num_logged
 
 
 def _name(index: int) -> str:

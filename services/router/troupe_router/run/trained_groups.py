@@ -1,7 +1,6 @@
-"""What the trainer made of each group: the lines of groups.jsonl, written with its checkpoints.
+"""The trainer's record of each group: the lines of groups.jsonl, written with its checkpoints.
 
-Reads that file, or those of every policy's own trainer, and nothing beside it. Never computes an
-advantage.
+Reads that file, or those of all per-policy trainers, and nothing else. Never computes an advantage.
 """
 
 import json
@@ -13,7 +12,7 @@ from troupe.runtime.run_folder import groups_file
 from troupe.spec import JobSpec
 
 Advantages = Mapping[str, Sequence[float] | None]
-"""By group id, in the candidates' order; None where the file does not say it."""
+"""By group id, in the candidates' order; None where the file does not hold them."""
 
 
 def trained_counts(run_dir: Path, spec: JobSpec, step: int) -> dict[str, int]:
@@ -25,16 +24,16 @@ def trained_counts(run_dir: Path, spec: JobSpec, step: int) -> dict[str, int]:
 
 def trained_advantages(run_dir: Path, spec: JobSpec, step: int) -> Advantages | None:
     """The groups that ``step`` learnt from; None while not every trainer's checkpoint covers it."""
-    found: dict[str, Sequence[float] | None] = {}
+    advantages: dict[str, Sequence[float] | None] = {}
     for policy in spec.trainers():
         is_covered = False
         for line in _lines(groups_file(run_dir, policy), step):
             is_covered = True
             ids = line["group_ids"]
-            found.update(zip(ids, line.get("advantages") or [None] * len(ids), strict=False))
+            advantages.update(zip(ids, line.get("advantages") or [None] * len(ids), strict=False))
         if not is_covered:
             return None
-    return found
+    return advantages
 
 
 def _lines(path: Path, step: int) -> Iterator[dict[str, Any]]:

@@ -22,7 +22,7 @@ _TYPES = {
     ".json": "application/json",
     ".txt": "text/plain",
 }
-"""Said here because the system's own table differs between machines."""
+"""Defined here because the system's table differs between machines."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class PageFiles:
 
     def names(self) -> list[str]:
         """All files, as paths below the folder."""
-        found = (path for path in self._folder.rglob("*") if path.is_file())
-        return sorted(path.relative_to(self._folder).as_posix() for path in found)
+        files = (path for path in self._folder.rglob("*") if path.is_file())
+        return sorted(path.relative_to(self._folder).as_posix() for path in files)
 
     def get(self, name: str) -> PageFile:
         """One file.

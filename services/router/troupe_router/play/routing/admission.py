@@ -1,6 +1,6 @@
-"""How many Generate calls may be under way or wait: the bound of the router's own queue.
+"""Bounds the Generate calls that are in progress or waiting: the router's own queue.
 
-Owns the lines of those who wait for room. Never decides which replica answers.
+Owns the lines of waiting calls. Never decides which replica answers.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ class Line:
         return len(self._line)
 
     async def wait(self, timeout_s: float) -> None:
-        """Until `leave` calls this place up, and ``timeout_s`` at the latest.
+        """Wait until `leave` wakes this place, at most ``timeout_s``.
 
-        Called up or not, who waits looks again now and then, since a replica may join with room:
-        the longer the line, the more seldom each one does.
+        A waiting call also looks again periodically, since a replica with room may join: the longer
+        the line, the less often.
         """
         look_s = max(_LONGEST_WAIT_S, len(self._line) / _LOOKS_PER_S)
         timeout_s = min(timeout_s, look_s)
@@ -43,13 +43,13 @@ class Line:
             return
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self.leave()  # was called up and does not go: the next may
+                self.leave()  # was woken but is cancelled: wake the next
             raise
         finally:
             self._line.pop(place, None)
 
     def leave(self) -> None:
-        """A replica has room again: call up who waits longest."""
+        """A replica has room again: wake the call that has waited longest."""
         if self._line:
             place, _ = self._line.popitem(last=False)
             if not place.done():
@@ -84,7 +84,7 @@ class Admission(Line):
             self._num_calls -= 1
 
     async def wait(self, timeout_s: float) -> None:
-        """As every line, and shown in the metrics."""
+        """Wait as in any line, and show it in the metrics."""
         self._waiting.inc()
         try:
             await super().wait(timeout_s)

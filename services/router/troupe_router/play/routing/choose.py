@@ -1,4 +1,4 @@
-"""Which replica answers a request: a pure decision over what is known of the replicas.
+"""Chooses the replica that answers a request: a pure decision over what is known of each.
 
 Rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates",
 IEEE/ACM Transactions on Networking 6(1), 1998) orders the replicas for a prompt; a bound on the
@@ -16,12 +16,12 @@ LOAD_FACTOR = 1.5
 UNBOUNDED = 1 << 62
 
 Affinity = Literal["hit", "spill", "miss"]
-"""hit: the replica that knows most of the prompt; spill: that one was loaded; miss: none knows."""
+"""hit: the replica that knows most of the prompt; spill: that one was busy; miss: none knows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteRequest:
-    """What is asked for.
+    """The request to route.
 
     ``affinity`` orders replicas that are equal in everything else; equal prompts have equal ones.
     ``avoid`` names replicas that just failed this request; ``weight`` is its candidates.
@@ -54,7 +54,7 @@ class RouteCandidate:
     limit: int = UNBOUNDED
 
     def holds(self, policy: str, policy_version: int) -> bool:
-        """Whether the version can be asked for."""
+        """Whether the replica serves this version."""
         return self.is_serving and policy_version in self.versions.get(policy, ())
 
     def has_room(self, weight: int) -> bool:
@@ -64,14 +64,14 @@ class RouteCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The replica to ask, and what became of the prompt's affinity."""
+    """The replica to ask, and whether the prompt's affinity was kept."""
 
     replica: RouteCandidate
     affinity: Affinity
 
 
 Strategy = Callable[[RouteRequest, Sequence[RouteCandidate]], Choice | None]
-"""Decides who answers; pure but for its own randomness. `choose` is the one that jobs use."""
+"""Chooses a replica; pure except for its own randomness. Jobs use `choose`."""
 
 
 def choose(
@@ -134,7 +134,7 @@ def newer_version(request: RouteRequest, candidates: Sequence[RouteCandidate]) -
 
 
 def _first(equal: Sequence[RouteCandidate], affinity: str) -> RouteCandidate:
-    """The nearest to the prompt of replicas that are equal in everything else."""
+    """Of replicas that are equal in everything else, the nearest to the prompt."""
     if len(equal) == 1:
         return equal[0]
     return min(equal, key=lambda c: _distance(affinity, c.replica_id))

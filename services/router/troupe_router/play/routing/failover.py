@@ -1,7 +1,7 @@
-"""Failing over: asks one replica after another until one answers or time is up.
+"""Fails over: asks one replica after another until one answers or time is up.
 
-Owns the retries of calls that any replica may answer, their pauses, and what a failure says of a
-replica. Which one is asked is the caller's decision.
+Owns the retries of calls that any replica may answer, their pauses, and what a failure means for
+a replica. The caller decides which one is asked.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from troupe_router.play.routing.fleet import ReplicaConnection, unless_closed
 
 _BACKOFF = Backoff(0.01, 1.0)
 _LOOKS_PER_S = 1000
-"""All callers that found nobody look again so often, together."""
+"""How often all callers without a replica look again, together."""
 _T = TypeVar("_T")
 
 
 class Pauses:
-    """The pauses of all callers of a port that found nobody to answer.
+    """The pauses of all callers of a port that no replica could answer.
 
-    The more there are, the longer each one pauses: ten thousand that look again each second would
+    The more callers, the longer each one pauses: ten thousand that look again each second would
     leave the event loop no time to hear from the replicas that they wait for.
     """
 
@@ -68,7 +68,7 @@ async def until_answered(
     refresh: Callable[[], Awaitable[None]],
     wait_for_room: Callable[[float], Awaitable[None]] | None = None,
 ) -> _T:
-    """Pick and ask until an answer, an error that is not retryable, or ``timeout_s``.
+    """Pick and ask until an answer, a non-retryable error, or ``timeout_s``.
 
     Each failure names a replica to avoid; when all have failed, the pause before the next round
     grows and is jittered, so that callers who were refused together do not come back together.
@@ -114,7 +114,7 @@ async def _ask_one(
     ask: Callable[[ReplicaConnection, Pick, float], Awaitable[_T]],
     left_s: float,
 ) -> _T:
-    """Ask the picked replica, and note how it did."""
+    """Ask the picked replica and note the outcome."""
     try:
         with unless_closed(connection):
             answer = await ask(connection, picked, left_s)

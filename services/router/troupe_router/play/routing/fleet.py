@@ -1,6 +1,6 @@
 """The living rollout and env replicas of one job, as this process sees them now.
 
-Owns connections, in-flight counts and who failed lately. What a replica holds comes from
+Owns connections, in-flight counts and recent failures. What a replica holds comes from
 heartbeats, and from the replica itself when it is asked (``probe``): a new version is then known
 in milliseconds.
 """
@@ -59,9 +59,9 @@ class ReplicaConnection:
     _shown: RouteCandidate | None = None
 
     def candidate(self, matched: float = 0.0, limit: int = UNBOUNDED) -> RouteCandidate:
-        """As ``choose`` sees it; ``matched`` is the share of the prompt that it was sent before.
+        """The replica as ``choose`` sees it; ``matched`` is the share of the prompt sent before.
 
-        The last one again while nothing of it has changed: every call looks at every replica.
+        Reuses the last candidate while nothing has changed: every call looks at every replica.
         """
         is_suspect = self.suspected_until > 0.0 and time.monotonic() < self.suspected_until
         shown = self._shown
@@ -87,19 +87,19 @@ class ReplicaConnection:
         return shown
 
     def failed(self) -> None:
-        """It did not answer: others are asked first for a while, longer with each failure."""
+        """Note a failure: others are asked first for a while, longer after each failure."""
         pause_s = min(_FIRST_SUSPICION_S * 2**self.num_failures, _LONGEST_SUSPICION_S)
         self.num_failures = min(self.num_failures + 1, 16)
         self.suspected_until = time.monotonic() + pause_s
 
     def answered(self) -> None:
-        """It answered: what failed before is over."""
+        """Note an answer: earlier failures are forgotten."""
         self.num_failures, self.suspected_until = 0, 0.0
 
 
 @contextmanager
 def unless_closed(connection: ReplicaConnection) -> Generator[None]:
-    """Turn what a call says whose connection was closed into UnavailableError.
+    """Turn the error of a call whose connection was closed into UnavailableError.
 
     gRPC cancels the calls of a closed channel, though the task that waits for one was not
     cancelled, and refuses to begin one: a replica may leave between its choice and the call.
@@ -141,15 +141,15 @@ class Fleet:
         self.prefixes = PrefixTable()
 
     async def watch(self) -> None:
-        """Follow the membership until cancelled; while Redis is away, what was known holds."""
+        """Follow the membership until cancelled; without Redis the last known one stays in use."""
         while True:
             await self.refresh()
             await asyncio.sleep(self._refresh_s)
 
     async def refresh(self) -> None:
-        """Take over the membership as it is now; who asks meanwhile shares the next look.
+        """Load the current membership; concurrent callers share the next read.
 
-        Thousands of calls that find nobody at once must not each read the list of everybody.
+        Thousands of calls without a replica must not each read the whole list.
         """
         if self._next_look is None:
             self._next_look = asyncio.create_task(self._look())
@@ -202,7 +202,7 @@ class Fleet:
             await connection.client.close()
 
     async def probe(self) -> None:
-        """Ask every rollout replica what it holds; concurrent callers share one round of asking."""
+        """Ask every rollout replica what it holds; concurrent callers share one round."""
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe())
         await asyncio.shield(self._probing)

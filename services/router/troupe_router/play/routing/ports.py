@@ -1,7 +1,7 @@
-"""Generation and judgement over a fleet, as episodes ask for them.
+"""The ports through which episodes generate and step environments, over a fleet.
 
-Owns the way of a call: admission, choice of a replica, accounts. Which replica is asked is the
-strategy's decision; failing over is `attempts`'.
+Owns the path of a call: admission, choice of a replica, accounting. The strategy decides which
+replica is asked; `failover` retries.
 """
 
 import time
@@ -135,9 +135,9 @@ class FleetRollout:
 class FleetEnv:
     """EnvPort over a job's env replicas; every call is pure, so any replica may answer.
 
-    A replica is asked ``max_in_flight`` things at once; more wait here, where waiting is cheap. A
-    replica would refuse what is too much for it, and thousands of answers at once would hold up
-    this router's event loop.
+    A replica gets at most ``max_in_flight`` calls at once; more wait here, where waiting is cheap.
+    It would refuse the excess, and thousands of answers at once would hold up this router's
+    event loop.
     """
 
     def __init__(self, fleet: Fleet, *, max_in_flight: int = MAX_ENV_CALLS) -> None:

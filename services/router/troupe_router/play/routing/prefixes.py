@@ -1,6 +1,6 @@
-"""What each replica was sent before, as prefixes of prompts: the router's guess of their caches.
+"""The prompt prefixes that each replica was sent: the router's estimate of their caches.
 
-Owns a bounded memory and no decision. It is a guess: an engine may have evicted what is here. An
+Owns a bounded memory and no decision. An engine may have evicted what is recorded here. An
 engine's cache is keyed by version, so the memory is too.
 """
 
@@ -14,9 +14,9 @@ from troupe.tasks.family import Observation
 BLOCK_CHARS = 64
 """Prefixes are compared in steps of this many characters, about 16 tokens."""
 MAX_BLOCKS = 512
-"""What comes after so many blocks of a prompt is not looked at."""
+"""Blocks of a prompt beyond this number are ignored."""
 _MAX_OWNERS = 256
-"""Replicas that are remembered for one prefix; each life of a replica is another."""
+"""Replicas that are remembered for one prefix; each life of a replica counts as another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ class PrefixTable:
 
     def matched(self, policy: str, policy_version: int, blocks: Sequence[int]) -> dict[int, float]:
         """Share of the prompt that each replica (by number) was sent before, 0 to 1."""
-        found: dict[int, float] = {}
+        shares: dict[int, float] = {}
         for position, block in enumerate(blocks, start=1):
             owners = self._owners.get(hash((policy, policy_version, block)))
             if owners is None:
                 break
             share = position / len(blocks)
             for owner in owners:
-                found[owner] = share
-        return found
+                shares[owner] = share
+        return shares
 
     def record(self, policy: str, policy_version: int, blocks: Sequence[int], owner: int) -> None:
-        """A prompt is sent to ``owner``, a replica's number."""
+        """Note that a prompt is sent to ``owner``, a replica's number."""
         for block in reversed(blocks):  # what many prompts begin with is the most recent
             key = hash((policy, policy_version, block))
             owners = self._owners.pop(key, ())

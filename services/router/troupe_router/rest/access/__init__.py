@@ -1,1 +1,1 @@
-"""Who may ask what of the REST API, how often, from where, and on which address."""
+"""Access to the REST API: who may ask what, how often, from where, and on which address."""

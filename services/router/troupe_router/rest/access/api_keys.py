@@ -1,6 +1,6 @@
 """The API keys of this router, reloaded when their file changes.
 
-Owns the look at the file. A file that breaks while the router runs leaves the old keys in force.
+Owns the polling of the file. A file that breaks while the router runs leaves the old keys in force.
 """
 
 import time
@@ -52,19 +52,19 @@ class KeyStore:
         """Who holds ``key``; raises UnauthenticatedError."""
         self._look()
         digest = digest_of(key)
-        found = self._keys.get(digest)
-        if found is None or not found.is_valid():
-            why = "has ended" if found else "is not known"
+        api_key = self._keys.get(digest)
+        if api_key is None or not api_key.is_valid():
+            why = "has ended" if api_key else "is not known"
             raise UnauthenticatedError(f"the API key {why}")
-        return Caller(found.name, found.all_scopes, found.rate_per_s, is_by_cookie, digest)
+        return Caller(api_key.name, api_key.all_scopes, api_key.rate_per_s, is_by_cookie, digest)
 
     def still_knows(self, caller: Caller) -> bool:
         """Whether the caller's key is in force; what it opened earlier ends with it."""
         if not self.is_on:
             return True
         self._look()
-        found = self._keys.get(caller.digest)
-        return found is not None and found.is_valid()
+        api_key = self._keys.get(caller.digest)
+        return api_key is not None and api_key.is_valid()
 
     def replica_limits(self) -> dict[str, int]:
         """Most rollout replicas of each owner that has such a limit."""

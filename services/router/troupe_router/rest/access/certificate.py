@@ -1,6 +1,6 @@
 """The certificate of the REST port, read again when its files change.
 
-Owns the look at the files. A pair that does not fit (a rotation that is half done) is not used.
+Owns the polling of the files. A pair that does not fit (a rotation that is half done) is not used.
 """
 
 import asyncio

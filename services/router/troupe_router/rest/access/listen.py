@@ -8,7 +8,7 @@ from troupe_router.settings import RouterSettings
 
 
 def check_listen_address(settings: RouterSettings) -> None:
-    """Raise InvalidArgumentError for an open door: a public address without keys."""
+    """Raise InvalidArgumentError for a public address without keys."""
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         raise InvalidArgumentError(
             "TROUPE_ROUTER_TLS_CERTIFICATE and TROUPE_ROUTER_TLS_KEY belong together; set both or "
@@ -28,11 +28,11 @@ def bind(address: str) -> socket.socket:
     """A listening socket; raises InvalidArgumentError when the address can't be had."""
     host, _, port = address.rpartition(":")
     try:
-        found = socket.create_server((host or "127.0.0.1", int(port)), backlog=256)
+        listener = socket.create_server((host or "127.0.0.1", int(port)), backlog=256)
     except (OSError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(
             f"the REST port {address} cannot be opened ({error}); another router or program may "
             "use it: stop that, or set TROUPE_ROUTER_REST_ADDRESS to another host:port"
         ) from error
-    found.setblocking(False)
-    return found
+    listener.setblocking(False)
+    return listener

@@ -1,4 +1,4 @@
-"""Which pages may act here, and by which names a router without keys may be asked.
+"""Checks the origin of web pages, and the host name by which a router without keys is asked.
 
 A browser sends the requests of any page, with this router's cookie or from inside its network. So
 a page is known by its Origin, and a stranger's name that leads here (DNS rebinding) by its Host.

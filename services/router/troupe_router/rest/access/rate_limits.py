@@ -1,6 +1,6 @@
-"""How often a caller may ask: token buckets, of requests and of wrong keys.
+"""Rate limits: token buckets for requests and for wrong keys.
 
-docs/decisions/0004-libraries.md says why not a library's.
+docs/decisions/0004-libraries.md says why they are not a library's.
 """
 
 import time

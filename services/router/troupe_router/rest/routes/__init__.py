@@ -1,1 +1,1 @@
-"""One file a resource of the REST API: its paths, and how an answer is filled."""
+"""One file per resource of the REST API: its paths, and how its answers are filled."""

@@ -68,7 +68,7 @@ async def events(
     log = EventLog(parts.redis, job_id, source="router")
     stored = await log.read(_checked(after), count=query.limit, block_s=query.wait_s)
     return EventPage(
-        events=[event_document(one) for one in stored], next=stored[-1].id if stored else after
+        events=[event_document(event) for event in stored], next=stored[-1].id if stored else after
     )
 
 

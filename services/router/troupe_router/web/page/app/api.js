@@ -49,8 +49,8 @@ export const jobPath = (id, rest = "") => `/v1/jobs/${encodeURIComponent(id)}${r
 export function withQuery(path, parameters) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
-    for (const one of Array.isArray(value) ? value : [value]) {
-      if (one !== undefined && one !== null && one !== "") query.append(name, one);
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item !== undefined && item !== null && item !== "") query.append(name, item);
     }
   }
   const text = query.toString();

@@ -28,7 +28,7 @@ export function Panel({ title, aside, children, className = "", heading = "h2", 
 export function Fault({ error, retry, title = "This could not be loaded" }) {
   return html`<${Alert} color="red" variant="light" role="alert" title=${title} icon=${html`<${IconAlertTriangle} size=${18} />`}>
     <${Text} size="sm">${error.message}<//>
-    ${error.errors?.length > 0 && html`<ul class="faults">${error.errors.map((one, i) => html`<li key=${i}><code>${one.pointer || "/"}</code> ${one.message}</li>`)}</ul>`}
+    ${error.errors?.length > 0 && html`<ul class="faults">${error.errors.map((fault, i) => html`<li key=${i}><code>${fault.pointer || "/"}</code> ${fault.message}</li>`)}</ul>`}
     ${retry && html`<${Button} size="compact-sm" variant="light" color="red" mt="xs" onClick=${retry}>Try again<//>`}
   <//>`;
 }

@@ -7,7 +7,7 @@ import { Digest, Tag } from "./parts.js";
 export function ReplicaTable({ replicas, showsJob }) {
   const heads = ["Replica", "Kind", ...(showsJob ? ["Job"] : []), "State", "In flight", "Policy", "Version", "Digest", "Heard of"];
   return html`<div class="table-box"><${Table} className="stacking" verticalSpacing="sm"><${Table.Thead}><${Table.Tr}>${heads.map((head) => html`<${Table.Th} key=${head}>${head}<//>`)}<//><//>
-    <${Table.Tbody}>${replicas.flatMap((one) => rows(one).map((policy, i) => html`<${Row} key=${`${one.replica_id}/${i}`} replica=${one} policy=${policy} showsJob=${showsJob} />`))}<//><//></div>`;
+    <${Table.Tbody}>${replicas.flatMap((replica) => rows(replica).map((policy, i) => html`<${Row} key=${`${replica.replica_id}/${i}`} replica=${replica} policy=${policy} showsJob=${showsJob} />`))}<//><//></div>`;
 }
 
 const rows = (replica) => (replica.policies.length ? replica.policies : [null]);

@@ -26,10 +26,10 @@ export function Board({ feed, agents }) {
 // The newest value of every number that no chart draws.
 function OtherNumbers({ feed }) {
   useTicks(feed);
-  const found = otherColumns(feed.panels, feed.fields, feed.tables);
-  if (!found.length) return null;
+  const others = otherColumns(feed.panels, feed.fields, feed.tables);
+  if (!others.length) return null;
   return html`<section class="chart-group" aria-label="Other numbers"><h2>Other numbers</h2><dl class="other-numbers">
-    ${found.map(({ table, name, field }) => html`<div key=${`${table}.${name}`} data-metric=${`${table}.${name}`}>
+    ${others.map(({ table, name, field }) => html`<div key=${`${table}.${name}`} data-metric=${`${table}.${name}`}>
       <dt><${Tooltip} label=${field?.description || "A number of the job's loss."} multiline maw=${300} openDelay=${200}><span>${table === "eval" ? "evaluation " : ""}${words(name.replaceAll(".", " · "))}</span><//></dt>
       <dd>${formatOf(field?.unit)(last(feed.tables[table], name))}</dd></div>`)}</dl></section>`;
 }
@@ -37,29 +37,29 @@ function OtherNumbers({ feed }) {
 const shapeOf = ({ train, eval: held }) => [train, held].map((table) => `${Object.keys(table.series).length}/${table.steps.length > 0}`).join();
 
 function ChartPanel({ panel, feed, agents }) {
-  const found = panelColumns(panel, feed.tables, agents);
-  if (panel.is_optional && !found.length) return null;
+  const drawn = panelColumns(panel, feed.tables, agents);
+  if (panel.is_optional && !drawn.length) return null;
   const format = formatOf(panel.unit);
-  const read = () => joined(found, feed.tables);
+  const read = () => joined(drawn, feed.tables);
   const title = html`<${Tooltip} label=${panel.hint} multiline maw=${300} openDelay=${200}><span>${panel.title}</span><//>`;
-  const latest = found.length === 1 ? format(last(feed.tables[found[0].table], found[0].name)) : null;
+  const latest = drawn.length === 1 ? format(last(feed.tables[drawn[0].table], drawn[0].name)) : null;
   return html`<${Panel} title=${title} heading="h3" className=${panel.is_wide ? "chart wide" : "chart"} data-chart=${panel.id}>
-    ${found.length
-      ? html`<${Plot} columns=${found} read=${read} feed=${feed} format=${format} range=${panel.range} isStacked=${panel.is_stacked} label=${`${panel.title}: ${found.map((one) => one.label).join(", ")}${latest ? `, now ${latest}` : ""}`} />`
+    ${drawn.length
+      ? html`<${Plot} columns=${drawn} read=${read} feed=${feed} format=${format} range=${panel.range} isStacked=${panel.is_stacked} label=${`${panel.title}: ${drawn.map((column) => column.label).join(", ")}${latest ? `, now ${latest}` : ""}`} />`
       : html`<div class="no-data">${panel.empty_text}</div>`}
   <//>`;
 }
 
 // Columns of both tables over one axis of steps.
-function joined(found, tables) {
-  const froms = new Set(found.map((column) => column.table));
+function joined(drawn, tables) {
+  const froms = new Set(drawn.map((column) => column.table));
   if (froms.size <= 1) {
     const table = tables[[...froms][0] || "train"];
-    return { x: table.steps, ys: found.map((column) => table.series[column.name]) };
+    return { x: table.steps, ys: drawn.map((column) => table.series[column.name]) };
   }
   const x = [...new Set([...froms].flatMap((from) => tables[from].steps))].sort((a, b) => a - b);
   const place = new Map(x.map((step, index) => [step, index]));
-  const ys = found.map((column) => {
+  const ys = drawn.map((column) => {
     const table = tables[column.table];
     const values = new Array(x.length).fill(null);
     table.steps.forEach((step, i) => (values[place.get(step)] = table.series[column.name][i]));

@@ -14,30 +14,30 @@ export function grouped(panels) {
 
 // The columns of a panel that there are: [{table, name, label, is_dotted}], agents and phases in their own order.
 export function panelColumns(panel, tables, agents) {
-  const each = panel.curves.find((curve) => curve.by_policy);
-  const several = each ? policyColumns(each.name, tables.train) : [];
+  const perPolicy = panel.curves.find((curve) => curve.by_policy);
+  const several = perPolicy ? policyColumns(perPolicy.name, tables.train) : [];
   if (several.length > 1) return several;
-  const found = panel.curves.flatMap(({ table, name: wanted, label, is_dotted }) =>
+  const shown = panel.curves.flatMap(({ table, name: wanted, label, is_dotted }) =>
     columns(tables[table], [wanted]).map((name) => ({
       table, name, is_dotted,
       label: name.includes(".") ? name.slice(name.indexOf(".") + 1).replaceAll(".", " · ").replaceAll("_", " ") : label || name.replaceAll("_", " "),
     })),
   );
   const order = panel.id === "reward" ? agents : panel.keys;
-  if (!order?.length) return found;
+  if (!order?.length) return shown;
   const place = (column) => order.indexOf(column.label) + 1 || order.length;
-  return found.sort((a, b) => place(a) - place(b));
+  return shown.sort((a, b) => place(a) - place(b));
 }
 
 // Columns that no panel draws, with what is declared of them: [{table, name, field}]. Those of one policy are left out.
 export function otherColumns(panels, fields, tables) {
   const drawn = panels.flatMap((panel) => panel.curves);
-  const isOf = (name, one) => name === one.name || name.startsWith(`${one.name}.`);
+  const isOf = (name, declared) => name === declared.name || name.startsWith(`${declared.name}.`);
   return Object.entries(tables).flatMap(([table, { series }]) =>
     Object.keys(series)
-      .filter((name) => !name.startsWith("by_policy.") && !drawn.some((one) => one.table === table && isOf(name, one)))
+      .filter((name) => !name.startsWith("by_policy.") && !drawn.some((declared) => declared.table === table && isOf(name, declared)))
       .sort()
-      .map((name) => ({ table, name, field: fields.find((one) => one.table === table && isOf(name, one)) })),
+      .map((name) => ({ table, name, field: fields.find((declared) => declared.table === table && isOf(name, declared)) })),
   );
 }
 

@@ -61,7 +61,7 @@ function lineOf(uPlot, column, index, { format, isStacked, isDark, read }) {
   const color = seriesColor(index, isDark);
   const value = (self, shown, seriesIndex, at) => {
     const column = read().ys[index] || [];
-    const plain = at === null || at === undefined ? column.findLast((one) => one !== null) : column[at];
+    const plain = at === null || at === undefined ? column.findLast((value) => value !== null) : column[at];
     return plain === null || plain === undefined ? "–" : format(plain);
   };
   if (isStacked) {

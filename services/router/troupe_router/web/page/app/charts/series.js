@@ -15,8 +15,8 @@ export function flatten(line, prefix = "", into = {}) {
 
 // Adds one line in place. A step that is seen again, as after a resume, replaces all from it on.
 export function append(table, line) {
-  const found = table.steps.findIndex((step) => step >= line.step);
-  if (found >= 0) cut(table, 0, found);
+  const index = table.steps.findIndex((step) => step >= line.step);
+  if (index >= 0) cut(table, 0, index);
   const values = flatten(line);
   delete values.step;
   const length = table.steps.length;
@@ -35,9 +35,9 @@ function cut(table, from, to) {
 
 // Names of the columns that are one of `wanted` or start with one of them and a dot, in order of name.
 export function columns(table, wanted) {
-  const found = Object.keys(table.series).filter((name) => wanted.some((one) => name === one || name.startsWith(`${one}.`)));
-  const place = (name) => wanted.findIndex((one) => name === one || name.startsWith(`${one}.`));
-  return found.sort((a, b) => place(a) - place(b) || a.localeCompare(b));
+  const names = Object.keys(table.series).filter((name) => wanted.some((prefix) => name === prefix || name.startsWith(`${prefix}.`)));
+  const place = (name) => wanted.findIndex((prefix) => name === prefix || name.startsWith(`${prefix}.`));
+  return names.sort((a, b) => place(a) - place(b) || a.localeCompare(b));
 }
 
 export const last = (table, name) => (table.series[name] || []).findLast((value) => value !== null && value !== undefined) ?? null;

@@ -14,11 +14,11 @@ const SECTIONS = [
 
 export function ObjectTemplate(props) {
   const depth = props.fieldPathId.path.length;
-  const fields = props.properties.filter((one) => !one.hidden && props.uiSchema?.[one.name]?.["ui:widget"] !== "hidden");
+  const fields = props.properties.filter((field) => !field.hidden && props.uiSchema?.[field.name]?.["ui:widget"] !== "hidden");
   if (depth === 0) return html`<${Sections} fields=${fields} />`;
-  const isPart = (one) => isNested(one, props);
-  const body = html`<div class="field-grid">${fields.filter((one) => !isPart(one)).map((one) => html`<div key=${one.name}>${one.content}</div>`)}</div>
-    ${fields.filter(isPart).map((one) => html`<div key=${one.name} class="field-part">${one.content}</div>`)}
+  const isPart = (field) => isNested(field, props);
+  const body = html`<div class="field-grid">${fields.filter((field) => !isPart(field)).map((field) => html`<div key=${field.name}>${field.content}</div>`)}</div>
+    ${fields.filter(isPart).map((field) => html`<div key=${field.name} class="field-part">${field.content}</div>`)}
     ${canAdd(props) && html`<${Button} size="compact-sm" variant="light" leftSection=${html`<${IconPlus} size=${13} />`} onClick=${props.onAddProperty}>${addLabel(props)}<//>`}`;
   const note = props.description && html`<span class="field-note">${props.schema.description}</span>`;
   const control = props.optionalDataControl && html`<span class="optional">${props.optionalDataControl}</span>`;
@@ -30,11 +30,11 @@ export function ObjectTemplate(props) {
 }
 
 function Sections({ fields }) {
-  const named = new Set(SECTIONS.flatMap((one) => one.names));
-  const rest = fields.filter((one) => !named.has(one.name));
-  const take = (names) => names.map((name) => fields.find((one) => one.name === name)).filter(Boolean);
-  return html`<div class="column">${SECTIONS.map((one) => html`<${Panel} key=${one.title} title=${one.title} className="form-section">
-      <div class=${one.title === "Job" ? "field-grid" : "column"}>${take(one.names).map((field) => html`<div key=${field.name}>${field.content}</div>`)}</div><//>`)}
+  const named = new Set(SECTIONS.flatMap((section) => section.names));
+  const rest = fields.filter((field) => !named.has(field.name));
+  const take = (names) => names.map((name) => fields.find((field) => field.name === name)).filter(Boolean);
+  return html`<div class="column">${SECTIONS.map((section) => html`<${Panel} key=${section.title} title=${section.title} className="form-section">
+      <div class=${section.title === "Job" ? "field-grid" : "column"}>${take(section.names).map((field) => html`<div key=${field.name}>${field.content}</div>`)}</div><//>`)}
     ${rest.length > 0 && html`<details class="form-more"><summary>Limits, batches and the rest</summary><div class="column">${rest.map((field) => html`<${Panel} key=${field.name} className="form-section">${field.content}<//>`)}</div></details>`}</div>`;
 }
 
@@ -49,5 +49,5 @@ const canAdd = (props) => Boolean(props.schema.additionalProperties) && !props.r
 const addLabel = (props) => ({ Agents: "Add an agent", Policies: "Add a policy" })[props.title] || "Add an entry";
 
 function hasFault(errors) {
-  return Boolean(errors) && Object.entries(errors).some(([name, one]) => (name === "__errors" ? one?.length > 0 : hasFault(one)));
+  return Boolean(errors) && Object.entries(errors).some(([name, part]) => (name === "__errors" ? part?.length > 0 : hasFault(part)));
 }

@@ -18,7 +18,7 @@ export function PlanPanel({ plan, error, isBusy, isSubmitting, submitError, onSu
 function Faults({ error }) {
   const errors = error.errors?.length ? error.errors : [{ pointer: "", message: error.message }];
   return html`<p class="verdict bad"><${IconCircleX} size=${16} />${plural(errors.length, "fault")}</p>
-    <ul class="fault-list">${errors.map((one, i) => html`<li key=${i}><code>${one.pointer || "the spec"}</code><span>${one.message}</span></li>`)}</ul>`;
+    <ul class="fault-list">${errors.map((fault, i) => html`<li key=${i}><code>${fault.pointer || "the spec"}</code><span>${fault.message}</span></li>`)}</ul>`;
 }
 
 function Figures({ plan }) {
@@ -34,5 +34,5 @@ function Figures({ plan }) {
     ["Replica hours", estimate.replica_hours],
   ].filter(([, value]) => value !== undefined && value !== null);
   return html`<dl class="facts">${facts.map(([name, value]) => [html`<dt key=${`${name}-name`}>${name}</dt>`, html`<dd key=${name}>${typeof value === "number" ? number(value) : value}</dd>`])}</dl>
-    ${checks.length > 0 && html`<ul class="checks">${checks.map((one) => html`<li key=${one.name} class=${one.ok ? "good" : "bad"}>${one.ok ? html`<${IconCircleCheck} size=${14} />` : html`<${IconCircleX} size=${14} />`}<span>${one.name}${one.ok ? "" : `: ${one.detail}`}</span></li>`)}</ul>`}`;
+    ${checks.length > 0 && html`<ul class="checks">${checks.map((check) => html`<li key=${check.name} class=${check.ok ? "good" : "bad"}>${check.ok ? html`<${IconCircleCheck} size=${14} />` : html`<${IconCircleX} size=${14} />`}<span>${check.name}${check.ok ? "" : `: ${check.detail}`}</span></li>`)}</ul>`}`;
 }

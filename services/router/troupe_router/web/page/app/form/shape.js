@@ -10,7 +10,7 @@ export function shape(source, { tasks, algorithms, family }) {
   whole(root.properties.reward);
   for (const part of [root, ...Object.values(root.$defs)]) walk(part, root.$defs);
   offer(root.$defs.TaskSpec, "name", tasks.map((task) => task.name));
-  offer(root.$defs.AlgorithmSpec, "kind", algorithms.map((one) => one.name));
+  offer(root.$defs.AlgorithmSpec, "kind", algorithms.map((algorithm) => algorithm.name));
   if (offered?.params) root.$defs.TaskSpec.properties.params = { $ref: "#/$defs/params", title: "Parameters" };
   delete root.description;
   delete root.title;
@@ -24,21 +24,21 @@ const offer = (part, name, values) => {
 // A text that stands for an object with one field: the form shows the object.
 const whole = (part) => {
   if (!part?.anyOf) return;
-  part.$ref = part.anyOf.find((one) => one.$ref).$ref;
+  part.$ref = part.anyOf.find((option) => option.$ref).$ref;
   delete part.anyOf;
 };
 
 // A family's own schema as definitions of ours: "params" and "params.X".
 function hoisted(params) {
   const text = JSON.stringify(params).replaceAll('"#/$defs/', '"#/$defs/params.');
-  const { $defs = {}, ...own } = JSON.parse(text);
-  return { params: { ...own, title: "Parameters" }, ...Object.fromEntries(Object.entries($defs).map(([name, part]) => [`params.${name}`, part])) };
+  const { $defs = {}, ...schema } = JSON.parse(text);
+  return { params: { ...schema, title: "Parameters" }, ...Object.fromEntries(Object.entries($defs).map(([name, part]) => [`params.${name}`, part])) };
 }
 
 function walk(node, defs) {
   if (!node || typeof node !== "object") return;
   if (Array.isArray(node)) {
-    for (const one of node) walk(one, defs);
+    for (const item of node) walk(item, defs);
     return;
   }
   tidy(node, defs);
@@ -52,7 +52,7 @@ function tidy(node, defs) {
     node.additionalProperties = Object.values(node.patternProperties)[0];
     delete node.patternProperties;
   }
-  const options = node.anyOf?.filter((one) => one.type !== "null");
+  const options = node.anyOf?.filter((option) => option.type !== "null");
   if (options && options.length < node.anyOf.length) {
     if (options.length === 1) {
       delete node.anyOf;
@@ -64,13 +64,13 @@ function tidy(node, defs) {
   if (typeof node.title === "string") node.title = sentence(node.title);
   for (const limit of ["maximum", "exclusiveMaximum"]) if (node[limit] > SAFE) delete node[limit];
   if (node.discriminator) {
-    for (const one of node.oneOf) one.title = kindOf(one, defs);
+    for (const option of node.oneOf) option.title = kindOf(option, defs);
     delete node.discriminator.mapping;
   }
-  for (const [name, one] of Object.entries(node.properties || {})) one.title ??= sentence(name);
+  for (const [name, property] of Object.entries(node.properties || {})) property.title ??= sentence(name);
 }
 
-const kindOf = (one, defs) => one.title ?? defs[one.$ref?.split("/").at(-1)]?.properties?.kind?.const ?? "other";
+const kindOf = (option, defs) => option.title ?? defs[option.$ref?.split("/").at(-1)]?.properties?.kind?.const ?? "other";
 
 const sentence = (title) => {
   const text = title.replaceAll("_", " ").trim();
@@ -85,7 +85,7 @@ function uiOf(node, defs, depth) {
   if (target.isOptional && (target.properties || node.$ref)) ui["ui:enableOptionalDataFieldForType"] = ["object"];
   if (["string", "number", "integer"].includes(target.type) && target.default !== undefined && target.default !== "") ui["ui:placeholder"] = String(target.default);
   if (target.const !== undefined) ui["ui:widget"] = "hidden";
-  for (const [name, one] of Object.entries(target.properties || {})) ui[name] = uiOf(one, defs, depth + 1);
+  for (const [name, property] of Object.entries(target.properties || {})) ui[name] = uiOf(property, defs, depth + 1);
   if (target.additionalProperties && typeof target.additionalProperties === "object") ui.additionalProperties = uiOf(target.additionalProperties, defs, depth + 1);
   return ui;
 }

@@ -5,12 +5,12 @@ import { Validator } from "../../vendor/form.js";
 const known = new WeakMap();
 
 function validatorOf(schema, root) {
-  let found = known.get(schema);
-  if (!found) {
-    found = new Validator({ ...schema, $defs: root?.$defs || schema.$defs || {} }, "2020-12", true);
-    known.set(schema, found);
+  let compiled = known.get(schema);
+  if (!compiled) {
+    compiled = new Validator({ ...schema, $defs: root?.$defs || schema.$defs || {} }, "2020-12", true);
+    known.set(schema, compiled);
   }
-  return found;
+  return compiled;
 }
 
 export const validator = {

@@ -9,12 +9,12 @@ import { useResource } from "../resource.js";
 const FORMATS = { peft: "Adapter (PEFT)", merged: "Merged model", state: "Trainer state", full: "Model" };
 
 export function Checkpoints({ jobId }) {
-  const found = useResource(jobPath(jobId, "/checkpoints"), { everyMs: 5000 });
-  return html`<${Loaded} resource=${found} what="Loading checkpoints">${({ checkpoints }) =>
+  const resource = useResource(jobPath(jobId, "/checkpoints"), { everyMs: 5000 });
+  return html`<${Loaded} resource=${resource} what="Loading checkpoints">${({ checkpoints }) =>
     checkpoints.length
       ? html`<div class="table-box"><${Table} className="stacking" verticalSpacing="sm"><${Table.Thead}><${Table.Tr}>
           <${Table.Th}>Checkpoint<//><${Table.Th}>Policy<//><${Table.Th}>Version<//><${Table.Th}>Size<//><${Table.Th}>Made<//><${Table.Th}>Download<//><//><//>
-          <${Table.Tbody}>${checkpoints.flatMap((one) => one.policies.map((policy) => html`<${Row} key=${`${one.id}/${policy.policy}`} jobId=${jobId} checkpoint=${one} policy=${policy} />`))}<//><//></div>`
+          <${Table.Tbody}>${checkpoints.flatMap((checkpoint) => checkpoint.policies.map((policy) => html`<${Row} key=${`${checkpoint.id}/${policy.policy}`} jobId=${jobId} checkpoint=${checkpoint} policy=${policy} />`))}<//><//></div>`
       : html`<${Empty} title="No checkpoint yet">The first is written after the first training step.<//>`}<//>`;
 }
 

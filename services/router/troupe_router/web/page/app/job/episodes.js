@@ -25,11 +25,11 @@ export function Episodes({ job }) {
   const search = useSearch();
   const chosen = Object.fromEntries(NAMES.map((name) => [name, new URLSearchParams(search).get(name) || ""]));
   const [settled] = useDebouncedValue(search, 250);
-  const here = `/jobs/${encodeURIComponent(job.job_id)}/episodes`;
-  const set = (name, value) => go(withQuery(here, { ...chosen, [name]: value }), { replace: true });
+  const address = `/jobs/${encodeURIComponent(job.job_id)}/episodes`;
+  const set = (name, value) => go(withQuery(address, { ...chosen, [name]: value }), { replace: true });
   const query = Object.fromEntries(NAMES.map((name) => [name, new URLSearchParams(settled).get(name) || ""]));
   const path = withQuery(jobPath(job.job_id, "/episodes"), { ...query, limit: PAGE });
-  const found = useResource(path, { everyMs: isFinished(job.state) ? 0 : 4000 });
+  const resource = useResource(path, { everyMs: isFinished(job.state) ? 0 : 4000 });
   const agents = Object.keys(job.spec.agents);
   return html`<div class="filters" role="search" aria-label="Filter episodes">
       <${NativeSelect} label="Kind" data=${KINDS} value=${chosen.kind} onChange=${(event) => set("kind", event.currentTarget.value)} />
@@ -39,11 +39,11 @@ export function Episodes({ job }) {
       <${NumberInput} label="at least" placeholder="–" step=${0.1} decimalScale=${3} value=${chosen.min_reward === "" ? "" : Number(chosen.min_reward)} onChange=${(value) => set("min_reward", value)} className="narrow" />
       <${NumberInput} label="at most" placeholder="–" step=${0.1} decimalScale=${3} value=${chosen.max_reward === "" ? "" : Number(chosen.max_reward)} onChange=${(value) => set("max_reward", value)} className="narrow" />
       <${NativeSelect} label="Order" data=${ORDERS} value=${chosen.order || "newest"} onChange=${(event) => set("order", event.currentTarget.value)} />
-      ${search && html`<${Button} variant="subtle" size="sm" onClick=${() => go(here, { replace: true })}>Clear<//>`}
+      ${search && html`<${Button} variant="subtle" size="sm" onClick=${() => go(address, { replace: true })}>Clear<//>`}
     </div>
     ${chosen.task_id && html`<p class="faint">Only task <code>${chosen.task_id}</code></p>`}
-    ${found.error && found.data && html`<${Fault} error=${found.error} retry=${found.reload} />`}
-    <${Loaded} resource=${found} what="Loading episodes">${(data) => html`<${Rows} key=${path} job=${job} page=${data} path=${path} agents=${agents} />`}<//>`;
+    ${resource.error && resource.data && html`<${Fault} error=${resource.error} retry=${resource.reload} />`}
+    <${Loaded} resource=${resource} what="Loading episodes">${(data) => html`<${Rows} key=${path} job=${job} page=${data} path=${path} agents=${agents} />`}<//>`;
 }
 
 function Rows({ job, page, path, agents }) {
@@ -51,13 +51,13 @@ function Rows({ job, page, path, agents }) {
   const [cursor, setCursor] = useState(undefined);
   const [error, setError] = useState(null);
   const next = cursor === undefined ? page.next_cursor : cursor;
-  const seen = new Set(page.episodes.map((one) => one.id));
-  const rows = [...page.episodes, ...more.filter((one) => !seen.has(one.id))];
+  const seen = new Set(page.episodes.map((row) => row.id));
+  const rows = [...page.episodes, ...more.filter((row) => !seen.has(row.id))];
   const load = async () => {
     try {
-      const found = await request(withQuery(path.split("?")[0], { ...Object.fromEntries(new URLSearchParams(path.split("?")[1])), cursor: next }));
-      setMore([...more, ...found.episodes]);
-      setCursor(found.next_cursor);
+      const answer = await request(withQuery(path.split("?")[0], { ...Object.fromEntries(new URLSearchParams(path.split("?")[1])), cursor: next }));
+      setMore([...more, ...answer.episodes]);
+      setCursor(answer.next_cursor);
       setError(null);
     } catch (failure) {
       setError(failure);
@@ -80,7 +80,7 @@ function Row({ job, row, agents }) {
     <${Table.Td} data-label="Round">${row.kind === "eval" ? "evaluation" : "step"} ${row.step}<//>
     <${Table.Td} data-label="Outcome"><${Outcome} row=${row} /><//>
     <${Table.Td} data-label="Return">${number(row.team_return)}<//>
-    <${Table.Td} data-label="Mean reward"><div class="agent-means">${Object.entries(row.agents).map(([name, one]) => html`<span key=${name} class=${agentClass(name, agents)}><i class="swatch"></i>${name} ${signed(one.reward_mean)}</span>`)}</div><//>
+    <${Table.Td} data-label="Mean reward"><div class="agent-means">${Object.entries(row.agents).map(([name, rewards]) => html`<span key=${name} class=${agentClass(name, agents)}><i class="swatch"></i>${name} ${signed(rewards.reward_mean)}</span>`)}</div><//>
     <${Table.Td} data-label="Turns">${row.num_turns}<//>
     <${Table.Td} data-label="Candidates">${number(row.num_candidates)}<//>
     <${Table.Td} data-label="Tokens">${number(row.num_tokens)}<//>

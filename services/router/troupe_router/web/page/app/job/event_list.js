@@ -27,12 +27,12 @@ export function EventList({ feed }) {
       clearTimeout(timer);
     };
   }, [feed]);
-  const wanted = { all: () => true, steps: (one) => /^(step|eval|round|job)\./.test(one.type), warnings: (one) => LOUD.includes(one.type) }[choice];
+  const wanted = { all: () => true, steps: (event) => /^(step|eval|round|job)\./.test(event.type), warnings: (event) => LOUD.includes(event.type) }[choice];
   const events = feed.events.filter(wanted).slice(-SHOWN).toReversed();
   if (!feed.isLoaded) return html`<${Waiting} what="Loading events" />`;
   return html`<div class="filters"><${SegmentedControl} size="xs" data=${CHOICES} value=${choice} onChange=${setChoice} aria-label="Which events" /></div>
-    ${events.length ? html`<ol class="events">${events.map((one) => html`<li key=${one.id} class=${LOUD.includes(one.type) ? "loud" : ""}>
-      <time>${clock(one.occurred_at)}</time><span class="event-type">${one.type}</span><span class="event-text">${tell(one)}</span></li>`)}</ol>` : html`<${Empty} title="Nothing of this kind happened" />`}`;
+    ${events.length ? html`<ol class="events">${events.map((event) => html`<li key=${event.id} class=${LOUD.includes(event.type) ? "loud" : ""}>
+      <time>${clock(event.occurred_at)}</time><span class="event-type">${event.type}</span><span class="event-text">${tell(event)}</span></li>`)}</ol>` : html`<${Empty} title="Nothing of this kind happened" />`}`;
 }
 
 // An event in words; what has no words of its own shows its data.

@@ -12,13 +12,13 @@ const WAIT_S = 15;
 const RETRY_MS = 3000;
 
 export function Logs({ jobId }) {
-  const found = useResource(jobPath(jobId, "/logs"));
+  const logs = useResource(jobPath(jobId, "/logs"));
   const [name, setName] = useState(null);
-  return html`<${Loaded} resource=${found} what="Loading logs">${({ components }) => {
+  return html`<${Loaded} resource=${logs} what="Loading logs">${({ components }) => {
     if (!components.length) return html`<${Empty} title="No log yet">A process writes its log when it starts.<//>`;
     const shown = name || components[0].component;
     return html`<${Log} key=${shown} jobId=${jobId} component=${shown} pick=${html`<${NativeSelect} aria-label="Component" value=${shown} onChange=${(event) => setName(event.currentTarget.value)}
-      data=${components.map((one) => ({ value: one.component, label: `${one.component} (${bytes(one.size_bytes)})` }))} />`} />`;
+      data=${components.map((log) => ({ value: log.component, label: `${log.component} (${bytes(log.size_bytes)})` }))} />`} />`;
   }}<//>`;
 }
 
@@ -35,11 +35,11 @@ function Log({ jobId, component, pick }) {
       while (!isGone) {
         try {
           const query = place === null ? { tail: TAIL } : { after: place, wait_s: WAIT_S };
-          const found = await request(withQuery(path, query));
+          const page = await request(withQuery(path, query));
           if (isGone) return;
           setError(null);
-          if (place === null || found.lines.length) setLines((old) => [...(old || []), ...found.lines].slice(-MAX_LINES));
-          place = found.next;
+          if (place === null || page.lines.length) setLines((old) => [...(old || []), ...page.lines].slice(-MAX_LINES));
+          place = page.next;
         } catch (failure) {
           if (isGone) return;
           setError(failure);

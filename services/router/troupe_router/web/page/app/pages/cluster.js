@@ -21,7 +21,7 @@ export function ClusterPage() {
 }
 
 function QuotaStats({ quota, replicas }) {
-  const busy = replicas.reduce((sum, one) => sum + one.num_in_flight, 0);
+  const busy = replicas.reduce((sum, replica) => sum + replica.num_in_flight, 0);
   const limit = quota.max_replicas;
   return html`<div class="stats">
     <${Stat} label="Active jobs" value=${number(quota.active_jobs)} note=${quota.max_jobs ? `at most ${quota.max_jobs} at once` : "no limit"} />

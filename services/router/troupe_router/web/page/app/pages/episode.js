@@ -11,8 +11,8 @@ import { EpisodeView } from "../viewer/episode_view.js";
 export function EpisodePage({ id, episode }) {
   useDocumentTitle(`${episode} · ${id} · Troupe`);
   const job = useResource(jobPath(id));
-  const found = useResource(jobPath(id, `/episodes/${encodeURIComponent(episode)}`));
-  return html`<${Loaded} resource=${found} what="Loading the episode">${(data) => html`<${View} id=${id} episode=${data} agents=${job.data ? Object.keys(job.data.spec.agents) : []} />`}<//>`;
+  const resource = useResource(jobPath(id, `/episodes/${encodeURIComponent(episode)}`));
+  return html`<${Loaded} resource=${resource} what="Loading the episode">${(data) => html`<${View} id=${id} episode=${data} agents=${job.data ? Object.keys(job.data.spec.agents) : []} />`}<//>`;
 }
 
 function View({ id, episode, agents }) {
@@ -21,7 +21,7 @@ function View({ id, episode, agents }) {
   const others = episode.others || [];
   const note = html`<${Outcome} row=${episode} /><span>${episode.kind === "eval" ? "evaluation" : "training"}, step ${episode.step}</span><span class="mono faint">${episode.id}</span>`;
   const compare = others.length > 0 && html`<${NativeSelect} aria-label="Compare with the same task at another step" value="" onChange=${(event) => go(`${base}/compare/${encodeURIComponent(episode.id)}/${encodeURIComponent(event.currentTarget.value)}`)}
-    data=${[{ value: "", label: "Compare with …" }, ...others.map((one) => ({ value: one.id, label: `${one.kind === "eval" ? "evaluation" : "training"}, step ${one.step}: ${one.is_success ? "solved" : "not solved"}` }))]} />`;
+    data=${[{ value: "", label: "Compare with …" }, ...others.map((twin) => ({ value: twin.id, label: `${twin.kind === "eval" ? "evaluation" : "training"}, step ${twin.step}: ${twin.is_success ? "solved" : "not solved"}` }))]} />`;
   return html`<${PageHead} title=${episode.task_id} note=${note} actions=${compare} back=${html`<${BackLink} href=${`${base}/episodes`}>Episodes of ${id}<//>`} />
     <div class="stats">
       <${Stat} label="Team return" value=${number(episode.team_return)} />

@@ -34,9 +34,9 @@ function JobTable({ page, states }) {
   const next = cursor === undefined ? page.next_cursor : cursor;
   const load = async () => {
     try {
-      const found = await request(withQuery("/v1/jobs", { limit: PAGE, cursor: next, state: states }));
-      setMore([...more, ...found.jobs]);
-      setCursor(found.next_cursor);
+      const answer = await request(withQuery("/v1/jobs", { limit: PAGE, cursor: next, state: states }));
+      setMore([...more, ...answer.jobs]);
+      setCursor(answer.next_cursor);
       setError(null);
     } catch (failure) {
       setError(failure);

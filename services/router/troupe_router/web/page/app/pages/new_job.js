@@ -16,7 +16,7 @@ export function NewJobPage() {
   const tasks = useResource("/v1/tasks");
   const algorithms = useResource("/v1/algorithms");
   const from = new URLSearchParams(useSearch()).get("from");
-  const names = (tasks.data?.tasks || []).filter((one) => !one.error).map((one) => one.name);
+  const names = (tasks.data?.tasks || []).filter((task) => !task.error).map((task) => task.name);
   return html`<${Loaded} resource=${schema} what="Loading the form">${(document) => html`<${Loaded} resource=${tasks} what="Loading the tasks">${(data) => html`
     <${Editor} schema=${document} tasks=${data.tasks} names=${names} algorithms=${algorithms.data?.algorithms || []} from=${from} />`}<//>`}<//>`;
 }
@@ -31,7 +31,7 @@ function Editor({ schema, tasks, names, algorithms, from }) {
     let isGone = false;
     setError(null);
     const path = source.startsWith("job:") ? jobPath(source.slice(4), "/spec") : `/v1/tasks/${encodeURIComponent(source)}/spec`;
-    request(path).then((found) => isGone || setSpec(found), (failure) => isGone || setError(failure));
+    request(path).then((loaded) => isGone || setSpec(loaded), (failure) => isGone || setError(failure));
     return () => {
       isGone = true;
     };

@@ -7,20 +7,19 @@ import { TaskView } from "./task_view.js";
 import { Completion } from "./tokens.js";
 
 export function Candidate({ candidate, family, widest, isShaded, spansTurns }) {
-  const one = candidate;
-  const parts = (one.reward_parts || []).filter((part) => part.value !== 0 || part.weight !== 0);
-  return html`<article class=${one.is_chosen ? "cand chosen" : "cand"} data-chosen=${String(one.is_chosen)} aria-label=${`Candidate ${one.index + 1}${one.is_chosen ? ", chosen" : ""}`}>
-    <header><span class="cand-name">${spansTurns ? `Trajectory ${one.trajectory + 1}, turn ${one.turn + 1}` : `Candidate ${one.index + 1}`}</span>
-      ${one.is_chosen && html`<span class="chosen-mark"><${IconStar} size=${13} />chosen</span>`}
-      ${one.is_success && html`<${Tag} color="teal" size="sm">solves<//>`}${one.is_truncated && html`<${Tag} color="orange" size="sm">cut off<//>`}${one.is_done && !one.is_success && html`<${Tag} size="sm">ends<//>`}</header>
-    <div class="cand-numbers"><div><span class="stat-label">Reward</span><span class="cand-reward">${signed(one.reward)}</span></div>
-      <div><span class="stat-label">Advantage</span><${Advantage} value=${one.advantage} widest=${widest} /></div></div>
-    <${Completion} candidate=${one} isShaded=${isShaded} />
+  const parts = (candidate.reward_parts || []).filter((part) => part.value !== 0 || part.weight !== 0);
+  return html`<article class=${candidate.is_chosen ? "cand chosen" : "cand"} data-chosen=${String(candidate.is_chosen)} aria-label=${`Candidate ${candidate.index + 1}${candidate.is_chosen ? ", chosen" : ""}`}>
+    <header><span class="cand-name">${spansTurns ? `Trajectory ${candidate.trajectory + 1}, turn ${candidate.turn + 1}` : `Candidate ${candidate.index + 1}`}</span>
+      ${candidate.is_chosen && html`<span class="chosen-mark"><${IconStar} size=${13} />chosen</span>`}
+      ${candidate.is_success && html`<${Tag} color="teal" size="sm">solves<//>`}${candidate.is_truncated && html`<${Tag} color="orange" size="sm">cut off<//>`}${candidate.is_done && !candidate.is_success && html`<${Tag} size="sm">ends<//>`}</header>
+    <div class="cand-numbers"><div><span class="stat-label">Reward</span><span class="cand-reward">${signed(candidate.reward)}</span></div>
+      <div><span class="stat-label">Advantage</span><${Advantage} value=${candidate.advantage} widest=${widest} /></div></div>
+    <${Completion} candidate=${candidate} isShaded=${isShaded} />
     ${parts.length > 0 && html`<dl class="parts">${parts.map((part) => [
       html`<dt key=${`${part.term}-name`}>${words(part.term)}</dt>`,
       html`<dd key=${part.term} title=${`value ${number(part.value)} times weight ${number(part.weight)}`}><span class="part-sum">${number(part.value)} × ${number(part.weight)}</span><strong>${signed(part.contribution)}</strong></dd>`,
     ])}</dl>`}
-    ${one.info && Object.keys(one.info).length > 0 && html`<${TaskView} info=${one.info} task=${family} />`}
+    ${candidate.info && Object.keys(candidate.info).length > 0 && html`<${TaskView} info=${candidate.info} task=${family} />`}
   </article>`;
 }
 

@@ -18,7 +18,7 @@ export function EpisodeView({ episode, agents, hasKeys = true }) {
     boxes.current[place]?.focus({ preventScroll: true });
   };
   useHotkeys(hasKeys ? [["j", () => pick(picked + 1)], ["k", () => pick(picked - 1)]] : []);
-  const hasTokens = groups.some((group) => group.candidates.some((one) => one.tokens));
+  const hasTokens = groups.some((group) => group.candidates.some((candidate) => candidate.tokens));
   const isTree = groups.length > 0 && groups.every((group) => !group.spans_turns);
   return html`<div class="episode">
     ${isTree && html`<${Tree} groups=${groups} picked=${picked} onPick=${pick} />`}

@@ -13,7 +13,7 @@ const ORIGINS = {
 };
 
 export function GroupCard({ group, agents, family, isPicked, isShaded, onFocus, box }) {
-  const widest = Math.max(0, ...group.candidates.map((one) => Math.abs(one.advantage ?? 0)));
+  const widest = Math.max(0, ...group.candidates.map((candidate) => Math.abs(candidate.advantage ?? 0)));
   return html`<section class=${`draw-card ${agentClass(group.agent, agents)} ${isPicked ? "picked" : ""}`} ref=${box} tabIndex="-1" onFocus=${onFocus} data-agent=${group.agent} data-turn=${group.turn}
       aria-label=${`Turn ${group.turn + 1}, ${group.agent}`}>
     <header class="draw-head"><h2><i class="swatch"></i>${group.agent}</h2>${!group.spans_turns && html`<span class="faint">turn ${group.turn + 1}</span>`}
@@ -22,14 +22,14 @@ export function GroupCard({ group, agents, family, isPicked, isShaded, onFocus, 
       ${ORIGINS[group.advantages_from] && html`<${Tag} color="gray" hint=${ORIGINS[group.advantages_from][1]}>${ORIGINS[group.advantages_from][0]}<//>`}
       <span class="draw-numbers">mean ${number(group.reward_mean)} ± ${number(group.reward_std)}${group.generate_s ? ` · drawn in ${duration(group.generate_s)}` : ""}${group.env_s ? ` · judged in ${duration(group.env_s)}` : ""}</span></header>
     ${group.prompts.map((messages, i) => html`<${Prompt} key=${i} messages=${messages} label=${group.prompts.length > 1 ? `Prompt ${i + 1}` : "Prompt"} />`)}
-    <div class="cands" tabIndex="0" role="group" aria-label=${`${group.candidates.length} candidates`}>${group.candidates.map((one, i) => html`<${Candidate} key=${i} candidate=${one} family=${family} widest=${widest} isShaded=${isShaded} spansTurns=${group.spans_turns} />`)}</div>
+    <div class="cands" tabIndex="0" role="group" aria-label=${`${group.candidates.length} candidates`}>${group.candidates.map((candidate, i) => html`<${Candidate} key=${i} candidate=${candidate} family=${family} widest=${widest} isShaded=${isShaded} spansTurns=${group.spans_turns} />`)}</div>
   </section>`;
 }
 
 export function Prompt({ messages, label }) {
   const [isOpen, setOpen] = useState(false);
-  const whole = messages.map((one) => one.content).join("\n");
+  const whole = messages.map((message) => message.content).join("\n");
   return html`<div class="prompt"><${UnstyledButton} className="prompt-head" onClick=${() => setOpen(!isOpen)} aria-expanded=${isOpen}>
       ${isOpen ? html`<${IconChevronDown} size=${14} />` : html`<${IconChevronRight} size=${14} />`}<span>${label}</span>${!isOpen && html`<span class="prompt-peek">${whole.slice(0, 220)}</span>`}<//>
-    <${Collapse} expanded=${isOpen}><div class="messages">${messages.map((one, i) => html`<div key=${i} class=${`message message-${one.role}`}><span class="message-role">${one.role}</span><pre>${one.content}</pre></div>`)}</div><//></div>`;
+    <${Collapse} expanded=${isOpen}><div class="messages">${messages.map((message, i) => html`<div key=${i} class=${`message message-${message.role}`}><span class="message-role">${message.role}</span><pre>${message.content}</pre></div>`)}</div><//></div>`;
 }

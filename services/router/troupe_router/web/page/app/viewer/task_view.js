@@ -41,7 +41,7 @@ export function TaskView({ info, task }) {
 
 function tell(value) {
   if (typeof value === "number") return number(value);
-  if (Array.isArray(value) && value.every((one) => typeof one !== "object")) return value.join(" ");
+  if (Array.isArray(value) && value.every((item) => typeof item !== "object")) return value.join(" ");
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
@@ -71,7 +71,7 @@ function Board({ rows, family, path }) {
   const cell = (mark, r, c) => {
     const kind = marks[mark] || "letter";
     const name = `${String.fromCharCode(97 + c)}${r + 1}`;
-    const glyph = kind.split(" ").map((one) => GLYPHS[one]).find((one) => one !== undefined);
+    const glyph = kind.split(" ").map((word) => GLYPHS[word]).find((symbol) => symbol !== undefined);
     const edges = box ? `${r && r % box === 0 ? " edge-top" : ""}${c && c % box === 0 ? " edge-left" : ""}` : "";
     return html`<span key=${name} class=${`cell ${kind}${trail.has(name) ? " trail" : ""}${edges}`} title=${`${name}: ${NAMES[kind.split(" ")[0]] || (glyph === "" ? "free" : mark)}`}>${glyph === undefined ? mark : glyph}</span>`;
   };

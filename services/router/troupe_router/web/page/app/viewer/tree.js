@@ -18,11 +18,11 @@ export function Tree({ groups, onPick, picked }) {
   const x = (column) => LEFT + column * COLUMN + 14;
   const links = groups.slice(1).flatMap((group, i) => {
     const before = groups[i];
-    const chosen = before.candidates.findIndex((one) => one.is_chosen);
+    const chosen = before.candidates.findIndex((candidate) => candidate.is_chosen);
     if (chosen < 0) return [];
-    return group.candidates.map((one, k) => ({
+    return group.candidates.map((candidate, k) => ({
       d: `M${x(i)} ${y(before, chosen)}C${x(i) + COLUMN / 2} ${y(before, chosen)} ${x(i + 1) - COLUMN / 2} ${y(group, k)} ${x(i + 1)} ${y(group, k)}`,
-      isChosen: one.is_chosen,
+      isChosen: candidate.is_chosen,
     }));
   });
   return html`<div class="tree" tabIndex="0" role="group" aria-label="Tree of draws"><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}>
@@ -43,8 +43,8 @@ function Draw({ group, x, y, height, shade, isPicked, onPick }) {
       aria-label=${`Turn ${group.turn + 1}, ${group.agent}, ${group.candidates.length} candidates, mean reward ${number(group.reward_mean)}`}>
     <rect x=${x - 40} y="2" width="80" height=${height - 4} rx="8" class="draw-hit" />
     <text x=${x} y="17" class="draw-agent">${group.agent}</text>
-    ${group.candidates.map((one, index) => html`<g key=${index}><title>${`candidate ${one.index + 1}: reward ${signed(one.reward)}${one.is_chosen ? ", chosen" : ""}`}</title>
-      <circle cx=${x} cy=${y(index)} r=${one.is_chosen ? 7 : 5.5} class=${`candidate ${shade(one.reward)} ${one.is_chosen ? "chosen" : ""}`} /></g>`)}
+    ${group.candidates.map((candidate, index) => html`<g key=${index}><title>${`candidate ${candidate.index + 1}: reward ${signed(candidate.reward)}${candidate.is_chosen ? ", chosen" : ""}`}</title>
+      <circle cx=${x} cy=${y(index)} r=${candidate.is_chosen ? 7 : 5.5} class=${`candidate ${shade(candidate.reward)} ${candidate.is_chosen ? "chosen" : ""}`} /></g>`)}
   </g>`;
 }
 
@@ -52,7 +52,7 @@ function Draw({ group, x, y, height, shade, isPicked, onPick }) {
 function rangesOf(groups) {
   const ranges = {};
   for (const group of groups) {
-    const rewards = group.candidates.map((one) => one.reward);
+    const rewards = group.candidates.map((candidate) => candidate.reward);
     const [low, high] = ranges[group.agent] || [Infinity, -Infinity];
     ranges[group.agent] = [Math.min(low, ...rewards), Math.max(high, ...rewards)];
   }
