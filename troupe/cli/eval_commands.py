@@ -1,7 +1,7 @@
 """``troupe eval``: success on held-out tasks, of a job's weights or of any policies.
 
-Owns the words of the command. The first form (a run folder or a spec) runs a job of no steps on
-the platform; the second (``--task`` and ``--policy``) plays in this process: see eval_run.
+Owns the command's flags. The first form (a run folder or a spec) runs a job of zero steps on the
+platform; the second (``--task`` and ``--policy``) plays in this process: see eval_run.
 """
 
 from pathlib import Path
@@ -132,7 +132,7 @@ def evaluate(
 def _eval_spec(
     what: Path, num_tasks: int | None, split: str | None, overrides: list[str]
 ) -> JobSpec:
-    """A job of no steps, over the weights in ``what``."""
+    """A job of zero steps, over the weights in ``what``."""
     if what.is_dir():
         folder = run_folder(what)
         spec = load_spec(folder / "spec.json")
