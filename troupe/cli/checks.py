@@ -1,4 +1,4 @@
-"""What must be true of this machine before the platform is started: folder, ports, Redis.
+"""Checks this machine before the platform starts: runs folder, ports, Redis.
 
 Owns the refusals. Never starts or changes anything.
 """

@@ -1,4 +1,4 @@
-"""Every command by name: where it is, and what help says of it without importing it."""
+"""The table of commands: where each one is, and its line of help, read without importing it."""
 
 from typing import NamedTuple
 

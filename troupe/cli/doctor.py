@@ -1,4 +1,4 @@
-"""Looks at this machine: what a platform and its jobs need, what is there, and what to do.
+"""Examines this machine: what a platform and its jobs need, what it has, and what to do.
 
 Owns the findings. Never changes or starts anything.
 """
@@ -35,7 +35,7 @@ _ASK_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; ``advice`` is what to do when it is not ok."""
+    """The result of one check; ``advice`` is what to do when it is not ok."""
 
     name: str
     verdict: Verdict
@@ -48,7 +48,7 @@ class Finding:
 
 
 def examine(settings: CliSettings) -> list[Finding]:
-    """Every finding, in the order in which a beginner should mend them."""
+    """Every finding, in the order in which a beginner should fix them."""
     looks: list[Callable[[CliSettings], Finding]] = [
         _python,
         _packages,
@@ -212,7 +212,7 @@ def _router(settings: CliSettings) -> Finding:
 
 
 def _existing(folder: Path) -> Path:
-    """The nearest folder that is there."""
+    """The nearest ancestor of ``folder`` that exists."""
     path = folder.absolute()
     while not path.exists():
         path = path.parent
@@ -230,7 +230,7 @@ def _is_free(port: int) -> bool:
 
 
 def document(findings: list[Finding]) -> dict[str, Any]:
-    """As ``--json`` prints it."""
+    """The findings as ``--json`` prints them."""
     return {
         "ok": all(finding.verdict != "error" for finding in findings),
         "findings": [finding.to_json() for finding in findings],

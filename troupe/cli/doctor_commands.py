@@ -1,4 +1,4 @@
-"""``troupe doctor``: what this machine lacks, and what to do about it."""
+"""``troupe doctor``: shows what this machine lacks, and what to do about it."""
 
 import typer
 from rich.table import Table

@@ -1,4 +1,4 @@
-"""An episode as a tree in the terminal. Pure: never asks a router."""
+"""Draws an episode as a tree in the terminal. Pure: never calls a router."""
 
 from rich.console import Group as Stack
 from rich.console import RenderableType
@@ -15,9 +15,9 @@ _SHORT = 160
 
 
 def draw(episode: EpisodeDocument, *, is_whole: bool = False) -> RenderableType:
-    """Turns, then agents, then candidates: the chosen one is marked, and what it was paid for.
+    """A tree of turns, agents and candidates; marks the chosen candidate and its reward terms.
 
-    Texts of models are shown as they are, never read as markup.
+    Model output is shown verbatim, never parsed as markup.
     """
     result = "solved" if episode.is_success else (episode.failure or "unsolved")
     head = Text(f"{episode.id}  {episode.task_id}  ")

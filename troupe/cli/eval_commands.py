@@ -1,7 +1,7 @@
 """``troupe eval``: success on held-out tasks, of a job's weights or of any policies.
 
-Owns the words of the command. The first form (a run folder or a spec) runs a job of no steps on
-the platform; the second (``--task`` and ``--policy``) plays in this process: see eval_run.
+Owns the command's flags. The first form (a run folder or a spec) runs a job of zero steps on the
+platform; the second (``--task`` and ``--policy``) plays in this process: see eval_run.
 """
 
 from collections.abc import Mapping
@@ -150,7 +150,7 @@ def _refuse_flags(what: Path, eval_flags: EvalFlags) -> None:
 def _eval_spec(
     what: Path, num_tasks: int | None, split: str | None, overrides: list[str]
 ) -> JobSpec:
-    """A job of no steps, over the weights in ``what``."""
+    """A job of zero steps, over the weights in ``what``."""
     if what.is_dir():
         folder = run_folder(what)
         spec = load_spec(folder / "spec.json")

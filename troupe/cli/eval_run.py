@@ -1,6 +1,6 @@
-"""``troupe eval --task --policy``: from flags to a plan and teams, and from a report to words.
+"""``troupe eval --task --policy``: turns flags into a plan and teams, and prints the report.
 
-Owns defaults and what an interrupt says. Playing and figures are ``troupe.evaluation``'s.
+Owns defaults and the message on an interrupt. ``troupe.evaluation`` plays and computes figures.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _FLAG_OF = {"policies": "--policy", "num_samples": "--k", "order": "--agents", "
 
 @dataclass(frozen=True, slots=True)
 class EvalFlags:
-    """The flags of the command; None where one was not given."""
+    """The flags of the command; None for each one that was left out."""
 
     task: str | None
     params: str | None
@@ -62,7 +62,7 @@ class EvalFlags:
     target: Path | None
 
     def flags_of_task_form(self) -> list[str]:
-        """Flags that were given and belong to this form alone."""
+        """Flags on the command line that only this form takes."""
         names = [f.name for f in fields(self) if getattr(self, f.name) is not None]
         return [
             _FLAG_OF.get(name, "--" + name.replace("_", "-"))
@@ -108,7 +108,7 @@ def run_evaluation(flags: EvalFlags, *, as_json: bool) -> int:
 
 
 def read_plan(flags: EvalFlags, family: TaskFamily) -> EvalPlan:
-    """The plan that the flags and the family's own habits make; raises InvalidArgumentError."""
+    """The plan of the flags and the family's defaults; raises InvalidArgumentError."""
     if flags.split is not None and flags.split not in SPLITS:
         raise InvalidArgumentError(
             f"there is no split '{flags.split}'; {suggest(flags.split, SPLITS)}"
@@ -175,7 +175,7 @@ def _status(report: Report, folder: Path) -> int:
 
 @contextmanager
 def _progress() -> Generator[Progress]:
-    """A bar for each team on a terminal; nothing elsewhere."""
+    """A progress bar for each team on a terminal; nothing elsewhere."""
     with Bars(
         *Bars.get_default_columns()[:2],
         MofNCompleteColumn(),

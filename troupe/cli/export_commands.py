@@ -1,4 +1,4 @@
-"""``troupe export``: a checkpoint of a run folder as a PEFT adapter and a merged model."""
+"""``troupe export``: writes a checkpoint as a PEFT adapter and a merged model."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Follows a job on the terminal until it ends, and says what came out.
+"""Follows a job on the terminal until it ends, and prints its outcome.
 
 Owns watching and the closing summary. Never starts or stops a process.
 """
@@ -21,10 +21,10 @@ _ASK_EVERY_S = 2.0
 
 
 def watch(client: RestClient, job: JobDocument, *, quiet: bool = False) -> JobDocument:
-    """Show the job's progress until it is over; the job as it ended.
+    """Show the job's progress until it ends; returns the job in its final state.
 
-    A live panel on a terminal, one line for each event elsewhere, nothing when ``quiet`` but that
-    the job stands still until somebody resumes it.
+    A live panel on a terminal, one line for each event elsewhere; when ``quiet``, only a note that
+    the job is paused until somebody resumes it.
     """
     progress = Progress.of(job)
     console = err()
@@ -52,12 +52,12 @@ def watch(client: RestClient, job: JobDocument, *, quiet: bool = False) -> JobDo
 
 
 def _has_paused(event: EventDocument) -> bool:
-    """Whether it is a pause; events of long ago come first, so the job may be at work again."""
+    """Whether ``event`` is a pause; old events come first, so the job may be running again."""
     return event.type == "job.state" and event.data.get("state") == "paused"
 
 
 class Waits:
-    """What the job waits for, asked every two seconds beside the drawing, which never waits."""
+    """What the job waits for, polled every two seconds on a thread: drawing never blocks."""
 
     def __init__(self, client: RestClient, job_id: str) -> None:
         self._client = client
@@ -67,7 +67,7 @@ class Waits:
         self._asking = threading.Lock()
 
     def sentence(self) -> str:
-        """The router's last sentence; empty when it did not answer."""
+        """The router's latest sentence; empty when it did not answer."""
         is_old = time.monotonic() - self._asked_at >= _ASK_EVERY_S
         if is_old and self._asking.acquire(blocking=False):
             threading.Thread(target=self._ask, daemon=True).start()
@@ -98,7 +98,7 @@ def read_summary(run_dir: Path) -> dict[str, Any] | None:
 
 
 def print_outcome(job: JobDocument) -> None:
-    """Say how the job ended, with the numbers of its summary."""
+    """Print how the job ended, with the numbers of its summary."""
     if job.state != "succeeded":
         reason = job.error or job.reason or "no reason was given"
         err().print(f"{job.job_id} {job.state}: {reason}", markup=False)

@@ -1,4 +1,4 @@
-"""``troupe submit``, ``watch``, ``jobs`` and what steers a job: all ask a router that runs."""
+"""``troupe submit``, ``watch``, ``jobs`` and the commands that steer a job on a running router."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -73,7 +73,7 @@ def watch_job(
 
 
 def steers(verb: Steering, about: str) -> Callable[..., None]:
-    """A command that asks the router to ``verb`` a job and prints its state."""
+    """A command that makes the router ``verb`` a job and prints the job's state."""
 
     def steer(
         job: opt.JobArgument,

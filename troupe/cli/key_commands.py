@@ -1,4 +1,4 @@
-"""``troupe keys``: the API keys of a router, in a file that it reads again by itself."""
+"""``troupe keys``: manages a router's API keys, in a file that the router reloads by itself."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

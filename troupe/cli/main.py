@@ -1,4 +1,4 @@
-"""The ``troupe`` command: its commands, and the one place where errors become exit statuses.
+"""The ``troupe`` command: dispatch, and the one place where errors become exit statuses.
 
 A command's module is imported when that command runs: ``troupe --help`` reads the table alone.
 """
@@ -21,7 +21,7 @@ EPILOG = "Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted."
 
 
 class _CommandsByName(TyperGroup):
-    """Shows the table, and imports a command when it is the one that runs."""
+    """Lists commands from the table, and imports only the one that runs."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

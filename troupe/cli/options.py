@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, each declared once."""
+"""The arguments and options that several commands share, each declared once."""
 
 from pathlib import Path
 from typing import Annotated
@@ -47,7 +47,7 @@ RETRY_FOR_S = 60.0
 
 
 def is_remote(settings: CliSettings) -> bool:
-    """True when a router was named, so that nothing of this machine may be assumed."""
+    """True when a router was named, so nothing may be assumed about this machine."""
     return bool(settings.rest_url)
 
 
@@ -66,7 +66,7 @@ def connect(url: str | None, runs_dir: Path | None, *, retry_for_s: float = 0.0)
 def client_for(
     settings: CliSettings, *, timeout_s: float = 20.0, retry_for_s: float = 0.0
 ) -> RestClient:
-    """A client of the named router, else of the platform in the runs folder, else the default."""
+    """A client of the named router, else of the runs folder's platform, else of the default."""
     config = platform.running(settings.runs_dir) or PlatformConfig.of(settings)
     if not settings.rest_url:
         return config.client(api_key=settings.api_key, timeout_s=timeout_s, retry_for_s=retry_for_s)

@@ -1,4 +1,4 @@
-"""How the command line speaks: consoles, JSON, errors and exit statuses.
+"""The command line's output: consoles, JSON, errors and exit statuses.
 
 Owns the exit statuses. Results go to stdout, everything else to stderr.
 """
@@ -29,12 +29,12 @@ _BAD_INPUT = (InvalidArgumentError, NotFoundError, ConflictError)
 
 
 class _PlainConsole(Console):
-    """Shows texts of models, logs and routers; what in them would steer a terminal is left out."""
+    """Shows text of models, logs and routers, without the characters that control a terminal."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Everything that is printed passes here; rich's own control codes are marked as such."""
+        """Filters everything that is printed; rich marks the control codes that it makes."""
         for segment in super().render(renderable, options):
             if segment.control or not _CONTROL.search(segment.text):
                 yield segment
@@ -43,20 +43,20 @@ class _PlainConsole(Console):
 
 
 def out() -> Console:
-    """Console of results."""
+    """The console for results."""
     is_terminal = sys.stdout.isatty()
     width = None if is_terminal else _PIPED_WIDTH
     return _PlainConsole(file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=width)
 
 
 def err() -> Console:
-    """Console of notes and errors."""
+    """The console for notes and errors."""
     return _PlainConsole(file=sys.stderr, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def quiet_logs() -> Generator[None]:
-    """What libraries log as they work is no command's result: warnings only, on stderr."""
+    """Show only the warnings of libraries, on stderr: their progress is no command's result."""
     before = structlog.get_config()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -70,12 +70,12 @@ def quiet_logs() -> Generator[None]:
 
 
 def note(message: str) -> None:
-    """Say something that is not a result."""
+    """Print a message that is not a result."""
     err().print(message, markup=False)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
 
 

@@ -1,7 +1,7 @@
 """The platform of one machine: an embedded Valkey and the router, kept alive by a supervisor.
 
-Owns the state folder (``runs/.troupe``), the order of starting and stopping, and the checks
-before. Never talks about jobs: the router launches a job's processes, ``stop_all`` only ends them.
+Owns the state folder (``runs/.troupe``), the order of starting and stopping, and the checks before
+a start. Never manages jobs: the router launches their processes, ``stop_all`` only ends them.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _POLL_S = 0.1
 def up(settings: CliSettings) -> tuple[PlatformConfig, bool]:
     """The running platform, and whether this call started it.
 
-    A platform that is being stopped is waited for, then started afresh.
+    Waits for a platform that is stopping, then starts a new one.
 
     Raises:
         InvalidArgumentError: a port is taken, or the runs folder can't be written.
@@ -83,9 +83,9 @@ def down(settings: CliSettings) -> bool:
 
 
 def _sweep(settings: CliSettings) -> bool:
-    """End what a dead supervisor left, with or without its record; whether something ran.
+    """End what a dead supervisor left, with or without its record; True when something ran.
 
-    Nothing happens when another supervisor has begun meanwhile: what runs is its.
+    Does nothing when another supervisor has started meanwhile: it owns what runs.
     """
     config = recorded(settings.runs_dir) or PlatformConfig.of(settings)
     if not config.state_dir.is_dir():
@@ -106,7 +106,7 @@ def _sweep(settings: CliSettings) -> bool:
 
 
 async def stop_all(config: PlatformConfig) -> None:
-    """The router first (it would start jobs again), then the jobs' processes, Redis last."""
+    """End the router first (it would restart jobs), then the jobs' processes, Redis last."""
     platform = LocalLauncher(config.state_dir, grace_s=config.grace_s)
     if load_records(config.state_dir / OWNER / "procs"):
         await platform.reconcile(OWNER, config.redis())
@@ -117,7 +117,7 @@ async def stop_all(config: PlatformConfig) -> None:
 
 
 def job_owners(runs_dir: Path) -> list[str]:
-    """Jobs that have process records."""
+    """The jobs that have process records."""
     owners = {path.parent.parent.name for path in runs_dir.glob("*/procs/*.json")}
     return sorted(name for name in owners if not name.startswith("."))
 
@@ -157,7 +157,7 @@ def _end(supervisor: "subprocess.Popen[bytes]", timeout_s: float) -> None:
 
 
 def _settled(settings: CliSettings) -> PlatformConfig | None:
-    """The platform that is up, or None when none is: one that starts or stops is waited for."""
+    """The platform that is up, or None; waits for one that is starting or stopping."""
     while (config := running(settings.runs_dir)) is not None:
         if config.is_stopping:
             limit_s = _stop_timeout_s(config)
@@ -228,5 +228,5 @@ def _until_dead(process: ProcessId, timeout_s: float) -> bool:
 
 
 def _stop_timeout_s(config: PlatformConfig) -> float:
-    """Router, jobs and Redis each get their grace."""
+    """Seconds to stop everything: router, jobs and Redis each have a grace period."""
     return 3 * config.grace_s + 10

@@ -1,4 +1,4 @@
-"""``troupe up``, ``down`` and ``status``: the platform of this machine."""
+"""``troupe up``, ``down`` and ``status``: start, stop and show this machine's platform."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def up(
 
 
 def _active(config: PlatformConfig, api_key: str) -> list[str]:
-    """The jobs that go on; none are known where a key is asked for and there is none."""
+    """The jobs that go on; empty when the router requires a key and there is none."""
     try:
         with config.client(api_key=api_key) as client:
             return [job.job_id for job in client.jobs() if not job.is_over]

@@ -1,6 +1,7 @@
-"""What is known of a runs folder's platform: its configuration, its supervisor, and its lock.
+"""The record of a runs folder's platform: its configuration, its supervisor and its lock.
 
-Owns ``supervisor.json`` and ``supervisor.lock`` in the state folder. Never starts or stops things.
+Owns ``supervisor.json`` and ``supervisor.lock`` in the state folder. Never starts or stops a
+process.
 """
 
 import fcntl
@@ -22,7 +23,7 @@ _POLL_S = 0.05
 
 
 class PlatformConfig(BaseModel):
-    """What one platform runs on; written beside its pid so that any command can find it.
+    """Configuration of one platform, written beside its pid so that any command can find it.
 
     Example: ``PlatformConfig.of(CliSettings())``.
     """
@@ -61,7 +62,7 @@ class PlatformConfig(BaseModel):
 
     @property
     def state_dir(self) -> Path:
-        """Folder of the platform's own state."""
+        """Folder of the platform's state."""
         return self.runs_dir / ".troupe"
 
     @property
@@ -86,7 +87,7 @@ class PlatformConfig(BaseModel):
         return [*self.redis(), self._router()]
 
     def redis(self) -> list[Component]:
-        """The embedded server, when it is ours to run."""
+        """The embedded server, when this platform runs one."""
         if not self.is_redis_embedded:
             return []
         return [embedded.component(self.redis_port, self.state_dir / "redis")]
@@ -104,7 +105,7 @@ class PlatformConfig(BaseModel):
 
 
 def running(runs_dir: Path) -> PlatformConfig | None:
-    """The platform whose supervisor lives, or None."""
+    """The platform whose supervisor is alive, or None."""
     config = recorded(runs_dir)
     if config is None or not look(supervisor_of(config)).is_alive:
         return None
@@ -112,7 +113,7 @@ def running(runs_dir: Path) -> PlatformConfig | None:
 
 
 def recorded(runs_dir: Path) -> PlatformConfig | None:
-    """The platform that was last started there and not ended in order, alive or not."""
+    """The platform last started there and not shut down in order, alive or not."""
     try:
         text = record_of(runs_dir.absolute() / ".troupe").read_text("utf-8")
         return PlatformConfig.model_validate_json(text)
@@ -143,9 +144,9 @@ def supervisor_of(config: PlatformConfig) -> ProcessId:
 def locked(
     state_dir: Path, *, timeout_s: float, unless: Callable[[], bool] = lambda: False
 ) -> Generator[bool]:
-    """Hold the platform's lock inside the block: supervisors and those who clean up exclude others.
+    """Hold the platform's lock inside the block: supervisors and cleanups exclude each other.
 
-    False when somebody else held it for ``timeout_s``, or ``unless`` became true.
+    Yields False when another process held it for ``timeout_s``, or ``unless`` became true.
     """
     state_dir.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + timeout_s

@@ -1,4 +1,4 @@
-"""Exit status 0 when a URL answers 200: ``python -m troupe.cli.probe http://127.0.0.1:9090/readyz``.
+"""Exits with 0 when a URL answers 200: ``python -m troupe.cli.probe http://127.0.0.1:9090/readyz``.
 
 For container health checks, so it uses the standard library alone.
 """

@@ -1,6 +1,6 @@
-"""A job's progress as people see it: events in, one state out, drawn as a live panel or as lines.
+"""A job's progress on the terminal: folds events into one state, drawn as a live panel or lines.
 
-Owns the reading of events and their drawing. Never talks to the router.
+Owns reading and drawing events. Never calls the router.
 """
 
 import time
@@ -27,12 +27,12 @@ _NOTEWORTHY = frozenset(
         "tracker.failed",
     }
 )
-"""What a person who watches should know of besides progress; the words are in the event."""
+"""Events that are shown besides progress; the event carries the text."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What is known of a job from its events so far.
+    """The state of a job, folded from its events so far.
 
     ``metrics`` and ``phases`` (seconds) are the last recorded step's; ``evals`` are (step, success
     rate) pairs; ``marks`` are (instant, recorded steps) pairs, Unix seconds; ``curves`` hold the
@@ -56,7 +56,7 @@ class Progress:
         return cls(job.job_id, job.steps, job.state, job.reason, job.step)
 
     def apply(self, event: EventDocument) -> str | None:
-        """Take ``event`` in; the line to print for it, or None when it is not worth one."""
+        """Fold ``event`` into the state; the line to print for it, or None."""
         if event.type == "job.state":
             return self._on_state(event.data)
         if event.type == "round.played" and event.data.get("kind") == "eval":
@@ -138,7 +138,7 @@ _WIDTH = 60
 
 
 def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
-    """The last ``width`` values as blocks between their least and greatest."""
+    """A sparkline of the last ``width`` values, scaled from their minimum to their maximum."""
     shown = values[-width:]
     if not shown:
         return ""

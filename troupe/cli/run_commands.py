@@ -1,4 +1,4 @@
-"""``troupe logs``, ``episodes``, ``checkpoints`` and ``download``: look into a job's run."""
+"""``troupe logs``, ``episodes``, ``checkpoints`` and ``download``: inspect a job's run."""
 
 import time
 from pathlib import Path
@@ -168,7 +168,7 @@ def _cells(row: EpisodeRowDocument) -> list[str]:
 
 
 def _follow(client: RestClient, job_id: str, places: dict[str, int]) -> None:
-    """Print new lines until the job is over and all was shown."""
+    """Print new lines until the job has ended and every line was shown."""
     wait_s = _FOLLOW_WAIT_S if len(places) == 1 else 0.0
     while True:
         is_over = client.job(job_id).is_over

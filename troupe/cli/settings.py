@@ -1,6 +1,6 @@
-"""Where the command line finds and runs things: ``TROUPE_*`` variables, flags override them.
+"""The command line's settings: ``TROUPE_*`` variables, which flags override.
 
-Owns addresses and folders of this machine. Never says what is learnt: that is the job spec.
+Owns addresses and folders of this machine. Never says what to train: that is the job spec.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a signal means to a command that cleans up behind itself."""
+"""Signal handling for commands that clean up after themselves."""
 
 import signal
 from collections.abc import Generator
@@ -10,8 +10,8 @@ from types import FrameType
 def terminate_as_interrupt() -> Generator[None]:
     """SIGTERM ends the command as Ctrl-C does: in order.
 
-    A shell starts background jobs with SIGINT ignored; here it is heard, or SIGTERM would be lost
-    with it.
+    A shell starts background jobs with SIGINT ignored; its handler is restored inside the block,
+    or SIGTERM would be ignored with it.
     """
 
     def interrupt(_: int, __: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""``troupe validate``, ``schema``, ``dryrun`` and ``model tiny``: work without services."""
+"""``troupe validate``, ``schema``, ``dryrun`` and ``model tiny``: they need no services."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ def dryrun(
 
 
 def names_a_task(target: Path) -> bool:
-    """``target`` is no file, and reads as the name of a task family."""
+    """True when ``target`` is not a file and reads as the name of a task family."""
     text = str(target)
     return not target.exists() and (":" in text or text in plugins.registered(plugins.TASKS))
 
@@ -136,7 +136,7 @@ def tiny(
 
 
 def make_tiny(target: Path, args: list[str], *, says: Console) -> None:
-    """Run the trainer package's model maker and say what it said on ``says``.
+    """Run the trainer package's model maker and print its output on ``says``.
 
     Raises:
         typer.Exit: it failed; the status is 1, or 2 for bad arguments.

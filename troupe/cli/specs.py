@@ -1,6 +1,6 @@
 """Reads job specs for commands: the file, ``--set`` overrides and local model folders.
 
-Owns what a command changes in a spec before the router sees it. Never checks what the spec means.
+Owns what a command changes in a spec before the router gets it. Never checks what the spec means.
 """
 
 import json
@@ -39,7 +39,7 @@ def with_overrides(document: dict[str, Any], overrides: Sequence[str]) -> dict[s
 
 
 def unused_policies(path: Path, spec: JobSpec) -> list[str]:
-    """Policies in ``path`` that no agent of ``spec``, read from it, samples from."""
+    """Policies in ``path`` that no agent of ``spec`` (parsed from it) samples from."""
     named: dict[str, Any] = _document(path).get("policies") or {}
     return sorted(name for name in named if name not in spec.policies)
 
@@ -48,7 +48,7 @@ def with_local_models(spec: JobSpec) -> JobSpec:
     """``spec`` with absolute paths of model folders.
 
     Raises:
-        SpecInvalidError: a model is meant as a folder, and there is none; says how to make one.
+        SpecInvalidError: a model names a folder that does not exist; says how to make one.
     """
     issues = [
         Issue(f"/policies/{name}/model", _missing(spec, policy.model))
@@ -65,7 +65,7 @@ def with_local_models(spec: JobSpec) -> JobSpec:
 
 
 def is_missing_folder(model: str) -> bool:
-    """True when ``model`` reads as a path on this machine (not as a hub id) and is not there."""
+    """True when ``model`` reads as a path on this machine (not a hub id) and does not exist."""
     path = Path(model).expanduser()
     if (path / "config.json").is_file():
         return False

@@ -1,4 +1,4 @@
-"""A small job spec to begin with, for any task family. Pure: reads the family, writes nothing.
+"""Makes a small first job spec for any task family. Pure: reads the family, writes nothing.
 
 Owns what a beginner's spec holds; ``troupe init`` and the page's form begin with it.
 """
@@ -25,10 +25,10 @@ def starter_spec(
     steps: int = 40,
     is_small: bool = False,
 ) -> dict[str, Any]:
-    """A spec for ``task``: ``sharing`` "shared" trains one policy, "each" one an agent.
+    """A spec for ``task``: ``sharing`` "shared" trains one policy, "each" one for each agent.
 
     ``is_small`` is for a machine without an accelerator. Raises InvalidArgumentError for a task
-    that is not there, or that needs ``params``.
+    that does not exist, or that needs ``params``.
     """
     family = load_family(task, dict(params or {}))
     agents = list(family.agents)
@@ -67,5 +67,5 @@ def starter_spec(
 
 
 def _job_name(task: str) -> str:
-    """A job's name that tells the task: ``my-tasks-wordchain`` for ``my.tasks:WordChain``."""
+    """A job name made from the task's: ``my-tasks-wordchain`` for ``my.tasks:WordChain``."""
     return re.sub(r"[^a-z0-9_]+", "-", task.lower()).strip("-_")[:40].rstrip("-_")

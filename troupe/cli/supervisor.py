@@ -1,6 +1,6 @@
-"""Keeps the platform's processes alive until it is told to end.
+"""Keeps the platform's processes alive until it receives a signal to stop.
 
-Owns the reconcile loop and the orderly end. Never serves anything itself; when it is killed, the
+Owns the reconcile loop and the orderly stop. Never serves anything itself; when it is killed, the
 processes stay, and the next ``troupe up`` or ``troupe down`` cleans up after it.
 """
 
@@ -22,9 +22,9 @@ from troupe.runtime.launch.local import LocalLauncher, RestartPolicy
 
 _PERIOD_S = 0.5
 _RESTARTS = RestartPolicy(steady_s=5.0, counts_steady=False)
-"""Jobs depend on Redis and the router: killed ever so often, they are started again."""
+"""Jobs depend on Redis and the router: however often they die, they are started again."""
 _LOCK_S = 10.0
-"""Longest wait for somebody who cleans up after an earlier supervisor."""
+"""Longest wait for another process that cleans up after an earlier supervisor."""
 
 
 async def supervise(config: PlatformConfig, stopping: asyncio.Event) -> None:

@@ -1,7 +1,7 @@
-"""``troupe train`` and ``demo``: a job from a spec to its results in one command.
+"""``troupe train`` and ``demo``: take a job from a spec to its results in one command.
 
-Owns the sequence up, submit, watch, down, and what an interrupt means on the way. Never leaves a
-process behind that it started.
+Owns the sequence up, submit, watch, down, and the handling of interrupts. Never leaves behind a
+process that it started.
 """
 
 import signal
@@ -169,7 +169,7 @@ def _down(settings: CliSettings) -> None:
 
 
 def submitting(spec: JobSpec) -> Begin:
-    """Submits ``spec``, once everything that it names is known to load."""
+    """A function that submits ``spec``, after everything that it names was loaded once."""
     load_parts(spec)
     return lambda client: client.submit(spec.model_dump(mode="json"))
 
@@ -181,7 +181,7 @@ def _resuming(folder: Path, overrides: list[str]) -> Begin:
 
 
 def run_folder(path: Path) -> Path:
-    """``path``, absolute; raises NotFoundError when it is not a job's run folder."""
+    """``path`` as an absolute path; raises NotFoundError when it is not a job's run folder."""
     folder = path.resolve()
     if not (folder / "spec.json").is_file():
         raise NotFoundError(

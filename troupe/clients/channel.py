@@ -27,17 +27,17 @@ from troupe.runtime.tls.channel import RotatingChannel
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 KEEPALIVE_MS = 10_000
-"""A peer that vanished without a word is noticed after twice this time: a ping, and no answer. The
-client's library takes no less."""
+"""A peer that vanishes silently is noticed after twice this time: a ping without an answer. The
+client library accepts no lower value."""
 CORE_FAILED = "Internal error from Core"
-"""What gRPC for asyncio says instead of the server's answer when that came while a stream was still
-being sent (https://github.com/grpc/grpc/issues/36066)."""
+"""What gRPC for asyncio reports instead of the server's answer when it came while a stream was
+still being sent (https://github.com/grpc/grpc/issues/36066)."""
 MAX_LOST = 5
-"""Such an attempt is repeated so often, also of a call that is otherwise made once."""
+"""How often such an attempt is repeated, even for a call that is otherwise made once."""
 _BACKOFF = Backoff(0.05, 1.0)
 
 RECEIVED_BYTES = "grpc.max_receive_message_length"
-"""Option of a channel or server: the largest message that it takes. The last one given counts."""
+"""Channel and server option: the largest message that is received. The last value wins."""
 
 _SIZES: list[tuple[str, int]] = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -69,7 +69,7 @@ _T = TypeVar("_T")
 class Client:
     """A connection to one address. ``retry_for_s`` bounds retries on that same address.
 
-    Retried are errors that are ``retryable``, of idempotent calls, inside the call's deadline; a
+    Errors that are ``retryable`` are retried for idempotent calls, inside the call's deadline; a
     caller who knows another replica wants a short bound. With TROUPE_TLS_* set the server must
     hold a certificate of the role ``peer``.
     """
@@ -103,7 +103,7 @@ class Client:
         timeout_s: float,
         retries: bool = True,
     ) -> _T:
-        """``attempt`` with the seconds that are left, repeated while that may help."""
+        """Call ``attempt`` with the remaining seconds, and repeat it while that may help."""
         now = asyncio.get_running_loop().time
         deadline = now() + timeout_s
 
@@ -129,7 +129,7 @@ class Client:
         return not self._is_closed and _is_answer_lost(error.__cause__)
 
     def _may_pass(self, error: Exception) -> bool:
-        """Asking the same address again may help; a missing version or a spent deadline won't."""
+        """Whether the same address may answer later; not after a missing version or a timeout."""
         is_other = isinstance(error, DeadlineError | VersionNotLoadedError)
         return not self._is_closed and is_retryable(error) and not is_other
 
@@ -182,9 +182,9 @@ def _is_answer_lost(failure: BaseException | None) -> bool:
 
 
 def _is_caller_cancelled(failure: BaseException) -> bool:
-    """Whether the task that calls was cancelled: gRPC cancels calls by itself, too.
+    """Whether the calling task was cancelled: gRPC also cancels calls by itself.
 
-    It does so to those of a channel that is closed, and once in some 100,000 streams.
+    It does so when their channel closes, and in about one of 100,000 streams.
     """
     task = asyncio.current_task()
     is_stray = task is not None and not task.cancelling()
@@ -192,7 +192,7 @@ def _is_caller_cancelled(failure: BaseException) -> bool:
 
 
 def _construct(cls: type[TroupeError], message: str, pointer: str | None) -> TroupeError:
-    """An error of ``cls``, or of its nearest parent that is made of a message alone."""
+    """An error of ``cls``, or of its nearest parent whose constructor takes only a message."""
     for candidate in cls.__mro__:
         if candidate.__init__ is TroupeError.__init__:
             return candidate(message, pointer=pointer)

@@ -1,7 +1,7 @@
-"""Any OpenAI-compatible server as typed calls: chat completions and the list of models.
+"""Client of any OpenAI-compatible server: chat completions and the list of models.
 
-Owns URLs, JSON shapes, retries and the way from an HTTP failure to a TroupeError. Text only: such
-servers give no token ids. Never logs or repeats the API key.
+Owns URLs, JSON shapes, retries and the mapping of HTTP failures to a TroupeError. Text only: such
+servers return no token ids. Never logs or repeats the API key.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from troupe.tasks.family import Observation
 
 _BACKOFF = Backoff(0.25, 20.0)
 _SEED_BITS = 31
-"""Servers take 64-bit seeds, or 32-bit ones, or signed ones; this many bits fit everywhere."""
+"""Servers accept 64-bit, 32-bit or signed seeds; this many bits fit all of them."""
 _T = TypeVar("_T")
 
 
@@ -62,7 +62,7 @@ class ChatClient:
         await self._http.aclose()
 
     async def models(self, *, timeout_s: float) -> list[str]:
-        """Names of the models that the server offers; asked twice at most, to fail soon."""
+        """Names of the models that the server offers; two attempts at most, to fail early."""
         document = await self._retried(
             lambda left_s: self._once("GET", "/models", timeout=left_s),
             timeout_s=timeout_s,
@@ -82,7 +82,7 @@ class ChatClient:
     ) -> Generation:
         """Candidates by the server's ``model``, whatever the policy; retries inside ``timeout_s``.
 
-        They have text and no token ids; the server's own token counts are 0 when it gives none.
+        They have text and no token ids; token counts are the server's, 0 when it reports none.
 
         Raises:
             DeadlineError, OverloadedError, UnavailableError: the server did not answer in time.
@@ -125,7 +125,7 @@ class ChatClient:
     async def _retried(
         self, call: Callable[[float], Awaitable[_T]], *, timeout_s: float, max_attempts: int
     ) -> _T:
-        """``call`` with the seconds that are left, repeated while that may help."""
+        """Call ``call`` with the remaining seconds, and repeat it while that may help."""
         now = asyncio.get_running_loop().time
         deadline = now() + timeout_s
         try:

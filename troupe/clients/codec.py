@@ -1,7 +1,7 @@
-"""Proto messages to domain values and back, shared by clients and servicers.
+"""Converts proto messages to domain values and back, for clients and servicers.
 
 Decoding checks what the wire can't: a wrong role or an impossible parameter is an
-InvalidArgumentError. Never calls anything. Candidates: see ``troupe.candidates``.
+InvalidArgumentError. Never does I/O. For candidates see ``troupe.candidates``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -82,7 +82,7 @@ def sampling_from_proto(params: rollout.SamplingParams) -> tuple[SamplingSpec, i
 def _sampling(
     temperature: float, top_p: float, top_k: int, max_new_tokens: int, stop: tuple[str, ...]
 ) -> SamplingSpec:
-    """Checked once: a job's requests differ in little else than their seeds."""
+    """Cached, so checked once: a job's requests differ in little but their seeds."""
     try:
         return SamplingSpec(
             temperature=temperature,
@@ -146,7 +146,7 @@ def outcome_from_proto(outcome: env.StepOutcome) -> Outcome:
 
 
 def split_from_text(text: str) -> Split:
-    """A split's name; raises InvalidArgumentError when it is none."""
+    """``text`` as a split; raises InvalidArgumentError when there is no such split."""
     for split in SPLITS:
         if split == text:
             return split

@@ -1,4 +1,4 @@
-"""One env replica, judging actions of one task family (``troupe.episodes.ports.EnvPort``)."""
+"""Client of one env replica for one task family (implements ``troupe.episodes.ports.EnvPort``)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from troupe.tasks.family import Split, Task
 
 
 class EnvClient(Client):
-    """Speaks for one task family, and the job's reward function where it has one.
+    """Client for one task family, with the job's reward function if it has one.
 
-    Every call is a pure function and may be repeated anywhere.
+    Every call is a pure function and may be repeated on any replica.
     """
 
     peer = "env"
@@ -46,7 +46,7 @@ class EnvClient(Client):
     async def reset(
         self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
     ) -> Start:
-        """The first state of a task, and what ``observe`` see in it."""
+        """The first state of a task, and what the agents in ``observe`` see in it."""
         request = pb.ResetRequest(
             environment=self._environment,
             task=pb.TaskRef(split=split, index=index),
@@ -69,7 +69,7 @@ class EnvClient(Client):
         observe: Sequence[str],
         timeout_s: float,
     ) -> list[Outcome]:
-        """Each action's outcome on its own copy of ``state``, in order."""
+        """The outcome of each action on a separate copy of ``state``, in order."""
         request = pb.StepRequest(
             environment=self._environment,
             state=state,
@@ -98,7 +98,7 @@ class EnvClient(Client):
     async def list_tasks(
         self, *, split: Split, start: int = 0, count: int = 100, timeout_s: float = 30.0
     ) -> tuple[list[Task], int | None]:
-        """A page of at most 1000 tasks, and the size of the split (None: it does not end)."""
+        """A page of at most 1000 tasks, and the size of the split (None: unbounded)."""
         request = pb.ListTasksRequest(
             environment=self._environment, split=split, start_index=start, page_size=count
         )

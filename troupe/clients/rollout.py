@@ -1,4 +1,4 @@
-"""One rollout replica: generation, scoring and weights (``troupe.episodes.ports.RolloutPort``)."""
+"""Client of a rollout replica: generation, scoring, weights (``episodes.ports.RolloutPort``)."""
 
 import asyncio
 import uuid
@@ -34,10 +34,10 @@ class RolloutStatus:
 
 @dataclass(frozen=True, slots=True)
 class WeightsReceipt:
-    """What a replica says of a version that it has staged; times are its own.
+    """A replica's report of a version that it has staged; it measured the times itself.
 
-    ``staged_s`` includes ``received_s``; ``wants_file``: its engine's memory alone has the weights,
-    and it needs the file as well to restart from.
+    ``staged_s`` includes ``received_s``; ``wants_file``: only its engine's memory has the weights,
+    and it also needs the file to restart from.
     """
 
     tensor_digest: str
@@ -50,8 +50,8 @@ class RolloutClient(Client):
     """One replica at one address.
 
     ``generate`` and ``update_weights`` make one attempt: whether to ask this replica again or
-    another one is the caller's choice. ``epoch`` is the trainer's and goes with each change of
-    weights: a replica refuses it once it knows a successor (0: no epoch).
+    another one is the caller's choice. ``epoch`` is the trainer's and is sent with each change of
+    weights: a replica refuses the change once it knows a successor (0: no epoch).
     """
 
     peer = "rollout"
@@ -64,7 +64,7 @@ class RolloutClient(Client):
     async def generate(
         self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
-        """Candidates for what an agent sees, by one version of one policy."""
+        """Candidates for an agent's observation, by one version of one policy."""
         message = pb.GenerateRequest(
             request_id=uuid.uuid4().hex,
             policy=request.policy,
@@ -103,7 +103,7 @@ class RolloutClient(Client):
     async def update_weights(
         self, manifest: WeightsManifest, path: Path, timeout_s: float = 300.0
     ) -> str:
-        """Stream a safetensors file and stage it; the digest of the tensors that now are there.
+        """Stream a safetensors file and stage it; the digest of the tensors now staged.
 
         Raises: as ``send_weights``.
         """
@@ -115,7 +115,7 @@ class RolloutClient(Client):
         source: Path | pb.StoredWeights | pb.BroadcastWeights,
         timeout_s: float = 300.0,
     ) -> WeightsReceipt:
-        """Stage a version: stream its file, or say where it lies or through what it comes.
+        """Stage a version: stream its file, or send its location or the group that carries it.
 
         Raises:
             NotFoundError: there is no such file.
@@ -146,10 +146,10 @@ class RolloutClient(Client):
         tensor_digest: str = "",
         timeout_s: float = 60.0,
     ) -> None:
-        """Serve a staged version, and only with these weights if a digest is given. Idempotent.
+        """Serve a staged version, only if it has ``tensor_digest`` where one is set. Idempotent.
 
         Raises:
-            VersionNotLoadedError: it is not there, or other weights are under its number.
+            VersionNotLoadedError: it is not staged, or its number has other weights.
         """
         request = pb.ActivateWeightsRequest(
             policy=policy,

@@ -1,4 +1,4 @@
-"""The services' door to the router: membership."""
+"""The services' client of the router: membership."""
 
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.api.router.v1.router_pb2_grpc import RouterServiceStub
@@ -15,7 +15,7 @@ class RouterClient(Client):
         self._stub = RouterServiceStub(self._channel)
 
     async def register(self, replica: pb.Replica, *, timeout_s: float = 5.0) -> pb.Assignment:
-        """Join, or join again; an assignment with an empty job_id means: none yet."""
+        """Join, or join again; an assignment with an empty job_id means no work yet."""
         request = pb.RegisterReplicaRequest(replica=replica)
         answer = await self._call(
             "RegisterReplica",

@@ -1,7 +1,7 @@
-"""How an error travels as a gRPC status: its words, its reason, and where in the request it is.
+"""Encodes an error as a gRPC status: its message, its reason and its place in the request.
 
-Owns what fits into a status. gRPC refuses to send what does not fit and then says so instead of the
-answer (INTERNAL, RESOURCE_EXHAUSTED) or, of half a surrogate pair, nothing at all.
+Owns what fits into a status. gRPC refuses to send what does not fit and reports that instead of the
+error (INTERNAL, RESOURCE_EXHAUSTED) or, for half a surrogate pair, nothing at all.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ POINTER_KEY = "troupe-pointer"
 """Trailing metadata: JSON pointer into the offending document, percent-encoded."""
 MAX_WORDS_BYTES = 6000
 MAX_POINTER_BYTES = 1000
-"""As encoded here. A peer takes 8 KiB of words and metadata together by default."""
+"""Encoded size. By default a peer accepts 8 KiB of message and metadata together."""
 
 _AS_THEY_ARE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 
 
 def sendable(message: str) -> str:
-    """``message`` as a status can carry it: cut where it is too long, without half characters."""
+    """``message`` as a status can carry it: truncated if too long, without lone surrogates."""
     whole = message.encode("utf-8", "replace").decode("utf-8")
     if len(_encoded(whole)) <= MAX_WORDS_BYTES:
         return whole
@@ -33,7 +33,7 @@ def sendable(message: str) -> str:
 
 
 def trailing_of(error: TroupeError) -> tuple[tuple[str, str], ...]:
-    """Trailing metadata of the error's status; a pointer that is too long is left out."""
+    """Trailing metadata of the error's status, without a pointer that is too long."""
     pointer = _encoded(error.pointer or "")
     pairs = [(REASON_KEY, error.reason)]
     if pointer and len(pointer) <= MAX_POINTER_BYTES:
@@ -48,5 +48,5 @@ def pointer_in(trailing: Mapping[str, str]) -> str | None:
 
 
 def _encoded(text: str) -> str:
-    """As gRPC sends words (but for spaces): printable ASCII, the rest percent-encoded UTF-8."""
+    """Encode as gRPC does (but for spaces): printable ASCII, the rest percent-encoded UTF-8."""
     return quote(text, safe=_AS_THEY_ARE, errors="replace")

@@ -1,4 +1,4 @@
-"""Watch and steer a trainer."""
+"""Client of a trainer: its status, and pausing, resuming and stopping it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from troupe.clients.channel import Client
 
 @dataclass(frozen=True, slots=True)
 class TrainerStatus:
-    """Where a trainer is. ``job_id`` is empty while it waits for a job.
+    """A trainer's progress. ``job_id`` is empty while it waits for a job.
 
     Example: ``TrainerStatus("demo-1", 3, 40, "collect", 1.5, {"shared": 3}, False)``.
     """
@@ -34,7 +34,7 @@ class TrainerClient(Client):
         self._stub = TrainerServiceStub(self._channel)
 
     async def progress(self, *, timeout_s: float = 5.0) -> TrainerStatus:
-        """Where the job is."""
+        """The trainer's progress."""
         answer = await self._call(
             "GetProgress",
             lambda left_s: self._stub.GetProgress(pb.GetProgressRequest(), timeout=left_s),
@@ -51,7 +51,7 @@ class TrainerClient(Client):
         )
 
     async def pause(self, *, timeout_s: float = 5.0) -> None:
-        """Stop before the next optimizer step."""
+        """Pause before the next optimizer step."""
         await self._call(
             "Pause",
             lambda left_s: self._stub.Pause(pb.PauseRequest(), timeout=left_s),
@@ -59,7 +59,7 @@ class TrainerClient(Client):
         )
 
     async def resume(self, *, timeout_s: float = 5.0) -> None:
-        """Go on after ``pause``."""
+        """Continue after ``pause``."""
         await self._call(
             "Resume",
             lambda left_s: self._stub.Resume(pb.ResumeRequest(), timeout=left_s),

@@ -1,1 +1,1 @@
-"""What services run on: streams, weights, serving, launching, telemetry, TLS. No user needs it."""
+"""The services' foundation: streams, weights, serving, launching, telemetry, TLS. Internal."""

@@ -1,16 +1,16 @@
-"""Named places in a process at which a test may stop it, kill it, or fill its disk.
+"""Named fault points in a process, at which a test may stop it, kill it, or fill its disk.
 
-Owns the meaning of a fault file and nothing else. Without ``TROUPE_FAULTS_DIR`` a place costs one
-comparison and does nothing. Must never decide what the work does: it stands still or it fails, as
-a machine would.
+Owns the meaning of a fault file and nothing else. Without ``TROUPE_FAULTS_DIR`` a point costs one
+comparison and does nothing. Never decides what the work does: it stops or it fails, as a machine
+would.
 
 Where ``TROUPE_FAULTS_DIR`` names a folder, the first process that reaches ``point`` while the file
-``<folder>/<point>`` exists obeys what the file says:
+``<folder>/<point>`` exists acts on the file's content:
 
-* nothing: the file is renamed to ``<point>.<pid>`` and the process stops itself with SIGSTOP, so
-  whoever put the file there knows that the process stands exactly here, and may end it, or let it
-  go on, with any signal;
-* ``enospc`` or ``edquot``: the place raises that ``OSError``, at each visit until the file is
+* empty: the file is renamed to ``<point>.<pid>`` and the process stops itself with SIGSTOP, so
+  the test that made the file knows that the process is exactly here, and may end it or continue it
+  with any signal;
+* ``enospc`` or ``edquot``: the point raises that ``OSError``, at each visit until the file is
   removed, as a full disk does; ``<point>.<pid>`` appears beside it.
 
 ``<point>@<at>`` asks for one visit among many, such as the one of step 2.
@@ -28,7 +28,7 @@ _DISK_ERRORS = {"enospc": errno.ENOSPC, "edquot": errno.EDQUOT}
 
 
 class FaultSettings(BaseSettings):
-    """Where faults are asked for (TROUPE_FAULTS_*); tests alone set it."""
+    """Where faults are requested (TROUPE_FAULTS_*); only tests set it."""
 
     model_config = SettingsConfigDict(
         env_prefix="TROUPE_FAULTS_", extra="forbid", use_attribute_docstrings=True
@@ -54,7 +54,7 @@ def reached(point: str, at: str | int = "") -> None:
 
 
 def obey(folder: Path, name: str) -> None:
-    """Do what the file ``name`` in ``folder`` says; nothing without such a file."""
+    """Act on the file ``name`` in ``folder``; do nothing without such a file."""
     request, acknowledgement = folder / name, folder / f"{name}.{os.getpid()}"
     try:
         kind = request.read_text().strip()

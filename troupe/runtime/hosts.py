@@ -1,7 +1,7 @@
-"""Hosts and addresses: which are this machine alone, and which nothing of a spec may talk to.
+"""Classifies hosts and addresses: which are only this machine, and which no spec may connect to.
 
-What is forbidden are servers that lend a machine its credentials. Owns the reading of hosts and
-addresses, for tasks and trackers alike; who may be named beyond that is each one's own setting.
+Forbidden are the metadata servers that hand a machine its credentials. Owns the parsing of hosts
+and addresses, for tasks and trackers alike; each has a setting for which other hosts it allows.
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def check_addresses(url: str) -> None:
-    """Raise InvalidArgumentError when an address behind ``url`` is forbidden. Asks the name server.
+    """Raise InvalidArgumentError when ``url`` resolves to a forbidden address. Queries DNS.
 
     Raises:
         UnavailableError: the name can't be resolved now.
@@ -33,7 +33,7 @@ def check_addresses(url: str) -> None:
 
 
 def host_of(url: str) -> str:
-    """The host in ``url``, in lower case; raises InvalidArgumentError where there is no URL."""
+    """The host in ``url``, in lower case; raises InvalidArgumentError when it is not a URL."""
     try:
         return (urlsplit(url).hostname or "").rstrip(".")
     except ValueError as error:
@@ -51,14 +51,14 @@ def is_loopback(host: str) -> bool:
 
 
 def check_literal(host: str) -> None:
-    """Raise InvalidArgumentError for what is forbidden by its spelling; asks no name server."""
+    """Raise InvalidArgumentError for a host that is forbidden as written; makes no DNS query."""
     literal = _literal(host)
     if host in _METADATA_NAMES or (literal is not None and _is_forbidden(literal)):
         raise _forbidden(host)
 
 
 def _literal(host: str) -> _Address | None:
-    """The address that ``host`` spells, as the system reads it: 0x7f.1 and 2130706433 are some."""
+    """The address that ``host`` spells, parsed as the system does: also 0x7f.1 and 2130706433."""
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Names of what trainers write into a run folder, for whoever reads it there.
+"""Names of the files that trainers write into a run folder, shared with their readers.
 
 Owns the paths and the names of checkpoints. Lists folders, and never opens a file.
 """
@@ -10,7 +10,7 @@ _STEP = re.compile(r"step-([0-9]{5}|[1-9][0-9]{5,})")
 
 
 def checkpoints_folder(run_dir: Path, policy: str = "") -> Path:
-    """Folder of the checkpoints: of the one trainer, or of the trainer that ``policy`` has.
+    """Folder of the checkpoints: of the only trainer, or of the trainer of ``policy``.
 
     Example: ``checkpoints_folder(Path("a"), "tool") == Path("a/checkpoints/policies/tool")``.
     """
@@ -19,7 +19,7 @@ def checkpoints_folder(run_dir: Path, policy: str = "") -> Path:
 
 
 def groups_file(run_dir: Path, policy: str = "") -> Path:
-    """The groups that were trained: by the one trainer, or by the trainer that ``policy`` has."""
+    """File of the trained groups: of the only trainer, or of the trainer of ``policy``."""
     return run_dir / (f"groups-{policy}.jsonl" if policy else "groups.jsonl")
 
 
@@ -36,7 +36,7 @@ def step_of(folder: Path) -> int:
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """The complete checkpoints in ``folder``, whatever else lies there; links are none."""
+    """The complete checkpoints in ``folder``, newest first; ignores links and anything else."""
     candidates = (path for path in folder.glob("step-*") if _STEP.fullmatch(path.name))
     folders = (path for path in candidates if path.is_dir() and not path.is_symlink())
     return sorted(folders, key=step_of, reverse=True)

@@ -1,7 +1,7 @@
-"""What a machine says that lacks something for a while: disk, memory, threads, file descriptors.
+"""Recognises errors of a machine that is short of disk, memory, threads or file descriptors.
 
-Owns the list of such errors. Never decides what whoever meets one does: it is a machine's failure,
-so the work is tried again and never counts against the job or an agent.
+Owns the list of such errors. Never decides what a caller does about one: it is a machine's failure,
+so the work is retried and never counts against the job or an agent.
 """
 
 import errno
@@ -31,7 +31,7 @@ that there is no memory."""
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether ``error`` passes when the machine has again what it lacks.
+    """Whether ``error`` passes once the machine has again what it lacks.
 
     Example: ``is_transient(OSError(errno.EMFILE, "Too many open files"))``.
     """

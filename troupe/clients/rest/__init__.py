@@ -1,4 +1,4 @@
-"""The router's REST API as typed calls: ``RestClient`` blocks, ``AsyncRestClient`` is awaited."""
+"""Typed clients of the router's REST API: ``RestClient`` blocks, ``AsyncRestClient`` is async."""
 
 from troupe.clients.rest.async_client import AsyncRestClient
 from troupe.clients.rest.client import RestClient

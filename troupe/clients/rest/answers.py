@@ -1,6 +1,6 @@
-"""Reads what a router answers: documents, events, archives, and problem+json as a TroupeError.
+"""Parses a router's answers: documents, events, archives, and problem+json as a TroupeError.
 
-Never talks to a router.
+Never calls a router.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _BY_STATUS: Mapping[int, type[TroupeError]] = {
 
 
 def document_of(response: httpx.Response, base_url: str) -> Any:
-    """The JSON object of an answer (None for 204); raises the error that it stands for."""
+    """The JSON object of an answer (None for 204); raises the error that it describes."""
     if response.is_error:
         raise problem_of(response)
     if response.status_code == 204:
@@ -60,7 +60,7 @@ def document_of(response: httpx.Response, base_url: str) -> Any:
 
 
 def read(model: type[_M], document: Any) -> _M:
-    """``document`` as a ``model``; raises TroupeError where it is none."""
+    """``document`` as a ``model``; raises TroupeError when it does not fit."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -84,7 +84,7 @@ def event_of(event: ServerSentEvent) -> EventDocument:
 
 @contextlib.contextmanager
 def draft_of(target: Path) -> Generator[BinaryIO]:
-    """A file that becomes ``target`` when the block ends well, and is removed when it does not.
+    """A file that becomes ``target`` when the block succeeds, and is removed when it fails.
 
     Raises:
         InvalidArgumentError: ``target`` can't be written.
@@ -105,7 +105,7 @@ def draft_of(target: Path) -> Generator[BinaryIO]:
 
 
 def problem_of(response: httpx.Response) -> TroupeError:
-    """The error that a problem+json answer (RFC 9457) stands for."""
+    """The error that a problem+json answer (RFC 9457) describes."""
     try:
         document: Any = response.json()
     except ValueError:
@@ -135,7 +135,7 @@ def problem_of(response: httpx.Response) -> TroupeError:
 
 
 def unreachable(base_url: str, error: Exception) -> UnavailableError:
-    """What to say of a router that does not answer."""
+    """The message for a router that does not answer."""
     if isinstance(error, UnavailableError):
         return error
     if is_distrusted(error):
@@ -154,12 +154,12 @@ def unreachable(base_url: str, error: Exception) -> UnavailableError:
 
 
 def is_distrusted(error: Exception) -> bool:
-    """True where the router's certificate is not believed, which waiting does not mend."""
+    """True when the router's certificate is not trusted, which waiting does not fix."""
     return _is_beneath(error, ssl.SSLCertVerificationError)
 
 
 def _is_beneath(error: Exception, kind: type[Exception]) -> bool:
-    """Whether ``error``, or what it came from, is of ``kind``."""
+    """Whether ``error`` or one of its causes is of ``kind``."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, kind):
         cause = cause.__cause__ or cause.__context__
@@ -167,7 +167,7 @@ def _is_beneath(error: Exception, kind: type[Exception]) -> bool:
 
 
 def not_a_url(base_url: str, error: Exception) -> InvalidArgumentError:
-    """What to say of a base URL that is none."""
+    """The message for a base URL that is not a URL."""
     return InvalidArgumentError(
         f"{base_url!r} is not a URL of a router ({error}); give http://host:port with "
         "--url or TROUPE_REST_URL."
@@ -175,7 +175,7 @@ def not_a_url(base_url: str, error: Exception) -> InvalidArgumentError:
 
 
 def trusted(tls_ca: Path | None) -> ssl.SSLContext | bool:
-    """Whose certificates are believed; raises InvalidArgumentError for a file that is none."""
+    """The trusted authorities; raises InvalidArgumentError for a file without certificates."""
     if tls_ca is None:
         return True
     try:
@@ -190,7 +190,7 @@ def trusted(tls_ca: Path | None) -> ssl.SSLContext | bool:
 def connection(
     base_url: str, api_key: str, timeout_s: float, tls_ca: Path | None
 ) -> dict[str, Any]:
-    """Arguments of httpx's clients: proxies of the environment are not for a router nearby."""
+    """Arguments of httpx's clients; they ignore the environment's proxies: a router is near."""
     return {
         "base_url": base_url,
         "timeout": timeout_s,

@@ -1,8 +1,8 @@
-"""The async client of the REST API: every call, once.
+"""The async client of the REST API, and the one place where its calls are written.
 
-``client.py``, the blocking client, is made of this file by scripts/gen_sync_client.py (`make
-generate`). Owns the connections. Never retries a call that could count twice: a submission carries
-an Idempotency-Key.
+scripts/gen_sync_client.py (`make generate`) generates the blocking client, ``client.py``, from this
+file. Owns the connections. Never retries a call that could count twice: a submission carries an
+Idempotency-Key.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ from troupe.errors import UnavailableError
 class AsyncRestClient:
     """Async client of one router.
 
-    ``retry_for_s``: how long a router that does not answer is asked again (reads, and submissions
-    under one Idempotency-Key), so that a restart of the router is not seen. ``tls_ca``: file of
+    ``retry_for_s``: how long to retry while the router does not answer (reads, and submissions
+    under one Idempotency-Key), so that a restart of the router goes unnoticed. ``tls_ca``: file of
     the certificate authority of a router whose certificate is not public.
     """
 
@@ -78,7 +78,7 @@ class AsyncRestClient:
         """True when the router answers and can take jobs.
 
         Raises:
-            UnavailableError: its certificate is not believed, which waiting does not mend.
+            UnavailableError: its certificate is not trusted, which waiting does not fix.
         """
         try:
             return (await self._http.get("/readyz", timeout=2.0)).status_code == 200
@@ -108,7 +108,7 @@ class AsyncRestClient:
         return answers.read(JobDocument, await self._ask("GET", job_path(job_id)))
 
     async def jobs(self, *, limit: int = 50, states: Sequence[str] = ()) -> list[JobDocument]:
-        """The newest jobs, newest first."""
+        """The latest jobs, newest first."""
         answer = await self._ask("GET", JOBS, limit=limit, state=states)
         return answers.read(JobPage, answer).jobs
 
@@ -117,7 +117,7 @@ class AsyncRestClient:
         return answers.read(JobDocument, await self._ask("POST", job_path(job_id, "cancel")))
 
     async def pause(self, job_id: str) -> JobDocument:
-        """End the job's processes for now; ``resume`` goes on where it was."""
+        """End the job's processes for now; ``resume`` continues where it stopped."""
         return answers.read(JobDocument, await self._ask("POST", job_path(job_id, "pause")))
 
     async def resume(self, job_id: str, spec: Mapping[str, Any] | None = None) -> JobDocument:
@@ -129,7 +129,7 @@ class AsyncRestClient:
         return answers.read(JobDocument, answer)
 
     async def set_priority(self, job_id: str, priority: int) -> JobDocument:
-        """Change the priority of a job that waits."""
+        """Change the priority of a queued job."""
         answer = await self._ask("PATCH", job_path(job_id), json={"priority": priority})
         return answers.read(JobDocument, answer)
 
@@ -190,11 +190,11 @@ class AsyncRestClient:
         return answers.read(LogPage, answer)
 
     async def tasks(self) -> list[TaskFamilyDocument]:
-        """Task families that the router knows."""
+        """The task families that the router knows."""
         return answers.read(TaskList, await self._ask("GET", "/v1/tasks")).tasks
 
     async def policies(self, job_id: str | None = None) -> list[PolicyDocument]:
-        """Policies of jobs at work."""
+        """The policies of active jobs."""
         answer = await self._ask("GET", "/v1/policies", job_id=job_id)
         return answers.read(PolicyList, answer).policies
 
@@ -204,7 +204,7 @@ class AsyncRestClient:
         return answers.read(ReplicaList, answer).replicas
 
     async def quota(self) -> QuotaDocument:
-        """What jobs may take together, and who waits."""
+        """The limits that all jobs share, and the queue."""
         return answers.read(QuotaDocument, await self._ask("GET", "/v1/quota"))
 
     async def session(self) -> SessionDocument:
@@ -214,7 +214,7 @@ class AsyncRestClient:
     async def download(
         self, job_id: str, checkpoint: str, policy: str, target: Path, *, format: str = "peft"
     ) -> Path:
-        """Write the tar archive of a checkpoint's policy to ``target``; it is there wholly or not.
+        """Write the tar archive of a checkpoint's policy to ``target``, completely or not at all.
 
         Raises:
             ConflictError: the checkpoint has no such format.
@@ -236,14 +236,14 @@ class AsyncRestClient:
     async def events_page(
         self, job_id: str, *, after: str = "0", limit: int = 100, wait_s: float | None = None
     ) -> EventPage:
-        """Events after the place ``after`` that happened already, or within ``wait_s``."""
+        """Events after the place ``after`` that exist already, or occur within ``wait_s``."""
         query: dict[str, Any] = {"after": after, "limit": limit, "wait_s": wait_s}
         return answers.read(EventPage, await self._ask("GET", job_path(job_id, "events"), **query))
 
     async def events(self, job_id: str, *, after: str = "0") -> AsyncIterator[EventDocument]:
-        """Events after the place ``after`` as they happen, until the job is over.
+        """Events after the place ``after`` as they happen, until the job ends.
 
-        A lost connection is taken up again where it broke, for ``retry_for_s``.
+        Reconnects after a lost connection and continues where it broke, for ``retry_for_s``.
         """
         place, window = after, RetryWindow(self._base_url, self._retry_for_s)
         while True:
@@ -277,7 +277,7 @@ class AsyncRestClient:
         headers: Mapping[str, str] | None = None,
         **params: Any,
     ) -> Any:
-        """The answer's JSON; an idempotent call, asked again while the router does not answer."""
+        """The answer's JSON; an idempotent call is retried while the router does not answer."""
         window = RetryWindow(self._base_url, self._retry_for_s)
         query = requests.params_of(params)
         while True:

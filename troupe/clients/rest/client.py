@@ -37,8 +37,8 @@ from troupe.errors import UnavailableError
 class RestClient:
     """Blocking client of one router.
 
-    ``retry_for_s``: how long a router that does not answer is asked again (reads, and submissions
-    under one Idempotency-Key), so that a restart of the router is not seen. ``tls_ca``: file of
+    ``retry_for_s``: how long to retry while the router does not answer (reads, and submissions
+    under one Idempotency-Key), so that a restart of the router goes unnoticed. ``tls_ca``: file of
     the certificate authority of a router whose certificate is not public.
     """
 
@@ -76,7 +76,7 @@ class RestClient:
         """True when the router answers and can take jobs.
 
         Raises:
-            UnavailableError: its certificate is not believed, which waiting does not mend.
+            UnavailableError: its certificate is not trusted, which waiting does not fix.
         """
         try:
             return (self._http.get("/readyz", timeout=2.0)).status_code == 200
@@ -106,7 +106,7 @@ class RestClient:
         return answers.read(JobDocument, self._ask("GET", job_path(job_id)))
 
     def jobs(self, *, limit: int = 50, states: Sequence[str] = ()) -> list[JobDocument]:
-        """The newest jobs, newest first."""
+        """The latest jobs, newest first."""
         answer = self._ask("GET", JOBS, limit=limit, state=states)
         return answers.read(JobPage, answer).jobs
 
@@ -115,7 +115,7 @@ class RestClient:
         return answers.read(JobDocument, self._ask("POST", job_path(job_id, "cancel")))
 
     def pause(self, job_id: str) -> JobDocument:
-        """End the job's processes for now; ``resume`` goes on where it was."""
+        """End the job's processes for now; ``resume`` continues where it stopped."""
         return answers.read(JobDocument, self._ask("POST", job_path(job_id, "pause")))
 
     def resume(self, job_id: str, spec: Mapping[str, Any] | None = None) -> JobDocument:
@@ -127,7 +127,7 @@ class RestClient:
         return answers.read(JobDocument, answer)
 
     def set_priority(self, job_id: str, priority: int) -> JobDocument:
-        """Change the priority of a job that waits."""
+        """Change the priority of a queued job."""
         answer = self._ask("PATCH", job_path(job_id), json={"priority": priority})
         return answers.read(JobDocument, answer)
 
@@ -188,11 +188,11 @@ class RestClient:
         return answers.read(LogPage, answer)
 
     def tasks(self) -> list[TaskFamilyDocument]:
-        """Task families that the router knows."""
+        """The task families that the router knows."""
         return answers.read(TaskList, self._ask("GET", "/v1/tasks")).tasks
 
     def policies(self, job_id: str | None = None) -> list[PolicyDocument]:
-        """Policies of jobs at work."""
+        """The policies of active jobs."""
         answer = self._ask("GET", "/v1/policies", job_id=job_id)
         return answers.read(PolicyList, answer).policies
 
@@ -202,7 +202,7 @@ class RestClient:
         return answers.read(ReplicaList, answer).replicas
 
     def quota(self) -> QuotaDocument:
-        """What jobs may take together, and who waits."""
+        """The limits that all jobs share, and the queue."""
         return answers.read(QuotaDocument, self._ask("GET", "/v1/quota"))
 
     def session(self) -> SessionDocument:
@@ -212,7 +212,7 @@ class RestClient:
     def download(
         self, job_id: str, checkpoint: str, policy: str, target: Path, *, format: str = "peft"
     ) -> Path:
-        """Write the tar archive of a checkpoint's policy to ``target``; it is there wholly or not.
+        """Write the tar archive of a checkpoint's policy to ``target``, completely or not at all.
 
         Raises:
             ConflictError: the checkpoint has no such format.
@@ -234,14 +234,14 @@ class RestClient:
     def events_page(
         self, job_id: str, *, after: str = "0", limit: int = 100, wait_s: float | None = None
     ) -> EventPage:
-        """Events after the place ``after`` that happened already, or within ``wait_s``."""
+        """Events after the place ``after`` that exist already, or occur within ``wait_s``."""
         query: dict[str, Any] = {"after": after, "limit": limit, "wait_s": wait_s}
         return answers.read(EventPage, self._ask("GET", job_path(job_id, "events"), **query))
 
     def events(self, job_id: str, *, after: str = "0") -> Iterator[EventDocument]:
-        """Events after the place ``after`` as they happen, until the job is over.
+        """Events after the place ``after`` as they happen, until the job ends.
 
-        A lost connection is taken up again where it broke, for ``retry_for_s``.
+        Reconnects after a lost connection and continues where it broke, for ``retry_for_s``.
         """
         place, window = after, RetryWindow(self._base_url, self._retry_for_s)
         while True:
@@ -275,7 +275,7 @@ class RestClient:
         headers: Mapping[str, str] | None = None,
         **params: Any,
     ) -> Any:
-        """The answer's JSON; an idempotent call, asked again while the router does not answer."""
+        """The answer's JSON; an idempotent call is retried while the router does not answer."""
         window = RetryWindow(self._base_url, self._retry_for_s)
         query = requests.params_of(params)
         while True:

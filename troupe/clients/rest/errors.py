@@ -1,4 +1,4 @@
-"""Errors that only HTTP has: who asks, how much, and in which form."""
+"""Errors that only the HTTP API has: authentication, size, media type and rate."""
 
 from troupe.errors import ForbiddenError, InvalidArgumentError, OverloadedError
 
@@ -34,7 +34,7 @@ class MediaTypeError(InvalidArgumentError):
 
 
 class TooManyError(OverloadedError):
-    """A caller asks too often; ``retry_after_s`` says when it may again."""
+    """The caller sends too many requests; ``retry_after_s`` says when it may send again."""
 
     reason = "RATE_LIMITED"
 

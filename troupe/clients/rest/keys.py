@@ -1,7 +1,7 @@
-"""API keys: how a key looks, how it is kept, and the file that a router reads them from.
+"""API keys: their format, their digests, and the file that a router reads them from.
 
-Owns the file's form. A key is 256 random bits, so a plain SHA-256 of it can't be guessed back;
-the key itself is shown once and never written.
+Owns the file's format. A key is 256 random bits, so a plain SHA-256 of it can't be reversed by
+guessing; the key itself is shown once and never written.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _PREFIX = "troupe_"
 
 
 class ApiKey(BaseModel):
-    """One key, as the file keeps it.
+    """One key, as the file stores it.
 
     Example: ``ApiKey(name="ci", sha256=digest_of(key), scopes=("submit",))``.
     """
@@ -47,7 +47,7 @@ class ApiKey(BaseModel):
 
     @property
     def all_scopes(self) -> tuple[Scope, ...]:
-        """The scopes with those that they hold."""
+        """The scopes with those that they include."""
         order: tuple[Scope, ...] = ("read", "submit", "admin")
         return order[: max(order.index(scope) for scope in self.scopes) + 1]
 
@@ -70,7 +70,7 @@ def new_key() -> str:
 
 
 def digest_of(key: str) -> str:
-    """What is kept of a key."""
+    """The digest of a key, which is all that is stored of it."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -112,7 +112,7 @@ def remove_key(path: Path, name: str) -> None:
 
 
 def _write(path: Path, file: KeyFile) -> None:
-    """Replace the file at once, readable by its owner only."""
+    """Replace the file atomically, readable by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text = yaml.safe_dump(file.model_dump(mode="json", exclude_none=True), sort_keys=False)

@@ -1,4 +1,4 @@
-"""What both clients send: paths and parameters. Pure."""
+"""Builds the paths and parameters that both clients send. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +10,12 @@ JOBS = "/v1/jobs"
 
 
 def job_path(job_id: str, *parts: str) -> str:
-    """Path of a job, or of what lies under it."""
+    """Path of a job, or of a resource under it."""
     return "/".join((JOBS, *(quote(part, safe="") for part in (job_id, *parts))))
 
 
 def params_of(query: Mapping[str, Any]) -> dict[str, str | list[str]]:
-    """The query parameters that are given; lists repeat, booleans are words."""
+    """The query parameters that have a value; lists repeat, booleans are "true" or "false"."""
     params: dict[str, str | list[str]] = {}
     for name, value in query.items():
         if value is None or value == () or value == []:

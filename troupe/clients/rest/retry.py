@@ -1,6 +1,6 @@
-"""How long a router that does not answer is asked again, and what is said in the end.
+"""Decides how long to retry a router that does not answer, and the final error message.
 
-Owns the deadline and the words; each client sleeps in its own way. Never does I/O.
+Owns the deadline and the message; each client does its own sleeping. Never does I/O.
 """
 
 import time
@@ -12,14 +12,14 @@ from troupe.errors import TroupeError, UnavailableError
 from troupe.retry import Backoff
 
 PAUSE_S = 0.5
-"""Between two looks at a job's log."""
+"""Time between two polls of a job's log."""
 _BACKOFF = Backoff(0.5, 0.5)
 LOST = (UnavailableError, httpx.TransportError)
-"""What a router that restarts looks like."""
+"""The errors that a restarting router causes."""
 
 
 class RetryWindow:
-    """One call's patience, or one stream's; it begins when the first try fails."""
+    """The retry deadline of one call or stream; it starts when the first attempt fails."""
 
     def __init__(self, base_url: str, retry_for_s: float) -> None:
         self._base_url = base_url
@@ -31,11 +31,11 @@ class RetryWindow:
         self._lost_at = None
 
     def lose(self, error: Exception) -> float:
-        """Seconds to wait before the next try.
+        """Seconds to wait before the next attempt.
 
         Raises:
-            UnavailableError: the patience is over; InvalidArgumentError: it is no URL that is
-            asked; TroupeError: asking again cannot help.
+            UnavailableError: the deadline has passed; InvalidArgumentError: the address is not a
+            URL; TroupeError: a retry cannot help.
         """
         if isinstance(error, httpx.InvalidURL):
             raise answers.not_a_url(self._base_url, error) from error

@@ -1,6 +1,6 @@
-"""What an engine adds to the seam when weights may come to it by torch.distributed.
+"""The extension of the Engine interface for weights broadcast over torch.distributed.
 
-Owns the contract only: such an engine joins a group, and what it received is staged like a file.
+Owns the contract only: such an engine joins a group, and stages what it received like a file.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from troupe.runtime.weights.group import WeightGroup
 
 @dataclass(frozen=True, slots=True)
 class BroadcastWeights:
-    """Full weights on their way: what comes, in the order in which it comes, and through what."""
+    """An announced broadcast of full weights: the tensors in sending order, and the group."""
 
     policy: str
     policy_version: int
@@ -24,7 +24,7 @@ class BroadcastWeights:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What was staged. ``wants_file``: only the engine's memory has it, and a restart needs it."""
+    """What was staged. ``wants_file``: only the engine's memory has it; restarts need the file."""
 
     tensor_digest: str
     wants_file: bool

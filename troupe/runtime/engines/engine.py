@@ -1,4 +1,4 @@
-"""The Engine seam: what a rollout sidecar needs of an inference engine, and nothing of which one.
+"""The Engine interface: what a rollout sidecar needs from any inference engine.
 
 An engine holds policies; a policy has loaded versions, one of them active. Generation names the
 version that must answer. New weights are staged beside the old ones, then activated; requests
@@ -19,7 +19,7 @@ from troupe.tasks.family import Message
 class StagedWeights:
     """A safetensors file on this machine that holds one version of one policy.
 
-    ``adapter_config_json`` is peft's own configuration for "lora" and empty for "full";
+    ``adapter_config_json`` is peft's configuration for "lora" and empty for "full";
     ``announced`` is the digest of each tensor, by name, that the trainer sent.
     """
 
@@ -69,7 +69,7 @@ class Engine(Protocol):
         ...
 
     async def stage(self, weights: StagedWeights) -> str:
-        """Load a version beside the serving one; the digest of the tensors that it now holds."""
+        """Load a version beside the active one; the digest of the tensors that it now holds."""
         ...
 
     async def activate(self, policy: str, policy_version: int) -> None:
@@ -81,7 +81,7 @@ class Engine(Protocol):
         ...
 
     def policies(self) -> list[PolicyState]:
-        """What is loaded."""
+        """The policies that are loaded."""
         ...
 
     def num_in_flight(self) -> int:
@@ -89,7 +89,7 @@ class Engine(Protocol):
         ...
 
     def is_ready(self) -> bool:
-        """False while the engine can't answer, as when a server of its own is being restarted."""
+        """False while the engine can't answer, for example while its server restarts."""
         ...
 
     async def stop(self) -> None:

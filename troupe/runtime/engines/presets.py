@@ -1,7 +1,7 @@
 """Shapes of decoder models and the memory that serving them takes. Pure arithmetic.
 
-Owns the facts of the models that Troupe is set up for, and the estimate that says before anything
-is loaded whether weights, adapter slots and key/value cache fit. Reads no files.
+Owns the figures of the models that Troupe is set up for, and the estimate, made before anything is
+loaded, of whether weights, adapter slots and key/value cache fit. Reads no files.
 """
 
 from dataclasses import dataclass
@@ -164,7 +164,7 @@ def shape_of(config: dict[str, Any], model: str) -> ModelShape:
 
 
 def check_preset(model: str, shape: ModelShape) -> None:
-    """Raises InvalidArgumentError when a model is not the one that its name says."""
+    """Raise InvalidArgumentError when a model's shape is not that of the model it is named for."""
     preset = find_preset(model)
     if preset is None or preset.shape == shape:
         return
@@ -200,7 +200,7 @@ def memory_plan(
 
 
 def check_tp(model: str, shape: ModelShape, tp_size: int) -> None:
-    """Raises InvalidArgumentError when a model can't be split over so many devices."""
+    """Raise InvalidArgumentError when a model can't be split over ``tp_size`` devices."""
     indivisible = [
         f"{count} {unit}"
         for unit, count in (("attention heads", shape.heads), ("MLP columns", shape.intermediate))
@@ -219,7 +219,7 @@ def check_tp(model: str, shape: ModelShape, tp_size: int) -> None:
 
 
 def check_memory(model: str, plan: MemoryPlan, available_bytes: int) -> None:
-    """Raises InvalidArgumentError, with the sum spelled out, when a server can't fit."""
+    """Raise InvalidArgumentError, with the sum spelled out, when a server can't fit."""
     if plan.total <= available_bytes:
         return
     gib = 2**30

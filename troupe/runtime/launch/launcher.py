@@ -1,4 +1,4 @@
-"""The Launcher seam: bring the processes of an owner (a job, or the platform) to a wanted set."""
+"""The Launcher interface: brings an owner's processes (a job's, the platform's) to a wanted set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ class Component:
     """One process that should run.
 
     ``name`` is deterministic inside its owner ("rollout-shared-0"); ``module`` is run with
-    ``python -m``, or ``argv`` as it is when it is given (programs that are not Python); ``env``
-    is added to the environment. A component with ``restarts`` False is left alone after it exits
-    with status 0. ``traits`` are facts that a launcher may place it by, such as ``model``.
+    ``python -m``, or ``argv`` unchanged when it is set (programs that are not Python); ``env``
+    is added to the environment. A component with ``restarts`` False is not restarted after it
+    exits with status 0. ``traits`` are facts that a launcher may place it by, such as ``model``.
 
     Example: ``Component("trainer-0", "troupe_trainer", {"TROUPE_TRAINER_JOB_ID": "demo-1"})``.
     """
@@ -31,10 +31,10 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """What the launcher sees of one component.
+    """The state of one component, as the launcher sees it.
 
-    ``waiting`` is asked for and not up yet. ``condition`` is the stable name of what is wrong
-    ("ImagePullFailed"), if something is; ``detail`` is for people: its last log lines, or what
+    ``waiting`` is requested and not up yet. ``condition`` is the stable name of a problem
+    ("ImagePullFailed"), if there is one; ``detail`` is for people: its last log lines, or what
     keeps it from running and what to do.
     """
 
@@ -48,7 +48,7 @@ class ComponentStatus:
 
 
 class Launcher(Protocol):
-    """Level-triggered: call ``reconcile`` as often as you like, from any life of the caller."""
+    """Level-triggered: call ``reconcile`` at any time, also after the caller was restarted."""
 
     outlives_caller: bool
     """Whether components go on while nobody reconciles, for the caller's next life to adopt."""

@@ -1,7 +1,7 @@
 """Runs components as processes of this machine, and finds them again after a restart.
 
-Owns process records, logs, backoff and process groups. Never knows what a component does; exit
-status 3 is the one convention: the configuration is wrong and trying again will not help.
+Owns process records, logs, backoff and process groups. Never knows what a component does; the one
+convention is exit status 3: the configuration is wrong and a restart will not help.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class LocalLauncher:
             forget_record(self._procs(owner), record.name)
 
     def _step(self, owner: str, component: Component) -> ComponentStatus:
-        """Bring one component one step closer to running; what it is then."""
+        """Bring one component one step closer to running; returns its status then."""
         folder = self._procs(owner)
         record = load_record(folder, component.name)
         if record is None:
@@ -122,7 +122,7 @@ class LocalLauncher:
         return _status(record)
 
     def _is_due(self, restart_at: float) -> bool:
-        """Whether to wait no longer; never longer than ``longest_s``, should the clock be set."""
+        """Whether the wait is over; at most ``longest_s``, even if the clock is changed."""
         return not 0 < restart_at - time.time() <= self._policy.longest_s
 
     def _still_runs(self, record: ProcRecord) -> bool:
@@ -195,13 +195,13 @@ class LocalLauncher:
                 return
         identity = identify(child.pid)
         record.pid, record.ticks = child.pid, identity.ticks if identity else 0
-        # Children are reaped by pid, so that adopted and own ones take the same path.
+        # Children are reaped by pid, so that adopted and started ones take the same path.
         child.returncode = 0
         record.save(folder)
 
 
 async def _to_the_end(work: Callable[[], _T]) -> _T:
-    """Run ``work`` in a thread; a cancellation is raised after it ended.
+    """Run ``work`` in a thread; a cancellation is raised after the thread has ended.
 
     A thread can't be cancelled: one that outlives the lock could start a process that nobody stops.
     """
@@ -225,7 +225,7 @@ def _digest(component: Component) -> str:
 
 
 def _process(record: ProcRecord) -> ProcessId | None:
-    """The recorded process; looked for by its mark when a crash kept its pid from being written."""
+    """The recorded process; searched by its launch id when a crash left its pid unwritten."""
     if record.pid is not None:
         return ProcessId(record.pid, record.ticks)
     if record.state != "running":
@@ -237,7 +237,7 @@ def _process(record: ProcRecord) -> ProcessId | None:
 
 
 async def _until_dead(processes: Sequence[ProcessId], timeout_s: float) -> list[ProcessId]:
-    """Those that still run after ``timeout_s``; returns as soon as none does."""
+    """The processes that still run after ``timeout_s``; returns as soon as none does."""
     polls = max(1, round(timeout_s / _POLL_S))
     for _ in range(polls):
         living = [process for process in processes if look(process).is_alive]

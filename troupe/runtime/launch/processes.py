@@ -1,4 +1,4 @@
-"""Facts about local processes from /proc: is this pid still the process that was started?
+"""Reads local processes from /proc: is this pid still the process that was started?
 
 Owns identity (pid plus start ticks), exit codes and signals to process groups. Never signals a
 pid that is not the recorded process: pids are reused.
@@ -24,7 +24,7 @@ class ProcessId:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What /proc says about a process. ``exit_code`` is None while it runs or when it is unknown.
+    """The state of a process in /proc. ``exit_code`` is None while it runs or when it is unknown.
 
     A negative exit code is the signal that ended the process.
     """
@@ -92,7 +92,7 @@ def find_leader(variable: str, value: str) -> ProcessId | None:
 
 
 def reap(pid: int) -> int | None:
-    """Collect a dead child; its exit code, or None when it is not ours or still runs."""
+    """Collect a dead child; its exit code, or None when it is not a child or still runs."""
     try:
         reaped_pid, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

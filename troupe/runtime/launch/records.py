@@ -1,6 +1,6 @@
-"""The local launcher's memory: one JSON file for each component, so that any caller can adopt it.
+"""The local launcher's records: one JSON file for each component, so that any caller can adopt it.
 
-Owns the record's shape and its atomic write. Never looks at processes.
+Owns the record's format and its atomic write. Never looks at processes.
 """
 
 import json
@@ -12,12 +12,12 @@ from typing import Any
 
 @dataclass(slots=True)
 class ProcRecord:
-    """What is known of one component.
+    """The record of one component.
 
-    ``launch_id`` marks the environment of the life that ``pid`` (with ``ticks``) is, and is written
-    before the process starts; ``digest`` covers argv and environment; ``log_start`` is where this
-    life begins in the log, bytes; ``num_quick`` counts the latest deaths in a row that came soon
-    after a start; instants are Unix seconds.
+    ``launch_id`` is in the environment of the process ``pid`` (started at ``ticks``), and is
+    written before the process starts; ``digest`` covers argv and environment; ``log_start`` is
+    where this process begins in the log, bytes; ``num_quick`` counts the latest deaths in a row
+    that came soon after a start; instants are Unix seconds.
     """
 
     name: str
@@ -45,7 +45,7 @@ class ProcRecord:
 
 
 def load_record(folder: Path, name: str) -> ProcRecord | None:
-    """The record of ``name``, or None when there is none that can be read."""
+    """The record of ``name``, or None when there is no readable one."""
     try:
         document: Mapping[str, Any] = json.loads((folder / f"{name}.json").read_text("utf-8"))
         return ProcRecord(**document)

@@ -1,4 +1,4 @@
-"""One life for every service process: see ``troupe.runtime.serving.life``."""
+"""Runs every service process in the same way: see ``troupe.runtime.serving.life``."""
 
 from troupe.runtime.serving.life import main, replica_name, serve
 from troupe.runtime.serving.membership import Membership, Reassigned, ShouldExit

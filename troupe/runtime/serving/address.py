@@ -1,4 +1,4 @@
-"""host:port settings: reading them, and binding a gRPC server to one with a clear refusal."""
+"""Parses host:port settings, and binds a gRPC server to one with a clear error."""
 
 import socket
 
@@ -46,12 +46,12 @@ def bind_grpc(server: grpc.aio.Server, address: str, tls: TlsFiles | None = None
 
 
 def reachable_host(host: str) -> str:
-    """``host``, or this machine's name when it means every interface."""
+    """``host``, or this machine's name when ``host`` means every interface."""
     return socket.gethostname() if host in ("0.0.0.0", "::", "") else host
 
 
 def _probe(host: str, port: int) -> None:
-    """Fail as a bind would, with the system's own words instead of the gRPC core's."""
+    """Fail as a bind would, with the system's message instead of the gRPC core's."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,6 +1,6 @@
 """The admin port: /metrics, /livez and /readyz, and nothing else.
 
-Runs on the service's own event loop, so a blocked loop fails the liveness probe. Liveness never
+Runs on the service's event loop, so a blocked loop fails the liveness probe. Liveness never
 checks a dependency.
 """
 

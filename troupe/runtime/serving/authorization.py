@@ -1,6 +1,6 @@
-"""Lets each method be called by the roles that the architecture names, and by nobody else.
+"""Restricts each method to the roles that the architecture allows to call it.
 
-Stands on servers with TLS alone: without it no peer can be told from another.
+Installed only on servers with TLS: without it one peer can't be distinguished from another.
 """
 
 from typing import Any
@@ -13,10 +13,10 @@ from troupe.runtime.tls.roles import CALLERS, peer_roles
 
 
 class CallerInterceptor(WrappingInterceptor):
-    """Checks the certificate of whoever calls. Health and reflection answer every known peer."""
+    """Checks the caller's certificate. Health and reflection answer every authenticated peer."""
 
     def around(self, behaviour: Behaviour, method: str) -> Behaviour:
-        """Only for the roles that may call ``method``."""
+        """``behaviour``, only for the roles that may call ``method``."""
         allowed = CALLERS.get(method, frozenset())
 
         async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:

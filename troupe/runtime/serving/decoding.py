@@ -1,9 +1,9 @@
-"""Requests that are no messages: refused with INVALID_ARGUMENT, or UNAVAILABLE without memory.
+"""Refuses undecodable requests: with INVALID_ARGUMENT, or UNAVAILABLE when memory is short.
 
-Owns what happens when the bytes of a request can't be decoded. gRPC itself would take that for a
+Owns what happens when the bytes of a request can't be decoded. gRPC itself would treat that as a
 bug of the servicer: a traceback in the log, and UNKNOWN for the caller. Methods of Troupe raise
-the refusal, and the error interceptor around them tells it; those of gRPC's own services have none
-around them. Never changes a message.
+the refusal, and the error interceptor around them sends it; gRPC's built-in services have no such
+interceptor. Never changes a message.
 """
 
 import inspect
@@ -26,16 +26,16 @@ _SHAPES: dict[str, Callable[..., Any]] = {
 
 
 class _Malformed:
-    """Stands in for a request whose bytes are no message."""
+    """Stands in for a request whose bytes can't be decoded."""
 
     def __init__(self, error: DecodeError) -> None:
         self.error = error
 
 
 def refusing_malformed(handler: Any, method: str) -> Any:
-    """``handler``, of any shape, so that it refuses what it can't decode.
+    """``handler``, of any kind, changed to refuse what it can't decode.
 
-    One that takes bytes as they are decodes nothing and stays as it is.
+    A handler that takes raw bytes decodes nothing and stays as it is.
     """
     if handler.request_deserializer is None:
         return handler
@@ -58,7 +58,7 @@ def refusing_malformed(handler: Any, method: str) -> Any:
 
 
 def _like(behaviour: Any, check: Callable[[Any, Any], Any]) -> Any:
-    """``behaviour`` on checked requests, a generator again if it was one."""
+    """``behaviour`` with checked requests; stays a generator if it was one."""
 
     async def answer(request: Any, context: Any) -> Any:
         return await behaviour(await check(request, context), context)

@@ -1,6 +1,6 @@
-"""Callers who leave before their answer: nothing that a service's log needs to tell.
+"""Keeps callers who disconnect before their answer out of a service's log.
 
-Owns what becomes of gRPC's own log lines about them. Never touches a line about anything else.
+Owns the filtering of gRPC's log lines about them. Never touches any other line.
 """
 
 import logging
@@ -15,8 +15,8 @@ _UNSENT = "ExecuteBatchError raised in core"
 def without_gone_callers(record: logging.LogRecord) -> bool:
     """A filter of LOGGER: False for an answer that could not be sent.
 
-    gRPC logs an error with a traceback when a connection ends under its calls. Whoever can call
-    could fill the log so, and an answer that nobody waits for is no fault of the service.
+    gRPC logs an error with a traceback when a connection ends during its calls. Any caller could
+    fill the log that way, and an answer that nobody waits for is no fault of the service.
     """
     error = record.exc_info[1] if record.exc_info else None
     is_unsent = isinstance(error, grpc.aio.InternalError) and _UNSENT in record.getMessage()
@@ -24,5 +24,5 @@ def without_gone_callers(record: logging.LogRecord) -> bool:
 
 
 def quiet_gone_callers() -> None:
-    """Filter gRPC's logger of this process; a second time changes nothing."""
+    """Install the filter on gRPC's logger in this process. Idempotent."""
     logging.getLogger(LOGGER).addFilter(without_gone_callers)

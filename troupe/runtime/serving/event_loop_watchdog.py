@@ -1,8 +1,8 @@
-"""Ends a process whose event loop stands still: nobody outside can tell it from a busy one.
+"""Ends a process whose event loop is stalled: from outside it can't be told from a busy one.
 
-Owns one thread that looks at the loop's pulse. A thread that could not start for want of memory, or
-a call that never returns, blocks the loop for good; the end of the process lets its launcher start
-a fresh one. A process that is itself stopped for a while is not taken for one that stands still.
+Owns one thread that checks the loop's heartbeat. A thread that could not start for lack of memory,
+or a call that never returns, blocks the loop for good; once the process ends, its launcher starts
+a fresh one. A process that was itself stopped for a while is not taken for a stalled one.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ import threading
 EXIT_STALLED = 1
 LOOK_S = 1.0
 STALLED_S = 120.0
-"""More than any work that a loop does at once, also on a machine that is far too busy."""
+"""Longer than any single piece of work on a loop, even on an overloaded machine."""
 
 
 class EventLoopWatchdog:
-    """Feels the pulse of the running loop until ``stop``.
+    """Checks the heartbeat of the running loop until ``stop``.
 
-    ``look_s`` is the time between two looks; after ``stalled_s`` of looks without a beat between
+    ``look_s`` is the time between two checks; after ``stalled_s`` of checks without a beat between
     them the tracebacks of all threads go to stderr and the process ends.
     """
 
@@ -33,23 +33,23 @@ class EventLoopWatchdog:
         self._beating: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin; call it in the loop's thread."""
+        """Start watching; call it in the loop's thread."""
         self.beat()
         threading.Thread(target=self._watch, name="pulse", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._stopped.set()
         if self._beating is not None:
             self._beating.cancel()
 
     def beat(self) -> None:
-        """The loop lives; it says so again and again."""
+        """Runs on the loop, and schedules itself again: the loop is alive."""
         self._num_beats += 1
         self._beating = asyncio.get_running_loop().call_later(self._look_s, self.beat)
 
     def is_stalled(self) -> bool:
-        """One look: whether the loop has been silent for too many of them."""
+        """One check: whether the loop has missed too many of them."""
         is_silent, self._num_seen = self._num_beats == self._num_seen, self._num_beats
         self._silent_s = self._silent_s + self._look_s if is_silent else 0.0
         return self._silent_s >= self._stalled_s

@@ -1,4 +1,4 @@
-"""Turns errors of servicers into gRPC statuses, in one place, and counts calls."""
+"""Maps servicers' errors to gRPC statuses, in one place, and counts calls."""
 
 import time
 from typing import Any
@@ -21,11 +21,11 @@ class ErrorInterceptor(WrappingInterceptor):
     """A TroupeError becomes its status and reason; anything else is logged and INTERNAL."""
 
     def prepared(self, handler: Any, method: str) -> Any:
-        """Bytes that are no message are refused."""
+        """The handler, changed to refuse bytes that it can't decode."""
         return refusing_malformed(handler, method)
 
     def around(self, behaviour: Behaviour, method: str) -> Behaviour:
-        """Counted and timed, and its errors told as statuses."""
+        """``behaviour``, counted and timed, with its errors sent as statuses."""
 
         async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             started = time.perf_counter()

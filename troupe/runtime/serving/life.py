@@ -41,7 +41,7 @@ _S = TypeVar("_S", bound=ServingSettings)
 _STATUS = health_pb2.HealthCheckResponse
 
 EXIT_FAILED = 1
-"""Exit status of a failure that may pass: starting the process again can help."""
+"""Exit status of a failure that may pass: a restart can help."""
 
 
 def main(name: str, settings_type: type[_S], build: Callable[[_S], Service]) -> int:
@@ -83,7 +83,7 @@ def replica_name(settings: ServingSettings, service: str) -> str:
 
 
 class Life:
-    """One pass from start-up to exit."""
+    """One run of a service, from start-up to exit."""
 
     def __init__(self, service: Service, settings: ServingSettings) -> None:
         self._service = service
@@ -95,7 +95,7 @@ class Life:
         self._server: grpc.aio.Server | None = None
 
     async def live(self) -> int:
-        """Everything; the exit status."""
+        """Start, serve and drain; the exit status."""
         self._catch_signals()
         pulse = EventLoopWatchdog()
         pulse.start()
@@ -225,6 +225,6 @@ class Life:
 
 
 def _refuse(name: str, error: TroupeError) -> int:
-    """Say why the process ends; 3 tells a launcher that another start would fail again."""
+    """Report why the process ends; 3 tells a launcher that a restart would fail again."""
     print(f"troupe {name}: {error.message}", file=sys.stderr, flush=True)
     return EXIT_CONFIGURATION if isinstance(error, InvalidArgumentError) else EXIT_FAILED

@@ -1,6 +1,6 @@
-"""A process's place in the platform: registers with the router, heartbeats, learns its work.
+"""A process's membership of the platform: registers, sends heartbeats, receives its assignment.
 
-Tolerates a router that is away: a restart of the router is normal. Never does the work itself.
+Tolerates an unreachable router: a restart of the router is normal. Never does the work itself.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _log = get_logger(__name__)
 
 
 class ShouldExit(Exception):  # noqa: N818 (an instruction, not a failure)
-    """The work of this process is over: drain and exit with status 0."""
+    """The work of this process is finished: drain and exit with status 0."""
 
 
 class Reassigned(ShouldExit):
@@ -24,9 +24,9 @@ class Reassigned(ShouldExit):
 
 
 class Membership:
-    """One member. ``describe`` gives its present state; it is called at every heartbeat.
+    """One member. ``describe`` returns its current state, and is called at every heartbeat.
 
-    ``hear`` is told each assignment that an answer brings.
+    ``hear`` is called with each assignment that an answer contains.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Membership:
                     await self._changed.wait()
 
     def tell(self) -> None:
-        """Something of what ``describe`` says has changed: the next heartbeat is now."""
+        """Send the next heartbeat now: what ``describe`` returns has changed."""
         self._changed.set()
 
     async def _beat(self) -> Assignment | None:
-        """One exchange with the router; None when it is away."""
+        """One exchange with the router; None when it is unreachable."""
         timeout_s = max(2.0, 2 * self._interval_s)
         try:
             if not self._is_registered:

@@ -1,4 +1,4 @@
-"""What a service must offer to be run by ``serve``."""
+"""The interface of a service that ``serve`` runs."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,7 +20,7 @@ class Service(Protocol):
         ...
 
     async def connect(self) -> None:
-        """Bring dependencies up; raises a TroupeError that says which one is missing."""
+        """Connect to dependencies; raises a TroupeError that says which one is missing."""
         ...
 
     def register(self, server: grpc.aio.Server) -> None:

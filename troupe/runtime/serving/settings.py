@@ -1,4 +1,4 @@
-"""Settings that every service has. Each service's own Settings derives from it."""
+"""The settings that every service has; each service's Settings class derives from them."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict

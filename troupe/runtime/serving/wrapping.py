@@ -1,7 +1,6 @@
-"""Interceptors that put something around every method of a server.
+"""Base of the interceptors that wrap every method of a server.
 
-Owns how a handler is taken apart and built again, once for each method. What goes around it is the
-subclass's.
+Owns how a handler is taken apart and rebuilt, once for each method. A subclass says what wraps it.
 """
 
 from abc import abstractmethod
@@ -19,14 +18,14 @@ else:
     Handler = Any
 
 Behaviour = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[Any]]
-"""What answers a method: request, or iterator of requests, and context to answer."""
+"""The function behind a method: takes a request, or an iterator of them, and a context."""
 
 
 class WrappingInterceptor(_Interceptor):
-    """One is for one server: it keeps the wrapped handler of each method.
+    """One instance serves one server: it keeps the wrapped handler of each method.
 
-    Health and reflection are left as they are. No method of Troupe streams its answer: one that did
-    would go without what is put around the others, so it is not served.
+    Health and reflection are not wrapped. No method of Troupe streams its answer: one that did
+    would not be wrapped, so it is not served.
     """
 
     def __init__(self) -> None:
@@ -34,10 +33,10 @@ class WrappingInterceptor(_Interceptor):
 
     @abstractmethod
     def around(self, behaviour: Behaviour, method: str) -> Behaviour:
-        """What answers ``method`` instead of ``behaviour``."""
+        """The function that answers ``method`` instead of ``behaviour``."""
 
     def prepared(self, handler: Any, method: str) -> Any:
-        """The handler before it is taken apart, also of health and reflection."""
+        """The handler before it is taken apart; called for health and reflection too."""
         _ = method
         return handler
 

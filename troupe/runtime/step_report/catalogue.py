@@ -1,4 +1,4 @@
-"""All declared metrics by the kind of line and by name, for those who show them."""
+"""All declared metrics by the kind of line and by name, for the code that shows them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ Table = Literal["train", "eval"]
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A metric with its name, and who measures it."""
+    """A metric with its name and its source."""
 
     name: str
     source: Source
@@ -49,7 +49,7 @@ METRICS: Mapping[str, Mapping[str, Declared]] = {
 
 
 def metric_of(kind: str, name: str) -> Metric:
-    """The metric ``name`` of a line; a plug-in's loss may give one that nobody declares."""
+    """The metric ``name`` of a line; a plug-in's loss may report an undeclared one."""
     declaration = METRICS[kind].get(name)
     return declaration.metric if declaration else _UNDECLARED
 
@@ -58,14 +58,14 @@ _UNDECLARED = Metric("Mean over tokens, of a plug-in's loss.", "number", BY_TOKE
 
 
 def loss_metric_name(name: str) -> str:
-    """``name`` of a number that a loss gives; another where it would overwrite a metric."""
+    """``name`` of a number that a loss reports; prefixed where it would overwrite a metric."""
     declaration = METRICS["train"].get(name)
     is_free = declaration is None and name not in ("kind", "step")
     return name if is_free or (declaration and declaration.source == "loss") else f"loss_{name}"
 
 
 def catalogue_document() -> dict[str, Any]:
-    """What REST says of the metrics: ``fields``, and ``panels`` with the curves of each."""
+    """The metrics as REST shows them: ``fields``, and ``panels`` with their curves."""
     fields = [
         {
             "table": table,

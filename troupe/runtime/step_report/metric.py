@@ -1,6 +1,6 @@
-"""What a declaration of a metric says, and how a part of the report is written and read.
+"""The declaration of a metric, and how a part of the report is written and read.
 
-Owns no metric: those are the fields of `play.py` and `trainer.py`.
+Owns no metric: `play.py` and `trainer.py` declare them as fields.
 """
 
 from collections.abc import Mapping
@@ -103,15 +103,15 @@ def numbers(
 
 
 def same_as(metric: Metric) -> Any:
-    """A field of a part that is what ``metric`` says."""
+    """A field of a part with the declaration ``metric``."""
     return field(default=None, metadata={_KEY: metric})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Base of the parts. A field without a `Metric` is carried only.
+    """Base of the parts. A field without a `Metric` is only carried.
 
-    Carried fields travel from a service to the next and are in no line of metrics.jsonl.
+    Carried fields go from one service to the next and are in no line of metrics.jsonl.
     """
 
     measured_by: ClassVar[Source]
@@ -123,7 +123,7 @@ class Part:
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Self:
-        """Read what ``to_wire`` wrote; a name that is missing was not measured."""
+        """Read what ``to_wire`` wrote; a missing name was not measured."""
         names = {field.name for field in fields(cls)}
         values = {name: value for name, value in data.items() if name in names}
         return cls(**{name: value for name, value in values.items() if value is not None})
@@ -138,7 +138,7 @@ class Part:
         }
 
     def to_wire(self) -> dict[str, Any]:
-        """Everything, for the next service to read."""
+        """Every field that has a value, for the next service to read."""
         carried = {
             field.name: value
             for field in fields(self)

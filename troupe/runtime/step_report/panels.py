@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Panel:
     """One chart. ``hint`` explains it; ``keys`` is the order of a mapping's curves.
 
-    One that ``is_optional`` is there only when something of it was measured.
+    An ``is_optional`` chart is shown only when something of it was measured.
     """
 
     id: str

@@ -1,6 +1,6 @@
-"""What the router measures of a round, a step and an evaluation: one field a metric, declared here.
+"""The router's metrics of a round, a step and an evaluation: one field declares one metric.
 
-A field's declaration says what it is, its unit, its Prometheus series and its chart. The play,
+A field's declaration gives its meaning, its unit, its Prometheus series and its chart. The play,
 trainer and step parts share one line of metrics.jsonl, so `catalogue.py` refuses a name twice.
 """
 
@@ -34,7 +34,7 @@ _TURNS = Metric("Mean turns of an episode.", "count", curve=Curve("turns", "turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayPart(Part):
-    """What the episodes of one round say, over those that were not dropped."""
+    """Metrics of the episodes of one round, without those that were dropped."""
 
     measured_by: ClassVar[Source] = "play"
 
@@ -85,7 +85,7 @@ class PlayPart(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPart(Part):
-    """What the router measures of a whole step."""
+    """The router's metrics of a whole step."""
 
     measured_by: ClassVar[Source] = "router"
 
@@ -109,7 +109,7 @@ class StepPart(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalPart(Part):
-    """What an evaluation says, over the episodes that were not dropped."""
+    """Metrics of an evaluation, over the episodes that were not dropped."""
 
     measured_by: ClassVar[Source] = "play"
 

@@ -1,6 +1,6 @@
-"""How the numbers of several policies become one number of the step. Pure.
+"""Reduces the numbers of several policies to one number of the step. Pure.
 
-The same reductions serve one trainer of all policies and the router that hears a trainer of each.
+A trainer of all policies and the router, which merges a trainer of each, use the same reductions.
 None is a number that was not measured: it never counts as 0.
 """
 
@@ -24,7 +24,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """One number of many. ``words`` say how, for people."""
+    """A reduction of many numbers to one. ``words`` describe it for people."""
 
     words: str
     of: Callable[[str, Sequence[Measured]], Any]
@@ -84,7 +84,7 @@ def _critic_mean(name: str, parts: Sequence[Measured]) -> float | None:
 
 
 def mean_by(count: Count) -> Reduction:
-    """The mean weighted by how many ``count`` each policy has; the mean over all of them."""
+    """The mean weighted by each policy's ``count``, which is the mean over all of them."""
     return Reduction(
         f"mean by {count}",
         lambda name, parts: _weighted(count, parts, lambda part: part.values.get(name)),
@@ -123,7 +123,7 @@ def rate_of(amount: str, phase: str) -> Reduction:
 
 
 def slowest_phases(parts: Sequence[Measured]) -> dict[str, float]:
-    """The phases of the trainer that worked longest."""
+    """The phases of the trainer with the most seconds of work."""
     phases: list[Mapping[str, float]] = _measured_values("phases", parts)
     return dict(
         max(phases, key=lambda seconds: sum(float(seconds.get(p, 0.0)) for p in _WORK), default={})

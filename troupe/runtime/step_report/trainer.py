@@ -1,6 +1,6 @@
-"""What a trainer measures of a step: one field a metric, declared here and nowhere else.
+"""A trainer's metrics of a step: one field declares one metric, here and nowhere else.
 
-A field's declaration says what it is, its unit, how the numbers of several policies become one,
+A field's declaration gives its meaning, its unit, how the numbers of several policies become one,
 its Prometheus series and its chart. `catalogue.py` refuses a name that another part has.
 """
 
@@ -41,10 +41,10 @@ _GROUPS = "troupe_job_groups_total"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerPart(Part):
-    """What a trainer learnt in one step: of all policies, or of its ``policy`` alone.
+    """A trainer's numbers of one step: of all policies, or of its ``policy`` alone.
 
     Rewards and lengths are over the candidates of all groups that the trainer took, trained or not.
-    ``extra`` are the numbers of a plug-in's loss, which nobody declares.
+    ``extra`` are the numbers of a plug-in's loss, which have no declaration.
     """
 
     measured_by: ClassVar[Source] = "trainer"
@@ -266,7 +266,7 @@ class TrainerPart(Part):
     policy: str = ""
     """The only policy of this trainer; "" where one trainer learns all."""
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Groups, candidates and advantages, which weight this trainer's numbers among others'."""
+    """Numbers of groups, candidates and advantages: this trainer's weights in a mean."""
     advantage_mean: Number = None
     phases: Mapping[str, float] = field(default_factory=dict[str, float])
     """Seconds of each phase of the trainer."""
@@ -295,14 +295,14 @@ _FORMER = {
     "reward_mean": "trained_reward_mean",
     "reward_by_agent": "trained_reward_by_agent",
 }
-"""What three numbers are named in events and checkpoints of 0.1.0, where play has the same names.
+"""Names of three numbers in events and checkpoints of 0.1.0, which play uses as well.
 
-Events and checkpoints carry both, so that a router or trainer of that version reads them too.
+Events and checkpoints carry both names, so that a router or trainer of that version reads them.
 """
 
 
 def over_policies(parts: Sequence[TrainerPart]) -> TrainerPart:
-    """The step, of what the trainer of each policy says of it: as one trainer of all would say."""
+    """Merge the parts of each policy's trainer into the part that one trainer of all would make."""
     measured = [_measured(part) for part in parts]
     whole = {name: metric.over.of(name, measured) for name, metric in TrainerPart.metrics().items()}
     return TrainerPart(

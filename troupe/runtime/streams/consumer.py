@@ -1,4 +1,4 @@
-"""The reading end of a stream: consumer groups, claiming from the dead, parking of poison.
+"""The reading end of a stream: consumer groups, claiming from dead readers, parking bad entries.
 
 Owns delivery: an entry stays pending until it is acked, and is delivered again when its consumer
 dies. Never knows what a payload means.
@@ -50,7 +50,7 @@ _KEPT_AT_ONCE = 1000
 _RELEASED_MS = 24 * 3600 * 1000
 """Longer than any ``claim_idle_s``."""
 _LOOK_S = 0.05
-"""A stream that is not there is looked for this often."""
+"""Seconds between two checks for a stream that does not exist yet."""
 
 _PARK = f"""{FENCE}
 if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) > 0 then
@@ -82,12 +82,12 @@ class Entry:
 class Consumer:
     """One named reader of one consumer group.
 
-    A reader that comes back under its old name first gets what it held. Entries that another
-    reader held for ``claim_idle_s`` without ``keep`` are claimed. A stream has one group: an ack
-    deletes the entry. ``max_attempts`` 0 never calls an entry exhausted. ``fence`` is for a stream
-    that belongs to a role: acks of a reader that was taken over from are refused. ``makes_stream``
-    False: the stream is its writer's to make, so a reader that has not heard of a job's end yet
-    does not make it again.
+    A reader that returns under its old name first gets what it held. Entries that another reader
+    held for ``claim_idle_s`` without ``keep`` are claimed. A stream has one group: an ack deletes
+    the entry. ``max_attempts`` 0 never calls an entry exhausted. ``fence`` is for a stream that
+    belongs to a role: acks of a superseded reader are refused. ``makes_stream`` False: only the
+    writer creates the stream, so a reader that does not know yet that its job ended can't create
+    it again.
     """
 
     def __init__(
@@ -118,9 +118,9 @@ class Consumer:
         self._park = redis.register_script(_PARK)
 
     async def read(self, *, count: int, block_s: float) -> list[Entry]:
-        """Up to ``count`` entries: own pending ones, then those of the dead, then new ones.
+        """Up to ``count`` entries: this reader's pending ones, those of dead readers, new ones.
 
-        Waits ``block_s`` for the first one at most; an empty list means that there is none.
+        Waits at most ``block_s`` for the first one; an empty list means that there is none.
 
         Raises:
             NewerRecordError: an entry is of a newer version; it stays pending, and so do those
@@ -145,14 +145,14 @@ class Consumer:
                 return entries
 
     def reread(self) -> None:
-        """Let the next reads give again all that this consumer holds.
+        """Make the next reads return again everything that this consumer holds.
 
-        Redis counts an entry as delivered although the connection broke before its reader had it.
+        Redis counts an entry as delivered even if the connection broke before its reader got it.
         """
         self._backlog_after = b"0"
 
     async def ack(self, *entry_ids: str) -> None:
-        """The effect of these entries is safe: forget them. Idempotent."""
+        """Forget these entries: their effect is stored. Idempotent."""
         if entry_ids:
             with redis_errors(f"ack on {self._key}"), fenced(self._fence):
                 await self._ack(
@@ -161,16 +161,16 @@ class Consumer:
                 )
 
     async def keep(self, *entry_ids: str) -> None:
-        """These are still being worked on: claim them from nobody, but reset their idle time.
+        """Reset the idle time of these entries, which are still being worked on; claims none.
 
         Entries that another consumer claimed meanwhile stay with it.
         """
         await self._set_idle(entry_ids, 0)
 
     async def release(self, *entry_ids: str) -> None:
-        """These are not worked on any more: the next reader may claim them at once.
+        """Release these entries: the next reader may claim them at once.
 
-        They count as delivered no further time by this. Entries of another consumer stay with it.
+        This does not count as a delivery. Entries of another consumer stay with it.
         """
         await self._set_idle(entry_ids, _RELEASED_MS)
 
@@ -282,6 +282,6 @@ class Consumer:
 
 
 def _place(entry_id: str) -> tuple[int, int]:
-    """Where an entry is in its stream."""
+    """The position of an entry in its stream."""
     instant, _, number = entry_id.partition("-")
     return int(instant), int(number or 0)

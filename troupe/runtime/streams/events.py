@@ -1,6 +1,7 @@
-"""What happened to a job, as a bounded stream for people and trackers.
+"""The events of a job, as a bounded stream for people and trackers.
 
-Owns the events stream: old events are trimmed, nothing waits for a reader. Never a source of truth.
+Owns the events stream: old events are trimmed, and no writer waits for a reader. Never a source of
+truth.
 """
 
 import json
@@ -37,7 +38,7 @@ class StoredEvent:
 
 
 class EventLog:
-    """Events of one job, said by one ``source``."""
+    """Writes the events of one job, from one ``source``."""
 
     def __init__(self, redis: Redis, job_id: str, *, source: str, max_length: int = 10_000) -> None:
         self._redis = redis
@@ -49,7 +50,7 @@ class EventLog:
     async def emit(
         self, type: str, data: Mapping[str, Any], *, event_id: str | None = None
     ) -> None:
-        """Say it once: a second event with the same ``event_id`` is ignored."""
+        """Append one event; a second one with the same ``event_id`` is ignored."""
         event = Event(
             job_id=self._job_id,
             type=type,

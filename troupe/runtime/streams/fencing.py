@@ -1,9 +1,9 @@
-"""Epochs: who may still act for a job, when two processes believe that they may.
+"""Epochs decide which process may act for a job when two believe that they may.
 
-A process that is stopped for longer than its lease wakes up and goes on where it was, beside its
-successor. No lease can prevent that; so whoever begins a role of a job takes the next epoch of
-that role, and each change that the role makes names its epoch in the same script that makes the
-change. Owns the counters. Never decides who takes a role: that is a lease's or a registration's.
+A process that is stopped for longer than its lease wakes up and continues where it was, beside its
+successor. No lease can prevent that; so a process that takes a role of a job takes the next epoch
+of that role, and the script of each change that the role makes checks the epoch. Owns the
+counters. Never decides who takes a role: a lease or a registration does.
 """
 
 from collections.abc import Awaitable, Generator
@@ -19,7 +19,7 @@ from troupe.runtime.streams import keys
 from troupe.runtime.streams.redis import redis_errors
 
 Role = Literal["trainer", "router"]
-"""What one process at a time may do for a job: learn, or conduct."""
+"""A role that one process at a time has for a job: learning, or conducting."""
 
 FENCE = """
 -- Beyond what the script itself lists: the last KEY is the epochs, the last two ARGV are role and
@@ -33,7 +33,7 @@ if role ~= '' then
   end
 end
 """
-"""The head of every script that a role's change is made by."""
+"""The first lines of every script that makes a role's change."""
 
 _TAKE = """
 -- KEYS epochs; ARGV role holder. The server's clock keeps an epoch from coming back when the
@@ -52,11 +52,11 @@ _CHECK = FENCE + "return 1"
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """One process's turn in a role: changes under it are refused once there is a newer one.
+    """One process's term in a role: its changes are refused once there is a newer term.
 
-    ``epoch`` is about the Unix time in microseconds at which the turn began. With ``policy`` the
-    role is that of this policy's own trainer: those of one job's policies refuse nothing of each
-    other.
+    ``epoch`` is about the Unix time in microseconds at which the term began. With ``policy`` the
+    role is that of the trainer of this policy alone: the trainers of a job's policies never refuse
+    each other's changes.
 
     Example: ``Fence("j1", "trainer", 1767225600000000, "trainer-0")``.
     """
@@ -76,10 +76,10 @@ class Fence:
 async def take_epoch(
     redis: Redis, job_id: str, role: Role, holder: str, *, policy: str = ""
 ) -> Fence:
-    """Begin a turn in ``role``: everything of the turns before is refused from now on.
+    """Begin a term in ``role``: from now on every change of earlier terms is refused.
 
-    ``holder`` is for the message that the predecessor gets. Epochs only grow, over all lives of a
-    job. Not idempotent: an answer that got lost skips an epoch, which harms nobody.
+    ``holder`` is for the message that the predecessor gets. Epochs only grow, also when a job is
+    resumed. Not idempotent: a lost answer skips an epoch, which is harmless.
     """
     with redis_errors(f"epoch of the {role} of job {job_id}"):
         take = redis.register_script(_TAKE)
@@ -88,7 +88,7 @@ async def take_epoch(
 
 
 async def newest_epoch(redis: Redis, job_id: str, role: Role, *, policy: str = "") -> int:
-    """The epoch of whoever has the role now; 0 before anybody had it."""
+    """The epoch of the role's current holder; 0 before there was one."""
     with redis_errors(f"epoch of the {role} of job {job_id}"):
         name = _name(role, policy)
         reading = cast("Awaitable[bytes | None]", redis.hget(keys.epochs(job_id), name))
@@ -96,7 +96,7 @@ async def newest_epoch(redis: Redis, job_id: str, role: Role, *, policy: str = "
 
 
 async def check_fence(redis: Redis, fence: Fence) -> None:
-    """For effects outside of Redis: look right before them.
+    """Check the fence right before an effect outside of Redis.
 
     Raises:
         FencedError: another process has taken over.
@@ -107,7 +107,7 @@ async def check_fence(redis: Redis, fence: Fence) -> None:
 
 
 def fence_args(fence: Fence | None) -> list[str | int]:
-    """Its last arguments; those of None refuse nothing."""
+    """The last arguments of a fenced script; those of None refuse nothing."""
     return ["", 0] if fence is None else [fence.name, fence.epoch]
 
 

@@ -1,4 +1,4 @@
-"""Every Redis name, in one place. A job's keys share a hash tag, so they live in one slot."""
+"""Every Redis key name, in one place. A job's keys share a hash tag, so they are in one slot."""
 
 PREFIX = "troupe"
 

@@ -1,8 +1,7 @@
-"""The step ledger: which rounds are open, what they brought, and which versions exist.
+"""The step ledger: which rounds are open, what they produced, and which versions exist.
 
-Every change is one script that happens wholly or not at all and may be repeated: a process may be
-killed between any two commands, and no group is lost or counted twice. Never decides what comes
-next; that is the conductor's.
+Every change is one atomic script that may be repeated: a process may be killed between any two
+commands, and no group is lost or counted twice. Never decides what comes next; the conductor does.
 """
 
 import json
@@ -34,8 +33,8 @@ from troupe.runtime.streams.versions import check_version
 class RoundState:
     """Counters of one round. ``num_groups`` is by policy; ``opened_at`` is in Unix seconds.
 
-    ``last_failure`` says how playing a ticket failed last, ``last_drop`` why one was dropped last;
-    both are empty before that.
+    ``last_failure`` is the latest error of playing a ticket, ``last_drop`` the latest reason for
+    dropping one; both are empty until then.
 
     Example: ``RoundState("train-00003", ROUND_KIND_TRAIN, 3, 32, 30, 0, {"shared": 240}, ...)``.
     """
@@ -59,10 +58,10 @@ class RoundState:
 
 
 class StepLedger:
-    """The ledger of one job. Cheap to make; ``wait_change`` wants an instance for each waiter.
+    """The ledger of one job. Cheap to create; ``wait_change`` needs an instance for each waiter.
 
-    ``fence`` is the turn of the trainer or the conductor that changes it: each change that is
-    theirs alone then raises FencedError once another process has taken over. Workers and readers
+    ``fence`` is the term of the trainer or the conductor that changes it: each change that only
+    they may make then raises FencedError once another process has taken over. Workers and readers
     have none.
     """
 
@@ -81,9 +80,9 @@ class StepLedger:
         self._fail = redis.register_script(scripts.FAIL)
 
     async def take(self, role: Role, holder: str, *, policy: str = "") -> Fence:
-        """Begin a turn in ``role`` and make this instance's changes under it.
+        """Begin a term in ``role`` and make this instance's changes under it.
 
-        ``policy``: in the role of this policy's own trainer.
+        ``policy``: in the role of the trainer of this policy alone.
         """
         self._fence = await take_epoch(self._redis, self._job_id, role, holder, policy=policy)
         return self._fence
@@ -148,7 +147,7 @@ class StepLedger:
     async def complete_ticket(
         self, ticket: Ticket, entry_id: str, groups: Sequence[Group], episode: Episode
     ) -> bool:
-        """The ticket was played: store its groups and episode, count them and ack the ticket.
+        """Store the groups and episode of a played ticket, count them and ack the ticket.
 
         False (and only the ack) when the ticket was finished before: a replay counts once.
         """
@@ -163,7 +162,7 @@ class StepLedger:
             return await self._complete_ticket(keys=script_keys, args=args) == 1
 
     async def drop_ticket(self, ticket: Ticket, entry_id: str, episode: Episode) -> bool:
-        """The ticket can't be played: park it with ``episode.dropped_reason`` and count it.
+        """Park a ticket that can't be played, with ``episode.dropped_reason``, and count it.
 
         The episode is stored with those that were played. False when it was finished before.
         """
@@ -174,7 +173,7 @@ class StepLedger:
             return await self._drop_ticket(keys=script_keys, args=args) == 1
 
     async def count_failure(self, ticket: Ticket, reason: str) -> int:
-        """Playing the ticket failed once more: how many times so far, in all its deliveries."""
+        """Count one more failure of playing the ticket; the number so far, over all deliveries."""
         with redis_errors(f"failure of ticket {ticket.ticket_id}"):
             return await self._count_failure(
                 keys=[keys.round_state(self._job_id, ticket.round_id)],
@@ -197,7 +196,7 @@ class StepLedger:
             after = f"({page[-1][0].decode()}"
 
     async def mark_recorded(self, round_id: str) -> None:
-        """The round's metrics are safe: forget its episodes. Idempotent.
+        """Forget the episodes of a round whose metrics are stored. Idempotent.
 
         Raises:
             NotFoundError: it was never opened.
@@ -221,7 +220,7 @@ class StepLedger:
             raise ConflictError(f"Round {round_id} of job {job} is not complete; record it then.")
 
     async def commit_version(self, policy: str, version: int, tensor_digest: str) -> None:
-        """Every replica serves ``version`` of ``policy``. Repeating the newest is allowed.
+        """Record that every replica serves ``version`` of ``policy``. The newest may be repeated.
 
         Raises:
             ConflictError: a higher version was committed, or this one with another digest: one
@@ -256,9 +255,9 @@ class StepLedger:
         return {n.split(":", 1)[1]: v for n, v in fields.items() if n.startswith("digest:")}
 
     async def set_result(self, result: Mapping[str, Any], *, policy: str = "") -> None:
-        """The job's artifacts are exported; ``result`` is JSON-serialisable.
+        """Record the result once the job's artifacts are exported; it is JSON-serialisable.
 
-        ``policy``: only this policy's, by its own trainer; the job's result has a part from each.
+        ``policy``: only this policy's, by its trainer; the job's result has a part from each.
         """
         with self._changing(f"result of job {self._job_id}"):
             await self._set_result(
@@ -267,7 +266,7 @@ class StepLedger:
             )
 
     async def result(self, trainers: Sequence[str] = ("",)) -> dict[str, Any] | None:
-        """What ``set_result`` was told, or None; of several trainers only when all have told."""
+        """What ``set_result`` recorded, or None; of several trainers only once all have."""
         fields = await self._ledger_fields()
         results = [fields.get(_result_of(policy)) for policy in trainers]
         parts: list[dict[str, Any]] = [json.loads(raw) for raw in results if raw is not None]
@@ -279,7 +278,7 @@ class StepLedger:
         return {**parts[0], "policies": policies}
 
     async def fail(self, reason: str) -> None:
-        """The job can't go on. The first reason stays."""
+        """Record why the job can't go on. The first reason stays."""
         with self._changing(f"failure of job {self._job_id}"):
             await self._fail(keys=self._ledger_keys(), args=[reason, *fence_args(self._fence)])
 
@@ -306,7 +305,7 @@ class StepLedger:
     async def delete(self) -> None:
         """Delete every key of the job but its record and its events.
 
-        Whoever had a turn in it is refused from then on.
+        From then on every process that had a term in it is refused.
         """
         job = self._job_id
         pattern = keys.every_key_of(job)
@@ -319,7 +318,7 @@ class StepLedger:
 
     @contextmanager
     def _changing(self, operation: str) -> Generator[None]:
-        """Around a change that is refused to whoever was taken over from."""
+        """Wraps a change that is refused to a superseded process."""
         with redis_errors(operation), fenced(self._fence):
             yield
 
@@ -364,5 +363,5 @@ class StepLedger:
 
 
 def _result_of(policy: str) -> str:
-    """The ledger's field with the result of one trainer."""
+    """The ledger's field for the result of one trainer."""
     return f"result:{policy}" if policy else "result"

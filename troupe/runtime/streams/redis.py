@@ -1,4 +1,4 @@
-"""How Troupe talks to Redis: one client a process, bounded waits, errors in Troupe's terms.
+"""Connects to Redis: one client a process, bounded waits, Redis errors as Troupe's errors.
 
 Owns connection settings and the mapping of Redis errors. Never knows a key or a record.
 """
@@ -20,13 +20,13 @@ from troupe.runtime.tls import configured
 from troupe.runtime.tls.redis import present_certificate
 
 SOCKET_TIMEOUT_S = 10.0
-"""One command's answer; blocking commands are cut into pieces well below it."""
+"""Timeout of one command; blocking commands are cut into pieces well below it."""
 
 MAX_BLOCK_S = 2.0
 """Longest piece of a blocking read."""
 
 _PASSING = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
-"""What a server says that can't take writes for a while: its disk is full, it lost its replicas."""
+"""Errors of a server that can't take writes for a while: its disk is full, it lost its replicas."""
 
 _T = TypeVar("_T")
 _deadline: ContextVar[float | None] = ContextVar("redis_retry_deadline", default=None)
@@ -35,8 +35,8 @@ _deadline: ContextVar[float | None] = ContextVar("redis_retry_deadline", default
 class BoundedRetry(Retry):
     """Retries lost connections until ``retry_for_s`` has passed, however calls are nested.
 
-    A server that became a replica refuses writes: a connection that is made anew leads to whoever
-    is the primary now, so this counts as a lost connection.
+    A server that became a replica refuses writes: a new connection leads to the current primary,
+    so this counts as a lost connection.
 
     redis-py retries a command and, inside it, the connection; a count would multiply. It also
     sends with ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that arrives
@@ -86,11 +86,11 @@ async def connect(
     retry_for_s: float = 15.0,
     max_connections: int = 256,
 ) -> Redis:
-    """A client that is known to reach the server at ``url``.
+    """A client that has reached the server at ``url``.
 
-    Connections lost later are made again for ``retry_for_s``, so that a restart of the server is
-    survived; a command that was sent may then run twice, and every command here allows that.
-    A rediss:// URL gets the certificate that TROUPE_TLS_* names.
+    Lost connections are retried for ``retry_for_s``, to survive a restart of the server; a command
+    that was sent may then run twice, and every command here allows that. A rediss:// URL gets the
+    certificate that TROUPE_TLS_* names.
 
     Raises:
         InvalidArgumentError: ``url`` is not a Redis URL.

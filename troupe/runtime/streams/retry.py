@@ -1,6 +1,6 @@
-"""Repeats a command while Redis is away, in the place that needs the answer.
+"""Repeats a command while Redis is unreachable, for work that must survive a long outage.
 
-A connection repeats a lost command for seconds by itself (``streams.redis``). What is here is for
+A connection repeats a lost command for seconds by itself (``streams.redis``). This module is for
 work that must outlive a longer outage, such as a played episode whose groups are not stored yet.
 Only for commands that may run twice. Never repeats what Redis refuses.
 """

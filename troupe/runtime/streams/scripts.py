@@ -1,8 +1,8 @@
 """The ledger's atomic changes, as Lua. Each one is safe to run twice.
 
 KEYS and ARGV are listed at each script. Every change adds one entry to the changes stream, which
-is what ``StepLedger.wait_change`` waits for. What only the job's conductor or its trainer may
-change begins with ``FENCE``: it is refused to a process that another one has taken over from.
+is what ``StepLedger.wait_change`` waits for. A script for a change that only the job's conductor
+or its trainer may make begins with ``FENCE``: it is refused to a superseded process.
 """
 
 from troupe.runtime.streams.fencing import FENCE

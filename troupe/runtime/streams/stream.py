@@ -1,4 +1,4 @@
-"""The writing end of a bounded stream. Never trims what nobody has read."""
+"""The writing end of a bounded stream. Never trims an unread entry."""
 
 from redis.asyncio import Redis
 
@@ -28,7 +28,7 @@ class Stream:
         self._append = redis.register_script(_APPEND)
 
     async def append(self, payload: bytes) -> str:
-        """Id of the new entry.
+        """Append ``payload``; returns the id of the new entry.
 
         Appended at least once: a lost connection may append twice, and readers dedupe by id.
 
@@ -45,6 +45,6 @@ class Stream:
         return entry_id.decode()
 
     async def length(self) -> int:
-        """Entries that wait or are being worked on."""
+        """The number of entries that wait or are being worked on."""
         with redis_errors(f"length of {self._key}"):
             return int(await self._redis.xlen(self._key))

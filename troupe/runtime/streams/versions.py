@@ -1,9 +1,9 @@
-"""Which version of the records a process writes, and the refusal of newer ones.
+"""The version of the records that a process writes, and the refusal of newer ones.
 
-Fields of a record's message are only added, so a reader of an older version reads on, and the
-version stays. It grows when a record means something else than before: then an older process must
-stop and say so, rather than act on what it misreads. Owns the number, where it stands and the
-words. Never decides what becomes of a refused record: it stays where it is.
+Fields are only added to a record's message, so a reader of an older version still works, and the
+version stays. It grows when the meaning of a record changes: then an older process must stop and
+report it, rather than act on what it misreads. Owns the number, its field and the error message.
+Never decides what happens to a refused record: it stays where it is.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ RECORD_VERSION = 1
 """Version of stream entries and job records that this code writes, and the newest that it reads."""
 
 VERSION_FIELD = b"v"
-"""Beside a payload or in a record's hash; what has none is of version 1."""
+"""Field beside a payload or in a record's hash; a record without it has version 1."""
 
 
 class NewerRecordError(JobFailedError):

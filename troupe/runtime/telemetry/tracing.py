@@ -2,7 +2,7 @@
 
 The ids of a round's trace derive from its name, so that the episode workers, the trainer and a
 router that was restarted in between all write into one trace without passing anything on; gRPC
-carries the rest of the way. Where spans go is OpenTelemetry's own business (OTEL_EXPORTER_OTLP_*).
+carries the rest of the way. OpenTelemetry's settings say where spans go (OTEL_EXPORTER_OTLP_*).
 Without the packages (extra ``troupe[tracing]``), or off, a span costs one comparison.
 """
 
@@ -22,7 +22,7 @@ Value = str | int | float | bool
 _provider: Any = None
 _tracer: Any = None
 _UNTRACED = ("SendHeartbeat", "GetStatus", "Check", "Watch")
-"""Calls that every second brings: they are no part of a trace."""
+"""Calls that occur every second: they are not traced."""
 _forced: ContextVar[tuple[int, int] | None] = ContextVar("forced_ids", default=None)
 
 
@@ -38,7 +38,7 @@ class TelemetrySettings(BaseSettings):
 
 
 def configure_tracing(service: str, settings: TelemetrySettings | None = None) -> bool:
-    """Begin to write traces for this process when the settings say so; whether they do.
+    """Start writing traces for this process if the settings say so; returns whether they do.
 
     Raises:
         InvalidArgumentError: traces are wanted and the packages are not installed.
@@ -187,14 +187,14 @@ def _below_root(
 
 
 def _remote_context(trace_id: int, span_id: int) -> Any:
-    """A span that this or another process has written, or will."""
+    """The context of a span that this or another process has written or will write."""
     from opentelemetry.trace import SpanContext, TraceFlags
 
     return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(1))
 
 
 def _round_ids(job_id: str, round_id: str) -> tuple[int, int]:
-    """Those of a round's root."""
+    """Trace id and span id of a round's root."""
     return _ids_of(f"{job_id}/{round_id}")
 
 

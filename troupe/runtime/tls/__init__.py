@@ -1,4 +1,4 @@
-"""Mutual TLS between the services: who a process is, and whom it believes. See docs/security.md."""
+"""Mutual TLS between the services: a process's identity and trust. See docs/security.md."""
 
 from troupe.runtime.tls.files import TlsFiles
 from troupe.runtime.tls.roles import ROLES, Role, host_of

@@ -3,8 +3,8 @@
     python -m troupe.runtime.tls.certificates --into secrets/tls
 
 Run it again to renew: the authority is kept, and services take the new files without a restart.
-Keep the authority elsewhere and name it with ``--authority DIR``: where certificates were issued,
-a missing or another authority is refused, for nothing that runs would trust what it signs.
+To keep the authority elsewhere, name it with ``--authority DIR``: where certificates were issued,
+a missing or another authority is refused, since no running process would trust what it signs.
 Needs the ``cryptography`` package. The chart makes its own (values: tls.source), and a company's
 authority does as well: what counts are the DNS names (troupe/runtime/tls/roles.py).
 """
@@ -32,14 +32,14 @@ CERTIFICATE_DAYS = 825
 
 @dataclass(frozen=True)
 class Authority:
-    """Who signs. Example: ``Authority.create("test").issue(["env"], folder)``."""
+    """A certificate authority. Example: ``Authority.create("test").issue(["env"], folder)``."""
 
     certificate: "x509.Certificate"
     key: "EllipticCurvePrivateKey"
 
     @classmethod
     def create(cls, name: str = "troupe", *, days: int = AUTHORITY_DAYS) -> "Authority":
-        """A new one."""
+        """A new authority."""
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -57,7 +57,7 @@ class Authority:
 
     @classmethod
     def load(cls, folder: Path) -> "Authority":
-        """The one that ``save`` wrote."""
+        """The authority that ``save`` wrote."""
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
 
@@ -66,7 +66,7 @@ class Authority:
         return cls(certificate, key)
 
     def save(self, folder: Path) -> None:
-        """``ca.crt`` and ``ca.key``; nobody but whoever issues needs the key."""
+        """Write ``ca.crt`` and ``ca.key``; only the issuer needs the key."""
         _write(folder / "ca.crt", self.pem(), 0o644)
         _write(folder / "ca.key", _key_pem(self.key), 0o600)
 
@@ -85,7 +85,7 @@ class Authority:
         days: int = CERTIFICATE_DAYS,
         key_mode: int = 0o600,
     ) -> None:
-        """``ca.crt``, ``tls.crt`` and ``tls.key`` for a process of these roles, into ``folder``.
+        """Write ``ca.crt``, ``tls.crt`` and ``tls.key`` for a process of these roles.
 
         ``hosts`` are further names or addresses: those at which Redis is reached.
         """
@@ -119,7 +119,7 @@ class Authority:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make or renew; 1 when that can't be."""
+    """Make or renew certificates; 1 when that fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--into", type=Path, required=True, help="folder of the folders")
     parser.add_argument(
@@ -175,7 +175,7 @@ def make(
     home: Path | None = None,
     is_new: bool = False,
 ) -> Authority:
-    """A folder for each role, and ``machine`` for a machine on which all of them run.
+    """Write a folder for each role, and ``machine`` for a machine that runs all of them.
 
     ``home`` is the authority's folder, ``authority`` among the others by default; ``is_new``
     makes another authority there.

@@ -11,11 +11,11 @@ from troupe.runtime.tls.files import Identity, TlsFiles
 from troupe.runtime.tls.roles import Role, host_of
 
 FINISH_S = 900.0
-"""Calls of a retired connection have so long to end: an upload of weights is the longest."""
+"""Time for the calls of a retired connection to end: an upload of weights is the longest."""
 
 CONNECT_MS = 10_000
-"""One attempt to connect may take so long (gRPC calls it a back-off): a busy machine needs more for
-a handshake than the 0.1 s that plain connections get."""
+"""Time for one attempt to connect (gRPC calls it a back-off): on a busy machine a handshake needs
+more than the 0.1 s that plain connections get."""
 
 
 class RotatingChannel(grpc.aio.Channel):
@@ -77,7 +77,7 @@ class RotatingChannel(grpc.aio.Channel):
         return self._late("stream_stream", method, *args, **kwargs)
 
     def _late(self, kind: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
-        """A callable that asks for the connection when it is called, not when it is made."""
+        """A callable that gets the connection when it is called, not when it is created."""
         used_channel: grpc.aio.Channel | None = None
         method: Any = None
 

@@ -1,7 +1,7 @@
-"""A process's certificate, key and authorities on disk, read again when they change.
+"""A process's certificate, key and authorities on disk, reloaded when they change.
 
-Owns reading, checking and the TLS contexts made of them. A pair that does not fit (a rotation that
-is half done) is never used: the last good one stays.
+Owns reading and checking them, and the TLS contexts made from them. A key and a certificate that do
+not match (a rotation that is half done) are never used: the last good pair stays.
 """
 
 import ssl
@@ -33,7 +33,7 @@ class Identity:
 
 
 class TlsFiles:
-    """Three files, looked at no more often than each ``reload_s``. Threads may share one."""
+    """Three files, checked for changes at most every ``reload_s``. Thread-safe."""
 
     def __init__(self, ca: Path, cert: Path, key: Path, *, reload_s: float = 1.0) -> None:
         self._paths = (ca, cert, key)
@@ -44,7 +44,7 @@ class TlsFiles:
         self._stamp, self._identity, self._context = self._read(1)
 
     def identity(self) -> Identity:
-        """The newest contents that fit together."""
+        """The newest contents that match each other."""
         self._look()
         return self._identity
 
@@ -100,6 +100,6 @@ class TlsFiles:
 
 
 def stamp_of(paths: Iterable[Path]) -> Stamp:
-    """What tells of a change; symbolic links, as Kubernetes mounts them, are followed."""
+    """A value that changes with the files; follows symbolic links, as Kubernetes mounts them."""
     stats = [path.stat() for path in paths]
     return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in stats)

@@ -1,4 +1,4 @@
-"""Redis connections over TLS that present the newest certificate at each new connection."""
+"""Redis connections over TLS, each opened with the newest certificate."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ class RotatingConnection(SSLConnection):
 
 
 def present_certificate(pool: BlockingConnectionPool, tls: TlsFiles | None) -> None:
-    """Have a pool of rediss:// use this process's certificate.
+    """Make a pool of a rediss:// URL use this process's certificate.
 
     A URL that names its own authorities (``?ssl_ca_certs=``) is left alone, and so is redis://.
     """

@@ -1,7 +1,7 @@
-"""Who may call what: roles are DNS names of certificates, and each gRPC method names its callers.
+"""Roles of certificates, as DNS names, and the roles that may call each gRPC method.
 
 A certificate names roles, not machines: a pod's address changes with every start. It may name
-several, as that of a machine on which all services run.
+several, as for a machine on which all services run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -76,7 +76,7 @@ def roles_of(names: Iterable[str]) -> frozenset[Role]:
 
 
 def peer_roles(context: Any) -> frozenset[Role] | None:
-    """The roles of a gRPC call's peer; None: the connection has no TLS, so nobody is known."""
+    """The roles of a gRPC call's peer; None: without TLS a peer has no identity."""
     properties = cast("Mapping[str, Iterable[bytes]]", context.auth_context())
     if b"ssl" not in properties.get("transport_security_type", ()):
         return None

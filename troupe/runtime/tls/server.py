@@ -1,4 +1,4 @@
-"""The server's side of gRPC over TLS: a certificate is asked of every client."""
+"""The server's side of gRPC over TLS: every client must present a certificate."""
 
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
 
 
 class _Fetcher:
-    """Called by gRPC before each handshake, on a thread of its own."""
+    """Called by gRPC before each handshake, on a separate thread."""
 
     def __init__(self, files: TlsFiles, generation: int) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""Where a process finds its certificate (TROUPE_TLS_*). Nothing set: connections are plain."""
+"""Settings of a process's certificate (TROUPE_TLS_*). If none is set, connections are plain."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -39,7 +39,7 @@ class TlsSettings(BaseSettings):
         return self
 
     def files(self) -> TlsFiles | None:
-        """The certificate's files, read once to know that they fit; None: TLS is off.
+        """The certificate's files, read once to check that they match; None: TLS is off.
 
         Raises:
             InvalidArgumentError: a file is missing, or key and certificate are no pair.
@@ -51,12 +51,12 @@ class TlsSettings(BaseSettings):
 
 @lru_cache(maxsize=8)
 def _opened(ca: Path, cert: Path, key: Path, reload_s: float) -> TlsFiles:
-    """One watcher for all connections of a process."""
+    """One shared instance for all connections of a process."""
     return TlsFiles(ca, cert, key, reload_s=reload_s)
 
 
 def configured() -> TlsFiles | None:
-    """What the environment says; None: TLS is off.
+    """The TLS files that the environment names; None: TLS is off.
 
     Raises:
         InvalidArgumentError: TLS is half configured, or its files can't be used.

@@ -7,7 +7,7 @@ from troupe.runtime.tracking.tracker import TrackedRun, checked_options
 
 
 class CsvTracker:
-    """Appends rows; a file that an earlier life wrote goes on."""
+    """Appends rows; a resumed job continues the same file."""
 
     def __init__(self, run: TrackedRun) -> None:
         checked_options(run, "csv")

@@ -1,9 +1,9 @@
 """Tracker ``mlflow``: an MLflow server, over its REST API 2.0.
 
-MLflow's own client holds protobuf below the version that Troupe's wire needs, and the six calls
-that a run takes are documented and stable, so no package is needed. Addresses and credentials come
+MLflow's Python client pins protobuf below the version that Troupe's wire needs, and the six calls
+that a run makes are documented and stable, so no package is needed. Addresses and credentials come
 from MLFLOW_TRACKING_*; option ``tracking_uri`` overrides the address. Credentials go to the address
-that they were set for and to no other: whoever may submit a job may not read them.
+that they were set for and to no other: a user who may submit a job may not read them.
 """
 
 import time
@@ -18,7 +18,7 @@ from troupe.runtime.tracking.settings import MlflowSettings
 from troupe.runtime.tracking.tracker import TrackedRun, checked_options
 
 _BATCH = 100
-"""Parameters in one log-batch call; the server takes no more."""
+"""Parameters in one log-batch call: the server's limit."""
 _LONGEST_PARAM = 500
 _STATUS = {"": "RUNNING", "succeeded": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
 _TAG = "troupe.job_id"

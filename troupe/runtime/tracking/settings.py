@@ -1,4 +1,4 @@
-"""Where the MLflow server is and who may write there: the names that MLflow's own client reads."""
+"""Address and credentials of the MLflow server, under the names that MLflow's client reads."""
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 

@@ -49,7 +49,7 @@ class TensorBoardTracker:
 
 
 def _inside(run_dir: Path, logdir: str) -> Path:
-    """``logdir`` of a spec as a path; a job writes nowhere but into its run folder."""
+    """``logdir`` of a spec as a path; a job writes only into its run folder."""
     folder = (run_dir / logdir).resolve()
     if not folder.is_relative_to(run_dir.resolve()):
         raise InvalidArgumentError(

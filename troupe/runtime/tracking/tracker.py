@@ -1,4 +1,4 @@
-"""What a tracker is. Extension point ``troupe.trackers``: a class made from a ``TrackedRun``."""
+"""The Tracker interface. Extension point ``troupe.trackers``: classes that take a TrackedRun."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from troupe.errors import InvalidArgumentError
 class TrackedRun:
     """The run that a tracker records.
 
-    ``config`` is the job's spec; ``options`` are the tracker's own settings from the spec;
-    ``resumes`` says that an earlier life of the job has told the first steps already.
+    ``config`` is the job's spec; ``options`` are the tracker's settings from the spec;
+    ``resumes`` means that the first steps were recorded before the job was resumed.
     """
 
     job_id: str
@@ -28,7 +28,7 @@ class Tracker(Protocol):
     """One open run. Every method may block and may raise; neither reaches the job."""
 
     def __init__(self, run: TrackedRun) -> None:
-        """Open or reopen the run; raises InvalidArgumentError for options that are not its own."""
+        """Open or reopen the run; raises InvalidArgumentError for options that it does not have."""
         ...
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -36,7 +36,7 @@ class Tracker(Protocol):
         ...
 
     def close(self, state: str) -> None:
-        """End the run; ``state`` is succeeded, failed, cancelled, or "" when it goes on later."""
+        """End the run; ``state`` is succeeded, failed, cancelled, or "" when it continues later."""
         ...
 
 

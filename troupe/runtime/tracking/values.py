@@ -22,7 +22,7 @@ def tracked_values(line: Mapping[str, Any]) -> dict[str, float]:
 
 
 def tracked_step(line: Mapping[str, Any]) -> int:
-    """Where the line is on the axis: steps done, so an evaluation shares it with training."""
+    """The line's position on the x axis: steps done, for training and evaluations alike."""
     return int(line["step"]) + (line["kind"] == "train")
 
 

@@ -1,9 +1,8 @@
-"""One digest for a set of named tensors, whatever file, order or alignment they come in.
+"""One digest for a set of named tensors, independent of their file, order and alignment.
 
 Owns the algorithm only: BLAKE3 over each tensor's raw little-endian bytes, and SHA-256 over the
-list of length-prefixed name, dtype, shape and that digest, sorted by name. Each tensor has a digest
-of its own, so that a mismatch can name it; BLAKE3, since full weights are gigabytes. Never reads
-files.
+list of length-prefixed name, dtype, shape and that digest, sorted by name. Each tensor has its
+digest, so that a mismatch can name it; BLAKE3, since full weights are gigabytes. Never reads files.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from blake3 import blake3
 
 THREADS_FROM_BYTES = 1 << 22
-"""A smaller tensor is hashed faster by one thread."""
+"""Below this size one thread hashes a tensor faster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""A torch.distributed group that weights are broadcast in, as trainer and engines enter it.
+"""The torch.distributed group in which weights are broadcast, and how trainer and engines join it.
 
 Owns the names under which ranks find each other: those that SGLang's `init_weights_update_group`
-uses, so that its ranks and ours are one group. Never imports torch: whoever joins has it.
+uses, so that its ranks and Troupe's are one group. Never imports torch: its callers do.
 """
 
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def join_group(c10d: Any, store: Any, group: WeightGroup, rank: int, *, timeout_
 
 
 def broadcast(c10d: Any, communicator: Any, tensor: Any) -> Any:
-    """Begin to send ``tensor`` from rank 0, or to receive it; ``wait()`` on what comes back."""
+    """Start sending ``tensor`` from rank 0, or receiving it; call ``wait()`` on the result."""
     options = c10d.BroadcastOptions()
     options.rootRank = 0
     options.rootTensor = 0

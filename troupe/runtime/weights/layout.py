@@ -1,4 +1,4 @@
-"""Where each tensor lies in a safetensors file, read without safetensors or torch.
+"""The layout of a safetensors file, read without safetensors or torch.
 
 Owns the header (8-byte little-endian length, JSON, raw data): writing one, and parsing one with
 every bound checked, since the file may come from the network. Never loads tensors into memory.

@@ -1,4 +1,4 @@
-"""Manifests: what a weight payload must consist of, and whether a file is that payload.
+"""Manifests: they describe a weight payload, and check whether a file is that payload.
 
 Owns building, checking and chunking. Never loads tensors into a model and never opens sockets.
 """
@@ -32,7 +32,7 @@ def build_manifest(
 ) -> WeightsManifest:
     """The manifest of a safetensors file; raises WeightsRejectedError when it is malformed.
 
-    ``sums`` are the digests of whoever wrote the file; left out, the file is read.
+    ``sums`` are the digests that the file's writer computed; without them the file is read.
     """
     tensors = sums_of(file_tensors(path)) if sums is None else sums
     return WeightsManifest(
@@ -52,12 +52,12 @@ def build_manifest(
 
 
 def sums_in(manifest: WeightsManifest) -> list[TensorSum]:
-    """What the manifest announces of each tensor."""
+    """The tensors that the manifest announces, with their digests."""
     return [TensorSum(t.name, t.dtype, tuple(t.shape), t.digest) for t in manifest.tensors]
 
 
 def verify_file(path: Path, manifest: WeightsManifest) -> None:
-    """Raises WeightsRejectedError, naming the tensor where one is at fault, unless all matches."""
+    """Raise WeightsRejectedError unless everything matches; names the tensor at fault, if any."""
     verify_layout(path, manifest)
     announced = {entry.name: entry.digest for entry in manifest.tensors}
     for tensor in sums_of(file_tensors(path)):
@@ -71,7 +71,7 @@ def verify_file(path: Path, manifest: WeightsManifest) -> None:
 
 
 def verify_layout(path: Path, manifest: WeightsManifest) -> None:
-    """All of ``verify_file`` but the tensors' bytes: size, header, names, dtypes and shapes."""
+    """``verify_file`` without the tensors' bytes: size, header, names, dtypes and shapes."""
     size = path.stat().st_size
     if size != manifest.size_bytes:
         raise _rejected(manifest, f"{size} bytes arrived, {manifest.size_bytes} were announced")
@@ -90,7 +90,7 @@ def verify_layout(path: Path, manifest: WeightsManifest) -> None:
 
 
 def check_declared(manifest: WeightsManifest, *, max_bytes: int) -> None:
-    """Raises WeightsRejectedError when a manifest can't be right, before any byte is accepted."""
+    """Raise WeightsRejectedError when a manifest can't be right, before any byte is accepted."""
     if manifest.kind not in ("lora", "full"):
         raise _rejected(manifest, f"kind '{manifest.kind}' is neither 'lora' nor 'full'")
     if not 0 < manifest.size_bytes <= max_bytes:

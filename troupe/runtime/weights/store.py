@@ -1,7 +1,7 @@
-"""Where published weights lie between trainer and replicas: a shared folder or an object store.
+"""The store of published weights between trainer and replicas: a shared folder or object store.
 
-Owns how a file gets there whole and how it is fetched; what is in it is the manifest's affair. A
-key is relative to the store, so each side reaches it by a URL and credentials of its own. All
+Owns how a file is written completely and how it is fetched; the manifest describes its content. A
+key is relative to the store, so each side reaches it by its configured URL and credentials. All
 calls block: run them on a thread.
 """
 
@@ -21,14 +21,14 @@ _POLL_S = 0.05
 
 
 class WeightStore(Protocol):
-    """Files by key. A key is there whole or not at all."""
+    """Files by key. A key is stored completely or not at all."""
 
     def put(self, path: Path, key: str) -> None:
-        """Store a file; an earlier one of that key is replaced."""
+        """Store a file; replaces an earlier one of that key."""
         ...
 
     def put_bytes(self, data: bytes, key: str) -> None:
-        """The same for a few bytes."""
+        """Store a few bytes; replaces an earlier value of that key."""
         ...
 
     def fetch(self, key: str, target: Path) -> None:
@@ -36,11 +36,11 @@ class WeightStore(Protocol):
         ...
 
     def get_bytes(self, key: str) -> bytes:
-        """A small file; raises NotFoundError."""
+        """Read a small file; raises NotFoundError."""
         ...
 
     def delete(self, key: str) -> None:
-        """Forget a key; one that is not there is fine."""
+        """Delete a key; a missing one is no error."""
         ...
 
 
@@ -63,13 +63,13 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> WeightStor
 
 
 def check_key(key: str) -> None:
-    """Raises InvalidArgumentError for a key that could leave the store."""
+    """Raise InvalidArgumentError for a key that could leave the store."""
     if not _KEY.fullmatch(key):
         raise InvalidArgumentError(f"{key!r} is not a key of a weight store.")
 
 
 def wait_for(store: WeightStore, key: str, timeout_s: float) -> bytes:
-    """A small file that may not be visible here yet, as on a network mount; NotFoundError later."""
+    """Read a small file that a network mount may show late; then raises NotFoundError."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -124,7 +124,7 @@ class FolderStore:
         return self._folder / key
 
     def _place(self, key: str, write: Any) -> None:
-        """Under another name, to the disk, then renamed: a reader sees all of it or nothing."""
+        """Write under another name, sync, then rename: a reader sees all of it or nothing."""
         path = self._path(key)
         draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
         try:

@@ -1,1 +1,1 @@
-"""Every shape that the REST API speaks, once: base says how they are named."""
+"""Every request and response model of the REST API; ``base`` says how they are named."""

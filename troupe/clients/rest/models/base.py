@@ -1,8 +1,9 @@
-"""What every shape of the REST API has in common, and the shape of an error.
+"""Base classes of the REST API's models, and the model of an error.
 
-A shape is declared once, in this package: the router builds its answers of it and FastAPI its
-OpenAPI, and the clients read it. Answers are called ``...Document``, ``...Page`` or ``...List``,
-parameters ``...Query``, bodies ``...Change`` or ``...Request``. Instants are Unix seconds.
+Each model is declared once, in this package: the router builds its answers from it, FastAPI
+derives OpenAPI from it, and the clients parse it. Answers are called ``...Document``, ``...Page``
+or ``...List``, parameters ``...Query``, bodies ``...Change`` or ``...Request``. Instants are Unix
+seconds.
 """
 
 from typing import Annotated, Any
@@ -23,7 +24,7 @@ class Parameters(BaseModel):
 
 
 def _writable(value: Any) -> Any:
-    """``value`` with a mark in the place of half characters, which UTF-8 cannot hold."""
+    """``value`` with lone surrogates replaced, which UTF-8 cannot encode."""
     if isinstance(value, dict):
         return {_writable(key): _writable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

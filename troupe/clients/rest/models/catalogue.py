@@ -1,4 +1,4 @@
-"""What the REST API says of what specs can name: task families and algorithms."""
+"""REST models of the names that specs use: task families and algorithms."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the REST API says of weights that can be downloaded."""
+"""REST models of downloadable weights."""
 
 from typing import Literal
 

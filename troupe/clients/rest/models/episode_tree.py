@@ -1,4 +1,4 @@
-"""What the REST API says of one episode: its turns, groups and candidates."""
+"""REST models of one episode: its turns, groups and candidates."""
 
 from typing import Any, Literal
 

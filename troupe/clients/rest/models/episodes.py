@@ -1,4 +1,4 @@
-"""What the REST API says of recorded episodes in lists."""
+"""REST models of recorded episodes in lists."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""What the REST API says of a job's events."""
+"""REST models of a job's events."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""What the REST API says of the router's health."""
+"""REST models of the router's health."""
 
 from typing import Literal
 

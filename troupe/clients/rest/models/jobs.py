@@ -1,4 +1,4 @@
-"""What the REST API says of jobs: the job, a change of it, its plan, and the queue of all."""
+"""REST models of jobs: a job, a change of it, its plan, and the queue of all jobs."""
 
 from typing import Annotated, Any, Literal
 

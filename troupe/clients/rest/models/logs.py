@@ -1,4 +1,4 @@
-"""What the REST API says of the logs of a job's processes."""
+"""REST models of the logs of a job's processes."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What the REST API says of a run's numbers: curves and steps."""
+"""REST models of a run's numbers: curves and steps."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""What the REST API says of a job's progress: what it waits for, and the round at work."""
+"""REST models of a job's progress: what it waits for, and the open round."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What the REST API says of what is at work: replicas and policies."""
+"""REST models of living replicas and their policies."""
 
 from typing import Literal
 

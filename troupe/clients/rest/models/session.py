@@ -1,4 +1,4 @@
-"""What the REST API says of its caller."""
+"""REST models of the caller."""
 
 from typing import Literal
 
