@@ -34,7 +34,8 @@ from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT
 from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import TroupeError
 from troupe.spec import parse_spec
-from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
+from troupe.spec.job import SamplingSpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.environment import look_at_machine

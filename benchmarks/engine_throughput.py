@@ -23,7 +23,8 @@ from benchmarks.random_model import save_random_model
 from benchmarks.report import commit
 from troupe.candidates import GenerateRequest
 from troupe.runtime.engines.engine import StagedWeights
-from troupe.spec.job import PolicySpec, SamplingSpec
+from troupe.spec.job import SamplingSpec
+from troupe.spec.policy import PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 

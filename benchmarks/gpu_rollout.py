@@ -28,7 +28,8 @@ from benchmarks.weight_push import SHAPES, Case, measure
 from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import TroupeError
 from troupe.runtime.engines.engine import Engine
-from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
+from troupe.spec.job import SamplingSpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.environment import look_at_machine
 from troupe_rollout.engines.sglang.settings import load_settings

@@ -33,7 +33,7 @@ from troupe.candidates import Candidate, GenerateRequest, Generation
 from troupe.clients import codec
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.engine import Engine
-from troupe.spec.job import FullSpec, PolicySpec
+from troupe.spec.policy import FullSpec, PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.settings import SglangSettings

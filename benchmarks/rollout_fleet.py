@@ -22,7 +22,8 @@ from troupe.runtime.engines.engine import Engine, StagedWeights
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.runtime.weights import build_manifest
 from troupe.runtime.weights.store import open_store
-from troupe.spec.job import JobSpec, PolicySpec
+from troupe.spec.job import JobSpec
+from troupe.spec.policy import PolicySpec
 from troupe_rollout.servicer import RolloutServicer
 from troupe_rollout.settings import RolloutSettings
 from troupe_rollout.staging import StagingArea

@@ -38,7 +38,7 @@ from troupe.errors import VersionNotLoadedError
 from troupe.ids import prompt_digest
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.runtime.serving.membership import Membership, ShouldExit
-from troupe.spec.job import FullSpec, PolicySpec
+from troupe.spec.policy import FullSpec, PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 
 LATENCIES = Path(__file__).parent / "results" / "generate_latencies.json"

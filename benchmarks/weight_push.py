@@ -26,7 +26,7 @@ from benchmarks.report import commit
 from benchmarks.rollout_fleet import Members, TinyTrainer, publisher, sidecar
 from troupe.runtime.engines.engine import Engine
 from troupe.runtime.weights.store import open_store
-from troupe.spec.job import FullSpec, LoraSpec, PolicySpec
+from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.settings import SglangSettings

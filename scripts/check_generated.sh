@@ -17,6 +17,6 @@ diff -u "$fresh/job-spec.md" docs/job-spec.md || status=1
 diff -u "$fresh/api.md" docs/api.md || status=1
 diff -u "$fresh/client.py" troupe/clients/rest/client.py || status=1
 if [ "$status" -ne 0 ]; then
-  echo "generated files drifted from proto/, troupe/spec/job.py, async_client.py or a docstring; run: make generate" >&2
+  echo "generated files drifted from proto/, troupe/spec/, async_client.py or a docstring; run: make generate" >&2
 fi
 exit "$status"

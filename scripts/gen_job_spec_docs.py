@@ -10,7 +10,7 @@ from troupe.spec import JobSpec
 HEADER = """\
 # Job specification
 
-Generated from `troupe/spec/job.py` by `make generate`; do not edit.
+Generated from `troupe/spec/` by `make generate`; do not edit.
 
 A job spec is a YAML (or JSON) file, or the body of `POST /v1/jobs`. Unknown fields are errors.
 `troupe validate spec.yaml` checks a file, `troupe schema` prints the JSON schema for an editor.

@@ -10,7 +10,7 @@ from sglang_world import LORA, engine_settings, lora_policies
 
 from benchmarks.random_model import save_random_model
 from benchmarks.rollout_fleet import TinyTrainer
-from troupe.spec.job import LoraSpec, PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.settings import SglangSettings
 

@@ -9,7 +9,8 @@ import psutil
 
 from benchmarks.rollout_fleet import TinyTrainer
 from troupe.candidates import GenerateRequest
-from troupe.spec.job import FullSpec, LoraSpec, PolicySpec, SamplingSpec
+from troupe.spec.job import SamplingSpec
+from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.settings import SglangSettings
 

@@ -22,7 +22,7 @@ from troupe.errors import (
     WeightsRejectedError,
 )
 from troupe.runtime.engines.engine import StagedWeights
-from troupe.spec.job import LoraSpec
+from troupe.spec.policy import LoraSpec
 from troupe_rollout.engines.sglang import SglangEngine, lora
 from troupe_rollout.engines.sglang.client import SglangClient
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from troupe.samplers.sampler import Sampler
-    from troupe.spec.job import AlgorithmSpec
+    from troupe.spec.algorithm import AlgorithmSpec
 
 
 Aggregation = Literal["token", "sequence", "sequence_sum"]

@@ -20,7 +20,7 @@ from troupe.samplers.sampler import Sampler
 from troupe.samplers.tree import TreeSampler
 
 if TYPE_CHECKING:
-    from troupe.spec.job import AlgorithmSpec
+    from troupe.spec.algorithm import AlgorithmSpec
 
 
 class GroupRelative:

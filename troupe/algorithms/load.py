@@ -2,7 +2,7 @@
 
 from troupe import plugins
 from troupe.algorithms.algorithm import Algorithm
-from troupe.spec.job import AlgorithmSpec
+from troupe.spec.algorithm import AlgorithmSpec
 
 
 def load_algorithm(spec: AlgorithmSpec) -> Algorithm:

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 
 from troupe.algorithms.algorithm import GroupOutcome, LossInputs, LossOutput, Needs
 from troupe.algorithms.base import GroupRelative
+from troupe.spec.algorithm import AlgorithmSpec, LossSpec
 from troupe.spec.issues import Issue, SpecInvalidError
-from troupe.spec.job import AlgorithmSpec, LossSpec
 
 
 class Madpo(GroupRelative):

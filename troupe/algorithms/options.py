@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Literal
 
+from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import Issue, SpecInvalidError
-from troupe.spec.job import AlgorithmSpec
 
 Option = Literal["joint", "critic", "preference"]
 

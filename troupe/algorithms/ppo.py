@@ -23,8 +23,8 @@ from troupe.algorithms.base import GroupRelative
 from troupe.algorithms.gae import gae
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.sampler import Sampler
+from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import Issue, SpecInvalidError
-from troupe.spec.job import AlgorithmSpec
 
 
 class Ippo(GroupRelative):

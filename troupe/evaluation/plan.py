@@ -14,17 +14,17 @@ from pydantic import Field
 from troupe import __version__
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import eval_round, ticket_id
+from troupe.spec.base import SpecModel
 from troupe.spec.job import (
     AgentSpec,
     EvalSpec,
     JobSpec,
     LimitsSpec,
-    PolicySpec,
     SamplingSpec,
-    SpecModel,
     TaskSpec,
     WorkflowSpec,
 )
+from troupe.spec.policy import PolicySpec
 from troupe.tasks.family import Split
 
 JOB = "eval"

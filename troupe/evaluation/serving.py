@@ -24,7 +24,7 @@ from troupe.evaluation.teams import Team
 from troupe.runtime.engines.engine import Engine, StagedWeights
 from troupe.runtime.weights.manifest import parse_adapter_config
 from troupe.spec.issues import suggest
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 from troupe.tasks.family import TaskFamily
 
 _PROBE_S = 10.0

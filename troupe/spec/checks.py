@@ -1,7 +1,8 @@
 """Cross-field rules of a JobSpec: faults that are detectable before anything starts."""
 
 from troupe.spec.issues import Issue, suggest
-from troupe.spec.job import JobSpec, PolicySpec, RewardSpec, SamplingSpec
+from troupe.spec.job import JobSpec, RewardSpec, SamplingSpec
+from troupe.spec.policy import PolicySpec
 
 
 def cross_field_issues(spec: JobSpec) -> list[Issue]:

@@ -6,29 +6,13 @@ Settings class of each service.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9_-]{0,38}[a-z0-9])?$")]
-"""Lower-case letters, digits, '-' and '_'; starts with a letter; at most 40 characters."""
-
-
-MAX_NAMED = 256
-"""Agents, and policies, of one job. Checks compare names with names, so their time is bounded."""
-
-
-PluginParams = dict[str, Any]
-"""Parameters that only the plug-in knows: its model checks them when it is loaded."""
-
-
-def _is_empty(value: Any) -> bool:
-    """A part that is not given is not written: spec.json and digests stay as they are."""
-    return not value
-
-
-class SpecModel(BaseModel):
-    """Base of every part of a spec: frozen, and unknown fields are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+from troupe.spec.algorithm import (
+    AlgorithmSpec,
+)
+from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
+from troupe.spec.policy import PolicySpec
 
 
 class TaskSpec(SpecModel):
@@ -49,7 +33,7 @@ class WorkflowSpec(SpecModel):
     """Agents in the order in which they act inside one turn."""
     max_turns: int = Field(default=4, ge=1, le=1000)
     """Turns after which an episode ends, solved or not."""
-    params: PluginParams = Field(default_factory=dict, exclude_if=_is_empty)
+    params: PluginParams = Field(default_factory=dict, exclude_if=is_empty)
     """Parameters of the workflow, checked by its own model `Params`."""
 
 
@@ -77,207 +61,6 @@ class AgentSpec(SpecModel):
     """Overrides the job's sampling for this agent."""
 
 
-class LoraSpec(SpecModel):
-    """Train a low-rank adapter (peft)."""
-
-    kind: Literal["lora"] = "lora"
-    """Selects LoRA."""
-    rank: int = Field(default=16, ge=1, le=1024)
-    """Rank r of the update matrices."""
-    alpha: float = Field(default=32.0, gt=0.0)
-    """Scale: the update is multiplied by alpha / rank."""
-    targets: list[str] | Literal["all-linear"] = "all-linear"
-    """Module names that get an adapter."""
-
-
-class FullSpec(SpecModel):
-    """Train all weights."""
-
-    kind: Literal["full"] = "full"
-    """Selects full weights."""
-
-
-class OptimizerSpec(SpecModel):
-    """AdamW and its schedule."""
-
-    learning_rate: float = Field(default=1e-4, gt=0.0, le=1.0)
-    """Peak learning rate. LoRA wants about ten times that of full weights."""
-    schedule: Literal["constant", "cosine", "linear"] = "constant"
-    """Shape after the warm-up, over the whole job."""
-    warmup_steps: int = Field(default=5, ge=0)
-    """Optimizer steps from 0 to the peak, linear."""
-    min_ratio: float = Field(default=0.1, ge=0.0, le=1.0)
-    """Learning rate at the end of cosine or linear, as a fraction of the peak."""
-    weight_decay: float = Field(default=0.0, ge=0.0)
-    """Decoupled weight decay."""
-    beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
-    """Adam's first-moment decay."""
-    beta2: float = Field(default=0.95, ge=0.0, lt=1.0)
-    """Adam's second-moment decay."""
-    max_grad_norm: float = Field(default=1.0, gt=0.0)
-    """Gradients are clipped to this global L2 norm."""
-
-
-class PastSpec(SpecModel):
-    """Weights that are not trained: an opponent, or a partner, from the past."""
-
-    of: Name
-    """Policy whose past weights these are, or that plays against them."""
-    every: int = Field(default=0, ge=0)
-    """Take over that policy's weights after every so many steps; 0: stay as `model` is."""
-
-
-class PolicySpec(SpecModel):
-    """One set of weights that agents sample from and that is trained."""
-
-    model: str = Field(min_length=1)
-    """Local folder or hub id of a transformers causal language model."""
-    train: Annotated[LoraSpec | FullSpec, Field(discriminator="kind")] = LoraSpec()
-    """What is trained."""
-    optimizer: OptimizerSpec = OptimizerSpec()
-    """How it is trained."""
-    replicas: int = Field(default=1, ge=1, le=256)
-    """Rollout replicas that serve this policy."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Number format of the weights in trainer and engine."""
-    past: PastSpec | None = None
-    """Makes it a past version of another policy, or a frozen model, that is never trained."""
-    frozen: bool = False
-    """Its agents play and it never learns: the model stays as the job found it."""
-
-
-class KlSpec(SpecModel):
-    """KL divergence to the reference: the policy as the job found it (adapter off, or a copy)."""
-
-    coef: float = Field(default=0.0, ge=0.0)
-    """Weight; 0 computes no reference."""
-    estimator: Literal["k1", "k2", "k3"] = "k3"
-    """Schulman's estimators; k1 has no useful gradient and is for the reward only."""
-    where: Literal["loss", "reward"] = "loss"
-    """Added to the loss of each token, or taken off the candidate's reward."""
-
-
-class ImportanceSpec(SpecModel):
-    """Truncated importance sampling: corrects what engine and trainer compute differently."""
-
-    level: Literal["token", "sequence"] = "token"
-    """One weight a token, or the product over a completion."""
-    cap: float = Field(default=2.0, gt=0.0)
-    """Weights are cut to this."""
-
-
-class LossSpec(SpecModel):
-    """Policy-gradient loss."""
-
-    kind: Literal["ppo_clip", "gspo", "cispo"] = "ppo_clip"
-    """ppo_clip: token ratio; gspo: one ratio a completion (clip it at about 3e-4); cispo: clips
-    the weight and keeps every token's gradient."""
-    clip_low: float = Field(default=0.2, gt=0.0, le=1.0)
-    """Ratio is clipped below 1 - clip_low; 1 does not clip it."""
-    clip_high: float = Field(default=0.2, gt=0.0)
-    """Ratio is clipped above 1 + clip_high."""
-    dual_clip: float | None = Field(default=None, gt=1.0)
-    """ppo_clip: largest ratio that a negative advantage is multiplied by; left out: no limit."""
-    entropy_coef: float = Field(default=0.0, ge=0.0)
-    """Weight of an entropy bonus, per token."""
-    kl: KlSpec = KlSpec()
-    """Pull towards the reference."""
-    importance: ImportanceSpec | None = None
-    """Correction of the rollout engine's probabilities; costs one more forward pass."""
-
-
-class FilterSpec(SpecModel):
-    """What is left out of the loss and of its denominator; everything left out is counted."""
-
-    truncated: bool = False
-    """Completions that ran into max_new_tokens (overlong filtering)."""
-    zero_variance: bool = False
-    """Groups whose advantages are all 0; otherwise they dilute the step by their tokens."""
-
-
-class JointSpec(SpecModel):
-    """Joint actions of agents that act at once, and the tree that they span over the turns."""
-
-    mode: Literal["aligned", "cross"] = "aligned"
-    """aligned: the k-th candidates of all agents, K joint actions a node; cross: every combination,
-    K ** agents."""
-    gamma: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Discount of what the next turn brings."""
-
-
-class CriticSpec(SpecModel):
-    """A value function, and the advantages that are estimated with it."""
-
-    kind: Literal["model", "head"] = "model"
-    """model: a network of its own; head: a linear head on the policy's features, which it reads
-    and does not move."""
-    model: str | None = None
-    """Local folder or hub id of the critic's network; the policy's own when left out."""
-    train: Annotated[LoraSpec | FullSpec, Field(discriminator="kind")] = LoraSpec()
-    """What of the critic's network is trained beside its head."""
-    learning_rate: float = Field(default=1e-3, gt=0.0, le=1.0)
-    """AdamW's learning rate."""
-    epochs: int = Field(default=4, ge=1, le=100)
-    """Optimizer steps on the values of one training step."""
-    clip: float | None = Field(default=0.2, gt=0.0)
-    """A value moves at most so far from its prediction within a step; left out: no limit."""
-    gamma: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Discount a turn."""
-    gae_lambda: float = Field(default=0.95, ge=0.0, le=1.0)
-    """GAE: 0 trusts the next value, 1 the rewards of the whole episode."""
-    max_tokens: int = Field(default=4096, ge=16)
-    """A longer joint observation loses its beginning."""
-
-
-class PreferenceSpec(SpecModel):
-    """Learning from pairs: the best of a group against the worst."""
-
-    beta: float = Field(default=0.1, gt=0.0)
-    """How far the policy may leave the reference: large stays near."""
-
-
-class AlternateSpec(SpecModel):
-    """Iterated best response: the policies learn one after another, the others stand still."""
-
-    order: list[Name] = Field(min_length=2, max_length=MAX_NAMED)
-    """Policies in the order in which they learn; a policy that is not named learns always."""
-    every: int = Field(default=1, ge=1)
-    """Training steps of a policy's turn."""
-
-
-class AlgorithmSpec(SpecModel):
-    """How groups are drawn and what is learnt from them."""
-
-    kind: str = "at_grpo"
-    """Registered name (`troupe.algorithms` entry point) or `module:attr`."""
-    params: PluginParams = Field(default_factory=dict, exclude_if=_is_empty)
-    """Parameters of the algorithm alone, checked by its own model `Params`."""
-    group_size: int = Field(default=8, ge=2, le=1024)
-    """K: candidates in a group."""
-    scale: Literal["std", "none"] | None = None
-    """Divide advantages by a standard deviation, the group's or the step's (docs/algorithms.md), or
-    do not; the algorithm's own when left out."""
-    aggregation: Literal["token", "sequence", "sequence_sum"] | None = None
-    """Mean over tokens, over completions of their token means, or over completions of their token
-    sums; the algorithm's own when left out."""
-    minibatches: int = Field(default=1, ge=1, le=64)
-    """Optimizer steps per training step; each sees its share of the groups once."""
-    loss: LossSpec = LossSpec()
-    """The loss."""
-    filters: FilterSpec = FilterSpec()
-    """What is not learnt from."""
-    redraws: int = Field(default=0, ge=0, le=64)
-    """Dynamic sampling: other tasks that a ticket may play while no group has any variance."""
-    alternate: AlternateSpec | None = None
-    """Which policies learn at which steps; all of them always when left out."""
-    joint: JointSpec | None = None
-    """Joint actions, for the algorithms that can draw them (workflow kind `simultaneous`)."""
-    critic: CriticSpec | None = None
-    """The value function, for the algorithms that need one."""
-    preference: PreferenceSpec | None = None
-    """Pairs, for the algorithms that learn from them."""
-
-
 class RewardSpec(SpecModel):
     """reward = alpha * team + sum of weight * local term (arXiv 2510.11062, Eq. 3).
 
@@ -289,11 +72,11 @@ class RewardSpec(SpecModel):
     """Weight of the team reward."""
     weights: dict[str, dict[str, float]] = Field(default_factory=dict, max_length=MAX_NAMED)
     """agent -> term -> weight; terms that are left out keep the task's default weight."""
-    kind: str = Field(default="", exclude_if=_is_empty)
+    kind: str = Field(default="", exclude_if=is_empty)
     """Reward function: registered name (`troupe.rewards` entry point) or `module:attr`."""
-    name: str = Field(default="", max_length=40, pattern=r"^\w*$", exclude_if=_is_empty)
+    name: str = Field(default="", max_length=40, pattern=r"^\w*$", exclude_if=is_empty)
     """Name of its term in records and metrics; the last part of `kind` when left out."""
-    params: PluginParams = Field(default_factory=dict, exclude_if=_is_empty)
+    params: PluginParams = Field(default_factory=dict, exclude_if=is_empty)
     """Its parameters: checked by its model `Params`, or a function's keyword-only arguments."""
     weight: float = Field(default=1.0, exclude_if=lambda weight: weight == 1.0)
     """Weight of its term for every agent; `weights` may give one agent another."""

@@ -26,7 +26,8 @@ from troupe.runtime.serving import Membership, replica_name
 from troupe.runtime.serving.memory import settle_heap
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.weights.store import WeightStore, open_store
-from troupe.spec.job import JobSpec, PolicySpec
+from troupe.spec.job import JobSpec
+from troupe.spec.policy import PolicySpec
 from troupe_rollout.servicer import RolloutServicer
 from troupe_rollout.settings import RolloutSettings
 from troupe_rollout.staging import StagingArea

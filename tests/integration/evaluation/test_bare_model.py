@@ -9,7 +9,7 @@ from benchmarks.random_model import save_random_model
 from troupe.errors import WeightsRejectedError
 from troupe.evaluation.bare import stage_bare, write_zeros, zero_shapes
 from troupe.runtime.engines.engine import StagedWeights
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 
 TOKENS = list(range(4, 24))

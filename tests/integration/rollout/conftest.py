@@ -14,7 +14,7 @@ from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to
 from troupe.clients.channel import SERVER_OPTIONS
 from troupe.clients.rollout import RolloutClient
 from troupe.runtime.serving.interceptor import ErrorInterceptor
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 from troupe_rollout.servicer import RolloutServicer

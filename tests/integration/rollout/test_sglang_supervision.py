@@ -23,7 +23,8 @@ from troupe.errors import (
     WeightsRejectedError,
 )
 from troupe.runtime.engines.engine import StagedWeights
-from troupe.spec.job import LoraSpec, PolicySpec, SamplingSpec
+from troupe.spec.job import SamplingSpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.settings import SglangSettings
 from troupe_trainer.model.model import PolicyModel

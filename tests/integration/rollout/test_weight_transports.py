@@ -15,7 +15,7 @@ from benchmarks.rollout_fleet import Members, Sidecar, TinyTrainer, publisher, s
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.errors import InvalidArgumentError, JobFailedError, WeightsRejectedError
 from troupe.runtime.weights.store import open_store
-from troupe.spec.job import FullSpec, LoraSpec, PolicySpec
+from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu import engine as cpu_engine
 from troupe_trainer.checkpoint.export import Export

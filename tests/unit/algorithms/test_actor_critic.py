@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from troupe.algorithms.gae import gae
 from troupe.algorithms.ppo import Ippo, Mappo
 from troupe.candidates import GroupOutcome, Sample
+from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import SpecInvalidError
-from troupe.spec.job import AlgorithmSpec
 from troupe_trainer.learn.credit import penalised
 
 numbers = st.floats(-3, 3)

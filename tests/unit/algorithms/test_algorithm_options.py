@@ -7,8 +7,8 @@ import pytest
 
 from troupe import plugins
 from troupe.algorithms.base import GroupRelative
+from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import SpecInvalidError
-from troupe.spec.job import AlgorithmSpec
 
 PARTS: dict[str, Any] = {"joint": {}, "critic": {}, "preference": {}}
 KINDS = plugins.registered(plugins.ALGORITHMS)

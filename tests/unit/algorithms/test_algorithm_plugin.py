@@ -15,8 +15,9 @@ from pydantic import create_model
 from troupe import plugins
 from troupe.algorithms.load import load_algorithm
 from troupe.episodes.dryrun import dry_run
+from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import SpecInvalidError
-from troupe.spec.job import AlgorithmSpec, RewardSpec, WorkflowSpec
+from troupe.spec.job import RewardSpec, WorkflowSpec
 from troupe.spec.load import load_spec
 from troupe.workflows.load import load_workflow
 

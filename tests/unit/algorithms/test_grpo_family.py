@@ -16,7 +16,7 @@ from troupe.algorithms.marloo import Marloo
 from troupe.algorithms.reinforce_pp import ReinforcePp, ReinforcePpBaseline
 from troupe.algorithms.rloo import Rloo
 from troupe.candidates import GroupOutcome, Sample
-from troupe.spec.job import AlgorithmSpec, LossSpec
+from troupe.spec.algorithm import AlgorithmSpec, LossSpec
 from troupe_trainer.learn.credit import penalised
 
 

@@ -9,8 +9,8 @@ from troupe.algorithms.marloo import Marloo
 from troupe.candidates import GroupOutcome, Sample
 from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
+from troupe.spec.algorithm import AlgorithmSpec, JointSpec
 from troupe.spec.issues import SpecInvalidError
-from troupe.spec.job import AlgorithmSpec, JointSpec
 
 FAMILY = (Magrpo, Mareinforce, Marloo, Maremax)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses import policy_loss
 from troupe.algorithms.losses.kl import kl_estimate
-from troupe.spec.job import ImportanceSpec, KlSpec, LossSpec
+from troupe.spec.algorithm import ImportanceSpec, KlSpec, LossSpec
 
 
 def _doubles(values: list[float]) -> torch.Tensor:

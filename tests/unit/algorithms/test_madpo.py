@@ -9,8 +9,8 @@ import torch
 from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.madpo import Madpo
 from troupe.candidates import GroupOutcome, Sample
+from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import SpecInvalidError
-from troupe.spec.job import AlgorithmSpec
 
 BETA = 0.5
 

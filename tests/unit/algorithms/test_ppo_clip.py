@@ -5,7 +5,7 @@ import torch
 
 from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses import policy_loss
-from troupe.spec.job import LossSpec
+from troupe.spec.algorithm import LossSpec
 
 
 def _inputs(

@@ -2,7 +2,7 @@ import pytest
 
 from troupe.algorithms.remax import Remax
 from troupe.candidates import GroupOutcome, Sample
-from troupe.spec.job import AlgorithmSpec
+from troupe.spec.algorithm import AlgorithmSpec
 
 
 def _group(*members: tuple[int, float, bool]) -> GroupOutcome:

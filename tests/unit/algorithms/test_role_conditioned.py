@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from troupe.algorithms.role_conditioned import RoleConditioned
 from troupe.candidates import GroupOutcome, Sample
-from troupe.spec.job import AlgorithmSpec
+from troupe.spec.algorithm import AlgorithmSpec
 
 SPIRAL = RoleConditioned(AlgorithmSpec(kind="role_conditioned", group_size=2))
 

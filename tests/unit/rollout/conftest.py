@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks.random_model import save_random_model
 from troupe.runtime.engines.engine import StagedWeights
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 

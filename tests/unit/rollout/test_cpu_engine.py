@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM
 from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import InvalidArgumentError, OverloadedError, VersionNotLoadedError
 from troupe.runtime.engines.engine import StagedWeights
-from troupe.spec.job import PolicySpec, SamplingSpec
+from troupe.spec.job import SamplingSpec
+from troupe.spec.policy import PolicySpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings

@@ -8,7 +8,7 @@ import pytest
 
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import LORA_TARGETS, PRESETS, ModelShape
-from troupe.spec.job import FullSpec, LoraSpec, PolicySpec
+from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe_rollout.engines.sglang.command import LoraPlan, ServerPlan, server_argv
 from troupe_rollout.engines.sglang.command import server_environment as environment
 from troupe_rollout.engines.sglang.environment import Machine

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from troupe.spec import SpecInvalidError, parse_spec, read_yaml
-from troupe.spec.job import MAX_NAMED
+from troupe.spec.base import MAX_NAMED
 
 
 def merge_bomb(depth: int, width: int = 8) -> str:

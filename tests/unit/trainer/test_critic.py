@@ -13,7 +13,9 @@ from transformers import PreTrainedTokenizerFast
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
-from troupe.spec.job import CriticSpec, JobSpec, PolicySpec
+from troupe.spec.algorithm import CriticSpec
+from troupe.spec.job import JobSpec
+from troupe.spec.policy import PolicySpec
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.credit import Lesson

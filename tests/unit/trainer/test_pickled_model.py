@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from troupe.errors import InvalidArgumentError
-from troupe.spec.job import FullSpec, LoraSpec, PolicySpec
+from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe_trainer.model.model import PolicyModel
 
 

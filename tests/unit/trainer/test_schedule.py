@@ -1,6 +1,6 @@
 import pytest
 
-from troupe.spec.job import OptimizerSpec
+from troupe.spec.policy import OptimizerSpec
 from troupe_trainer.learn.schedule import learning_rate
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses.surrogate import Surrogate
-from troupe.spec.job import LossSpec
+from troupe.spec.algorithm import LossSpec
 
 
 def cispo(inputs: LossInputs, log_ratio_N: Tensor, spec: LossSpec) -> Surrogate:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses.surrogate import Surrogate, clip_counts, sequence_sums
-from troupe.spec.job import LossSpec
+from troupe.spec.algorithm import LossSpec
 
 
 def gspo(inputs: LossInputs, log_ratio_N: Tensor, spec: LossSpec) -> Surrogate:

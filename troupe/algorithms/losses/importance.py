@@ -12,7 +12,7 @@ from torch import Tensor
 
 from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses.surrogate import sequence_sums
-from troupe.spec.job import ImportanceSpec
+from troupe.spec.algorithm import ImportanceSpec
 
 
 def importance_weights(inputs: LossInputs, spec: ImportanceSpec) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from troupe.algorithms.losses.gspo import gspo
 from troupe.algorithms.losses.importance import importance_weights
 from troupe.algorithms.losses.kl import kl_estimate
 from troupe.algorithms.losses.ppo_clip import ppo_clip
-from troupe.spec.job import LossSpec
+from troupe.spec.algorithm import LossSpec
 
 _SURROGATES = {"ppo_clip": ppo_clip, "gspo": gspo, "cispo": cispo}
 

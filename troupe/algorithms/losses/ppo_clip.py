@@ -11,7 +11,7 @@ from torch import Tensor
 
 from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses.surrogate import Surrogate, clip_counts
-from troupe.spec.job import LossSpec
+from troupe.spec.algorithm import LossSpec
 
 
 def ppo_clip(inputs: LossInputs, log_ratio_N: Tensor, spec: LossSpec) -> Surrogate:

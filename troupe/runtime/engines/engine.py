@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from troupe.candidates import GenerateRequest, Generation
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 from troupe.tasks.family import Message
 
 

@@ -1,6 +1,6 @@
 import pytest
 from troupe.candidates import GroupOutcome, Sample
-from troupe.spec.job import AlgorithmSpec
+from troupe.spec.algorithm import AlgorithmSpec
 
 from median_grpo import MedianGrpo, Params
 

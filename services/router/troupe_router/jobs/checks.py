@@ -12,7 +12,7 @@ from troupe.episodes.build import JobParts, load_parts
 from troupe.errors import InvalidArgumentError
 from troupe.ids import is_hub_id
 from troupe.spec import Issue, JobSpec, SpecInvalidError
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 from troupe.tasks.family import TaskFamily
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.secrets import secret_issues

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from troupe.errors import ConflictError
-from troupe.spec.job import LoraSpec, PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 
 _PARAMETERS = "param/base_model."
 _ADAPTER = ".default."

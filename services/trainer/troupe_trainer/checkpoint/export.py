@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.runtime.weights import TensorSum, build_manifest, data_digest, header_bytes_of
 from troupe.runtime.weights.group import TORCH_DTYPES
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.model.model import quiet_peft
 

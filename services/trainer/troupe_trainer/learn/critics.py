@@ -11,7 +11,9 @@ from transformers import AutoTokenizer
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import InvalidArgumentError, JobFailedError
-from troupe.spec.job import CriticSpec, JobSpec, PolicySpec
+from troupe.spec.algorithm import CriticSpec
+from troupe.spec.job import JobSpec
+from troupe.spec.policy import PolicySpec
 from troupe_trainer.learn.credit import Lesson
 from troupe_trainer.learn.critic import Critic, Prompt
 from troupe_trainer.learn.learner import Learner

@@ -2,7 +2,7 @@
 
 import math
 
-from troupe.spec.job import OptimizerSpec
+from troupe.spec.policy import OptimizerSpec
 
 
 def learning_rate(spec: OptimizerSpec, step: int, num_steps: int) -> float:

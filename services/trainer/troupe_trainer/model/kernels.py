@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from transformers.utils.import_utils import is_flash_attn_2_available, is_liger_kernel_available
 
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 
 LIGER = {
     "rope": True,

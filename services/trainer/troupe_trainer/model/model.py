@@ -23,7 +23,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.seeds import derive_seed
-from troupe.spec.job import LoraSpec, PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.base_digest import base_digest
 from troupe_trainer.model.kernels import PLAIN, Kernels
 from troupe_trainer.model.logprobs import token_logprobs

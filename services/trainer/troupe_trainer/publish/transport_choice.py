@@ -5,7 +5,8 @@ Owns the choice and what a job must be like for it. Never moves a byte.
 
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.weights.store import open_store
-from troupe.spec.job import FullSpec, JobSpec
+from troupe.spec.job import JobSpec
+from troupe.spec.policy import FullSpec
 from troupe_trainer.publish.broadcast import BroadcastTransport
 from troupe_trainer.publish.stored import StoredTransport
 from troupe_trainer.publish.stream import StreamTransport

@@ -19,7 +19,7 @@ from troupe.ids import prompt_digest
 from troupe.runtime.engines.broadcast import BroadcastWeights, Received
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.runtime.serving.memory import keep_freed_memory
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import check_token_ids, cut_at_stop, render_chat, stop_detector
 from troupe_rollout.engines.cpu.batcher import Batcher

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from troupe.errors import InvalidArgumentError
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from troupe.errors import InvalidArgumentError, OverloadedError, UnavailableErro
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.broadcast import BroadcastWeights, Received
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
-from troupe.spec.job import LoraSpec, PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import check_token_ids, render_chat
 from troupe_rollout.engines.sglang.client import SglangClient

@@ -20,7 +20,7 @@ from troupe.runtime.engines.engine import StagedWeights
 from troupe.runtime.engines.presets import LORA_TARGETS
 from troupe.runtime.weights import adapter_scale, file_tensors, read_layout, sums_of
 from troupe.runtime.weights.manifest import parse_adapter_config
-from troupe.spec.job import LoraSpec
+from troupe.spec.policy import LoraSpec
 from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.versions import held_digest
 

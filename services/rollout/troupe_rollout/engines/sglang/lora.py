@@ -14,7 +14,7 @@ from pathlib import Path
 from troupe.errors import TroupeError, UnavailableError
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.runtime.telemetry.logging import get_logger
-from troupe.spec.job import LoraSpec
+from troupe.spec.policy import LoraSpec
 from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_rollout.engines.sglang.files import WorkFolder, check_adapter, keep_adapter
 from troupe_rollout.engines.sglang.model import SglangModel

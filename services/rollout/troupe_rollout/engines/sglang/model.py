@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 from troupe.errors import InvalidArgumentError, WeightsRejectedError
 from troupe.runtime.engines.presets import ModelShape, check_preset, shape_of
 from troupe.runtime.weights import read_layout
-from troupe.spec.job import PolicySpec
+from troupe.spec.policy import PolicySpec
 
 _FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
 

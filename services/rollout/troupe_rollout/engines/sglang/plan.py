@@ -13,7 +13,7 @@ from troupe.runtime.engines.presets import (
     find_preset,
     memory_plan,
 )
-from troupe.spec.job import LoraSpec, PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_rollout.engines.sglang.command import CPU_TOTAL_TOKENS, LoraPlan, ServerPlan
 from troupe_rollout.engines.sglang.environment import Machine
 from troupe_rollout.engines.sglang.files import lora_targets

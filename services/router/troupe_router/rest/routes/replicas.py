@@ -15,7 +15,7 @@ from troupe.clients.rest.models.replicas import (
     ReplicaPolicyDocument,
 )
 from troupe.runtime.streams.ledger import StepLedger
-from troupe.spec.job import LoraSpec
+from troupe.spec.policy import LoraSpec
 from troupe_router.jobs.queue import in_use, places
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import HOLDING

@@ -1,0 +1,76 @@
+"""The part of a job spec that says what a policy is and how it is trained."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from troupe.spec.base import Name, SpecModel
+
+
+class LoraSpec(SpecModel):
+    """Train a low-rank adapter (peft)."""
+
+    kind: Literal["lora"] = "lora"
+    """Selects LoRA."""
+    rank: int = Field(default=16, ge=1, le=1024)
+    """Rank r of the update matrices."""
+    alpha: float = Field(default=32.0, gt=0.0)
+    """Scale: the update is multiplied by alpha / rank."""
+    targets: list[str] | Literal["all-linear"] = "all-linear"
+    """Module names that get an adapter."""
+
+
+class FullSpec(SpecModel):
+    """Train all weights."""
+
+    kind: Literal["full"] = "full"
+    """Selects full weights."""
+
+
+class OptimizerSpec(SpecModel):
+    """AdamW and its schedule."""
+
+    learning_rate: float = Field(default=1e-4, gt=0.0, le=1.0)
+    """Peak learning rate. LoRA wants about ten times that of full weights."""
+    schedule: Literal["constant", "cosine", "linear"] = "constant"
+    """Shape after the warm-up, over the whole job."""
+    warmup_steps: int = Field(default=5, ge=0)
+    """Optimizer steps from 0 to the peak, linear."""
+    min_ratio: float = Field(default=0.1, ge=0.0, le=1.0)
+    """Learning rate at the end of cosine or linear, as a fraction of the peak."""
+    weight_decay: float = Field(default=0.0, ge=0.0)
+    """Decoupled weight decay."""
+    beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
+    """Adam's first-moment decay."""
+    beta2: float = Field(default=0.95, ge=0.0, lt=1.0)
+    """Adam's second-moment decay."""
+    max_grad_norm: float = Field(default=1.0, gt=0.0)
+    """Gradients are clipped to this global L2 norm."""
+
+
+class PastSpec(SpecModel):
+    """Weights that are not trained: an opponent, or a partner, from the past."""
+
+    of: Name
+    """Policy whose past weights these are, or that plays against them."""
+    every: int = Field(default=0, ge=0)
+    """Take over that policy's weights after every so many steps; 0: stay as `model` is."""
+
+
+class PolicySpec(SpecModel):
+    """One set of weights that agents sample from and that is trained."""
+
+    model: str = Field(min_length=1)
+    """Local folder or hub id of a transformers causal language model."""
+    train: Annotated[LoraSpec | FullSpec, Field(discriminator="kind")] = LoraSpec()
+    """What is trained."""
+    optimizer: OptimizerSpec = OptimizerSpec()
+    """How it is trained."""
+    replicas: int = Field(default=1, ge=1, le=256)
+    """Rollout replicas that serve this policy."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Number format of the weights in trainer and engine."""
+    past: PastSpec | None = None
+    """Makes it a past version of another policy, or a frozen model, that is never trained."""
+    frozen: bool = False
+    """Its agents play and it never learns: the model stays as the job found it."""
