@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from troupe.cli import progress
-from troupe.clients.rest.runs import Metrics
+from troupe.clients.rest.models.metrics import MetricsDocument
 from troupe.runtime.step_report.catalogue import (
     METRICS,
     catalogue_document,
@@ -77,7 +77,7 @@ def test_metric_when_measured_then_is_in_the_line(kind: str, name: str) -> None:
 def test_metric_when_in_a_line_then_has_a_prometheus_series(kind: str, name: str) -> None:
     line, _ = only(kind, name)
     before = samples()
-    job_metrics.begin(JOB, 10)
+    job_metrics.begin(JOB, 10, [])
     try:
         job_metrics.observe_line(JOB, line)
         known = METRICS[kind][name].metric.series.metric
@@ -118,7 +118,7 @@ def test_metric_when_in_a_line_then_rest_has_its_curve_and_says_what_it_is(
     line, value = only(kind, name)
     points = [(kind, 3, flatten(line))]
     asked = metrics_document("j", points, names=(), from_step=0, max_points=10)
-    answer = Metrics.model_validate(asked)
+    answer = MetricsDocument.model_validate(asked)
     curves = {"train": answer.train, "eval": answer.eval}[kind].series
     assert [value] in curves.values()
     [field] = [each for each in answer.fields if (each.table, each.name) == (kind, name)]
@@ -128,7 +128,7 @@ def test_metric_when_in_a_line_then_rest_has_its_curve_and_says_what_it_is(
 
 def test_metrics_when_names_are_asked_for_then_rest_does_not_repeat_the_catalogue() -> None:
     asked = metrics_document("j", [], names=("loss",), from_step=0, max_points=10)
-    assert Metrics.model_validate(asked).fields == []
+    assert MetricsDocument.model_validate(asked).fields == []
 
 
 def test_curve_when_declared_then_its_panel_is_there_and_no_panel_is_empty() -> None:
