@@ -76,8 +76,8 @@ def test_metric_when_measured_then_is_in_the_line(kind: str, name: str) -> None:
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_metric_when_in_a_line_then_has_a_prometheus_series(kind: str, name: str) -> None:
     line, _ = only(kind, name)
-    before = samples()
     job_metrics.begin(JOB, 10, [])
+    before = samples()
     try:
         job_metrics.observe_line(JOB, line)
         known = METRICS[kind][name].metric.series.metric
