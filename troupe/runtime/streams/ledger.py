@@ -309,11 +309,11 @@ class StepLedger:
         """
         job = self._job_id
         pattern = keys.every_key_of(job)
-        kept = {keys.job(job), keys.events(job), keys.event_ids(job)}
+        kept_keys = {keys.job(job), keys.events(job), keys.event_ids(job)}
         with redis_errors(f"deletion of job {job}"):
             matches = cast("AsyncIterator[bytes]", self._redis.scan_iter(pattern, count=1000))
             async for key in matches:
-                if key.decode() not in kept:
+                if key.decode() not in kept_keys:
                     await self._redis.unlink(key)
 
     @contextmanager
