@@ -107,18 +107,18 @@ class SharedCache:
     def take(self, generation: Generation) -> int:
         """Tokens of the call that need not be computed; keeps the prompt and its completions."""
         prompt, count = list(generation.prompt_token_ids), len(generation.candidates)
-        known = self._walk(prompt)
+        num_known = self._walk(prompt)
         for candidate in generation.candidates:
             self._walk([*prompt, *candidate.token_ids])
-        return known + (count - 1) * len(prompt)
+        return num_known + (count - 1) * len(prompt)
 
     def _walk(self, ids: Sequence[int]) -> int:
-        node, known, is_known = self._seen, 0, True
+        node, num_known, is_known = self._seen, 0, True
         for token in ids:
             is_known = is_known and token in node
-            known += is_known
+            num_known += is_known
             node = node.setdefault(token, {})
-        return known
+        return num_known
 
 
 @dataclass
@@ -129,13 +129,13 @@ class Members:
 
     async def of_job(self, job_id: str) -> list[Member]:
         """Every sidecar's heartbeat."""
-        found: list[Member] = []
+        members: list[Member] = []
         for item in self.sidecars:
             replica = item.replica()
             replica.kind = REPLICA_KIND_ROLLOUT
             replica.seen_at = time.time()
-            found.append(Member(replica, job_id, (POLICY,)))
-        return found
+            members.append(Member(replica, job_id, (POLICY,)))
+        return members
 
 
 def at_random(rng: Random) -> Strategy:
@@ -173,11 +173,11 @@ class Play:
 
         async def one(number: int) -> None:
             talk = [rules, Message("user", tasks[number])]
-            own = Random(number)
+            rng = Random(number)
             for turn in range(self.size.turns):
                 generation = await self._ask(talk, 100 * number + turn)
                 talk.append(Message("assistant", generation.candidates[0].text))
-                talk.append(Message("user", words(own, self.size.turn_words)))
+                talk.append(Message("user", words(rng, self.size.turn_words)))
 
         await in_flight([one(i) for i in range(self.size.episodes)], self.size.in_flight)
 
@@ -222,12 +222,12 @@ async def in_flight(work: Sequence[Any], count: int) -> None:
 
 def affinities() -> Counter[str]:
     """What the router's own metric counted so far."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name in ("hit", "spill", "miss"):
         labels = {"job_id": JOB, "policy": POLICY, "affinity": name}
         value = REGISTRY.get_sample_value("troupe_router_affinity_total", labels)
-        found[name] = int(value or 0)
-    return found
+        counts[name] = int(value or 0)
+    return counts
 
 
 @dataclass
@@ -351,7 +351,7 @@ def main() -> None:
         size = Size(candidates=args.candidates, prompts=6, episodes=6, turns=3)
     transformers_logging.disable_progress_bar()
     with tempfile.TemporaryDirectory(prefix="troupe-cache-") as scratch:
-        found = _measured(Path(scratch), size)
+        figures = _measured(Path(scratch), size)
     head = {
         "benchmark": "cache_hits",
         "commit": commit(),
@@ -360,7 +360,7 @@ def main() -> None:
         "replicas": size.replicas,
         "candidates": size.candidates,
     }
-    print(json.dumps({**head, **found}))
+    print(json.dumps({**head, **figures}))
 
 
 if __name__ == "__main__":

@@ -41,15 +41,15 @@ def _curve(run: Path) -> list[tuple[int, float]]:
 
 
 def _row(label: str, run: Path) -> dict[str, Any]:
-    found = json.loads((run / "summary.json").read_text("utf-8"))
-    final, count = found["final_success"], found["num_eval"]
+    summary = json.loads((run / "summary.json").read_text("utf-8"))
+    final, count = summary["final_success"], summary["num_eval"]
     names = ("steps", "tokens", "wall_s", "groups_trained", "groups_dropped", "busy_ratio")
     return {
         "label": label,
-        "base": found["base_success"],
+        "base": summary["base_success"],
         "final": final,
         "se": math.sqrt(final * (1 - final) / count),
-        **{name: found[name] for name in names},
+        **{name: summary[name] for name in names},
     }
 
 

@@ -1,4 +1,4 @@
-"""What being a distributed system costs: phase times of the demo's steps, as one JSON line.
+"""The cost of being a distributed system: phase times of the demo's steps, as one JSON line.
 
 Runs the demo spec through all four services in a folder of its own, without evaluation, and sets
 the time in generate + learn against the wall time of each step. ``--quick`` plays fewer steps.

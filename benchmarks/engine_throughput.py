@@ -36,12 +36,12 @@ def requests(num_prompts: int) -> list[GenerateRequest[Sequence[int]]]:
     """Prompts of 60 to 119 random tokens, K = 8 candidates each."""
     generator = torch.Generator().manual_seed(0)
     sampling = SamplingSpec(max_new_tokens=MAX_NEW_TOKENS)
-    made: list[GenerateRequest[Sequence[int]]] = []
+    batch: list[GenerateRequest[Sequence[int]]] = []
     for seed in range(num_prompts):
         length = 60 + int(torch.randint(0, 60, (1,), generator=generator))
         prompt = torch.randint(4, 60, (length,), generator=generator).tolist()
-        made.append(GenerateRequest("shared", 0, prompt, NUM_CANDIDATES, sampling, seed))
-    return made
+        batch.append(GenerateRequest("shared", 0, prompt, NUM_CANDIDATES, sampling, seed))
+    return batch
 
 
 async def engine_rates(
@@ -97,11 +97,11 @@ def main() -> None:
         weights = Path(temporary) / "weights"
         save_file({k: v.detach().clone() for k, v in model.named_parameters()}, weights)
         work = requests(25)
-        ours = asyncio.run(engine_rates(folder, weights, work, n))
+        rates = asyncio.run(engine_rates(folder, weights, work, n))
         peers = peer_rates(model, work, n)
         num_parameters = sum(p.numel() for p in model.parameters())
-    median, peer = statistics.median(ours), statistics.median(peers)
-    print(json.dumps(report(median, peer, ours, num_parameters)))
+    median, peer = statistics.median(rates), statistics.median(peers)
+    print(json.dumps(report(median, peer, rates, num_parameters)))
 
 
 def report(median: float, peer: float, rates: list[float], num_parameters: int) -> dict[str, Any]:

@@ -121,7 +121,7 @@ async def measure(seconds: float, rounds: int) -> dict[str, Any]:
                 num_steps = sum(n for n, _ in played)
                 per_core.append(num_steps / (cpu_s(process.pid) - cpu))
                 per_wall.append(num_steps / (time.perf_counter() - wall))
-                sizes += [size for _, found in played for size in found]
+                sizes += [size for _, state_sizes in played for size in state_sizes]
         pressed = await press(address)
     finally:
         process.terminate()

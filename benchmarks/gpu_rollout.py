@@ -104,8 +104,8 @@ def parity(
     logs: list[float] = []
     for request, result in zip(requests[:8], results[:8], strict=True):
         for candidate in result.candidates:
-            theirs = trainer.logprobs(request.prompt, candidate.token_ids, 1.0).tolist()
-            logs += [a - b for a, b in zip(theirs, candidate.logprobs, strict=True)]
+            expected = trainer.logprobs(request.prompt, candidate.token_ids, 1.0).tolist()
+            logs += [a - b for a, b in zip(expected, candidate.logprobs, strict=True)]
     ratios = torch.tensor(logs).exp()
     k3 = ratios - 1 - torch.tensor(logs)
     return {
@@ -166,13 +166,13 @@ def main() -> None:
     report["spec"] = {name: value for name, value in vars(args).items() if name != "quick"}
     try:
         settings = load_settings().model_copy(update={"device": args.device})
-        found = asyncio.run(look_at_machine(settings))
+        inventory = asyncio.run(look_at_machine(settings))
     except TroupeError as error:
         report |= {"skipped": error.message, "goals": []}
         print(f"Nothing was measured: {error.message}")
     else:
         if args.device == "cuda":
-            report["gpu_bytes_free"] = found.available_bytes
+            report["gpu_bytes_free"] = inventory.available_bytes
         with tempfile.TemporaryDirectory(prefix="troupe-gpu-") as scratch:
             report |= asyncio.run(run(args, Path(scratch)))
     print(json.dumps(report))

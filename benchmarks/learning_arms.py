@@ -1,4 +1,4 @@
-"""What `benchmarks.learning_curve` compares: tasks, base models, and the job of each arm.
+"""The arms of `benchmarks.learning_curve`: tasks, base models, and the job of each arm.
 
 Owns the specs. Never trains.
 """

@@ -79,17 +79,17 @@ def kept_curve(
     path = folder / "curve.json"
     if not path.is_file():
         return None
-    found = json.loads(path.read_text())
-    if found["spec"] == document and found["tokens"] >= tokens:
-        return found["curve"]
+    record = json.loads(path.read_text())
+    if record["spec"] == document and record["tokens"] >= tokens:
+        return record["curve"]
     print(f"{path} is of another job or a smaller budget: it counts as missing", file=sys.stderr)
     return None
 
 
 def play(document: Mapping[str, Any], folder: Path, plan: argparse.Namespace) -> list[list[float]]:
     """Train until the budget of tokens is spent; (tokens so far, held-out success) at each eval."""
-    if (kept := kept_curve(document, folder, plan.tokens)) is not None:
-        return kept
+    if (recorded := kept_curve(document, folder, plan.tokens)) is not None:
+        return recorded
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.yaml").write_text(yaml.safe_dump(dict(document)))
     runs = folder / f"runs-{int(time.time())}"
@@ -121,10 +121,10 @@ def play(document: Mapping[str, Any], folder: Path, plan: argparse.Namespace) ->
 
 def _curve(runs: Path) -> list[list[float]]:
     """From the only run in ``runs``; a torn last line is not read."""
-    found = list(runs.glob("*/metrics.jsonl"))
-    if not found:
+    files = list(runs.glob("*/metrics.jsonl"))
+    if not files:
         return []
-    text = found[0].read_text("utf-8")
+    text = files[0].read_text("utf-8")
     lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     tokens = {x["step"]: x["num_tokens"] for x in lines if x["kind"] == "train"}
     evals = sorted((x["step"], x["success"]) for x in lines if x["kind"] == "eval")
@@ -162,7 +162,7 @@ def cells_of(plan: argparse.Namespace) -> list[Cell]:
 def run(plan: argparse.Namespace) -> dict[Cell, list[list[float]]]:
     """Play the chosen cells, and gather all finished ones; one that fails is said and left out."""
     tasks = SMALL if plan.quick or plan.small else TASKS
-    found: dict[Cell, list[list[float]]] = {}
+    curves: dict[Cell, list[list[float]]] = {}
     for cell in cells_of(plan):
         task, folder = tasks[cell.task], plan.work / cell.task
         model = folder / "base"
@@ -171,28 +171,28 @@ def run(plan: argparse.Namespace) -> dict[Cell, list[list[float]]]:
             flags = QUICK_MODEL if plan.quick else small_model(cell.task) if plan.small else {}
             model = make_model(task, folder, flags)
         document = spec_of(cell.arm, task, model, cell.seed, plan)
-        own = folder / f"{cell.arm}-{cell.seed}"
-        curve = kept_curve(document, own, plan.tokens)
+        cell_folder = folder / f"{cell.arm}-{cell.seed}"
+        curve = kept_curve(document, cell_folder, plan.tokens)
         if curve is None and is_wanted:
             try:
-                curve = play(document, own, plan)
+                curve = play(document, cell_folder, plan)
             except RunFailed as error:
                 print(f"{cell}: {error}", file=sys.stderr)
             else:
                 at_end = round(at_budget(curve, plan.tokens), 4)
                 print(json.dumps({"cell": str(cell), "success": at_end}), flush=True)
         if curve is not None:
-            found[cell] = curve
-    return found
+            curves[cell] = curve
+    return curves
 
 
 def rows_of(
-    found: Mapping[Cell, list[list[float]]], plan: argparse.Namespace
+    curve_of: Mapping[Cell, list[list[float]]], plan: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """One row a task and arm, over the seeds that are there."""
     rows: list[dict[str, Any]] = []
     for task, name in ((t, a) for t in plan.tasks for a in plan.arms):
-        curves = [c for cell, c in found.items() if (cell.task, cell.arm) == (task, name)]
+        curves = [c for cell, c in curve_of.items() if (cell.task, cell.arm) == (task, name)]
         if not curves:
             continue
         values = [at_budget(curve, plan.tokens) for curve in curves]
@@ -217,14 +217,14 @@ def rows_of(
 
 def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """AT-GRPO's interval lies above those of its rivals."""
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     by = {(row["task"], row["arm"]): row for row in rows}
     for (task, arm), row in by.items():
         best = by.get((task, "at_grpo"))
         if arm in RIVALS and best is not None:
             gap = round(best["spread"][0] - row["spread"][1], 4)
-            found.append(goal(f"{task}: AT-GRPO's interval above {arm}'s", gap, 0.0, gap > 0.0))
-    return found
+            lines.append(goal(f"{task}: AT-GRPO's interval above {arm}'s", gap, 0.0, gap > 0.0))
+    return lines
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -268,9 +268,9 @@ def main() -> None:
     plan = parse()
     clean_up_on_sigterm()
     plan.work.mkdir(parents=True, exist_ok=True)
-    found = run(plan)
-    rows = rows_of(found, plan)
-    missing = [str(cell) for cell in cells_of(plan) if cell not in found]
+    curves = run(plan)
+    rows = rows_of(curves, plan)
+    missing = [str(cell) for cell in cells_of(plan) if cell not in curves]
     if rows:
         write_report(rows, missing, plan)
     result = {

@@ -127,10 +127,10 @@ async def spawn_sidecar(engine: str, model: Path, folder: Path) -> AsyncGenerato
     argv = [sys.executable, "-m", "benchmarks.overhead_sidecar", engine, str(model), str(folder)]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
-    found = OverheadSidecar(process)
+    overhead = OverheadSidecar(process)
     try:
-        found.address = await found.read(START_TIMEOUT_S)
-        yield found
+        overhead.address = await overhead.read(START_TIMEOUT_S)
+        yield overhead
     finally:
         assert process.stdin is not None
         process.stdin.close()  # its end of input is its end

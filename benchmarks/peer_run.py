@@ -58,7 +58,7 @@ def comlrl(kind: str, model: str, plan: dict[str, Any], meter: Meter) -> None:
         "eval_interval": 0,
         "logging_steps": 10**9,
     }
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "agent_model": model,
         "tokenizer": AutoTokenizer.from_pretrained(model),
         "train_dataset": Dataset.from_dict({"prompt": plan["prompts"]}),
@@ -67,11 +67,11 @@ def comlrl(kind: str, model: str, plan: dict[str, Any], meter: Meter) -> None:
     if kind == "magrpo":
         from comlrl.trainers.reinforce import MAGRPOConfig, MAGRPOTrainer
 
-        trainer = MAGRPOTrainer(**given, num_agents=1, args=MAGRPOConfig(**common))
+        trainer = MAGRPOTrainer(**options, num_agents=1, args=MAGRPOConfig(**common))
     else:
         from comlrl.trainers.actor_critic import IACConfig, IACTrainer
 
-        trainer = IACTrainer(**given, critic_model=model, args=IACConfig(**common))
+        trainer = IACTrainer(**options, critic_model=model, args=IACConfig(**common))
     trainer.train()
 
 
@@ -125,9 +125,9 @@ def main() -> None:
     else:
         comlrl(name.partition("_")[2], model, plan, meter)
     step = plan["k"] * plan["prompts_per_step"]
-    found = meter.between(plan["warm_up"] * step, (plan["steps"] - 1) * step)
+    figures = meter.between(plan["warm_up"] * step, (plan["steps"] - 1) * step)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({**found, "peak_mb": peak}))
+    print(json.dumps({**figures, "peak_mb": peak}))
 
 
 if __name__ == "__main__":

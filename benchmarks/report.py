@@ -1,4 +1,4 @@
-"""What every benchmark says about itself."""
+"""The header that every benchmark prints about itself."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""How long REST takes while thousands of episodes run: played inside the router, or outside.
+"""REST latency while thousands of episodes are played, inside the router or outside.
 
 Run: ``python -m benchmarks.rest_under_play [--quick]``. The platform is that of
 `benchmarks.scale_sim`: real router, Valkey, env and collector, simulated replicas. In each
@@ -72,13 +72,13 @@ def _start_asking(place: Platform) -> "subprocess.Popen[str]":
 
 def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Inside over outside, of the medians over the repetitions."""
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     for name in ("p50_ms", "p99_ms"):
         of = {arm: statistics.median(r[name] for r in rows if r["players"] == arm) for arm in ARMS}
         ratio = of["inside"] / of["outside"]
         label = f"GET {PATH}, {name.removesuffix('_ms')}: played inside over outside"
-        found.append(goal(label, round(ratio, 2), 1.0, ratio >= 1.0))
-    return found
+        lines.append(goal(label, round(ratio, 2), 1.0, ratio >= 1.0))
+    return lines
 
 
 def parse() -> argparse.Namespace:

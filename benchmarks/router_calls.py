@@ -26,12 +26,12 @@ def observation(number: int) -> tuple[Message, ...]:
 
 async def latencies(call: Call, n: int) -> list[float]:
     """One at a time, seconds."""
-    found: list[float] = []
+    seconds: list[float] = []
     for number in range(n):
         began = time.perf_counter()
         await call(number)
-        found.append(time.perf_counter() - began)
-    return found
+        seconds.append(time.perf_counter() - began)
+    return seconds
 
 
 async def throughput(call: Call, n: int) -> float:

@@ -105,8 +105,8 @@ async def routed_call(sidecar: OverheadSidecar, spec: JobSpec) -> AsyncGenerator
 
     def of(num_tokens: int) -> Call:
         async def call(number: int) -> None:
-            seen, how = observation(number), sampling(num_tokens)
-            request = GenerateRequest("p", 0, seen, CANDIDATES, how, seed=number)
+            messages, how = observation(number), sampling(num_tokens)
+            request = GenerateRequest("p", 0, messages, CANDIDATES, how, seed=number)
             await port.generate(request, timeout_s=120.0)
 
         return call
@@ -141,39 +141,39 @@ async def measure(engine: str, folder: Path, n: int, rounds: int) -> dict[str, A
         sidecar = await stack.enter_async_context(spawn_sidecar(engine, model, folder))
         routed = await stack.enter_async_context(routed_call(sidecar, _spec(model)))
         floor = await stack.enter_async_context(floor_call(sidecar))
-        found: dict[int, dict[str, Any]] = {}
+        cases: dict[int, dict[str, Any]] = {}
         for num_tokens in CASES:
             calls = {"floor": floor(num_tokens), "routed": routed(num_tokens)}
             scale = num_tokens // min(CASES)
-            found[num_tokens] = _summary(
+            cases[num_tokens] = _summary(
                 await measure_case(sidecar, calls, num_tokens, max(3, n // scale), rounds),
                 num_tokens,
             )
-    goals = [line for case in found.values() for line in case.pop("goals")]
-    return {"by_tokens": found, "goals": goals}
+    goals = [line for case in cases.values() for line in case.pop("goals")]
+    return {"by_tokens": cases, "goals": goals}
 
 
 async def measure_case(
     sidecar: OverheadSidecar, calls: dict[str, Call], num_tokens: int, n: int, rounds: int
 ) -> Samples:
     """Alternate the ways, so that a busy machine disturbs them alike."""
-    found = Samples()
+    samples = Samples()
     count = 2 * IN_FLIGHT * max(CASES) // num_tokens
     await sidecar.direct("throughput", IN_FLIGHT, num_tokens)
     for call in calls.values():
         await throughput(call, IN_FLIGHT)
     for _ in range(rounds):
-        found.alone["direct"] += await sidecar.direct("latency", n, num_tokens)
+        samples.alone["direct"] += await sidecar.direct("latency", n, num_tokens)
         for way, call in calls.items():
-            found.alone[way] += await latencies(call, n)
+            samples.alone[way] += await latencies(call, n)
         for way in WAYS:
             before = await _cpu_s(sidecar)
             if way == "direct":
-                found.rates[way] += await sidecar.direct("throughput", count, num_tokens)
+                samples.rates[way] += await sidecar.direct("throughput", count, num_tokens)
             else:
-                found.rates[way].append(await throughput(calls[way], count))
-            found.cpu_s[way].append((await _cpu_s(sidecar) - before) / count)
-    return found
+                samples.rates[way].append(await throughput(calls[way], count))
+            samples.cpu_s[way].append((await _cpu_s(sidecar) - before) / count)
+    return samples
 
 
 async def _cpu_s(sidecar: OverheadSidecar) -> float:
@@ -194,20 +194,20 @@ def _spec(model: Path) -> JobSpec:
     )
 
 
-def _summary(found: Samples, num_tokens: int) -> dict[str, Any]:
-    p50 = {way: statistics.median(values) for way, values in found.alone.items()}
-    rate = {way: statistics.median(values) for way, values in found.rates.items()}
+def _summary(samples: Samples, num_tokens: int) -> dict[str, Any]:
+    p50 = {way: statistics.median(values) for way, values in samples.alone.items()}
+    rate = {way: statistics.median(values) for way, values in samples.rates.items()}
     added_s = p50["routed"] - p50["direct"]
     floor_s = p50["floor"] - p50["direct"]
     lost = 1 - rate["routed"] / rate["direct"]
     return {
-        "n": len(found.alone["direct"]),
+        "n": len(samples.alone["direct"]),
         "p50_s": {way: round(value, 5) for way, value in p50.items()},
-        "p95_s": {way: round(percentile(v, 0.95), 5) for way, v in found.alone.items()},
+        "p95_s": {way: round(percentile(v, 0.95), 5) for way, v in samples.alone.items()},
         "requests_per_s": {way: round(value, 1) for way, value in rate.items()},
-        "spread": {way: [round(min(v), 1), round(max(v), 1)] for way, v in found.rates.items()},
+        "spread": {way: [round(min(v), 1), round(max(v), 1)] for way, v in samples.rates.items()},
         "cpu_s_per_request": {
-            way: round(statistics.median(values), 6) for way, values in found.cpu_s.items()
+            way: round(statistics.median(values), 6) for way, values in samples.cpu_s.items()
         },
         "floor": {
             "added_p50_s": round(floor_s, 5),
@@ -244,7 +244,7 @@ def main() -> None:
     if args.quick:
         args.n, args.rounds = 20, 2
     with tempfile.TemporaryDirectory(prefix="troupe-router-") as scratch:
-        found = asyncio.run(measure(args.engine, Path(scratch), args.n, args.rounds))
+        figures = asyncio.run(measure(args.engine, Path(scratch), args.n, args.rounds))
     head = {
         "benchmark": "router_overhead",
         "commit": commit(),
@@ -254,7 +254,7 @@ def main() -> None:
         "candidates": CANDIDATES,
         "in_flight": IN_FLIGHT,
     }
-    print(json.dumps({**head, **found}))
+    print(json.dumps({**head, **figures}))
 
 
 if __name__ == "__main__":

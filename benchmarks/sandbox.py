@@ -77,13 +77,13 @@ def subprocess_pool_run() -> None:
 
 def in_turns(runs: dict[str, Callable[[], None]], n: int) -> dict[str, list[float]]:
     """Milliseconds of ``n`` executions of each, one of each in turn."""
-    found: dict[str, list[float]] = {name: [] for name in runs}
+    times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(n):
         for name, run in runs.items():
             began = time.perf_counter()
             run()
-            found[name].append((time.perf_counter() - began) * 1000)
-    return found
+            times[name].append((time.perf_counter() - began) * 1000)
+    return times
 
 
 def at_once(run: Callable[[], None], num_threads: int, n: int) -> tuple[float, list[float]]:
@@ -93,29 +93,29 @@ def at_once(run: Callable[[], None], num_threads: int, n: int) -> tuple[float, l
 
     def caller() -> "array[float]":
         # Plain numbers: a future for each execution would be what grows in a long run.
-        each = array("d")
+        durations_ms = array("d")
         for _ in left:
             began = time.perf_counter()
             run()
-            each.append((time.perf_counter() - began) * 1000)
-        return each
+            durations_ms.append((time.perf_counter() - began) * 1000)
+        return durations_ms
 
     began = time.perf_counter()
     with ThreadPoolExecutor(num_threads) as threads:
         callers = [threads.submit(caller) for _ in range(num_threads)]
-        found = [each for called in callers for each in called.result()]
-    return n / (time.perf_counter() - began), found
+        times = [time_ms for called in callers for time_ms in called.result()]
+    return n / (time.perf_counter() - began), times
 
 
 def resident_bytes(pids: list[int]) -> int:
     """Memory of this process, the workers and all below them."""
     total, pending = 0, [os.getpid(), *pids]
-    seen: set[int] = set()
+    counted: set[int] = set()
     while pending:
         pid = pending.pop()
-        if pid in seen:
+        if pid in counted:
             continue
-        seen.add(pid)
+        counted.add(pid)
         try:
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
@@ -139,9 +139,9 @@ def num_below(pids: list[int]) -> int:
 def num_stray(pids: list[int], settle_s: float = 2.0) -> int:
     """Processes too many below idle workers, once the last run's first process is gone."""
     deadline = time.monotonic() + settle_s
-    while (found := num_below(pids) - len(pids)) > 0 and time.monotonic() < deadline:
+    while (count := num_below(pids) - len(pids)) > 0 and time.monotonic() < deadline:
         time.sleep(0.01)
-    return found
+    return count
 
 
 def endurance(sandbox: LocalSandbox, num_runs: int) -> dict[str, Any]:
@@ -197,8 +197,8 @@ def report(
     lasted: dict[str, Any],
 ) -> dict[str, Any]:
     """The line that the benchmark ends with."""
-    ours = alone["troupe"]
-    p50 = statistics.median(ours)
+    times = alone["troupe"]
+    p50 = statistics.median(times)
     p99 = percentile(full["troupe"][1], 0.99)
     rate = full["troupe"][0] / cores
     return {
@@ -209,7 +209,7 @@ def report(
         "spec": "trivial Python program, level namespaces",
         "n": n,
         "median": round(p50, 2),
-        "spread": [round(min(ours), 2), round(percentile(ours, 0.9), 2)],
+        "spread": [round(min(times), 2), round(percentile(times, 0.9), 2)],
         "alone_p50_ms": {name: round(statistics.median(t), 2) for name, t in alone.items()},
         "alone_min_ms": {name: round(min(t), 2) for name, t in alone.items()},
         "full_per_s": {name: round(per_s, 1) for name, (per_s, _) in full.items()},

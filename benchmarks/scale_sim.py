@@ -1,4 +1,4 @@
-"""Step time and processor time an episode as episodes in flight and replicas grow.
+"""Step time, and processor time per episode, as episodes in flight and replicas grow.
 
 Run: ``python -m benchmarks.scale_sim [--quick] [--profile FOLDER]``. For each cell: the real router
 process (REST, membership, episode workers, fleet routing, ledger, recorder), a real Valkey, a real
@@ -106,8 +106,8 @@ class Processes:
 
     def cpu_s(self) -> dict[str, float]:
         """Processor time of each so far, and of this one."""
-        found = {name: _cpu_s(process.pid) for name, process in self.running.items()}
-        return {**found, "collector": time.process_time()}
+        seconds = {name: _cpu_s(process.pid) for name, process in self.running.items()}
+        return {**seconds, "collector": time.process_time()}
 
     def check(self, folder: Path) -> None:
         """Raise when one has ended."""
@@ -134,10 +134,10 @@ def _cpu_s(pid: int) -> float:
 
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in found:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in found]
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 @dataclass
@@ -250,9 +250,9 @@ async def _engines(cell: Cell, job_id: str, place: Platform) -> list[RolloutClie
     async with asyncio.timeout(START_S):
         while True:
             place.processes.check(place.folder)
-            found = await place.router.list_replicas(job_id, router.REPLICA_KIND_ROLLOUT)
-            if len(found) == cell.replicas:
-                return [RolloutClient(replica.address) for replica in found]
+            replicas = await place.router.list_replicas(job_id, router.REPLICA_KIND_ROLLOUT)
+            if len(replicas) == cell.replicas:
+                return [RolloutClient(replica.address) for replica in replicas]
             await asyncio.sleep(0.2)
 
 
@@ -317,8 +317,8 @@ def _row(cell: Cell, steps: list[dict[str, Any]], idle: Mapping[str, float]) -> 
     busy = per_ms["router"]
     # What an idle router spends anyway says nothing of an episode.
     net = [
-        max(0.0, own - 1000 * idle["router"] * step_s / cell.episodes)
-        for own, step_s in zip(busy, seconds, strict=True)
+        max(0.0, busy_ms - 1000 * idle["router"] * step_s / cell.episodes)
+        for busy_ms, step_s in zip(busy, seconds, strict=True)
     ]
     return {
         "episodes": cell.episodes,
@@ -338,7 +338,7 @@ def _row(cell: Cell, steps: list[dict[str, Any]], idle: Mapping[str, float]) -> 
 def goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ten times the episodes, or sixteen times the replicas, cost no more an episode."""
     by = {(row["episodes"], row["replicas"]): row for row in rows}
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     many, fewest = max(row["episodes"] for row in rows), min(row["replicas"] for row in rows)
     most = max(row["replicas"] for row in rows)
     pairs = [((many, most), (many, fewest), f"{many} episodes, {most} over {fewest} replicas")]
@@ -347,11 +347,13 @@ def goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for large, small, name in pairs:
         if large == small or large not in by or small not in by:
             continue
-        for who in ("router", "collector"):
-            ratio = by[large]["cpu_ms_per_episode"][who] / by[small]["cpu_ms_per_episode"][who]
-            label = f"{who}, processor time an episode: {name}"
-            found.append(goal(label, round(ratio, 2), FLAT, ratio <= FLAT))
-    return found
+        for process in ("router", "collector"):
+            ratio = (
+                by[large]["cpu_ms_per_episode"][process] / by[small]["cpu_ms_per_episode"][process]
+            )
+            label = f"{process}, processor time an episode: {name}"
+            lines.append(goal(label, round(ratio, 2), FLAT, ratio <= FLAT))
+    return lines
 
 
 def parse() -> argparse.Namespace:

@@ -90,11 +90,11 @@ def measure(name: str, shape: Shape, folder: Path, n: int) -> dict[str, Any]:
     prompts = [prompt for group in groups for prompt in group.prompts]
     batches = list(pack(prompts, spec.batch))
     packed_tokens = sum(len(batch.tokens_M) for batch in batches)
-    own = AutoModelForCausalLM.from_pretrained(model)
+    causal = AutoModelForCausalLM.from_pretrained(model)
     bare = _bare(
-        _as_trained(own, spec), [_on_device(batch, shape.tokens_per_row) for batch in batches]
+        _as_trained(causal, spec), [_on_device(batch, shape.tokens_per_row) for batch in batches]
     )
-    padded = _bare(own, _padded(groups))
+    padded = _bare(causal, _padded(groups))
     runs: dict[str, Callable[[], Any]] = {
         "step": lambda: learner.step(groups),
         "bare": bare,
@@ -115,14 +115,15 @@ def measure(name: str, shape: Shape, folder: Path, n: int) -> dict[str, Any]:
     return {
         "shape": name,
         "n": n,
-        "parameters": sum(p.numel() for p in own.parameters()),
+        "parameters": sum(p.numel() for p in causal.parameters()),
         "packed_tokens": packed_tokens,
         "sequence_tokens": sum(
             len(p.prompt) + len(s.token_ids) for p in prompts for s in p.samples
         ),
-        "cpu_s": {kind: round(statistics.median(found), 4) for kind, found in times.items()},
+        "cpu_s": {kind: round(statistics.median(seconds), 4) for kind, seconds in times.items()},
         "tokens_per_s": {
-            kind: round(packed_tokens / statistics.median(found)) for kind, found in times.items()
+            kind: round(packed_tokens / statistics.median(seconds))
+            for kind, seconds in times.items()
         },
         "ratio_to_bare": round(statistics.median(ratios), 3),
         "ratio_spread": [round(min(ratios), 3), round(max(ratios), 3)],
@@ -151,7 +152,7 @@ def _spec(model: Path, shape: Shape) -> JobSpec:
 def _groups(shape: Shape, vocabulary: int) -> list[CreditedGroup]:
     """Random completions that share nothing but the prompt, all of full length."""
     rng = random.Random(0)
-    found: list[CreditedGroup] = []
+    groups: list[CreditedGroup] = []
     for number in range(shape.num_groups):
         prompt = [rng.randrange(4, vocabulary) for _ in range(shape.prompt)]
         digest = prompt_digest(prompt)
@@ -166,8 +167,8 @@ def _groups(shape: Shape, vocabulary: int) -> list[CreditedGroup]:
                 prompt_digest=digest,
             )
         advantages = [rng.gauss(0.0, 1.0) for _ in range(shape.group_size)]
-        found.append(credit(record, advantages, 1.0))
-    return found
+        groups.append(credit(record, advantages, 1.0))
+    return groups
 
 
 def _as_trained(model: Any, spec: JobSpec) -> Any:

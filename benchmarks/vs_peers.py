@@ -1,4 +1,4 @@
-"""Troupe beside CoMLRL and TRL: sequences a CPU-second from prompt to applied weights.
+"""Troupe beside CoMLRL and TRL: sequences per CPU-second from prompt to applied weights.
 
 Run: ``python scripts/setup_peers.py`` once, then ``python -m benchmarks.vs_peers [--quick]``. All
 train the same tiny Qwen2 (all weights) on the same prompts with the same K, tokens and reward, one
@@ -102,7 +102,7 @@ def spec_of(model: Path, plan: Plan) -> dict[str, Any]:
 
 def peer(name: str, python: Path, model: Path, plan: Plan) -> dict[str, float]:
     """One run in the peers' environment."""
-    told = {
+    plan_document = {
         "prompts": plan.prompts(),
         "k": plan.k,
         "tokens": plan.tokens,
@@ -114,7 +114,11 @@ def peer(name: str, python: Path, model: Path, plan: Plan) -> dict[str, float]:
     script = Path(__file__).with_name("peer_run.py")
     command = ["env", "OMP_NUM_THREADS=1", str(python), str(script), name, str(model)]
     done = subprocess.run(
-        [*command, json.dumps(told)], capture_output=True, text=True, check=False, timeout=900
+        [*command, json.dumps(plan_document)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
     )
     if done.returncode:
         raise SystemExit(f"{name} failed: {done.stderr[-1500:]}")
@@ -151,8 +155,8 @@ async def _in_process(spec: JobSpec, plan: Plan, folder: Path) -> dict[str, floa
         await engine.stop()
     (cpu_0, wall_0), (cpu_1, wall_1) = marks[plan.warm_up], marks[plan.steps - 1]
     peak = (peak_bytes(torch.device("cpu")) or 0) / 2**20
-    found = {"sequences": plan.sequences, "cpu_s": cpu_1 - cpu_0, "wall_s": wall_1 - wall_0}
-    return found | {"peak_mb": peak}
+    figures = {"sequences": plan.sequences, "cpu_s": cpu_1 - cpu_0, "wall_s": wall_1 - wall_0}
+    return figures | {"peak_mb": peak}
 
 
 async def _serve(learner: Learner, engine: CpuEngine, version: int, folder: Path) -> None:
@@ -214,13 +218,13 @@ def services(model: Path, plan: Plan, folder: Path) -> dict[str, float]:
     if len(marks) < 2:
         raise SystemExit(f"the services' job failed: {(folder / 'services.log').read_text()}")
     (cpu_0, wall_0), (cpu_1, wall_1) = marks[plan.warm_up], marks[plan.steps - 1]
-    found = {"sequences": plan.sequences, "cpu_s": cpu_1 - cpu_0, "wall_s": wall_1 - wall_0}
-    return found | {"peak_mb": peak}
+    figures = {"sequences": plan.sequences, "cpu_s": cpu_1 - cpu_0, "wall_s": wall_1 - wall_0}
+    return figures | {"peak_mb": peak}
 
 
 def _steps_done(runs: Path) -> int:
-    found = list(runs.glob("*/metrics.jsonl"))
-    return found[0].read_bytes().count(b'"kind":"train"') if found else 0
+    files = list(runs.glob("*/metrics.jsonl"))
+    return files[0].read_bytes().count(b'"kind":"train"') if files else 0
 
 
 def _family(pid: int) -> list[int]:
@@ -293,20 +297,20 @@ def main() -> None:
     plan = Plan(steps=args.steps, warm_up=1 if args.quick else 3)
     torch.set_num_threads(1)
     transformers_logging.disable_progress_bar()
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    figures: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="troupe-peers-") as scratch:
         folder = Path(scratch)
         model = save_tiny_qwen2(folder / "model")
-        own: dict[str, Callable[[], dict[str, float]]] = {
+        runners: dict[str, Callable[[], dict[str, float]]] = {
             "troupe_in_process": lambda: in_process(model, plan, folder),
             "troupe_services": lambda: services(model, plan, folder),
         }
         for _ in range(args.rounds):
             for name in names:
-                run = own.get(name) or (lambda name=name: peer(name, python, model, plan))
-                found[name].append(run())
-                print(json.dumps({"run": name, **found[name][-1]}), flush=True)
-    rows = {name: row_of(name, runs) for name, runs in found.items()}
+                run = runners.get(name) or (lambda name=name: peer(name, python, model, plan))
+                figures[name].append(run())
+                print(json.dumps({"run": name, **figures[name][-1]}), flush=True)
+    rows = {name: row_of(name, runs) for name, runs in figures.items()}
     rates = {name: row["sequences_per_cpu_s"] for name, row in rows.items()}
     goals = [
         goal(f"{a} over {b}", round(rates[a] / rates[b], 2), wanted, rates[a] >= wanted * rates[b])

@@ -1,4 +1,4 @@
-"""From the trainer's export to every replica answering with the new version, beside a plain copy.
+"""Time from export until every replica answers with the new version, beside a plain copy.
 
 Run: ``python -m benchmarks.weight_push [--quick]``. The publisher, the sidecars, the transport and
 the engine are the real ones; the floor is the same bytes over loopback TCP to as many receivers, in
@@ -92,19 +92,19 @@ async def measure(
     trainer = TinyTrainer("p", policies["p"], folder / f"out-{case.kind}-{case.shape}")
     engines = [engine(folder / f"work-{i}") for i in range(case.replicas)]
     async with contextlib.AsyncExitStack() as stack:
-        for each in engines:
-            stack.push_async_callback(each.stop)
+        for replica in engines:
+            stack.push_async_callback(replica.stop)
         if engines[0].name == "cpu":  # transformers loads one model at a time in a process
-            for each in engines:
-                await each.start(policies)
+            for replica in engines:
+                await replica.start(policies)
         else:
-            await asyncio.gather(*(each.start(policies) for each in engines))
+            await asyncio.gather(*(replica.start(policies) for replica in engines))
         members = Members(
             [
                 await stack.enter_async_context(
-                    sidecar(each, folder / f"in-{i}", f"r{i}", store=str(folder / "store"))
+                    sidecar(replica, folder / f"in-{i}", f"r{i}", store=str(folder / "store"))
                 )
-                for i, each in enumerate(engines)
+                for i, replica in enumerate(engines)
             ]
         )
         watch = Stopwatch()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Audits what Troupe is made of (`make audit`); writes to build/audit.
+"""Audits Troupe's dependencies and workflows (`make audit`); writes to build/audit.
 
     python scripts/audit.py              # what can't be asked from here is skipped, and says why
     python scripts/audit.py --strict     # as CI and the release do: a skip is a failure
@@ -85,26 +85,26 @@ def tools(report: Report) -> bool:
 
 def vulnerabilities(name: str, report: Report) -> None:
     """Ask for known vulnerabilities of one lock."""
-    found = OUT / f"vulnerabilities-{name}.json"
-    found.unlink(missing_ok=True)  # an earlier answer is none to this question
+    findings = OUT / f"vulnerabilities-{name}.json"
+    findings.unlink(missing_ok=True)  # an earlier answer is none to this question
     done = program(
         "pip-audit", "--requirement", str(LOCKS / f"{name}.txt"), "--require-hashes",
-        "--disable-pip", "--progress-spinner", "off", "--format", "json", "--output", str(found),
+        "--disable-pip", "--progress-spinner", "off", "--format", "json", "--output", str(findings),
         "--timeout", "20", timeout_s=900,
     )  # fmt: skip
     if done.returncode == 0:
         print(f"audit: {name}: no known vulnerability")
-    elif any(word in done.stderr for word in UNREACHABLE) and not found.is_file():
+    elif any(word in done.stderr for word in UNREACHABLE) and not findings.is_file():
         why = last(done.stderr)
         report.skipped.append(f"vulnerabilities of {name}: the service does not answer: {why}")
-    elif not found.is_file():
+    elif not findings.is_file():
         report.failed.append(f"pip-audit of {name}: {last(done.stderr)}")
     else:
-        for package in json.loads(found.read_text("utf-8"))["dependencies"]:
-            for one in package.get("vulns", []):
-                fixed = ", ".join(one["fix_versions"]) or "no release"
+        for package in json.loads(findings.read_text("utf-8"))["dependencies"]:
+            for vulnerability in package.get("vulns", []):
+                fixed = ", ".join(vulnerability["fix_versions"]) or "no release"
                 where = f"{package['name']} {package['version']}"
-                report.failed.append(f"{name}: {where}: {one['id']}, mended in {fixed}")
+                report.failed.append(f"{name}: {where}: {vulnerability['id']}, mended in {fixed}")
 
 
 def sbom(report: Report) -> list[dict[str, Any]]:
@@ -128,12 +128,12 @@ def licences(components: list[dict[str, Any]], report: Report) -> None:
     lines: list[str] = []
     unknown: list[str] = []
     for component in sorted(components, key=lambda c: c["name"].lower()):
-        said = sorted({one for entry in component.get("licenses", []) for one in words(entry)})
+        names = sorted({one for entry in component.get("licenses", []) for one in words(entry)})
         name = component["name"]
         is_shipped = name.lower().replace("_", "-").replace(".", "-") in shipped
-        if not said:
+        if not names:
             unknown.append(f"{name} (shipped)" if is_shipped else name)
-        text = "; ".join(said) or "UNKNOWN"
+        text = "; ".join(names) or "UNKNOWN"
         lines.append(f"{name} {component.get('version', '')}: {text}")
         if is_shipped and any(word in text for word in REFUSED):
             report.failed.append(f"{name} comes under {text}")

@@ -60,9 +60,12 @@ def start() -> dict[str, str]:
     """The variables under which `docker compose` works; {} when it does without any."""
     if answers({}):
         return {}
-    own = {"DOCKER_HOST": f"unix://{HOME / 'docker.sock'}", "DOCKER_CONFIG": str(HOME / "config")}
-    if answers(own):
-        return own
+    variables = {
+        "DOCKER_HOST": f"unix://{HOME / 'docker.sock'}",
+        "DOCKER_CONFIG": str(HOME / "config"),
+    }
+    if answers(variables):
+        return variables
     apt.check_machine()
     if shutil.which("dockerd") is None:
         apt.run(["apt-get", "update"], 300)
@@ -71,8 +74,8 @@ def start() -> dict[str, str]:
         fetch_plugins()
     launch()
     for _ in range(300):
-        if answers(own):
-            return own
+        if answers(variables):
+            return variables
         time.sleep(0.1)
     log = (HOME / "dockerd.log").read_text("utf-8", errors="replace")
     raise apt.FetchError(f"dockerd does not answer: {' '.join(log.split())[-300:]}")

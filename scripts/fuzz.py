@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fuzzes for as long as it is told (`make fuzz`): new examples each round, a summary at the end.
+"""Fuzzes for a given time (`make fuzz`): new examples each round, a summary at the end.
 
     python scripts/fuzz.py --minutes 60 --messages 1000000
 
@@ -94,8 +94,8 @@ def passes(name: str, arguments: list[str], variables: dict[str, str]) -> bool:
         )
     lines = log.read_text("utf-8", errors="replace").strip().splitlines() or [""]
     has_passed = done.returncode == 0
-    kept = "" if has_passed else f", {log}"
-    print(f"{name}: {lines[-1]} ({time.monotonic() - began:.0f} s{kept})", flush=True)
+    kept_log = "" if has_passed else f", {log}"
+    print(f"{name}: {lines[-1]} ({time.monotonic() - began:.0f} s{kept_log})", flush=True)
     if has_passed:
         log.unlink()
     return has_passed

@@ -75,13 +75,13 @@ def _function(member: Any) -> Any:
 
 def _signature(function: Any) -> str:
     parts: list[str] = []
-    for each in inspect.signature(function).parameters.values():
-        if each.name in ("self", "cls"):
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in ("self", "cls"):
             continue
-        if each.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in "".join(parts):
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in "".join(parts):
             parts.append("*")
         star = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
-        parts.append(star.get(each.kind, "") + each.name)
+        parts.append(star.get(parameter.kind, "") + parameter.name)
     return f"({', '.join(parts)})"
 
 

@@ -72,20 +72,20 @@ def build(board: dict[str, Any]) -> Dashboard:
 
 def build_panel(panel: dict[str, Any]) -> timeseries.Panel | stat.Panel:
     """A panel over its queries; ``single`` shows the last value instead of lines."""
-    made = stat.Panel() if panel.get("single") else timeseries.Panel()
-    made = made.title(panel["title"]).description(panel["about"]).datasource(SOURCE)
+    built = stat.Panel() if panel.get("single") else timeseries.Panel()
+    built = built.title(panel["title"]).description(panel["about"]).datasource(SOURCE)
     unit = panel.get("unit", "short")
-    made = made.unit(unit).height(HEIGHT).span(panel.get("span", SPAN))
+    built = built.unit(unit).height(HEIGHT).span(panel.get("span", SPAN))
     if unit in FROM_ZERO:
-        made = made.min(0)
+        built = built.min(0)
     if "maximum" in panel:
-        made = made.max(panel["maximum"])
+        built = built.max(panel["maximum"])
     for index, query in enumerate(panel["queries"]):
         target = prometheus.Dataquery().expr(query["expr"]).legend_format(query["legend"])
-        made = made.with_target(target.ref_id(chr(ord("A") + index)))
-    if isinstance(made, timeseries.Panel):
-        made = drawn(made, is_stacked=panel.get("stacked", False))
-    return made
+        built = built.with_target(target.ref_id(chr(ord("A") + index)))
+    if isinstance(built, timeseries.Panel):
+        built = drawn(built, is_stacked=panel.get("stacked", False))
+    return built
 
 
 def drawn(panel: timeseries.Panel, *, is_stacked: bool) -> timeseries.Panel:

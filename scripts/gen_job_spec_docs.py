@@ -29,22 +29,22 @@ def main() -> None:
 
 def _reachable(schema: dict[str, Any], defs: dict[str, dict[str, Any]]) -> list[str]:
     """Names of the objects that the schema refers to, breadth first in field order."""
-    found: list[str] = []
+    names: list[str] = []
     pending = [schema]
     while pending:
         for name in _refs(pending.pop(0).get("properties", {})):
-            if name not in found:
-                found.append(name)
+            if name not in names:
+                names.append(name)
                 pending.append(defs[name])
-    return found
+    return names
 
 
 def _refs(node: Any) -> list[str]:
     if isinstance(node, dict):
-        found = [node["$ref"].rsplit("/", 1)[-1]] if "$ref" in node else []
+        names = [node["$ref"].rsplit("/", 1)[-1]] if "$ref" in node else []
         for key, value in node.items():
-            found += [] if key == "discriminator" else _refs(value)
-        return found
+            names += [] if key == "discriminator" else _refs(value)
+        return names
     if isinstance(node, list):
         return [ref for value in node for ref in _refs(value)]
     return []

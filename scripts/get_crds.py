@@ -75,11 +75,11 @@ def crd_version(crd: dict[str, Any]) -> str:
 def without_descriptions(schema: Any) -> Any:
     """The schema without prose; a property that is itself called description stays."""
     if isinstance(schema, list):
-        return [without_descriptions(one) for one in schema]
+        return [without_descriptions(entry) for entry in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: {name: without_descriptions(one) for name, one in value.items()}
+        key: {name: without_descriptions(entry) for name, entry in value.items()}
         if key == "properties"
         else without_descriptions(value)
         for key, value in schema.items()

@@ -99,9 +99,12 @@ def build(folder: Path, into: Path, programs: Sequence[str]) -> None:
     if len(trees) != 1:
         raise FetchError(f"apt-get source left {len(trees)} trees")
     what = " ".join(f"cmd/{program}" for program in programs)
-    made = {**BUILD, "GOCACHE": str(folder / "cache")}
+    variables = {**BUILD, "GOCACHE": str(folder / "cache")}
     run(
-        ["nice", "make", f"WHAT={what}", *(f"{k}={v}" for k, v in made.items())], 5400, {}, trees[0]
+        ["nice", "make", f"WHAT={what}", *(f"{k}={v}" for k, v in variables.items())],
+        5400,
+        {},
+        trees[0],
     )
     into.mkdir(parents=True, exist_ok=True)
     (into / ".gitignore").write_text("*\n", encoding="utf-8")

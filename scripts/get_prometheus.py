@@ -74,11 +74,11 @@ def fetch(into: Path) -> None:
 def from_path(into: Path) -> None:
     """Programs that the machine has already."""
     for name in PROGRAMS:
-        found = shutil.which(name)
-        if found is None:
+        program = shutil.which(name)
+        if program is None:
             raise FetchError(f"{name} is not on PATH")
         (into / name).unlink(missing_ok=True)
-        (into / name).symlink_to(found)
+        (into / name).symlink_to(program)
 
 
 def from_debian(into: Path) -> None:

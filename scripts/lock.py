@@ -81,7 +81,8 @@ def comes_with_torch(block: str) -> bool:
     """Whether the package is torch or a library that its CUDA build brings."""
     name = block.partition("==")[0]
     return any(
-        name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in WITHOUT_TORCH
+        name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1]))
+        for pattern in WITHOUT_TORCH
     )
 
 

@@ -62,11 +62,11 @@ def _by_role(runs: Sequence[Run]) -> str:
         "| goal s |",
         "|---|---|---|---|---|---|",
     ]
-    for (victim, how), found in sorted(grouped.items()):
+    for (victim, how), trials in sorted(grouped.items()):
         goal = GOALS_S[victim] if how == "kill" else ""
         lines.append(
-            f"| {victim} | {how} | {len(found)} | {_spread(_times(found, 'serving_s'))} "
-            f"| {_spread(_times(found, 'progress_s'))} | {goal} |"
+            f"| {victim} | {how} | {len(trials)} | {_spread(_times(trials, 'serving_s'))} "
+            f"| {_spread(_times(trials, 'progress_s'))} | {goal} |"
         )
     return "\n".join(lines)
 
@@ -77,17 +77,19 @@ def _by_case(runs: Sequence[Run]) -> str:
         "| twice | weights | result |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for (phase, _, how), found in _group(runs, "phase", "case", "how").items():
-        hit = found[0]["case"].removeprefix(f"{how} ".replace(" ", "-")).split("-")[0]
-        lost, doubled = (sum(run[name] for run in found) for name in ("num_lost", "num_duplicated"))
-        same = "equal" if all(run["same_weights"] for run in found) else "**differ**"
-        ended = sorted({run["ended"] for run in found if run.get("ended")})
-        if ended and not any(run["same_weights"] for run in found):
+    for (phase, _, how), trials in _group(runs, "phase", "case", "how").items():
+        hit = trials[0]["case"].removeprefix(f"{how} ".replace(" ", "-")).split("-")[0]
+        lost, doubled = (
+            sum(run[name] for run in trials) for name in ("num_lost", "num_duplicated")
+        )
+        same = "equal" if all(run["same_weights"] for run in trials) else "**differ**"
+        ended = sorted({run["ended"] for run in trials if run.get("ended")})
+        if ended and not any(run["same_weights"] for run in trials):
             same = "-"
-        faults = sorted({fault for run in found for fault in run["faults"]})
+        faults = sorted({fault for run in trials for fault in run["faults"]})
         lines.append(
-            f"| {phase} | {hit} | {how} | {len(found)} | {_spread(_times(found, 'serving_s'))} "
-            f"| {_spread(_times(found, 'progress_s'))} | {lost} | {doubled} | {same} "
+            f"| {phase} | {hit} | {how} | {len(trials)} | {_spread(_times(trials, 'serving_s'))} "
+            f"| {_spread(_times(trials, 'progress_s'))} | {lost} | {doubled} | {same} "
             f"| {'; '.join(faults or ended) or 'ok'} |"
         )
     return "\n".join(lines)

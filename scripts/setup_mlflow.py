@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes `.venv-mlflow` with an MLflow server for `make test-observability`.
+"""Creates `.venv-mlflow` with an MLflow server for `make test-observability`.
 
     python3.11 scripts/setup_mlflow.py            # about 700 MB, 1 minute
 

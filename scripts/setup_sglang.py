@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the environment that the `sglang` engine starts its server in, apart from Troupe's own.
+"""Makes the environment in which the `sglang` engine starts its server, apart from Troupe's own.
 
     python3.11 scripts/setup_sglang.py                 # CPU, .venv-sglang, about 1.6 GB, 2 minutes
     python3.11 scripts/setup_sglang.py --gpu --venv V  # SGLang with its own GPU wheels

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every suite and every benchmark's quick form that this machine can, and records how it went.
+"""Runs every suite and quick benchmark that this machine can, and records the outcomes.
 
     python3.11 scripts/test_all.py                    # all; writes docs/testing-status.md
     python3.11 scripts/test_all.py --only test,chart  # some; the other rows of the page stay

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the libraries of the router's web page again, from pinned packages.
+"""Rebuilds the libraries of the router's web page from pinned packages.
 
     python3.11 scripts/vendor_web.py            # writes the router's web/page/vendor
     python3.11 scripts/vendor_web.py --check    # compares that folder with a fresh bundle
@@ -93,14 +93,14 @@ def build(work: Path) -> Path:
 
 def packages(meta: dict[str, Any]) -> list[str]:
     """Names of the packages that a bundle holds code of."""
-    found: set[str] = set()
+    names: set[str] = set()
     for output in meta["outputs"].values():
         for source in output["inputs"]:
             _, has, rest = source.rpartition("node_modules/")
             parts = rest.split("/")
             if has:
-                found.add("/".join(parts[: 2 if rest.startswith("@") else 1]))
-    return sorted(found)
+                names.add("/".join(parts[: 2 if rest.startswith("@") else 1]))
+    return sorted(names)
 
 
 def licenses(work: Path, names: list[str]) -> str:
@@ -125,8 +125,8 @@ def package(work: Path, name: str) -> dict[str, Any]:
 
 def author(about: dict[str, Any]) -> str:
     """Who wrote a package."""
-    who = about.get("author") or "its contributors"
-    return str(who.get("name")) if isinstance(who, dict) else str(who)
+    author_field = about.get("author") or "its contributors"
+    return str(author_field.get("name")) if isinstance(author_field, dict) else str(author_field)
 
 
 def compare(fresh: Path, kept: Path) -> None:
@@ -137,9 +137,9 @@ def compare(fresh: Path, kept: Path) -> None:
         raise VendorError(f"{', '.join(wrong)} differ; run scripts/{Path(__file__).name}")
 
 
-def is_same(one: Path, other: Path) -> bool:
+def is_same(first: Path, other: Path) -> bool:
     """Whether two files have the same bytes."""
-    return one.is_file() and other.is_file() and digest(one) == digest(other)
+    return first.is_file() and other.is_file() and digest(first) == digest(other)
 
 
 def digest(path: Path) -> str:

@@ -1,1 +1,1 @@
-"""Makers of committed files. No part of the product: the wheel leaves this folder out."""
+"""Generators of committed files. Not part of the product: the wheel leaves this folder out."""

@@ -39,10 +39,10 @@ FLAT_SHARE = 0.1
 
 def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
     """Every figure, the quiet ones first."""
-    found: dict[str, Any] = {}
+    figures_of: dict[str, Any] = {}
 
     def keep(name: str, figures: dict[str, Any]) -> None:
-        found[name] = figures
+        figures_of[name] = figures
         print(f"{name}: {figures}", file=sys.stderr)
 
     with running(folder / "launching", launcher="local") as bench:
@@ -60,7 +60,7 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
         page = measure_page(bench, _submit(bench, folder), quick=quick)
         if page is not None:
             keep("page", page)
-    return found
+    return figures_of
 
 
 def _submit(bench: Bench, folder: Path) -> str:
@@ -96,20 +96,20 @@ def measure_page(bench: Bench, job_id: str, *, quick: bool) -> dict[str, Any] | 
     return {**paint, **updates}
 
 
-def goals(found: dict[str, Any]) -> list[dict[str, Any]]:
+def goals(figures: dict[str, Any]) -> list[dict[str, Any]]:
     """Each figure against what it must reach; those of the page only where it was measured."""
-    reads = found["reads"]["mixed"]["per_core_s"]
-    pages = found["pages"]["page_ms_max"]
-    first = found["first_event"]["first_event_s_max"]
-    growth = found["streams"]["growth"]
-    is_flat = growth <= FLAT_SHARE and found["streams"]["complete"]
+    reads = figures["reads"]["mixed"]["per_core_s"]
+    pages = figures["pages"]["page_ms_max"]
+    first = figures["first_event"]["first_event_s_max"]
+    growth = figures["streams"]["growth"]
+    is_flat = growth <= FLAT_SHARE and figures["streams"]["complete"]
     held = [
         goal("reads_per_core_s", reads, READS_PER_CORE, reads >= READS_PER_CORE),
         goal("episodes_page_ms_max", pages, PAGE_MS, pages <= PAGE_MS),
         goal("submit_to_first_event_s_max", first, FIRST_EVENT_S, first <= FIRST_EVENT_S),
         goal("sse_memory_growth", growth, FLAT_SHARE, is_flat),
     ]
-    if page := found.get("page"):
+    if page := figures.get("page"):
         paint, dropped = page["first_paint_ms_p50"], page["frames_dropped"]
         held += [
             goal("first_paint_ms_p50", paint, FIRST_PAINT_MS, paint <= FIRST_PAINT_MS),
@@ -127,15 +127,15 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
     load = round(os.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory() as name:
-        found = measure(Path(name), quick=quick)
+        figures = measure(Path(name), quick=quick)
     document = {
         "benchmark": "api",
         "commit": commit(),
         "machine": machine(),
         "load_1min": load,
         "quick": quick,
-        **found,
-        "goals": goals(found),
+        **figures,
+        "goals": goals(figures),
     }
     print(json.dumps(document))
 

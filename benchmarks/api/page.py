@@ -71,7 +71,7 @@ def measure_updates(
         "frames": len(intervals),
         "frame_ms_p50": round(percentile(intervals, 0.5), 1),
         "frame_ms_p95": round(percentile(intervals, 0.95), 1),
-        "frames_dropped": sum(max(0, round(one / _FRAME_MS) - 1) for one in intervals),
+        "frames_dropped": sum(max(0, round(interval / _FRAME_MS) - 1) for interval in intervals),
     }
 
 
@@ -123,8 +123,11 @@ async def _emit(redis_url: str, job_id: str, *, first: int, count: int) -> float
 
 def _main_thread_s(gauge: Any) -> float:
     """Processor seconds of the page's main thread: what others do on the machine is not in it."""
-    found = {one["name"]: one["value"] for one in gauge.send("Performance.getMetrics")["metrics"]}
-    return float(found["TaskDuration"])
+    metrics = {
+        metric["name"]: metric["value"]
+        for metric in gauge.send("Performance.getMetrics")["metrics"]
+    }
+    return float(metrics["TaskDuration"])
 
 
 _FIRST_PAINT = """() => new Promise(done => new PerformanceObserver(list => done(

@@ -1,4 +1,4 @@
-"""Reads a second, over the router's own processor time, so that the clients do not count."""
+"""Reads per second of the router's own processor time, so that the clients do not count."""
 
 import asyncio
 import time
@@ -19,16 +19,16 @@ READS = {
 
 async def measure_reads(bench: Bench, seconds: float) -> dict[str, Any]:
     """Reads over the router's processor time: of each kind, and of all kinds in turn."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, paths in [*((n, [p]) for n, p in READS.items()), ("mixed", list(READS.values()))]:
         before, started = cpu_s(bench.router), time.perf_counter()
         counts = await asyncio.gather(*(_ask(bench, paths, seconds) for _ in range(8)))
         wall_s, used_s = time.perf_counter() - started, cpu_s(bench.router) - before
-        found[name] = {
+        figures[name] = {
             "per_core_s": round(sum(counts) / used_s, 1),
             "per_s": round(sum(counts) / wall_s, 1),
         }
-    return found
+    return figures
 
 
 async def _ask(bench: Bench, paths: Sequence[str], seconds: float) -> int:

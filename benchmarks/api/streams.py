@@ -28,7 +28,7 @@ async def measure_streams(bench: Bench, num_clients: int, num_events: int) -> di
         if number % 10 == 9:
             resident.append(bench.router.memory_info().rss)
     async with asyncio.timeout(300):
-        got = await asyncio.gather(*clients)
+        counts = await asyncio.gather(*clients)
     wall_s, used_s = time.perf_counter() - started, cpu_s(bench.router) - cpu
     resident.append(bench.router.memory_info().rss)
     for _, writer in lazy:
@@ -39,10 +39,10 @@ async def measure_streams(bench: Bench, num_clients: int, num_events: int) -> di
         "clients": num_clients,
         "lazy_clients": len(lazy),
         "events": num_events,
-        "delivered": sum(got),
-        "complete": all(count == num_events for count in got),
-        "deliveries_per_s": round(sum(got) / wall_s),
-        "deliveries_per_core_s": round(sum(got) / used_s),
+        "delivered": sum(counts),
+        "complete": all(count == num_events for count in counts),
+        "deliveries_per_s": round(sum(counts) / wall_s),
+        "deliveries_per_core_s": round(sum(counts) / used_s),
         "idle_mib": round(idle / 2**20, 1),
         "connected_mib": round(connected / 2**20, 1),
         "half_mib": round(half / 2**20, 1),

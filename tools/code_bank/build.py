@@ -84,15 +84,15 @@ def _text(item: Input) -> str:
 def _answered(grader: Grader, problem: Problem, inputs: Sequence[str]) -> tuple[TestCase, ...]:
     ran = grader.outputs(problem, problem.references[0], inputs)
     cases: list[TestCase] = []
-    for text, one in zip(inputs, ran, strict=True):
-        if one.status != "ok" or (problem.kind == "call" and not one.has_value):
+    for text, grade in zip(inputs, ran, strict=True):
+        if grade.status != "ok" or (problem.kind == "call" and not grade.has_value):
             raise InvalidArgumentError(
-                f"{problem.id}: the reference fails on {text!r} ({one.status}: {one.error})"
+                f"{problem.id}: the reference fails on {text!r} ({grade.status}: {grade.error})"
             )
-        output = one.output if problem.kind == "stdin" else repr(one.value)
+        output = grade.output if problem.kind == "stdin" else repr(grade.value)
         cases.append(TestCase(input=text, output=output))
     graded = grader.grade(problem, problem.references[0], cases)
-    if not all(one.passed for one in graded):
+    if not all(grade.passed for grade in graded):
         raise InvalidArgumentError(f"{problem.id}: the checker refuses the reference itself")
     return tuple(cases)
 

@@ -69,10 +69,10 @@ class FreeText:
         self._samples = tuple(samples) or ("pass",)
 
     def read(self, text: str) -> Any:
-        said = text.strip()[:MAX_TEXT]
-        if not said:
+        answer = text.strip()[:MAX_TEXT]
+        if not answer:
             return None
-        return said if self._field is None else {self._field: said}
+        return answer if self._field is None else {self._field: answer}
 
     def ask(self) -> str:
         return ""
@@ -92,10 +92,10 @@ class JsonObject:
 
     def read(self, text: str) -> Any:
         try:
-            found = json.loads(last_line(text)[:MAX_TEXT], parse_constant=_refused)
+            document = json.loads(last_line(text)[:MAX_TEXT], parse_constant=_refused)
         except (ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        return document if isinstance(document, dict) else None
 
     def ask(self) -> str:
         shown = " or ".join(json.dumps(sample) for sample in self._samples[:3])

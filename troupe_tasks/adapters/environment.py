@@ -1,4 +1,4 @@
-"""Makes a stateful environment a pure function: a state is how it was reached, and what it shows.
+"""Wraps a stateful environment as a pure function: a state is the way there and what it shows.
 
 ``step`` finds a live copy that stands at the state, or replays the history into one. K candidates
 of one state cost one step and K - 1 replays; see docs/adapters.md for the figures.
@@ -52,8 +52,8 @@ class AdaptedEnvironment:
         shown = decode(state).prompts.get(self._known(agent))
         if shown is None:
             return ()
-        asked = self._actions[agent].ask()
-        user = Message("user", f"{shown}\n{asked}".strip() or "Your turn.")
+        instruction = self._actions[agent].ask()
+        user = Message("user", f"{shown}\n{instruction}".strip() or "Your turn.")
         return (Message("system", self._rules.prompt), user) if self._rules.prompt else (user,)
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:

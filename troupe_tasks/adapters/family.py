@@ -162,10 +162,10 @@ def load_function(name: str | None, pointer: str) -> Callable[..., Any] | None:
         return None
     if ":" not in name:
         raise InvalidArgumentError(f"'{name}' is not module:attr", pointer=pointer)
-    found = plugins.load("functions", name, pointer=pointer)
-    if not callable(found):
+    function = plugins.load("functions", name, pointer=pointer)
+    if not callable(function):
         raise InvalidArgumentError(f"'{name}' cannot be called", pointer=pointer)
-    return found
+    return function
 
 
 def missing_package(package: str, error: ImportError) -> InvalidArgumentError:

@@ -104,8 +104,8 @@ class GymnasiumWorld:
     def _is_success(self, paid: float, terminated: bool, info: Mapping[str, Any]) -> bool:
         if self._params.success_return is not None:
             return self._total >= self._params.success_return
-        told = info.get("is_success", info.get("success"))
-        return bool(told) if told is not None else terminated and paid > 0
+        reported = info.get("is_success", info.get("success"))
+        return bool(reported) if reported is not None else terminated and paid > 0
 
     def _moment(
         self,

@@ -114,13 +114,13 @@ class SocketSession:
         return lambda: cls(url, timeout_s, slots)
 
     def reset(self, request: Mapping[str, Any]) -> Served:
-        served = self._asked({"type": "reset", "data": dict(request)})
+        served = self._exchange({"type": "reset", "data": dict(request)})
         if served.refused is not None:
             raise InvalidArgumentError(f"{self._address} refused the reset: {served.refused}")
         return served
 
     def step(self, action: Mapping[str, Any]) -> Served:
-        return self._asked({"type": "step", "data": dict(action)})
+        return self._exchange({"type": "step", "data": dict(action)})
 
     def close(self) -> None:
         if self._is_open:
@@ -133,7 +133,7 @@ class SocketSession:
         self._is_open = False
         self._slots.give()
 
-    def _asked(self, message: Mapping[str, Any]) -> Served:
+    def _exchange(self, message: Mapping[str, Any]) -> Served:
         try:
             # A full server says so before it is asked, and closes: its word can still be read.
             with contextlib.suppress(self._closed):
@@ -177,19 +177,19 @@ class HttpSession:
     def reset(self, request: Mapping[str, Any]) -> Served:
         self._num_steps = 0
         self._episode_id = uuid.uuid4().hex
-        served = self._asked("/reset", {"episode_id": self._episode_id, **request})
+        served = self._exchange("/reset", {"episode_id": self._episode_id, **request})
         if served.refused is not None:
             raise InvalidArgumentError(
                 f"{self._client.base_url} refused the reset: {served.refused}"
             )
-        self._see_kept()
+        self._check_episode_kept()
         return served
 
     def step(self, action: Mapping[str, Any]) -> Served:
-        served = self._asked("/step", {"action": dict(action)})
+        served = self._exchange("/step", {"action": dict(action)})
         if served.refused is None:
             self._num_steps += 1
-            self._see_kept()
+            self._check_episode_kept()
         return served
 
     def close(self) -> None:
@@ -198,13 +198,13 @@ class HttpSession:
             self._client.close()
             self._slots.give()
 
-    def _see_kept(self) -> None:
-        """The server still holds this episode: its id where it takes one, and its steps."""
+    def _check_episode_kept(self) -> None:
+        """Check that the server still holds the episode: its id, where it takes one, and steps."""
         state = self._json(self._sent("GET", "/state", None), "/state")
         count = state.get("step_count")
-        told = state.get("episode_id")
+        episode_id = state.get("episode_id")
         url = self._client.base_url
-        if told == self._episode_id and count == self._num_steps:
+        if episode_id == self._episode_id and count == self._num_steps:
             return
         if count == 0 and self._num_steps > 0:
             raise InvalidArgumentError(
@@ -217,7 +217,7 @@ class HttpSession:
                 "it too; give each env process a server of its own"
             )
 
-    def _asked(self, path: str, body: Mapping[str, Any]) -> Served:
+    def _exchange(self, path: str, body: Mapping[str, Any]) -> Served:
         response = self._sent("POST", path, body)
         if response.status_code == _REFUSED:
             return Served({}, 0.0, is_done=False, refused=response.text)
@@ -254,7 +254,7 @@ def served_from(data: Any, where: str) -> Served:
 
 def _error(data: Mapping[str, Any], where: str) -> Served:
     """What an error message means: the agent's mistake, a full server, or a broken one."""
-    code, told = str(data.get("code", "")), str(data.get("message", ""))
+    code, message = str(data.get("code", "")), str(data.get("message", ""))
     if code == "VALIDATION_ERROR":
         problems = data.get("errors") or []
         reasons = "; ".join(
@@ -262,18 +262,18 @@ def _error(data: Mapping[str, Any], where: str) -> Served:
             for problem in problems
             if isinstance(problem, dict)
         )
-        return Served({}, 0.0, is_done=False, refused=reasons or told)
+        return Served({}, 0.0, is_done=False, refused=reasons or message)
     failure: type[TroupeError] = UnavailableError
     if code == "CAPACITY_REACHED":
         failure = OverloadedError
-    raise failure(f"{where} answered {code or 'an error'}: {told}")
+    raise failure(f"{where} answered {code or 'an error'}: {message}")
 
 
 def _object(raw: str | bytes, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(raw)
+        document = json.loads(raw)
     except ValueError as error:
         raise UnavailableError(f"{where} answered something that is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise UnavailableError(f"{where} answered {str(found)[:200]}, not an object")
-    return found
+    if not isinstance(document, dict):
+        raise UnavailableError(f"{where} answered {str(document)[:200]}, not an object")
+    return document

@@ -75,9 +75,9 @@ class PettingZooWorld:
         self._waiting.clear()
         self._totals = dict.fromkeys(self.env.possible_agents, 0.0)
         with self._random.installed():
-            found = self.env.reset(seed=seed)
+            reset = self.env.reset(seed=seed)
             if self._is_parallel:
-                self._seen = dict(found[0])
+                self._seen = dict(reset[0])
             return self._moment({})
 
     def act(self, agent: str, action: Any) -> Moment:
@@ -103,9 +103,9 @@ class PettingZooWorld:
         self._waiting[agent] = action
         if set(self._waiting) < set(self.env.agents):
             return
-        found, rewards, _, _, _ = self.env.step(dict(self._waiting))
+        observations, rewards, _, _, _ = self.env.step(dict(self._waiting))
         self._waiting.clear()
-        self._seen = dict(found)
+        self._seen = dict(observations)
         for name, value in rewards.items():
             self._totals[name] += float(value)
 
@@ -130,11 +130,11 @@ class PettingZooWorld:
         prompts: dict[str, str] = {}
         legal: dict[str, list[int]] = {}
         for agent in self._to_act():
-            seen = self._seen[agent] if self._is_parallel else self.env.observe(agent)
-            mask = seen.get("action_mask") if isinstance(seen, Mapping) else None
+            observation = self._seen[agent] if self._is_parallel else self.env.observe(agent)
+            mask = observation.get("action_mask") if isinstance(observation, Mapping) else None
             if mask is not None:
                 legal[agent] = [i for i, allowed in enumerate(mask) if allowed]
-            prompts[agent] = self._text(seen, agent)
+            prompts[agent] = self._text(observation, agent)
         positive = [total > 0 for total in self._totals.values()]
         enough = any if self._params.success == "any_positive" else all
         note: dict[str, Any] = {"legal": legal} if legal else {}
@@ -147,10 +147,10 @@ class PettingZooWorld:
             return [agent for agent in self.env.agents if agent not in self._waiting]
         return [self.env.agent_selection]
 
-    def _text(self, seen: Any, agent: str) -> str:
+    def _text(self, observation: Any, agent: str) -> str:
         if self._renderer is not None:
-            return str(self._renderer(seen, agent))[:MAX_CHARS]
-        return f"You are {agent}.\n{render(seen)}"[:MAX_CHARS]
+            return str(self._renderer(observation, agent))[:MAX_CHARS]
+        return f"You are {agent}.\n{render(observation)}"[:MAX_CHARS]
 
 
 class PettingZooFamily(AdaptedFamily):
@@ -197,11 +197,11 @@ def _registered(params: PettingZooParams) -> Any:
         package: Any = importlib.import_module("pettingzoo")
     except ImportError as error:
         raise missing_package("pettingzoo", error) from error
-    known = package.parallel_registry if params.api == "parallel" else package.aec_registry
-    if params.env not in known:
+    registry = package.parallel_registry if params.api == "parallel" else package.aec_registry
+    if params.env not in registry:
         raise InvalidArgumentError(
             f"PettingZoo has no {params.api} environment '{params.env}'; "
-            f"{suggest(params.env, known)} (or give module:attr)",
+            f"{suggest(params.env, registry)} (or give module:attr)",
             pointer="/task/params/env",
         )
     return package.make(params.api, params.env, **params.env_kwargs)

@@ -1,4 +1,4 @@
-"""Live environments, each remembered under the record that it stands at.
+"""A pool of live environments, each filed under the record that it has reached.
 
 A cache and nothing more: a record whose environment is not here, or is in another process, is
 reached by replay. So any pod can serve any step (DESIGN invariant 4); losing the pool costs time.
@@ -38,8 +38,8 @@ class Worlds:
         Raises InvalidArgumentError when a replay shows something else than was shown before.
         """
         with self._lock:
-            found = self._idle.pop(record.key, None)
-        return found if found is not None else self._replayed(record)
+            world = self._idle.pop(record.key, None)
+        return world if world is not None else self._replayed(record)
 
     def keep(self, record: Record, world: World) -> None:
         """Take back an environment that stands at ``record``; one whose episode is over is closed.

@@ -1,4 +1,4 @@
-"""The state bytes of an adapted environment: how it came to be where it is, and what it shows.
+"""The state bytes of an adapted environment: the actions that led to it, and what it shows.
 
 Owns the encoding. JSON alone: nothing here is ever unpickled.
 """

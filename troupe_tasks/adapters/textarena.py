@@ -54,22 +54,22 @@ class TextArenaWorld:
         self._random.seed(0)
         with self._random.installed():
             self.env = make_env(params)
-        self._told: dict[int, str] = {}
+        self._transcripts: dict[int, str] = {}
         self._is_over = False
 
     def reset(self, seed: int) -> Moment:
         self._random.seed(seed)
-        self._told.clear()
+        self._transcripts.clear()
         self._is_over = False
         with self._random.installed():
             self.env.reset(num_players=self._params.num_players, seed=seed)
-            return self._asked()
+            return self._next_moment()
 
     def act(self, agent: str, action: Any) -> Moment:
         with self._random.installed():
             is_done, info = self.env.step(action=str(action))
             if not is_done:
-                return self._asked()
+                return self._next_moment()
             self._is_over = True
             rewards, reason = _ending(self.env.close())
         paid = {_seat(player): float(value) for player, value in rewards.items()}
@@ -91,14 +91,14 @@ class TextArenaWorld:
             with contextlib.suppress(Exception):
                 self.env.close()
 
-    def _asked(self) -> Moment:
-        player, seen = self.env.get_observation()
-        text = _text(seen)
-        told = self._told.get(int(player), "")
+    def _next_moment(self) -> Moment:
+        player, observation = self.env.get_observation()
+        text = _text(observation)
+        transcript = self._transcripts.get(int(player), "")
         # Wrappers of TextArena repeat the whole story, bare games tell only what is new.
-        told = text if text.startswith(told) else f"{told}\n{text}"
-        self._told[int(player)] = told
-        return Moment({_seat(player): told[-MAX_PROMPT:].strip()}, {}, False, False)
+        transcript = text if text.startswith(transcript) else f"{transcript}\n{text}"
+        self._transcripts[int(player)] = transcript
+        return Moment({_seat(player): transcript[-MAX_PROMPT:].strip()}, {}, False, False)
 
 
 class TextArenaFamily(AdaptedFamily):
@@ -138,13 +138,13 @@ def _seat(player: Any) -> str:
     return f"player_{int(player)}"
 
 
-def _text(seen: Any) -> str:
+def _text(observation: Any) -> str:
     """An observation: a text, or a list of (from, message, ...) entries."""
-    if isinstance(seen, str):
-        return seen
-    if isinstance(seen, Sequence):
-        return "\n".join(_line(entry) for entry in seen)
-    return str(seen)
+    if isinstance(observation, str):
+        return observation
+    if isinstance(observation, Sequence):
+        return "\n".join(_line(entry) for entry in observation)
+    return str(observation)
 
 
 def _line(entry: Any) -> str:

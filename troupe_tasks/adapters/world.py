@@ -1,4 +1,4 @@
-"""What an adapter has to say about a foreign, stateful environment: one live copy of it."""
+"""The protocol that an adapter implements: one live copy of a foreign, stateful environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -32,12 +32,14 @@ def unnamed(first: str, goal: str) -> str:
     signatures = _heights(first, goal)
     text = repr(sorted(signatures.values()))
     below = (supports(first), supports(goal))
-    above = [{lower: upper for upper, lower in one.items() if lower != TABLE} for one in below]
+    above = [
+        {lower: upper for upper, lower in uppers.items() if lower != TABLE} for uppers in below
+    ]
     ranks = _ranks(signatures)
     for _ in signatures:
         neighbours = (*below, *above)
         signatures = {
-            block: (rank, *(ranks.get(one.get(block, ""), -1) for one in neighbours))
+            block: (rank, *(ranks.get(uppers.get(block, ""), -1) for uppers in neighbours))
             for block, rank in ranks.items()
         }
         ranks = _ranks(signatures)
@@ -45,12 +47,12 @@ def unnamed(first: str, goal: str) -> str:
 
 
 def _heights(first: str, goal: str) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    heights: dict[str, tuple[int, ...]] = {}
     for world in (first, goal):
         for pile in stacks(world):
             for height, block in enumerate(pile):
-                found[block] = (*found.get(block, ()), height, len(pile))
-    return found
+                heights[block] = (*heights.get(block, ()), height, len(pile))
+    return heights
 
 
 def _ranks(signatures: Mapping[str, tuple[int, ...]]) -> dict[str, int]:

@@ -60,15 +60,15 @@ def moved(world: str, move: Move) -> str | None:
 def in_place(world: str, goal: str) -> set[str]:
     """Blocks that stand as in the goal, with all that is below them: they need not move again."""
     wanted = supports(goal)
-    found: set[str] = set()
+    blocks: set[str] = set()
     for pile in stacks(world):
         below = TABLE
         for block in pile:
             if wanted[block] != below:
                 break
-            found.add(block)
+            blocks.add(block)
             below = block
-    return found
+    return blocks
 
 
 @lru_cache(maxsize=16384)
@@ -83,7 +83,7 @@ def shortest_plan(world: str, goal: str) -> tuple[Move, ...]:
     Raises:
         ValueError: the two are no worlds of the same blocks, or of more than ``MAX_BLOCKS``.
     """
-    blocks, wanted = ("".join(sorted(one.replace("/", ""))) for one in (world, goal))
+    blocks, wanted = ("".join(sorted(text.replace("/", ""))) for text in (world, goal))
     if blocks != wanted or len(set(blocks)) != len(blocks) or len(blocks) > MAX_BLOCKS:
         raise ValueError(f"no worlds of the same 1 to {MAX_BLOCKS} blocks: {blocks}, {wanted}")
     start, moves = _settled(world, goal)
@@ -92,13 +92,13 @@ def shortest_plan(world: str, goal: str) -> tuple[Move, ...]:
     best = {start: len(moves)}
     num_pushed = 0
     while queue:
-        _, _, here, plan = heapq.heappop(queue)
-        if here == goal:
+        _, _, current, plan = heapq.heappop(queue)
+        if current == goal:
             return plan
-        if best[here] < len(plan):
+        if best[current] < len(plan):
             continue
-        for move in _clearings(here, goal):
-            cleared = moved(here, move)
+        for move in _clearings(current, goal):
+            cleared = moved(current, move)
             assert cleared is not None, "a block that stands on another can go to the table"
             settled, more = _settled(cleared, goal)
             longer = (*plan, move, *more)

@@ -38,19 +38,19 @@ def read_program(text: str, max_chars: int) -> ProgramAnswer:
 
     Example: ``read_program("I add.\\n```python\\nprint(1)\\n```", 100).code`` is ``print(1)\\n``.
     """
-    found = [code for language, code in fences.blocks(text) if language in ("", "python", "py")]
-    code = found[-1] if found else ""
+    programs = [code for language, code in fences.blocks(text) if language in ("", "python", "py")]
+    code = programs[-1] if programs else ""
     if len(code) > max_chars or not code.strip():
         return ProgramAnswer("", is_well_formed=False)
-    return ProgramAnswer(code, is_well_formed=len(found) == 1)
+    return ProgramAnswer(code, is_well_formed=len(programs) == 1)
 
 
 def read_tests(problem: Problem, text: str, max_tests: int) -> TestsAnswer:
     """The first ``max_tests`` tests in ``text``; well formed when there are no more and no less
     than one, and each could be read."""
-    found = list(_stdin_tests(text) if problem.kind == "stdin" else _call_tests(problem, text))
-    readable = [pair for pair in found if pair is not None]
-    is_well_formed = 0 < len(found) <= max_tests and len(readable) == len(found)
+    pairs = list(_stdin_tests(text) if problem.kind == "stdin" else _call_tests(problem, text))
+    readable = [pair for pair in pairs if pair is not None]
+    is_well_formed = 0 < len(pairs) <= max_tests and len(readable) == len(pairs)
     return TestsAnswer(tuple(readable[:max_tests]), is_well_formed)
 
 
@@ -60,8 +60,8 @@ def function_name(problem: Problem) -> str:
 
 
 def _stdin_tests(text: str) -> Iterator[tuple[str, str] | None]:
-    for given, expected in fences.stdin_tests(text):
-        yield (given, expected) if len(given) + len(expected) <= MAX_TEST_CHARS else None
+    for test_input, expected in fences.stdin_tests(text):
+        yield (test_input, expected) if len(test_input) + len(expected) <= MAX_TEST_CHARS else None
 
 
 def _call_tests(problem: Problem, text: str) -> Iterator[tuple[str, str] | None]:

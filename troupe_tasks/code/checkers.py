@@ -1,4 +1,4 @@
-"""Says whether an output is right: pure comparisons, made outside the sandbox.
+"""Decides whether an output is right: pure comparisons, made outside the sandbox.
 
 Both sides are text, or plain values that were rebuilt from data: a program cannot bring an
 object of its own here, so no ``__eq__`` of its making is ever called.
@@ -39,33 +39,33 @@ def _same_text(checker: Checker, expected: str, output: str) -> bool:
         return _lines(expected) == _lines(output)
     if checker.kind == "unordered":
         return Counter(map(tuple, _lines(expected))) == Counter(map(tuple, _lines(output)))
-    wanted, found = expected.split(), output.split()
+    wanted, printed = expected.split(), output.split()
     if checker.kind == "float":
-        return len(wanted) == len(found) and all(
-            _same_number(w, f, checker.tolerance) for w, f in zip(wanted, found, strict=True)
+        return len(wanted) == len(printed) and all(
+            _same_number(w, f, checker.tolerance) for w, f in zip(wanted, printed, strict=True)
         )
-    return wanted == found
+    return wanted == printed
 
 
 def _lines(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line.strip()]
 
 
-def _same_number(wanted: str, found: str, tolerance: float) -> bool:
-    if wanted == found:
+def _same_number(wanted: str, printed: str, tolerance: float) -> bool:
+    if wanted == printed:
         return True
-    if max(len(wanted), len(found)) > MAX_NUMBER_CHARS:
+    if max(len(wanted), len(printed)) > MAX_NUMBER_CHARS:
         return False
     try:
-        return _close(float(wanted), float(found), tolerance)
+        return _close(float(wanted), float(printed), tolerance)
     except ValueError:
         return False
 
 
-def _close(wanted: float, found: float, tolerance: float) -> bool:
-    if not (math.isfinite(wanted) and math.isfinite(found)):
-        return wanted == found
-    return math.isclose(wanted, found, rel_tol=tolerance, abs_tol=tolerance)
+def _close(wanted: float, printed: float, tolerance: float) -> bool:
+    if not (math.isfinite(wanted) and math.isfinite(printed)):
+        return wanted == printed
+    return math.isclose(wanted, printed, rel_tol=tolerance, abs_tol=tolerance)
 
 
 def _same_value(checker: Checker, expected: Value, value: Value) -> bool:

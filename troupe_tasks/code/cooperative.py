@@ -69,13 +69,13 @@ class CooperativeEnvironment:
         answer = read_program(action, self._params.max_code_chars)
         part = {HELPER: "helper", MAIN: "main"}[_known(agent)]
         draft = replace(before, **{part: answer.code})
-        seen = staged.structure(draft.helper, draft.main, problem.entry_point)
-        passed, feedback = self._tested(problem, draft) if seen.is_runnable else (0.0, "")
-        score = staged.score(seen, passed)
+        structure = staged.structure(draft.helper, draft.main, problem.entry_point)
+        passed, feedback = self._tested(problem, draft) if structure.is_runnable else (0.0, "")
+        score = staged.score(structure, passed)
         after = replace(
             draft,
             best=max(before.best, score),
-            feedback=feedback or _missing(seen, problem),
+            feedback=feedback or _missing(structure, problem),
             is_solved=before.is_solved or passed >= 1.0,
         )
         return Transition(
@@ -84,7 +84,7 @@ class CooperativeEnvironment:
             {"format": float(answer.is_well_formed)},
             done=after.best >= staged.SOLVED_SCORE and after.is_solved,
             success=after.is_solved,
-            info={"problem": problem.id, "score": score, "pass_rate": passed, **asdict(seen)},
+            info={"problem": problem.id, "score": score, "pass_rate": passed, **asdict(structure)},
         )
 
     def _problem(self, draft: Draft) -> Problem:
@@ -96,11 +96,11 @@ class CooperativeEnvironment:
         tests = [*hidden, *problem.public_tests]
         code = staged.joined(draft.helper, draft.main)
         graded = self._grader.grade(problem, code, tests)
-        rate = sum(one.passed for one in graded[: len(hidden)]) / len(hidden)
+        rate = sum(grade.passed for grade in graded[: len(hidden)]) / len(hidden)
         failed = [
-            f"{shown_test(problem, test)}\nfailed. {one.ran.error}".strip()
-            for test, one in zip(problem.public_tests, graded[len(hidden) :], strict=True)
-            if not one.passed
+            f"{shown_test(problem, test)}\nfailed. {grade.ran.error}".strip()
+            for test, grade in zip(problem.public_tests, graded[len(hidden) :], strict=True)
+            if not grade.passed
         ]
         if failed:
             return rate, "\n".join(failed)
@@ -197,8 +197,8 @@ _RULES = {
 }
 
 
-def _missing(seen: staged.Structure, problem: Problem) -> str:
-    if not seen.has_main:
+def _missing(structure: staged.Structure, problem: Problem) -> str:
+    if not structure.has_main:
         return f"there is no function {problem.entry_point} that returns a value yet."
     return "the two parts together are not valid Python."
 

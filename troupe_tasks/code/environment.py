@@ -89,16 +89,18 @@ class CodeEnvironment:
         tests = [*hidden, *problem.public_tests, *proposed]
         graded = self._grader.grade(problem, answer.code, tests) if answer.code else []
         judged = graded[: len(hidden)]
-        seen = [_outcome(problem, t, g) for t, g in zip(tests, graded, strict=False)][len(hidden) :]
-        rate = sum(one.passed for one in judged) / len(hidden)
+        outcomes = [_outcome(problem, t, g) for t, g in zip(tests, graded, strict=False)][
+            len(hidden) :
+        ]
+        rate = sum(grade.passed for grade in judged) / len(hidden)
         after = replace(
             before,
             best=max(before.best, rate),
             code=answer.code,
-            public_outcomes=tuple(seen[: len(problem.public_tests)]),
-            proposal_outcomes=tuple(seen[len(problem.public_tests) :]),
+            public_outcomes=tuple(outcomes[: len(problem.public_tests)]),
+            proposal_outcomes=tuple(outcomes[len(problem.public_tests) :]),
         )
-        compiles = bool(graded) and all(one.ran.status != "syntax" for one in graded)
+        compiles = bool(graded) and all(grade.ran.status != "syntax" for grade in graded)
         rewards = {
             "format": float(answer.is_well_formed),
             "compiles": float(compiles),
@@ -106,7 +108,7 @@ class CodeEnvironment:
         }
         info = {
             "problem": problem.id,
-            "hidden_passed": sum(one.passed for one in judged),
+            "hidden_passed": sum(grade.passed for grade in judged),
             "hidden_tests": len(hidden),
             "statuses": _counts(judged),
         }
@@ -137,8 +139,8 @@ _FAILURES = {
 
 def _counts(graded: Sequence[Graded]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for one in graded:
-        counts[one.ran.status] = counts.get(one.ran.status, 0) + 1
+    for grade in graded:
+        counts[grade.ran.status] = counts.get(grade.ran.status, 0) + 1
     return counts
 
 
@@ -157,6 +159,6 @@ def _transition(
 
 def _known(agent: str) -> str:
     if agent not in text.AGENTS:
-        known = ", ".join(text.AGENTS)
-        raise InvalidArgumentError(f"Code has no agent {agent!r}; its agents are {known}.")
+        agents = ", ".join(text.AGENTS)
+        raise InvalidArgumentError(f"Code has no agent {agent!r}; its agents are {agents}.")
     return agent

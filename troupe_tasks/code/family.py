@@ -109,8 +109,10 @@ class Code:
         output = rng.choice(plain).output if plain else "0"
         if agent == text.CODER:
             return text.program_answer(_constant_program(problem, output))
-        given = rng.choice(plain).input if plain else "(0,)" if problem.kind == "call" else "0\n"
-        return text.tests_answer(problem, [(given, output)])
+        test_input = (
+            rng.choice(plain).input if plain else "(0,)" if problem.kind == "call" else "0\n"
+        )
+        return text.tests_answer(problem, [(test_input, output)])
 
     def hidden_texts(self, task: Task) -> list[str]:
         """What no prompt of ``task`` may show."""

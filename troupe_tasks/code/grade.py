@@ -50,8 +50,8 @@ class Grader:
         if len(plain) == len(tests):
             return graded
         return [
-            self._with_scripts(problem, code, tests, dict(zip(plain, found, strict=True)))
-            for code, found in zip(codes, graded, strict=True)
+            self._with_scripts(problem, code, tests, dict(zip(plain, grades, strict=True)))
+            for code, grades in zip(codes, graded, strict=True)
         ]
 
     def outputs(self, problem: Problem, code: str, inputs: Sequence[str]) -> list[Ran]:
@@ -72,8 +72,8 @@ class Grader:
         verdicts = replay.grade_scripts(
             self._judge, problem, _job(problem, code), [tests[n].script or "" for n in scripts]
         )
-        found = {n: Graded(v.passed, v.ran) for n, v in zip(scripts, verdicts, strict=True)}
-        return [plain[n] if n in plain else found[n] for n in range(len(tests))]
+        scripted = {n: Graded(v.passed, v.ran) for n, v in zip(scripts, verdicts, strict=True)}
+        return [plain[n] if n in plain else scripted[n] for n in range(len(tests))]
 
     def _grade_plain(
         self, problem: Problem, codes: Sequence[str], tests: Sequence[TestCase]
@@ -106,14 +106,14 @@ class Grader:
     def _checked_by_program(
         self, problem: Problem, tests: Sequence[TestCase], ran: Sequence[Ran]
     ) -> list[bool]:
-        finished = [n for n, one in enumerate(ran) if _has_ended_well(problem, one)]
+        finished = [n for n, run in enumerate(ran) if _has_ended_well(problem, run)]
         cases = [
             Case(0, fields={"args": _checker_arguments(problem, tests[n], ran[n])})
             for n in finished
         ]
         job = Job("call", problem.checker.source, "check")
-        said = self._judge.run([job], cases, CHECKER_LIMITS, MIN_OUTPUT_BYTES)
-        right = {n for n, one in zip(finished, said, strict=True) if one.value is True}
+        checks = self._judge.run([job], cases, CHECKER_LIMITS, MIN_OUTPUT_BYTES)
+        right = {n for n, run in zip(finished, checks, strict=True) if run.value is True}
         return [n in right for n in range(len(ran))]
 
 

@@ -106,9 +106,9 @@ class Judge:
             }
             execution = self._execute(document, limits, left_s)
             left_s -= execution.wall_time_s
-            found = _read(execution.stdout, _nonce(document), len(part))
-            num_late += sum(one.status == "time" for one in found)
-            ran += found
+            reports = _read(execution.stdout, _nonce(document), len(part))
+            num_late += sum(report.status == "time" for report in reports)
+            ran += reports
         return ran
 
     def _execute(
@@ -149,11 +149,11 @@ def _read(stdout: str, nonce: str, num_cases: int) -> list[Ran]:
             continue
         try:
             report = json.loads(line[len(nonce) + 1 :])
-            number, found = report["case"], _ran(report)
+            number, case = report["case"], _ran(report)
         except (ValueError, TypeError, KeyError, RecursionError):
             continue
         if isinstance(number, int) and 0 <= number < num_cases:
-            ran.setdefault(number, found)
+            ran.setdefault(number, case)
     return [ran.get(number, LOST) for number in range(num_cases)]
 
 

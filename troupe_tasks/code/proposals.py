@@ -36,8 +36,8 @@ def judge_tests(grader: Grader, problem: Problem, pairs: Sequence[Pair]) -> Judg
     ran = grader.outputs(problem, problem.references[0], [pairs[n][0] for n in fresh])
     truths = {
         n: truth
-        for n, one in zip(fresh, ran, strict=True)
-        if (truth := _truth(problem, pairs[n][0], one)) is not None
+        for n, execution in zip(fresh, ran, strict=True)
+        if (truth := _truth(problem, pairs[n][0], execution)) is not None
     }
     right = grader.agree(problem, [(truths[n], pairs[n][1]) for n in truths])
     valid = {n: truth for (n, truth), ok in zip(truths.items(), right, strict=True) if ok}
@@ -50,9 +50,9 @@ def _by_public_tests(grader: Grader, problem: Problem, pairs: Sequence[Pair]) ->
     """Without a reference only the public tests are known: a test of one of their inputs is valid
     when it agrees, and any other is unknown and pays nothing."""
     public = {_key(problem, t.input): t for t in problem.public_tests if t.script is None}
-    known = [n for n, (given, _) in enumerate(pairs) if _key(problem, given) in public]
-    claims = [(public[_key(problem, pairs[n][0])], pairs[n][1]) for n in known]
-    agreed = dict(zip(known, grader.agree(problem, claims), strict=True))
+    numbers = [n for n, (test_input, _) in enumerate(pairs) if _key(problem, test_input) in public]
+    claims = [(public[_key(problem, pairs[n][0])], pairs[n][1]) for n in numbers]
+    agreed = dict(zip(numbers, grader.agree(problem, claims), strict=True))
     proposals = tuple(
         Proposal(*pair, "unknown" if n not in agreed else "repeat" if agreed[n] else "wrong")
         for n, pair in enumerate(pairs)
@@ -62,26 +62,26 @@ def _by_public_tests(grader: Grader, problem: Problem, pairs: Sequence[Pair]) ->
 
 def _fresh(problem: Problem, pairs: Sequence[Pair]) -> list[int]:
     """Tests whose input is neither that of a public test nor of an earlier one."""
-    seen = {_key(problem, test.input) for test in problem.public_tests if test.script is None}
+    keys = {_key(problem, test.input) for test in problem.public_tests if test.script is None}
     fresh: list[int] = []
-    for number, (given, _) in enumerate(pairs):
-        key = _key(problem, given)
-        if key not in seen:
-            seen.add(key)
+    for number, (test_input, _) in enumerate(pairs):
+        key = _key(problem, test_input)
+        if key not in keys:
+            keys.add(key)
             fresh.append(number)
     return fresh
 
 
-def _key(problem: Problem, given: str) -> str:
-    return " ".join(given.split()) if problem.kind == "stdin" else "".join(given.split())
+def _key(problem: Problem, test_input: str) -> str:
+    return " ".join(test_input.split()) if problem.kind == "stdin" else "".join(test_input.split())
 
 
-def _truth(problem: Problem, given: str, ran: Ran) -> TestCase | None:
+def _truth(problem: Problem, test_input: str, ran: Ran) -> TestCase | None:
     """The test with the reference's own output, or None when the input breaks the reference."""
     if ran.status != "ok" or (problem.kind == "call" and not ran.has_value):
         return None
     output = ran.output if problem.kind == "stdin" else repr(ran.value)
-    return TestCase(input=given, output=output)
+    return TestCase(input=test_input, output=output)
 
 
 def _verdict(number: int, fresh: Sequence[int], valid: dict[int, TestCase]) -> Verdict:

@@ -1,4 +1,4 @@
-"""What the readers of published code data sets share: finishing a problem, and reading heads."""
+"""Shared by the readers of published code data sets: finishing a problem, and reading heads."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -59,11 +59,11 @@ def head_and_imports(prompt: str, entry: str) -> str:
 
 
 def _usable(tests: Sequence[TestCase], taken: set[tuple[str, str | None]]) -> list[TestCase]:
-    found: dict[tuple[str, str | None], TestCase] = {}
+    usable: dict[tuple[str, str | None], TestCase] = {}
     for test in tests:
         if len(test.input) + len(test.output) <= MAX_CASE_CHARS and _key(test) not in taken:
-            found.setdefault(_key(test), test)
-    return list(found.values())
+            usable.setdefault(_key(test), test)
+    return list(usable.values())
 
 
 def _key(test: TestCase) -> tuple[str, str | None]:

@@ -42,13 +42,13 @@ def grade_scripts(
         open_ones = [n for n in range(len(scripts)) if n not in verdicts]
         if not open_ones:
             break
-        asked = _asked(judge, problem, scripts, answers, open_ones, verdicts, last)
-        _answer(judge, problem, job, answers, asked, last)
+        calls = _missing_calls(judge, problem, scripts, answers, open_ones, verdicts, last)
+        _answer(judge, problem, job, answers, calls, last)
     never = Ran("error", error="the test needs too many calls")
     return [verdicts.get(n, Verdict(False, never)) for n in range(len(scripts))]
 
 
-def _asked(
+def _missing_calls(
     judge: Judge,
     problem: Problem,
     scripts: Sequence[str],
@@ -57,22 +57,22 @@ def _asked(
     verdicts: dict[int, Verdict],
     last: Mapping[int, Ran],
 ) -> dict[int, list[_Call]]:
-    """Calls that the open scripts lack; scripts that lack none get their verdict."""
+    """The calls whose answers the open scripts lack; a script that lacks none gets its verdict."""
     jobs = [Job("script", _script(problem, scripts[n]), problem.entry_point) for n in open_ones]
     cases = [
         Case(place, fields={"known": [list(pair) for pair in answers[n].values()]})
         for place, n in enumerate(open_ones)
     ]
-    asked: dict[int, list[_Call]] = {}
-    found = judge.run(jobs, cases, SCRIPT_LIMITS, OUTPUT_BYTES)
-    for n, ran in zip(open_ones, found, strict=True):
+    calls_of: dict[int, list[_Call]] = {}
+    runs = judge.run(jobs, cases, SCRIPT_LIMITS, OUTPUT_BYTES)
+    for n, ran in zip(open_ones, runs, strict=True):
         calls = ran.report.get("asked") or []
         if calls and len(answers[n]) + len(calls) <= MAX_CALLS:
-            asked[n] = calls
+            calls_of[n] = calls
         else:
             passed = not calls and ran.report.get("passed") is True
             verdicts[n] = Verdict(passed, last.get(n, ran))
-    return asked
+    return calls_of
 
 
 def _answer(
@@ -80,14 +80,14 @@ def _answer(
     problem: Problem,
     job: Job,
     answers: Sequence[_Answers],
-    asked: Mapping[int, list[_Call]],
+    calls_of: Mapping[int, list[_Call]],
     last: dict[int, Ran],
 ) -> None:
-    """Run the program on the asked calls, and note what it answered."""
-    calls = [(n, call) for n, mine in asked.items() for call in mine]
+    """Run the program on the missing calls and record its answers."""
+    calls = [(n, call) for n, mine in calls_of.items() for call in mine]
     cases = [Case(0, fields=dict(call)) for _, call in calls]
-    found = judge.run([job], cases, problem.limits, OUTPUT_BYTES)
-    for (n, call), ran in zip(calls, found, strict=True):
+    runs = judge.run([job], cases, problem.limits, OUTPUT_BYTES)
+    for (n, call), ran in zip(calls, runs, strict=True):
         answers[n][json.dumps(call, sort_keys=True)] = (call, _answer_of(ran))
         last[n] = ran
 

@@ -55,19 +55,19 @@ def structure(helper: str, main: str, entry_point: str) -> Structure:
     )
 
 
-def score(seen: Structure, pass_rate: float) -> float:
+def score(shape: Structure, pass_rate: float) -> float:
     """The published sum. A missing main function, or parts that do not parse, end it there; the
     last three terms need a helper and at least one passed test."""
-    total = HELPER_DEFINED * seen.has_helper
-    if not seen.has_main:
+    total = HELPER_DEFINED * shape.has_helper
+    if not shape.has_main:
         return total
     total += MAIN_DEFINED
-    if not seen.parses:
+    if not shape.parses:
         return total
     total += PARSES + TESTS * pass_rate
-    if pass_rate <= 0.0 or not seen.has_helper or not seen.calls_helper:
+    if pass_rate <= 0.0 or not shape.has_helper or not shape.calls_helper:
         return total
-    return total + CALLS + NOT_THIN * (not seen.is_thin) + IGNORES * seen.ignores_result
+    return total + CALLS + NOT_THIN * (not shape.is_thin) + IGNORES * shape.ignores_result
 
 
 def joined(helper: str, main: str) -> str:
@@ -80,7 +80,7 @@ def with_helper(reference: str, entry_point: str) -> str:
     tree = ast.parse(reference)
     function = _function(tree, entry_point)
     if function is not None:
-        for node in _own(function):
+        for node in _nodes_of(function):
             if isinstance(node, ast.Return) and node.value is not None:
                 node.value = ast.Call(ast.Name(HELPER_NAME, ast.Load()), [node.value], [])
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
@@ -94,24 +94,24 @@ def _parsed(source: str) -> ast.Module | None:
 
 
 def _function(tree: ast.Module | None, name: str) -> ast.FunctionDef | None:
-    found = [n for n in (tree.body if tree else []) if isinstance(n, ast.FunctionDef)]
-    return next((node for node in reversed(found) if node.name == name), None)
+    functions = [n for n in (tree.body if tree else []) if isinstance(n, ast.FunctionDef)]
+    return next((node for node in reversed(functions) if node.name == name), None)
 
 
-def _own(function: ast.FunctionDef) -> list[ast.AST]:
+def _nodes_of(function: ast.FunctionDef) -> list[ast.AST]:
     """Nodes of the function itself, not of functions inside it."""
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     todo: list[ast.AST] = list(function.body)
     while todo:
         node = todo.pop()
-        found.append(node)
+        nodes.append(node)
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             todo.extend(ast.iter_child_nodes(node))
-    return found
+    return nodes
 
 
 def _returns(function: ast.FunctionDef) -> bool:
-    return any(isinstance(n, ast.Return) and n.value is not None for n in _own(function))
+    return any(isinstance(n, ast.Return) and n.value is not None for n in _nodes_of(function))
 
 
 def _is_call(node: ast.AST) -> bool:

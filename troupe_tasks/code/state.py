@@ -1,4 +1,4 @@
-"""What a Code episode remembers between steps, and its encoding as compact JSON bytes.
+"""The state of a Code episode between steps, and its encoding as compact JSON bytes.
 
 The problem itself, with its hidden tests, is not in the state: only its place and digest are.
 """

@@ -33,7 +33,7 @@ class Problems:
     def __init__(self, source: Source, *, kind: Kind | None = None) -> None:
         self._kind = kind
         self._rows = None if source is None else SplitRows(source, Problem)
-        self._kept: OrderedDict[tuple[Split, int], tuple[Problem, str]] = OrderedDict()
+        self._cache: OrderedDict[tuple[Split, int], tuple[Problem, str]] = OrderedDict()
         self._lock = threading.Lock()
 
     def size(self, split: Split) -> int:
@@ -48,9 +48,9 @@ class Problems:
                 "the parameter 'data' a file with more."
             )
         with self._lock:
-            if (split, index) in self._kept:
-                self._kept.move_to_end((split, index))
-                return self._kept[split, index]
+            if (split, index) in self._cache:
+                self._cache.move_to_end((split, index))
+                return self._cache[split, index]
         rows = self._rows
         problem = self._builtin(split)[index] if rows is None else rows.row(split, index)
         if self._kind not in (None, problem.kind):
@@ -58,12 +58,12 @@ class Problems:
                 f"{problem.id!r} is a '{problem.kind}' problem, and this task takes "
                 f"'{self._kind}' ones; give it other data, or use task 'code'."
             )
-        found = problem, problem.digest
+        entry = problem, problem.digest
         with self._lock:
-            self._kept[split, index] = found
-            while len(self._kept) > MAX_KEPT:
-                self._kept.popitem(last=False)
-        return found
+            self._cache[split, index] = entry
+            while len(self._cache) > MAX_KEPT:
+                self._cache.popitem(last=False)
+        return entry
 
     def _builtin(self, split: Split) -> Sequence[Problem]:
         return [p for p in builtin()[split] if self._kind in (None, p.kind)]

@@ -1,4 +1,4 @@
-"""How Code speaks: what the tester and the coder read.
+"""The prompts of Code: what the tester and the coder read.
 
 Shows the statement, public tests, the tester's tests and what the last program did on those.
 Has no access to hidden tests, references or wrong programs by its own choice: they are never
@@ -41,8 +41,8 @@ def program_answer(code: str) -> str:
 def tests_answer(problem: Problem, tests: Iterable[tuple[str, str]]) -> str:
     """The text that ``answers.read_tests`` reads as ``tests``."""
     if problem.kind == "stdin":
-        return "\n".join(_stdin_test(given, expected) for given, expected in tests)
-    lines = [_assert_line(problem, given, expected) for given, expected in tests]
+        return "\n".join(_stdin_test(test_input, expected) for test_input, expected in tests)
+    lines = [_assert_line(problem, test_input, expected) for test_input, expected in tests]
     return fenced("\n".join(lines), "python")
 
 
@@ -99,8 +99,8 @@ def _feedback(problem: Problem, state: State, agent: str) -> str:
 
 def _failure(problem: Problem, outcome: Outcome) -> str:
     if problem.kind == "stdin":
-        given = f"Input:\n{fenced(cut(outcome.input))}\nExpected output:\n"
-        return f"{given}{fenced(cut(outcome.expected))}\nIt did:\n{fenced(outcome.shown)}"
+        test = f"Input:\n{fenced(cut(outcome.input))}\nExpected output:\n"
+        return f"{test}{fenced(cut(outcome.expected))}\nIt did:\n{fenced(outcome.shown)}"
     call = _call(problem, outcome.input)
     return f"{call} should be {cut(outcome.expected)}; it did: {outcome.shown}"
 
@@ -112,12 +112,12 @@ def _proposal(problem: Problem, proposal: Proposal) -> str:
     return _assert_line(problem, proposal.input, proposal.output) + note
 
 
-def _stdin_test(given: str, expected: str) -> str:
-    return f"Test Input:\n{fenced(given)}\nTest Output:\n{fenced(expected)}"
+def _stdin_test(test_input: str, expected: str) -> str:
+    return f"Test Input:\n{fenced(test_input)}\nTest Output:\n{fenced(expected)}"
 
 
-def _assert_line(problem: Problem, given: str, expected: str) -> str:
-    return f"assert {_call(problem, given)} == {expected}"
+def _assert_line(problem: Problem, test_input: str, expected: str) -> str:
+    return f"assert {_call(problem, test_input)} == {expected}"
 
 
 def _call(problem: Problem, arguments: str) -> str:

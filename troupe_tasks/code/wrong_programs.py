@@ -34,8 +34,8 @@ def verified(problem: Problem, grader: Grader) -> Problem | None:
     if not problem.references:
         return problem
     graded = grader.grade(problem, problem.references[0], problem.hidden_tests)
-    kept = tuple(t for t, g in zip(problem.hidden_tests, graded, strict=True) if g.passed)
-    return problem.model_copy(update={"hidden_tests": kept}) if kept else None
+    tests = tuple(t for t, g in zip(problem.hidden_tests, graded, strict=True) if g.passed)
+    return problem.model_copy(update={"hidden_tests": tests}) if tests else None
 
 
 def with_wrong_programs(problem: Problem, grader: Grader, *, most: int = MAX_WRONG) -> Problem:
@@ -49,22 +49,24 @@ def with_wrong_programs(problem: Problem, grader: Grader, *, most: int = MAX_WRO
         return problem
     rng = Random(derive_seed(0, "mutants", problem.id))
     tests = [*problem.public_tests, *problem.hidden_tests]
-    given = list(problem.wrong_programs)
+    known_wrong = list(problem.wrong_programs)
     changed = islice(mutants(problem.references[0], rng), MAX_TRIED)
     quick = problem.model_copy(update={"limits": MUTANT_LIMITS})
-    found: dict[tuple[bool, ...], tuple[bool, bool, float, str]] = {}
-    for source in (*given, *changed):
-        if len(found) >= ENOUGH:
+    by_pattern: dict[tuple[bool, ...], tuple[bool, bool, float, str]] = {}
+    for source in (*known_wrong, *changed):
+        if len(by_pattern) >= ENOUGH:
             break
         graded = grader.grade(quick, source, tests)
         hidden = graded[len(problem.public_tests) :]
-        if any(one.ran.status in _COSTLY for one in graded) or all(one.passed for one in hidden):
+        if any(verdict.ran.status in _COSTLY for verdict in graded) or all(
+            verdict.passed for verdict in hidden
+        ):
             continue
-        failed = sum(not one.passed for one in hidden) / len(hidden)
-        looks_right = all(one.passed for one in graded[: len(problem.public_tests)])
-        pattern = tuple(one.passed for one in graded)
-        found.setdefault(pattern, (source not in given, not looks_right, failed, source))
-    best = [source for *_, source in sorted(found.values())[:most]]
+        failed = sum(not verdict.passed for verdict in hidden) / len(hidden)
+        looks_right = all(verdict.passed for verdict in graded[: len(problem.public_tests)])
+        pattern = tuple(verdict.passed for verdict in graded)
+        by_pattern.setdefault(pattern, (source not in known_wrong, not looks_right, failed, source))
+    best = [source for *_, source in sorted(by_pattern.values())[:most]]
     return problem.model_copy(update={"wrong_programs": tuple(best)})
 
 
@@ -90,12 +92,12 @@ def _run(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, required=True, help="file to write")
     parser.add_argument("--sandbox", default="local", help="sandbox by name or module:attr")
     options = parser.parse_args(arguments)
-    given = read_problems(options.data)
+    drafts = read_problems(options.data)
     sandbox: Sandbox = plugins.load(plugins.SANDBOXES, options.sandbox)()
     try:
         grader = patient_grader(sandbox)
-        kept = [verified(problem, grader) for problem in given]
-        problems = [with_wrong_programs(p, grader) for p in kept if p is not None]
+        checked = [verified(problem, grader) for problem in drafts]
+        problems = [with_wrong_programs(p, grader) for p in checked if p is not None]
     finally:
         sandbox.close()
     write_problems(options.out, problems)

@@ -29,7 +29,7 @@ def convert(row: Row) -> dict[str, Any]:
     name = tests.get("fn_name")
     starter = str(row.get("starter_code") or "")
     make = _call_case if isinstance(name, str) else _stdin_case
-    cases = [make(given, out) for given, out in zip(inputs, outputs, strict=True)]
+    cases = [make(test_input, out) for test_input, out in zip(inputs, outputs, strict=True)]
     entry = f"Solution.{name}" if "class Solution" in starter else str(name or "")
     return finished(
         {
@@ -48,8 +48,8 @@ def convert(row: Row) -> dict[str, Any]:
     )
 
 
-def _stdin_case(given: Any, out: Any) -> TestCase:
-    return TestCase(input=_lines(given), output=_lines(out))
+def _stdin_case(test_input: Any, out: Any) -> TestCase:
+    return TestCase(input=_lines(test_input), output=_lines(out))
 
 
 def _lines(value: Any) -> str:
@@ -59,21 +59,21 @@ def _lines(value: Any) -> str:
     return str(value)
 
 
-def _call_case(given: Any, out: Any) -> TestCase:
+def _call_case(test_input: Any, out: Any) -> TestCase:
     """The result is published inside a list of one, mostly; the harness takes either."""
-    if not isinstance(given, list):
+    if not isinstance(test_input, list):
         raise RefusedRowError("arguments_are_no_list")
-    arguments, whole = repr(tuple(given)), repr(out)
+    arguments, whole = repr(tuple(test_input)), repr(out)
     if isinstance(out, list) and len(out) > 0:
         return TestCase(input=arguments, output=repr(out[0]), alternatives=(whole,))
     return TestCase(input=arguments, output=whole)
 
 
 def _solutions(row: Row) -> list[str]:
-    found = _json(row, "solutions") if row.get("solutions") else []
-    if not isinstance(found, list):
+    solutions = _json(row, "solutions") if row.get("solutions") else []
+    if not isinstance(solutions, list):
         return []
-    return [str(item) for item in found if str(item).strip()][:MAX_REFERENCES]
+    return [str(item) for item in solutions if str(item).strip()][:MAX_REFERENCES]
 
 
 def _json(row: Row, name: str) -> Any:

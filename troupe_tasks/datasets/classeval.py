@@ -92,12 +92,12 @@ def convert(row: Row) -> dict[str, Any]:
 def _methods(solution: str, name: str) -> list[str]:
     """What can be called on the class, by the published solution."""
     classes = [n for n in ast.parse(solution).body if isinstance(n, ast.ClassDef)]
-    own = next((node for node in classes if node.name == name), None)
-    if own is None:
+    node_of_class = next((node for node in classes if node.name == name), None)
+    if node_of_class is None:
         raise RefusedRowError("solution_without_class")
     return sorted(
         n.name
-        for n in own.body
+        for n in node_of_class.body
         if isinstance(n, ast.FunctionDef)
         and not any(isinstance(d, ast.Name) and d.id == "property" for d in n.decorator_list)
     )

@@ -50,7 +50,7 @@ def _tests(row: Row, name: str) -> list[TestCase]:
         return []
     lists = record(both, f"{name}_have_no_fields")
     pairs = zip(lists.get("input") or [], lists.get("output") or [], strict=False)
-    return [TestCase(input=str(given), output=str(out)) for given, out in pairs]
+    return [TestCase(input=str(test_input), output=str(out)) for test_input, out in pairs]
 
 
 def _programs(row: Row, name: str) -> list[str]:

@@ -97,13 +97,13 @@ def _parsed(value: Any, reason: str) -> Any:
 def _tests(value: Any) -> list[tuple[str, dict[str, str]]]:
     if not isinstance(value, list):
         raise RefusedRowError("tests_are_no_list")
-    found: list[tuple[str, dict[str, str]]] = []
+    tests: list[tuple[str, dict[str, str]]] = []
     for item in value:
         if not isinstance(item, dict) or "input" not in item or "output" not in item:
             raise RefusedRowError("test_without_input")
         test = {"input": str(item["input"]), "output": str(item["output"])}
-        found.append((str(item.get("testtype", "stdin")), test))
-    return found
+        tests.append((str(item.get("testtype", "stdin")), test))
+    return tests
 
 
 def _stdin_case(test: dict[str, str]) -> TestCase:

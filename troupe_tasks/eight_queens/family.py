@@ -93,8 +93,8 @@ class EightQueens:
         """A queen on any open square of each open file; of any own file where none is open."""
         now = decode_state(state)
         what = read_instance(now.instance)
-        own = [file for file, row in enumerate(what.given) if row == NONE]
-        files = [file for file in own if now.board[file] == NONE] or own
+        open_files = [file for file, row in enumerate(what.given) if row == NONE]
+        files = [file for file in open_files if now.board[file] == NONE] or open_files
         chosen = sorted(rng.sample(files, min(len(files), self._params.max_actions)))
         actions: list[str] = []
         for file in chosen:
@@ -116,6 +116,6 @@ class EightQueens:
 
 def _to_nearest(instance: str, board: str) -> list[str]:
     goal = nearest(read_instance(instance), board)
-    wrong = [one for one in queens(goal) if board[one[0]] != goal[one[0]]]
-    wrong.sort(key=lambda one: board[one[0]] == NONE)
-    return [name(*one) for one in wrong]
+    wrong = [square for square in queens(goal) if board[square[0]] != goal[square[0]]]
+    wrong.sort(key=lambda square: board[square[0]] == NONE)
+    return [name(*square) for square in wrong]

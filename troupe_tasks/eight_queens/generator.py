@@ -29,11 +29,11 @@ def draw(rng: Random, split: Split, *, size: int, given: int, closed: int) -> st
 def has_enough_boards(size: int, given: int, closed: int) -> bool:
     """Whether ``MIN_BOARDS`` boards of each split come up among a fixed number of candidates."""
     rng = Random(f"{size}/{given}/{closed}")
-    seen: dict[Split, set[Instance]] = {split: set() for split in SPLITS}
+    boards_of: dict[Split, set[Instance]] = {split: set() for split in SPLITS}
     for _ in range(_NUM_LOOKED_AT):
         instance = _candidate(rng, size, given, closed)
-        seen[split_of(instance)].add(instance)
-        if all(len(boards) >= MIN_BOARDS for boards in seen.values()):
+        boards_of[split_of(instance)].add(instance)
+        if all(len(boards) >= MIN_BOARDS for boards in boards_of.values()):
             return True
     return False
 
@@ -49,12 +49,12 @@ def _candidate(rng: Random, size: int, given: int, closed: int) -> Instance:
     Only squares are closed where a queen could otherwise come to stand: ``most_closed`` of them.
     """
     solution = board_of(size, rng.choice(all_solutions(size)))
-    kept = set(rng.sample(range(size), given))
-    board = "".join(row if file in kept else NONE for file, row in enumerate(solution))
+    given_files = set(rng.sample(range(size), given))
+    board = "".join(row if file in given_files else NONE for file, row in enumerate(solution))
     taken_rows = {row for _, row in queens(board)}
     rows = [row for row in range(size) if row not in taken_rows]
     needed = set(queens(solution))
-    files = [file for file in range(size) if file not in kept]
+    files = [file for file in range(size) if file not in given_files]
     spare = [(file, row) for file in files for row in rows if (file, row) not in needed]
     return Instance(board, frozenset(rng.sample(spare, closed)))
 

@@ -58,9 +58,9 @@ class EightQueensPuzzle:
 
     def facts(self, instance: str, board: str) -> Sequence[str]:
         what = read_instance(instance)
-        own = _own(what, board)
+        placed = _placed(what, board)
         facts = ["board", str(what.size), "given", *_names(queens(what.given))]
-        facts += ["closed", *_names(sorted(what.closed)), "placed", *_names(own)]
+        facts += ["closed", *_names(sorted(what.closed)), "placed", *_names(placed)]
         facts += ["open", *_open_files(board)]
         under_attack = attacked(board)
         return [*facts, "attacked", *_names(under_attack)] if under_attack else facts
@@ -71,13 +71,14 @@ class EightQueensPuzzle:
 
     def sentences(self, instance: str, board: str) -> Sequence[str]:
         what = read_instance(instance)
+        placed = _listed(_placed(what, board))
         return [
             f"Board of {what.size} files (columns) and {what.size} rows, row 1 on top, file a on "
             "the left (Q given queen, q placed queen, x closed square, . free):",
             self.drawing(instance, board),
             f"Given queens: {_listed(queens(what.given))}",
             f"Closed squares: {_listed(sorted(what.closed))}",
-            f"Queens placed so far, which may be moved in their file: {_listed(_own(what, board))}",
+            f"Queens placed so far, which may be moved in their file: {placed}",
             f"Files without a queen: {', '.join(_open_files(board)) or 'none'}",
             f"Queens under attack: {_listed(attacked(board))}",
         ]
@@ -109,8 +110,8 @@ def _is_open(what: Instance, file: int, row: int) -> bool:
     return inside and what.given[file] == NONE and (file, row) not in what.closed
 
 
-def _own(what: Instance, board: str) -> list[tuple[int, int]]:
-    return [one for one in queens(board) if what.given[one[0]] == NONE]
+def _placed(what: Instance, board: str) -> list[tuple[int, int]]:
+    return [queen for queen in queens(board) if what.given[queen[0]] == NONE]
 
 
 def _open_files(board: str) -> list[str]:
@@ -118,7 +119,7 @@ def _open_files(board: str) -> list[str]:
 
 
 def _names(squares: Sequence[tuple[int, int]]) -> list[str]:
-    return [name(*one) for one in squares]
+    return [name(*place) for place in squares]
 
 
 def _listed(squares: Sequence[tuple[int, int]]) -> str:

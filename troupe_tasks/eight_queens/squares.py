@@ -43,7 +43,7 @@ def read_instance(text: str) -> Instance:
 
 def write_instance(instance: Instance) -> str:
     """``given/closed``, e.g. ``.c../a1,d2``."""
-    return f"{instance.given}/{','.join(name(*one) for one in sorted(instance.closed))}"
+    return f"{instance.given}/{','.join(name(*place) for place in sorted(instance.closed))}"
 
 
 def square(name: str) -> tuple[int, int]:
@@ -68,11 +68,11 @@ def with_queen(board: str, file: int, row: int) -> str:
 
 def attacked(board: str) -> list[tuple[int, int]]:
     """Queens that attack another queen."""
-    found: set[tuple[int, int]] = set()
-    for one, other in combinations(queens(board), 2):
-        if one[1] == other[1] or abs(one[0] - other[0]) == abs(one[1] - other[1]):
-            found |= {one, other}
-    return sorted(found)
+    queens_hit: set[tuple[int, int]] = set()
+    for queen, other in combinations(queens(board), 2):
+        if queen[1] == other[1] or abs(queen[0] - other[0]) == abs(queen[1] - other[1]):
+            queens_hit |= {queen, other}
+    return sorted(queens_hit)
 
 
 def is_solved(board: str) -> bool:
@@ -95,22 +95,22 @@ def board_of(size: int, queen_bits: int) -> str:
 @lru_cache(maxsize=16)
 def all_solutions(size: int) -> tuple[int, ...]:
     """Every way to place ``size`` queens that do not attack each other, as bit boards."""
-    found: list[int] = []
+    boards: list[int] = []
     everything = (1 << size) - 1
 
     def place(file: int, board: int, rows: int, rising: int, falling: int) -> None:
         if file == size:
-            found.append(board)
+            boards.append(board)
             return
         free = everything & ~(rows | rising | falling)
         while free:
             row = free & -free
             free ^= row
-            here = board | row << file * size
-            place(file + 1, here, rows | row, (rising | row) << 1, (falling | row) >> 1)
+            extended = board | row << file * size
+            place(file + 1, extended, rows | row, (rising | row) << 1, (falling | row) >> 1)
 
     place(0, 0, 0, 0, 0)
-    return tuple(found)
+    return tuple(boards)
 
 
 @lru_cache(maxsize=256)

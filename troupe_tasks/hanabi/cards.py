@@ -67,6 +67,6 @@ def split_cards(text: str) -> tuple[str, ...]:
 
 def relabelled(deck: Sequence[str]) -> str:
     """The deck with colours renamed in the order in which they come: one name for all namings."""
-    seen = dict.fromkeys(card[0] for card in deck)
-    names = dict(zip(seen, COLOURS, strict=False))
+    colours = dict.fromkeys(card[0] for card in deck)
+    names = dict(zip(colours, COLOURS, strict=False))
     return "".join(names[card[0]] + card[1] for card in deck)

@@ -56,15 +56,15 @@ class HanabiEnvironment:
             return self._transition(before, 0.0, {})
         move, is_well_formed = text.read_move(action)
         is_legal = move is not None and game.is_legal(self._rules, before, move)
-        own = game.moved(self._rules, before, move)
-        after = self._partnered(own)
+        moved = game.moved(self._rules, before, move)
+        after = self._partnered(moved)
         gained = (game.score(after) - game.score(before)) / self._rules.max_score
         terms = {
             "format": 0.0 if is_well_formed else -1.0,
             "legal": 0.0 if is_legal else -1.0,
-            "life": float(own.lives - before.lives),
-            "hint": _told(self._rules, before, move) if is_legal else 0.0,
-            "reach": self._reach(own) - self._reach(before),
+            "life": float(moved.lives - before.lives),
+            "hint": _hint_reward(self._rules, before, move) if is_legal else 0.0,
+            "reach": self._reach(moved) - self._reach(before),
         }
         if self._partners == "none":
             others = (seat for seat in self._rules.seats if seat != agent)
@@ -128,7 +128,7 @@ class HanabiEnvironment:
         )
 
 
-def _told(rules: Rules, before: State, move: Move | None) -> float:
+def _hint_reward(rules: Rules, before: State, move: Move | None) -> float:
     """Share of the perfect score that a hint newly points at: cards that are playable now.
 
     A card is pointed at for the first time once, so a game pays at most one a card of the deck.

@@ -57,9 +57,9 @@ def touched(hand: Hand, clue: str) -> tuple[int, ...]:
 
 def legal_moves(rules: Rules, state: State) -> list[Move]:
     """Every legal move of the seat that is to move."""
-    own, seats = range(len(state.hands[state.seat])), range(rules.num_players)
+    slots, seats = range(len(state.hands[state.seat])), range(rules.num_players)
     clues = rules.colours + rules.ranks
-    moves = [Move("play", slot) for slot in own] + [Move("discard", slot) for slot in own]
+    moves = [Move("play", slot) for slot in slots] + [Move("discard", slot) for slot in slots]
     moves += [Move("hint", target=target, clue=clue) for target in seats for clue in clues]
     return [move for move in moves if is_legal(rules, state, move)]
 
@@ -104,25 +104,25 @@ def _discarded(rules: Rules, state: State, move: Move) -> State:
 
 
 def _hinted(rules: Rules, state: State, move: Move) -> State:
-    hand = told(state.hands[move.target], move.clue)
+    hand = hinted(state.hands[move.target], move.clue)
     hands = _with_hand(state, move.target, hand)
     slots = touched(hand, move.clue)
     event = Event(state.seat, "hint", target=move.target, clue=move.clue, slots=slots)
     return _next(rules, state, replace(state, hands=hands, hints=state.hints - 1), event)
 
 
-def told(hand: Hand, clue: str) -> Hand:
+def hinted(hand: Hand, clue: str) -> Hand:
     """``hand`` with notes after a hint of ``clue``."""
-    return tuple(Held(h.card, h.note.told(clue, is_about=clue in h.card)) for h in hand)
+    return tuple(Held(h.card, h.note.hinted(clue, is_about=clue in h.card)) for h in hand)
 
 
 def _drawn(rules: Rules, state: State, slot: int) -> tuple[str, State]:
     """The card that leaves the hand, and the state with the next card of the deck in it."""
     hand = state.hands[state.seat]
-    kept = (*hand[:slot], *hand[slot + 1 :])
+    held = (*hand[:slot], *hand[slot + 1 :])
     if state.deck:
-        kept = (*kept, Held(state.deck[0], Note(rules.colours, rules.ranks)))
-    hands = _with_hand(state, state.seat, kept)
+        held = (*held, Held(state.deck[0], Note(rules.colours, rules.ranks)))
+    hands = _with_hand(state, state.seat, held)
     return hand[slot].card, replace(state, hands=hands, deck=state.deck[1:])
 
 

@@ -8,14 +8,14 @@ can't be playable only saves them. It is honest: it decides on a view, never on 
 from collections.abc import Iterable
 from random import Random
 
-from troupe_tasks.hanabi.game import Move, told, touched
+from troupe_tasks.hanabi.game import Move, hinted, touched
 from troupe_tasks.hanabi.state import Event, Hand, Note
 from troupe_tasks.hanabi.view import View
 
 
 def scripted_move(view: View, rng: Random) -> Move:
-    """Play what is known or told to be playable, else tell, else discard the oldest."""
-    slot = _told_slot(view)
+    """Play what is known or hinted to be playable, else tell, else discard the oldest."""
+    slot = _hinted_slot(view)
     if slot is None:
         slot = _certain_slot(view)
     if slot is not None:
@@ -27,7 +27,7 @@ def scripted_move(view: View, rng: Random) -> Move:
     return _harmless_hint(view, rng)
 
 
-def _told_slot(view: View) -> int | None:
+def _hinted_slot(view: View) -> int | None:
     """The slot that a hint since the own last turn says to play."""
     hints = [e for e in view.events if e.kind == "hint" and e.target == view.seat]
     for event in reversed(hints):
@@ -38,18 +38,18 @@ def _told_slot(view: View) -> int | None:
 
 def _focus(view: View, notes: Iterable[Note], slots: Iterable[int]) -> int | None:
     """The newest slot of a hint whose card can be playable, as everyone sees it."""
-    known = list(notes)
-    able = [s for s in slots if any(view.is_playable(c) for c in view.possible(known[s]))]
+    note_of = list(notes)
+    able = [s for s in slots if any(view.is_playable(c) for c in view.possible(note_of[s]))]
     return max(able, default=None)
 
 
 def _certain_slot(view: View) -> int | None:
     """A slot whose card must be playable; the lowest rank first."""
-    seen = view.visible()
+    visible = view.visible()
     sure = [
         (min(card[1] for card in cards), slot)
         for slot, note in enumerate(view.own)
-        if (cards := view.possible(note, seen)) and all(view.is_playable(c) for c in cards)
+        if (cards := view.possible(note, visible)) and all(view.is_playable(c) for c in cards)
     ]
     return min(sure)[1] if sure else None
 
@@ -57,7 +57,7 @@ def _certain_slot(view: View) -> int | None:
 def _best_hint(view: View, rng: Random) -> Move | None:
     """A hint that makes its target play a card that nobody else is about to play."""
     promised = _promised(view)
-    found: list[tuple[float, float, Move]] = []
+    hints: list[tuple[float, float, Move]] = []
     for distance, (target, hand) in enumerate(view.others.items()):
         if _will_play(view, target, hand):
             continue
@@ -66,8 +66,8 @@ def _best_hint(view: View, rng: Random) -> Move | None:
                 continue
             if hand[slot].card in promised:
                 continue
-            found.append((_worth(view, hand, move.clue) - distance, rng.random(), move))
-    return max(found, key=lambda entry: entry[:2])[2] if found else None
+            hints.append((_worth(view, hand, move.clue) - distance, rng.random(), move))
+    return max(hints, key=lambda entry: entry[:2])[2] if hints else None
 
 
 def _hints(view: View, target: int, hand: Hand) -> list[tuple[Move, int | None]]:
@@ -75,7 +75,7 @@ def _hints(view: View, target: int, hand: Hand) -> list[tuple[Move, int | None]]
     hints: list[tuple[Move, int | None]] = []
     for clue in view.rules.colours + view.rules.ranks:
         if slots := touched(hand, clue):
-            notes = [held.note for held in told(hand, clue)]
+            notes = [held.note for held in hinted(hand, clue)]
             hints.append((Move("hint", target=target, clue=clue), _focus(view, notes, slots)))
     return hints
 
@@ -113,9 +113,9 @@ def _promised(view: View) -> set[str]:
 
 def _spare_slot(view: View) -> int:
     """The slot to discard: known to be useless, else the oldest that no hint was about."""
-    seen = view.visible()
+    visible = view.visible()
     for slot, note in enumerate(view.own):
-        cards = view.possible(note, seen)
+        cards = view.possible(note, visible)
         if cards and all(view.is_useless(card) for card in cards):
             return slot
     untouched = [slot for slot, note in enumerate(view.own) if not note.is_touched]

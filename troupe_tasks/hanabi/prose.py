@@ -39,8 +39,8 @@ def verbose(view: View) -> str:
         cards = [f"{i}: {_card(h.card)} (knows {_note(h.note)})" for i, h in enumerate(hand, 1)]
         lines.append(f"{SEATS[seat]} holds {'; '.join(cards)}")
     lines += [_event(event, view.seat) for event in view.events]
-    own = [f"{i}: {_note(note)}" for i, note in enumerate(view.own, 1)]
-    return "\n".join([*lines, f"Your own cards, oldest first: {'; '.join(own)}", "Your move?"])
+    notes = [f"{i}: {_note(note)}" for i, note in enumerate(view.own, 1)]
+    return "\n".join([*lines, f"Your own cards, oldest first: {'; '.join(notes)}", "Your move?"])
 
 
 def _card(card: str) -> str:

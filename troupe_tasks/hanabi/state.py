@@ -1,4 +1,4 @@
-"""What a game of Hanabi remembers between moves, and its encoding as compact JSON bytes.
+"""The state of a game of Hanabi between moves, and its encoding as compact JSON bytes.
 
 The state holds every card; ``view.py`` is the only way from it to what a seat may know.
 """
@@ -26,7 +26,7 @@ class Note:
     ranks: str
     is_touched: bool = False
 
-    def told(self, clue: str, *, is_about: bool) -> "Note":
+    def hinted(self, clue: str, *, is_about: bool) -> "Note":
         """The note after a hint of ``clue``, a colour letter or a rank."""
 
         def keep(possible: str) -> str:

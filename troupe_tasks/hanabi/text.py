@@ -1,4 +1,4 @@
-"""How Hanabi speaks: what a seat reads when it is to move, and how its answer is read.
+"""The prompts of Hanabi: what a seat reads when it is to move, and how its answer is parsed.
 
 Two styles say the same facts. ``compact`` is one line that a tiny made-here model can learn;
 ``verbose`` explains the rules to a general instruction-tuned model. Both are made from a view, so
@@ -37,14 +37,14 @@ def read_move(text: str) -> tuple[Move | None, bool]:
     matches = list(_ANSWER.finditer(text))
     if not matches:
         return None, False
-    found = matches[-1]
-    ends_there = not text[found.end() :].strip(" \t\r\n.)]")
-    if found["kind"]:
-        slot = int(found["slot"]) - 1
-        is_play = found["kind"].lower() == "play"
+    match = matches[-1]
+    ends_there = not text[match.end() :].strip(" \t\r\n.)]")
+    if match["kind"]:
+        slot = int(match["slot"]) - 1
+        is_play = match["kind"].lower() == "play"
         return Move("play" if is_play else "discard", slot), ends_there
-    clue = found["clue"].lower()
-    target = SEATS.index(found["target"].lower())
+    clue = match["clue"].lower()
+    target = SEATS.index(match["target"].lower())
     return Move("hint", target=target, clue=_LETTER_OF.get(clue, clue)), ends_there
 
 

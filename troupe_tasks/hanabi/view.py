@@ -57,12 +57,12 @@ class View:
 
     def visible(self) -> Counter[str]:
         """Every card that the seat sees, with its number of copies."""
-        seen = Counter(self.discards)
+        cards = Counter(self.discards)
         for colour, height in zip(self.rules.colours, self.piles, strict=True):
-            seen.update(f"{colour}{rank}" for rank in range(1, height + 1))
+            cards.update(f"{colour}{rank}" for rank in range(1, height + 1))
         for hand in self.others.values():
-            seen.update(held.card for held in hand)
-        return seen
+            cards.update(held.card for held in hand)
+        return cards
 
 
 def view(rules: Rules, state: State, seat: int) -> View:

@@ -52,16 +52,16 @@ def read_printed(output: str) -> str | None:
 
 def _boxes(text: str) -> list[str]:
     """Contents of the outermost closed boxes, in order; a few that stay open are passed over."""
-    found: list[str] = []
+    boxes: list[str] = []
     at = num_open = 0
     while num_open < MAX_OPEN and (opened := _OPEN.search(text, at)):
         end = _closing(text, opened.end())
         if end is None:
             at, num_open = opened.end(), num_open + 1
         else:
-            found.append(text[opened.end() : end].strip())
+            boxes.append(text[opened.end() : end].strip())
             at = end + 1
-    return found
+    return boxes
 
 
 def _closing(text: str, start: int) -> int | None:

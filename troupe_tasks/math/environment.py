@@ -114,8 +114,8 @@ class MathEnvironment:
             "correct": float(self._is_right(row, answer)),
         }
         info = {"exit_code": run.exit_code, "limit": run.limit, "stdout": run.stdout[-1000:]}
-        kept = source[:MAX_KEPT_CHARS]
-        return Attempt(answer, marks, text=kept, output=_said(run)[-MAX_KEPT_CHARS:]), info
+        program = source[:MAX_KEPT_CHARS]
+        return Attempt(answer, marks, text=program, output=_reported(run)[-MAX_KEPT_CHARS:]), info
 
 
 def _is_unbuilt(run: Execution) -> bool:
@@ -124,7 +124,7 @@ def _is_unbuilt(run: Execution) -> bool:
     return not run.is_ok and complaint.startswith(_NOT_BUILT)
 
 
-def _said(run: Execution) -> str:
+def _reported(run: Execution) -> str:
     if run.limit:
         return f"{run.stdout[-MAX_KEPT_CHARS:]}\n(stopped: it ran into its {run.limit} limit)"
     if run.exit_code:
@@ -135,6 +135,6 @@ def _said(run: Execution) -> str:
 
 def _known(agent: str) -> str:
     if agent not in text.AGENTS:
-        known = ", ".join(text.AGENTS)
-        raise InvalidArgumentError(f"Math has no agent {agent!r}; its agents are {known}.")
+        agents = ", ".join(text.AGENTS)
+        raise InvalidArgumentError(f"Math has no agent {agent!r}; its agents are {agents}.")
     return agent

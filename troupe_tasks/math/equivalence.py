@@ -1,4 +1,4 @@
-r"""Whether an agent's answer says what the reference says.
+r"""Decides whether an agent's answer is equivalent to the reference.
 
 Numbers are compared here, exactly; all else by math-verify in a process of its own, after the
 answer's form was found to be that of one worked-out answer. An answer that cannot be read is
@@ -29,7 +29,7 @@ class Equivalence:
 
     def __init__(self, pool: WorkerPool | None = None) -> None:
         self._pool = pool or WorkerPool(POOL_SIZE, cpu_s=CPU_S, timeout_s=TIMEOUT_S, wait_s=WAIT_S)
-        self._asked = lru_cache(MAX_REMEMBERED)(self._ask)
+        self._cached_ask = lru_cache(MAX_REMEMBERED)(self._ask)
 
     def is_equal(self, gold: str, candidate: str | None, *, problem: str = "") -> bool:
         r"""Whether ``candidate`` is the answer ``gold``.
@@ -43,15 +43,15 @@ class Equivalence:
         gold = gold.strip()
         number = read_literal(without_assignment(gold))
         if number is not None:
-            said = read_literal(without_assignment(candidate))
-            return said is not None and is_same_number(number, said)
+            answer = read_literal(without_assignment(candidate))
+            return answer is not None and is_same_number(number, answer)
         if without_assignment(gold) == gold or "\\in" in gold:
             gold, candidate = without_assignment(gold), without_assignment(candidate)
         if _squeezed(gold) == _squeezed(candidate):
             return True
         if num_operations(candidate) and _bare(candidate) in _bare(problem):
             return False
-        return is_one_answer(gold, candidate) and self._asked(gold, candidate)
+        return is_one_answer(gold, candidate) and self._cached_ask(gold, candidate)
 
     def agree(self, first: str | None, second: str | None) -> bool:
         """Whether two answers, neither of them a reference, are the same.

@@ -28,9 +28,9 @@ _OUTER = re.compile(r"^\s*(\\left\s*)?(\\\{|[(\[])(.*?)(\\right\s*)?(\\\}|[)\]])
 
 def without_assignment(text: str) -> str:
     r"""``text`` without a leading ``x =`` or ``x \in``, when it has no other equals sign."""
-    found = _ASSIGNED.match(text)
-    if found and "=" not in text[found.end() :]:
-        return text[found.end() :].strip()
+    assignment = _ASSIGNED.match(text)
+    if assignment and "=" not in text[assignment.end() :]:
+        return text[assignment.end() :].strip()
     return text.strip()
 
 
@@ -60,12 +60,12 @@ def num_operations(text: str) -> int:
 def _shape(text: str) -> tuple[str, int]:
     """The kind of outer bracket and the number of parts; a bare list counts as a set."""
     brackets, inside = "", text.strip().strip("$")
-    if found := _OUTER.match(inside):
-        opened, closed = found.group(2).strip("\\"), found.group(5).strip("\\")
-        num_parts = _num_parts(found.group(3))
+    if outer := _OUTER.match(inside):
+        opened, closed = outer.group(2).strip("\\"), outer.group(5).strip("\\")
+        num_parts = _num_parts(outer.group(3))
         if num_parts > 1 or opened == "{":
             brackets = "" if (opened, closed) == ("{", "}") else opened + closed
-            inside = found.group(3)
+            inside = outer.group(3)
     return brackets, _num_parts(inside)
 
 

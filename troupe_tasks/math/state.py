@@ -1,4 +1,4 @@
-"""What a math episode remembers between steps, and its encoding as compact JSON bytes.
+"""The state of a math episode between steps, and its encoding as compact JSON bytes.
 
 The state holds the reference answer: it goes between services, never into a prompt or a sandbox.
 """

@@ -1,4 +1,4 @@
-"""Where math tasks come from: prepared files, or the problems that this project wrote."""
+"""The source of math tasks: prepared files, or the problems written by this project."""
 
 import hashlib
 from collections.abc import Mapping
@@ -37,17 +37,17 @@ class BuiltInProblems:
         subject = self._subjects[index % len(self._subjects)]
         level = self._levels[index // len(self._subjects) % len(self._levels)]
         for _ in range(MAX_DRAWS):
-            made = rng.choice(SUBJECTS[subject])(rng, level)
-            if split_of(made.problem) == split:
+            problem = rng.choice(SUBJECTS[subject])(rng, level)
+            if split_of(problem.problem) == split:
                 name = f"math/{split}/{index}"
                 row = MathRow(
                     id=name,
-                    problem=made.problem,
-                    answer=made.answer,
+                    problem=problem.problem,
+                    answer=problem.answer,
                     source=SOURCE,
                     subject=subject,
                     level=str(level),
-                    program=made.program,
+                    program=problem.program,
                 )
                 return Task(name, split, index, row.model_dump_json().encode())
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-r"""How the math task speaks: what each agent reads, and how a program is found in its text.
+r"""The prompts of the math task: what each agent reads, and how a program is found in its text.
 
 What one agent wrote or printed is shown to another only as quoted data.
 """
@@ -44,8 +44,8 @@ def observation(state: State, agent: str) -> Observation:
 
 
 def _logged(agent: str, answer: str | None) -> str:
-    said = "no answer that could be read" if answer is None else shown(answer).replace("\n", " ")
-    return f"- {agent}: {said}"
+    summary = "no answer that could be read" if answer is None else shown(answer).replace("\n", " ")
+    return f"- {agent}: {summary}"
 
 
 RULES = {

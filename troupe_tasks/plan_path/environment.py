@@ -50,8 +50,8 @@ class PlanPathEnvironment:
         if agent == text.TOOL and self._search_radius:
             target = text.read_search(action)
             if target is not None:
-                found = way(before.grid, before.at, target, self._search_radius)
-                return text.Answer((found or "")[: self._max_actions], is_well_formed=True)
+                route = way(before.grid, before.at, target, self._search_radius)
+                return text.Answer((route or "")[: self._max_actions], is_well_formed=True)
         return text.read_answer(agent, action, self._max_actions)
 
 
@@ -119,6 +119,6 @@ def _transition(
 
 def _known(agent: str) -> str:
     if agent not in text.KEYWORDS:
-        known = ", ".join(text.KEYWORDS)
-        raise InvalidArgumentError(f"Plan-Path has no agent {agent!r}; its agents are {known}.")
+        agents = ", ".join(text.KEYWORDS)
+        raise InvalidArgumentError(f"Plan-Path has no agent {agent!r}; its agents are {agents}.")
     return agent

@@ -103,16 +103,16 @@ def walk(grid: Grid, start: Cell, goal: Cell, moves: str) -> Walk:
 @lru_cache(maxsize=4096)
 def distances(grid: Grid, goal: Cell) -> Mapping[Cell, int]:
     """True number of moves to ``goal`` from every cell that can reach it (breadth first)."""
-    found = {goal: 0}
+    steps = {goal: 0}
     frontier = deque([goal])
     while frontier:
         cell = frontier.popleft()
         for move in grid.exits(cell):
             neighbour = moved(cell, move)
-            if neighbour not in found:
-                found[neighbour] = found[cell] + 1
+            if neighbour not in steps:
+                steps[neighbour] = steps[cell] + 1
                 frontier.append(neighbour)
-    return found
+    return steps
 
 
 def way(grid: Grid, start: Cell, target: str, radius: int) -> str | None:

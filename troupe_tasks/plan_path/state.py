@@ -1,4 +1,4 @@
-"""What a Plan-Path episode remembers between steps, and its encoding as compact JSON bytes."""
+"""The state of a Plan-Path episode between steps, and its encoding as compact JSON bytes."""
 
 import json
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""How Plan-Path speaks: what each agent reads, and how its answer is read.
+"""The prompts of Plan-Path: what each agent reads, and how its answer is parsed.
 
 Two styles say the same facts. ``compact`` is one line that a tiny made-here model can learn;
 ``verbose`` explains the rules to a general instruction-tuned model. Walls come first and do not

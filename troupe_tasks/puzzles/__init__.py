@@ -1,4 +1,4 @@
-"""What puzzles share: a tool agent tries actions on a copy, a planner plays, progress is paid."""
+"""Common to puzzles: a tool agent tries actions on a copy, a planner plays, progress is paid."""
 
 from troupe_tasks.puzzles.environment import LOCAL_TERMS, RETURN_BOUND, PuzzleEnvironment
 from troupe_tasks.puzzles.puzzle import Played, Puzzle, PuzzleParams

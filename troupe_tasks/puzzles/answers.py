@@ -25,13 +25,13 @@ def read_answer(keyword: str, item: str, text: str, max_actions: int) -> Answer:
 
     Example: ``read_answer("place", "([a-h][1-8])", "so: place b4, c1", 8)`` has ``("b4", "c1")``.
     """
-    call, one = _patterns(keyword, item)
+    call, action = _patterns(keyword, item)
     found_calls = deque(call.finditer(text), maxlen=1)
     if not found_calls:
         return Answer((), is_well_formed=False)
     last = found_calls[0]
-    items = islice(one.finditer(last.group(1)), max_actions + 1)
-    actions = tuple(" ".join(found.groups()) for found in items)
+    items = islice(action.finditer(last.group(1)), max_actions + 1)
+    actions = tuple(" ".join(match.groups()) for match in items)
     ends_there = not text[last.end() :].strip()
     return Answer(actions[:max_actions], ends_there and 0 < len(actions) <= max_actions)
 

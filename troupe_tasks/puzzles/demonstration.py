@@ -1,4 +1,4 @@
-"""What scripted agents of all puzzles do: act on a solution, and use the tool's trial if good."""
+"""The scripted agents of all puzzles: they follow a solution, and use the tool's trial if good."""
 
 from collections.abc import Callable, Sequence
 

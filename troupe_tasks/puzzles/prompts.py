@@ -1,4 +1,4 @@
-"""Prompts of a puzzle in both styles: what is there, then what the tool's trial led to."""
+"""Prompts of a puzzle in both styles: the position, then the result of the tool's trial."""
 
 from troupe.tasks.family import Message, Observation
 from troupe_tasks.puzzles.puzzle import PLANNER, TOOL, Puzzle, Style

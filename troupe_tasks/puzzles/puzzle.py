@@ -1,4 +1,4 @@
-"""What one puzzle promises: rules, a distance to its solution, and words.
+"""The protocol of one puzzle: rules, a distance to its solution, and words.
 
 Owns the seam between a puzzle and the environment that all puzzles share. Instances, boards and
 actions are text in the puzzle's own notation, so a state is readable and small.

@@ -1,4 +1,4 @@
-"""What a puzzle's episode remembers between steps, and its encoding as compact JSON bytes."""
+"""The state of a puzzle's episode between steps, and its encoding as compact JSON bytes."""
 
 import json
 from dataclasses import asdict, dataclass

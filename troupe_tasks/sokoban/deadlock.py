@@ -43,18 +43,18 @@ def goal_distances(room: Room) -> Mapping[int, Mapping[int, int]]:
 
 
 def _pulled(room: Room, goal: int) -> dict[int, int]:
-    found = {goal: 0}
+    pushes = {goal: 0}
     frontier = deque([goal])
     while frontier:
         box = frontier.popleft()
         for offset in room.offsets.values():
             origin, player = box - offset, box - 2 * offset
-            if origin in found or not room.floor >> origin & 1:
+            if origin in pushes or not room.floor >> origin & 1:
                 continue
             if room.floor >> player & 1:
-                found[origin] = found[box] + 1
+                pushes[origin] = pushes[box] + 1
                 frontier.append(origin)
-    return found
+    return pushes
 
 
 def _cheapest_matching(costs: list[list[int]]) -> int:
@@ -71,19 +71,19 @@ def _cheapest_matching(costs: list[list[int]]) -> int:
     return min(cheapest.values(), default=INFINITE)
 
 
-def _is_frozen(room: Room, boxes: int, box: int, seen: int = 0) -> bool:
-    """Whether ``box`` can move along neither axis, now or later; ``seen`` boxes count as walls."""
-    return all(_is_held(room, boxes, box, step, seen | 1 << box) for step in (1, room.size))
+def _is_frozen(room: Room, boxes: int, box: int, walls: int = 0) -> bool:
+    """Whether ``box`` can move along neither axis, ever; boxes in ``walls`` count as walls."""
+    return all(_is_held(room, boxes, box, step, walls | 1 << box) for step in (1, room.size))
 
 
-def _is_held(room: Room, boxes: int, box: int, step: int, seen: int) -> bool:
+def _is_held(room: Room, boxes: int, box: int, step: int, walls: int) -> bool:
     sides = (box - step, box + step)
-    if any(not room.floor >> side & 1 or seen >> side & 1 for side in sides):
+    if any(not room.floor >> side & 1 or walls >> side & 1 for side in sides):
         return True
     live = _live_cells(room)
     if all(not live >> side & 1 for side in sides):
         return True
-    return any(boxes >> side & 1 and _is_frozen(room, boxes, side, seen) for side in sides)
+    return any(boxes >> side & 1 and _is_frozen(room, boxes, side, walls) for side in sides)
 
 
 @lru_cache(maxsize=1024)

@@ -24,11 +24,11 @@ def draw(
     room = _draw_room(rng, size, num_boxes, wall_share)
     if room is None or split_of(room) != split:
         return None
-    found = list(pulled(room))
-    far = [(boxes, area) for boxes, area, pushes in found if pushes >= min_pushes]
-    if not far and len(found) < MAX_POSITIONS:
+    positions = list(pulled(room))
+    far = [(boxes, area) for boxes, area, pushes in positions if pushes >= min_pushes]
+    if not far and len(positions) < MAX_POSITIONS:
         return None
-    chosen = rng.choice(far) if far else _pulled_on(rng, room, found[-1][:2], min_pushes)
+    chosen = rng.choice(far) if far else _pulled_on(rng, room, positions[-1][:2], min_pushes)
     if chosen is None:
         return None
     boxes, area = chosen
@@ -52,7 +52,7 @@ def pulled(room: Room) -> Iterator[tuple[int, int, int]]:
         area = reach(size, free & -free, free)
         layer.append((room.goals, area))
         free &= ~area
-    found = set(layer)
+    positions = set(layer)
     depth = 0
     while layer:
         for boxes, area in layer:
@@ -60,8 +60,8 @@ def pulled(room: Room) -> Iterator[tuple[int, int, int]]:
         following: list[tuple[int, int]] = []
         for boxes, area in layer:
             for position in _pulls(room, boxes, area):
-                if position not in found and len(found) < MAX_POSITIONS:
-                    found.add(position)
+                if position not in positions and len(positions) < MAX_POSITIONS:
+                    positions.add(position)
                     following.append(position)
         layer, depth = following, depth + 1
 

@@ -118,7 +118,7 @@ def spread(size: int, board: int, free: int) -> int:
 
 def reach(size: int, start: int, free: int) -> int:
     """All cells that a walk over ``free`` cells reaches from the bit board ``start``."""
-    found = start
-    while (grown := spread(size, found, free)) != found:
-        found = grown
-    return found
+    area = start
+    while (grown := spread(size, area, free)) != area:
+        area = grown
+    return area

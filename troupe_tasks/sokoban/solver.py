@@ -70,9 +70,9 @@ def _pushes(room: Room, node: _Node) -> Iterator[tuple[_Node, int, str]]:
             wanted.append((_shift(bit, -offset), bit, _shift(bit, offset), move))
     layer, steps = 1 << player, 0
     while wanted:
-        for _, bit, target, move in [one for one in wanted if one[0] & layer]:
+        for _, bit, target, move in [push for push in wanted if push[0] & layer]:
             yield (boxes & ~bit | target, bit.bit_length() - 1), steps, move
-        wanted = [one for one in wanted if not one[0] & layer]
+        wanted = [push for push in wanted if not push[0] & layer]
         grown = spread(room.size, layer, free)
         if grown == layer:
             return

@@ -83,8 +83,8 @@ class Sudoku:
         now = decode_state(state)
         givens = PUZZLE.start(now.instance)
         size = size_of(givens)
-        own = [cell for cell, digit in enumerate(givens) if digit == EMPTY]
-        empty = [cell for cell in own if now.board[cell] == EMPTY] or own
+        open_cells = [cell for cell, digit in enumerate(givens) if digit == EMPTY]
+        empty = [cell for cell in open_cells if now.board[cell] == EMPTY] or open_cells
         chosen = sorted(rng.sample(empty, min(len(empty), self._params.max_actions)))
         actions = [f"{name(size, cell)} {rng.randint(1, size)}" for cell in chosen]
         return write_answer(PUZZLE.keywords[agent], actions)

@@ -32,12 +32,12 @@ def peers(size: int) -> tuple[tuple[int, ...], ...]:
         row, column = divmod(cell, size)
         return row, column, row // box * box + column // box
 
-    found: list[tuple[int, ...]] = []
+    peers_of: list[tuple[int, ...]] = []
     for cell in range(size**2):
         mine = units(cell)
         shares = (any(a == b for a, b in zip(mine, units(c), strict=True)) for c in range(size**2))
-        found.append(tuple(c for c, is_shared in enumerate(shares) if is_shared and c != cell))
-    return tuple(found)
+        peers_of.append(tuple(c for c, is_shared in enumerate(shares) if is_shared and c != cell))
+    return tuple(peers_of)
 
 
 def clashes(grid: str) -> list[int]:
@@ -93,8 +93,8 @@ def solutions(grid: str, rng: Random | None = None) -> Iterator[str]:
 
 def is_unique(grid: str) -> bool:
     """Whether exactly one complete grid keeps the digits of ``grid``."""
-    found = solutions(grid)
-    return next(found, None) is not None and next(found, None) is None
+    search = solutions(grid)
+    return next(search, None) is not None and next(search, None) is None
 
 
 def canonical(grid: str) -> str:

@@ -1,4 +1,4 @@
-"""The tasks of Tic-Tac-Toe: from which board play goes on, and which seat moves first.
+"""The tasks of Tic-Tac-Toe: the board that play starts from, and the seat that moves first.
 
 All openings of a job have equally many marks, so no game from one opening passes through another:
 what is held out is never met in training, not even on the way.
@@ -35,15 +35,15 @@ class TicTacToeTaskset:
 
     def task(self, split: Split, index: int) -> Task:
         """The opening at ``index``; raises InvalidArgumentError when there are not so many."""
-        found = openings(self._opening_marks, split)
-        total = self._num_seats * len(found)
+        starts = openings(self._opening_marks, split)
+        total = self._num_seats * len(starts)
         if not 0 <= index < total:
             raise InvalidArgumentError(
                 f"Tic-Tac-Toe with opening_marks = {self._opening_marks} has {total} {split} "
                 f"tasks, 0 to {total - 1}; there is no task {index}."
             )
         place, seat = divmod(index, self._num_seats)
-        order = sorted(found, key=lambda board: derive_seed(self._seed, "opening", board))
+        order = sorted(starts, key=lambda board: derive_seed(self._seed, "opening", board))
         board = order[place]
         x_seat = seat if boards.to_move(board) == boards.X else 1 - seat
         salt = derive_seed(self._seed, split, index)

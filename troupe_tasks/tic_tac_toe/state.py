@@ -1,4 +1,4 @@
-"""What a game of Tic-Tac-Toe remembers between moves, and its encoding as compact JSON bytes."""
+"""The state of a game of Tic-Tac-Toe between moves, and its encoding as compact JSON bytes."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How Tic-Tac-Toe speaks: what a seat reads when it is to move, and how its answer is read.
+"""The prompts of Tic-Tac-Toe: what a seat reads when it is to move, and how its answer is parsed.
 
 Two styles say the same facts. ``compact`` is one line that a tiny made-here model can learn;
 ``verbose`` explains the rules to a general instruction-tuned model.
@@ -78,4 +78,4 @@ def _verbose(state: State, mark: str) -> str:
 
 
 def _cells(board: str, mark: str) -> list[str]:
-    return [NAMES[cell] for cell, found in enumerate(board) if found == mark]
+    return [NAMES[cell] for cell, occupant in enumerate(board) if occupant == mark]

@@ -124,9 +124,9 @@ class WritingEnvironment:
 
     def _known(self, agent: str) -> str:
         if agent not in self._genre.rules:
-            known = ", ".join(self._genre.rules)
+            agents = ", ".join(self._genre.rules)
             raise InvalidArgumentError(
-                f"{self._genre.name} has no agent {agent!r}; its agents are {known}."
+                f"{self._genre.name} has no agent {agent!r}; its agents are {agents}."
             )
         return agent
 

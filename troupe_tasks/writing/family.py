@@ -1,4 +1,4 @@
-"""What the writing tasks share as task families: parameters, demonstrations, the judge."""
+"""Shared by the writing tasks as task families: parameters, demonstrations, the judge."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the published reward does not look at: whether the texts are about the source, and prose.
+"""Checks missing from the published reward: the texts are about the source, and are prose.
 
 The published formula reads the two outputs only, so one memorised pair earns everything for any
 source. The gate is a factor from 0 to 1: it cannot add to the reward, only take away what texts
@@ -74,8 +74,8 @@ def gate(rule: GateRule, source: str, first: str, second: str) -> Gate:
     """How far the gate opens for a pair of texts on ``source``."""
     pair = (first, second)
     wanted = content(source)
-    said = content(first) | content(second)
-    covered = len(wanted & said) / len(wanted) if wanted else 1.0
+    covered_words = content(first) | content(second)
+    covered = len(wanted & covered_words) / len(wanted) if wanted else 1.0
     return Gate(
         grounded=min(_rising(_grounded(text, wanted), rule.min_grounded) for text in pair),
         covered=_rising(covered, rule.min_covered),
@@ -97,13 +97,13 @@ def _falling(share: float, full: float) -> float:
 
 
 def _grounded(text: str, wanted: frozenset[str]) -> float:
-    said = content(text)
-    return len(said & wanted) / len(said) if said else 0.0
+    used = content(text)
+    return len(used & wanted) / len(used) if used else 0.0
 
 
 def _copied(text: str, source: str) -> float:
-    runs, known = _runs(words(text), COPY_RUN), set(_runs(words(source), COPY_RUN))
-    return sum(run in known for run in runs) / len(runs) if runs else 0.0
+    runs, source_runs = _runs(words(text), COPY_RUN), set(_runs(words(source), COPY_RUN))
+    return sum(run in source_runs for run in runs) / len(runs) if runs else 0.0
 
 
 def _new_pairs(text: str) -> float:
@@ -128,14 +128,14 @@ def _ordered(text: str) -> float:
 
 def _prose(rule: GateRule, text: str) -> float:
     """0 for texts without the shape of prose, else 1."""
-    found = words(text)
-    if not found or any(len(token) > MAX_WORD_CHARS for token in tokens(text)):
+    prose = words(text)
+    if not prose or any(len(token) > MAX_WORD_CHARS for token in tokens(text)):
         return 0.0
-    stop = sum(word in STOPWORDS for word in found) / len(found)
+    stop = sum(word in STOPWORDS for word in prose) / len(prose)
     num_sentences = sum(token.rstrip("\"')")[-1:] in (".", "!", "?") for token in tokens(text))
-    has_sentences = num_sentences > 0 and len(found) / num_sentences <= rule.max_sentence
+    has_sentences = num_sentences > 0 and len(prose) / num_sentences <= rule.max_sentence
     return float(rule.min_stop <= stop <= rule.max_stop and has_sentences)
 
 
-def _runs(found: list[str], size: int) -> list[tuple[str, ...]]:
-    return list(zip(*(found[start:] for start in range(size)), strict=False))
+def _runs(text_words: list[str], size: int) -> list[tuple[str, ...]]:
+    return list(zip(*(text_words[start:] for start in range(size)), strict=False))

@@ -1,4 +1,4 @@
-"""What a writing episode remembers between steps, and its encoding as compact JSON bytes."""
+"""The state of a writing episode between steps, and its encoding as compact JSON bytes."""
 
 import json
 from collections.abc import Mapping

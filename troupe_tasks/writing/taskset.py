@@ -1,4 +1,4 @@
-"""Where writing tasks come from: prepared files, or the texts that this project wrote."""
+"""The source of writing tasks: prepared files, or the texts written by this project."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -58,9 +58,9 @@ def content(text: str) -> frozenset[str]:
 
 def jaccard(first: str, second: str) -> float:
     """Overlap of two texts' content words, from 0 to 1; 1 when neither has any."""
-    one, two = content(first), content(second)
-    union = one | two
-    return len(one & two) / len(union) if union else 1.0
+    first_words, second_words = content(first), content(second)
+    union = first_words | second_words
+    return len(first_words & second_words) / len(union) if union else 1.0
 
 
 def categories_within(text: str, transitions: Mapping[str, tuple[str, ...]]) -> int:

@@ -32,7 +32,7 @@ def percentage(rng: Random, level: int) -> Made:
     final = Fraction(price)
     for change in changes:
         final = final * (100 + change) / 100
-    said = ", then ".join(
+    steps = ", then ".join(
         f"{'rises' if change > 0 else 'falls'} by ${abs(change)}\\%$" for change in changes
     )
     program = (
@@ -42,7 +42,7 @@ def percentage(rng: Random, level: int) -> Made:
         "    price += price * Fraction(change, 100)\n"
         "print(price)"
     )
-    problem = f"A price of ${price}$ coins {said}. What is the final price in coins?"
+    problem = f"A price of ${price}$ coins {steps}. What is the final price in coins?"
     return Made(problem, shown(final), program)
 
 

@@ -46,7 +46,7 @@ def lattice_paths(rng: Random, level: int) -> Made:
     x, y = rng.randrange(1, width), rng.randrange(1, height)
     ways = comb(width + height, width)
     through = comb(x + y, x) * comb(width - x + height - y, width - x)
-    asked = "" if level == 1 else f" passes through $({x}, {y})$ and"
+    stop = "" if level == 1 else f" passes through $({x}, {y})$ and"
     answer = ways if level == 1 else through
     gate = "True" if level == 1 else f"(i, j) == ({x}, {y}) or not (i + j == {x + y})"
     program = (
@@ -57,7 +57,7 @@ def lattice_paths(rng: Random, level: int) -> Made:
         f"print(ways[{width}, {height}])"
     )
     problem = (
-        f"A path{asked} goes from $(0, 0)$ to $({width}, {height})$ in unit steps to the right or "
+        f"A path{stop} goes from $(0, 0)$ to $({width}, {height})$ in unit steps to the right or "
         "up. How many such paths are there?"
     )
     return Made(problem, str(answer), program)
@@ -96,10 +96,10 @@ def share_out(rng: Random, level: int) -> Made:
         f"shares = product(range({least}, {things + 1}), repeat={people - 1})\n"
         f"print(sum({things} - sum(s) >= {least} for s in shares))"
     )
-    each = f", each getting at least ${least}$" if least else ""
+    least_share = f", each getting at least ${least}$" if least else ""
     problem = (
         f"In how many ways can ${things}$ identical coins be shared out among ${people}$ different "
-        f"people{each}?"
+        f"people{least_share}?"
     )
     return Made(problem, str(answer), program)
 
