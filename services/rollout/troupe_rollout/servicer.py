@@ -80,7 +80,7 @@ class RolloutServicer(RolloutServiceServicer):
                 pointer="/num_candidates",
             )
         with self._call():
-            asked = GenerateRequest(
+            domain_request = GenerateRequest(
                 request.policy,
                 request.policy_version,
                 self._prompt(request),
@@ -89,9 +89,11 @@ class RolloutServicer(RolloutServiceServicer):
                 seed,
             )
             async with self._deadline(context, "Generate"):
-                with span("engine.generate", policy=asked.policy, n=asked.num_candidates):
-                    generation = await self._engine.generate(asked)
-        _count(asked.policy, generation)
+                with span(
+                    "engine.generate", policy=domain_request.policy, n=domain_request.num_candidates
+                ):
+                    generation = await self._engine.generate(domain_request)
+        _count(domain_request.policy, generation)
         return generation_to_proto(generation)
 
     async def ScoreTokens(  # noqa: N802

@@ -78,8 +78,8 @@ class StagingArea:
         """Make the folder, and remove what lives of this service that were killed left in it."""
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
-            for left in self._parent.glob(f"{_PREFIX}*"):
-                _remove_unless_held(left)
+            for folder in self._parent.glob(f"{_PREFIX}*"):
+                _remove_unless_held(folder)
             self._folder, self._lock = _held_folder(self._parent)
         except OSError as error:
             raise InvalidArgumentError(

@@ -187,8 +187,8 @@ class WeightReceiver:
         """What was staged is loaded now; versions that the engine unloaded are forgotten."""
         if (digest := self._staged.pop(key, None)) is not None:
             self._loaded[key] = digest
-        there = {(p.policy, v) for p in self._engine.policies() for v in p.loaded_versions}
-        self._loaded = {k: digest for k, digest in self._loaded.items() if k in there}
+        present = {(p.policy, v) for p in self._engine.policies() for v in p.loaded_versions}
+        self._loaded = {k: digest for k, digest in self._loaded.items() if k in present}
 
     async def _stage(self, upload: Upload, timeout_s: float) -> Received:
         manifest = upload.manifest

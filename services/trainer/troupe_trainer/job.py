@@ -180,7 +180,9 @@ class TrainingJob:
         return bool(self._policy) and self._policy not in await self._ledger.versions()
 
     def _parts(self, learners: Learners, checkpointing: Checkpointing, first_step: int) -> Parts:
-        vocabularies = {p: it.model.vocabulary_size for p, it in learners.by_policy.items()}
+        vocabularies = {
+            p: learner.model.vocabulary_size for p, learner in learners.by_policy.items()
+        }
         collector = Collector(
             self._redis,
             self._job_id,
@@ -208,7 +210,7 @@ class TrainingJob:
         for policy, learner in learners.by_policy.items():
             spec, folder = self._spec.policies[policy], self._run_dir / "policies" / policy
             policies[policy] = await learners.on_thread(
-                lambda it=learner, s=spec, f=folder: export_artifacts(it.alone(), s, f)
+                lambda source=learner, s=spec, f=folder: export_artifacts(source.alone(), s, f)
             )
         return {"step": self._spec.steps, "policies": policies}
 

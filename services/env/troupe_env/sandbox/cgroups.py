@@ -81,11 +81,11 @@ class Cgroups:
         self._proc = proc
         self._parents: dict[str, Path] = {}
         self._files = _V1
-        found = _v1_parents(root, proc)
-        if not found:
+        parents = _v1_parents(root, proc)
+        if not parents:
             self._files = _V2
-            found = _v2_parents(root, proc, configured)
-        for controller, parent in found.items():
+            parents = _v2_parents(root, proc, configured)
+        for controller, parent in parents.items():
             self._sweep(parent)
             if self._is_usable(controller, parent):
                 self._parents[controller] = parent
@@ -164,50 +164,51 @@ def _try_write(path: Path, text: str) -> None:
             path.write_text(text)
 
 
-def _own(proc: Path) -> dict[str, str]:
+def _process_paths(proc: Path) -> dict[str, str]:
     """Controller (v2: the empty name) to this process's path in its hierarchy."""
-    own: dict[str, str] = {}
+    paths: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in (proc / "self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            own.update(dict.fromkeys(controllers.split(","), path))
-    return own
+            paths.update(dict.fromkeys(controllers.split(","), path))
+    return paths
 
 
 def _v1_parents(root: Path, proc: Path) -> dict[str, Path]:
-    own = _own(proc)
-    found: dict[str, Path] = {}
+    paths = _process_paths(proc)
+    parents: dict[str, Path] = {}
     for controller in _V1:
-        if controller in own:
-            folder = root / controller / own[controller].lstrip("/")
+        if controller in paths:
+            folder = root / controller / paths[controller].lstrip("/")
             # In a container the path is the host's and the mount starts at the container's own.
             folder = folder if folder.is_dir() else root / controller
             if (folder / "cgroup.procs").exists():
-                found[controller] = folder.resolve()
-    return found if "memory" in found else {}
+                parents[controller] = folder.resolve()
+    return parents if "memory" in parents else {}
 
 
 def _v2_parents(root: Path, proc: Path, configured: str) -> dict[str, Path]:
-    own = Path(configured) if configured else root / _own(proc).get("", "/").lstrip("/")
-    if not (own / "cgroup.controllers").exists():
+    path = _process_paths(proc).get("", "/").lstrip("/")
+    parent = Path(configured) if configured else root / path
+    if not (parent / "cgroup.controllers").exists():
         return {}
     with contextlib.suppress(OSError):
-        _enable(own, is_own=not configured)
+        _enable(parent, is_own=not configured)
     try:
-        enabled = (own / "cgroup.subtree_control").read_text().split()
+        enabled = (parent / "cgroup.subtree_control").read_text().split()
     except OSError:
         return {}
-    return {controller: own for controller in _V2 if controller in enabled}
+    return {controller: parent for controller in _V2 if controller in enabled}
 
 
-def _enable(own: Path, *, is_own: bool) -> None:
+def _enable(group: Path, *, is_own: bool) -> None:
     """Let groups below have controllers; a group that gives them away may hold no process."""
-    available = (own / "cgroup.controllers").read_text().split()
-    wanted = [f"+{controller}" for controller in _V2 if controller in available]
+    available = (group / "cgroup.controllers").read_text().split()
+    additions = [f"+{controller}" for controller in _V2 if controller in available]
     if is_own:
-        members = (own / "cgroup.procs").read_text().split()
+        members = (group / "cgroup.procs").read_text().split()
         if members == [str(os.getpid())]:
-            leaf = own / "troupe-service"
+            leaf = group / "troupe-service"
             leaf.mkdir(exist_ok=True)
             (leaf / "cgroup.procs").write_text(str(os.getpid()))
-    (own / "cgroup.subtree_control").write_text(" ".join(wanted))
+    (group / "cgroup.subtree_control").write_text(" ".join(additions))

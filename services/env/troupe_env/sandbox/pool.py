@@ -228,7 +228,7 @@ def _both(value: int) -> tuple[int, int]:
     return value, value
 
 
-def _checked(program: Program, own: str) -> dict[str, str]:
+def _checked(program: Program, source_file: str) -> dict[str, str]:
     """The program's files, whose names can't lead out of its folder."""
     if len(program.files) > _MAX_FILES:
         raise InvalidArgumentError(
@@ -237,9 +237,9 @@ def _checked(program: Program, own: str) -> dict[str, str]:
     for name in program.files:
         path = PurePosixPath(name)
         is_plain = path.parts and not path.is_absolute() and ".." not in path.parts
-        if not is_plain or "\0" in name or str(path) in (own, _STDIN_FILE):
+        if not is_plain or "\0" in name or str(path) in (source_file, _STDIN_FILE):
             raise InvalidArgumentError(
                 f"A program's file can't be called {name!r}: give a relative name without '..', "
-                f"other than {own} and {_STDIN_FILE}."
+                f"other than {source_file} and {_STDIN_FILE}."
             )
     return dict(program.files)

@@ -30,8 +30,8 @@ def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list
 
 def cut_at_stop(text: str, stop: Sequence[str]) -> str:
     """The text before the first stop string."""
-    found = [position for item in stop if item and (position := text.find(item)) >= 0]
-    return text[: min(found)] if found else text
+    positions = [position for item in stop if item and (position := text.find(item)) >= 0]
+    return text[: min(positions)] if positions else text
 
 
 def stop_detector(tokenizer: Any, stop: Sequence[str]) -> Callable[[Sequence[int]], bool] | None:

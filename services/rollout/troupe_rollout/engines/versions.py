@@ -37,10 +37,10 @@ def _keep_nothing(version: object) -> None:
 def held_digest(weights: StagedWeights, tensors: Iterable[TensorSum]) -> str:
     """The digest of what an engine has; raises WeightsRejectedError, naming a wrong tensor."""
     sums = list(tensors)
-    found = {tensor.name: tensor.digest for tensor in sums}
-    names = sorted(weights.announced.keys() | found.keys()) if weights.announced else ()
+    digests = {tensor.name: tensor.digest for tensor in sums}
+    names = sorted(weights.announced.keys() | digests.keys()) if weights.announced else ()
     for name in names:
-        held, sent = found.get(name, "missing"), weights.announced.get(name, "none")
+        held, sent = digests.get(name, "missing"), weights.announced.get(name, "none")
         if held != sent:
             raise WeightsRejectedError(
                 f"Weights of policy '{weights.policy}' version {weights.policy_version} are "

@@ -186,8 +186,12 @@ def _moved(report: TrainerPart) -> str:
 
 def _trained(batch: Batch, learned: Learned) -> Trained:
     """Every group of the step with its advantages; a policy that does not learn has none."""
-    own = {g.record.group_id: g.advantages for found in learned.credited.values() for g in found}
+    advantages = {
+        g.record.group_id: g.advantages
+        for credited_groups in learned.credited.values()
+        for g in credited_groups
+    }
     return {
-        policy: {group.group_id: own.get(group.group_id, ()) for group in groups}
+        policy: {group.group_id: advantages.get(group.group_id, ()) for group in groups}
         for policy, groups in batch.groups.items()
     }

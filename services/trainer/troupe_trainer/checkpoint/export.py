@@ -86,8 +86,8 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> list[TensorSum]:
             ]
         finally:
             wait(writing)  # the file is not closed under them
-        for each in writing:
-            each.result()
+        for write in writing:
+            write.result()
     draft.replace(path)
     return sums
 

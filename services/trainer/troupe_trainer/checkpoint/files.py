@@ -130,12 +130,12 @@ class Checkpoints:
         """Nobody has taken over, and nobody who did has written ``target``."""
         self._admit()
         try:
-            there = int(json.loads((target / STATE).read_text())["epoch"])
+            epoch = int(json.loads((target / STATE).read_text())["epoch"])
         except (OSError, ValueError, KeyError):
             return  # none, or a torn one
-        if there > self._epoch:
+        if epoch > self._epoch:
             raise FencedError(
-                f"{target} was written by a trainer with epoch {there}, which has taken over from "
+                f"{target} was written by a trainer with epoch {epoch}, which has taken over from "
                 f"this one with epoch {self._epoch}. This trainer stops; its checkpoint is dropped."
             )
 
@@ -162,8 +162,8 @@ class Checkpoints:
             CheckpointMismatchError: it was made under another model, seed, algorithm or policy.
             JobFailedError: that of the step that every policy has can't be read.
         """
-        for left in self._folder.glob(f"{_STAGING}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for staging in self._folder.glob(f"{_STAGING}*"):
+            shutil.rmtree(staging, ignore_errors=True)
         if with_all:
             self._go_back_to(newest_common(self._run_dir, self._spec))
         for folder in newest_first(self._folder):
@@ -258,9 +258,9 @@ class Checkpoints:
     def _append_groups(self, snapshot: CheckpointContents) -> None:
         with self._groups.open("a") as file:
             for step, groups in snapshot.trained:
-                for policy, own in groups.items():
-                    values = [[float(f"{a:.6g}") for a in each] for each in own.values()]
-                    line = {"step": step, "policy": policy, "group_ids": list(own)}
+                for policy, advantages in groups.items():
+                    values = [[float(f"{a:.6g}") for a in row] for row in advantages.values()]
+                    line = {"step": step, "policy": policy, "group_ids": list(advantages)}
                     file.write(f"{json.dumps({**line, 'advantages': values})}\n")
             file.flush()
             os.fsync(file.fileno())
@@ -269,16 +269,16 @@ class Checkpoints:
         """Keep the lines of steps below ``step``; a torn line was never covered."""
         if not self._groups.exists():
             return
-        kept: list[str] = []
+        lines: list[str] = []
         for line in self._groups.read_text().splitlines():
             try:
                 covered = json.loads(line)["step"] < step
             except (ValueError, KeyError):
                 continue
             if covered:
-                kept.append(f"{line}\n")
+                lines.append(f"{line}\n")
         draft = self._groups.with_suffix(".draft")
-        draft.write_text("".join(kept))
+        draft.write_text("".join(lines))
         sync(draft)
         draft.replace(self._groups)
 

@@ -68,22 +68,22 @@ def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
     common = steps_of_all(run_dir, spec)
     names = ", ".join(step_name(step) for step in common) or "none"
     if which == "latest":
-        found = common[:1]
+        steps = common[:1]
     elif which == "best" and spec.trainer.per_policy:
         raise InvalidArgumentError(
             "the best step is chosen by the reward of all agents, and each policy's trainer wrote "
             f"down its own agents' alone; name a step: {names}"
         )
     elif which == "best":
-        found = [step_of(path) for path in best_first(folders[0])[:1]]
+        steps = [step_of(path) for path in best_first(folders[0])[:1]]
     elif which.isdecimal():
-        found = [step for step in common if step == int(which)]
+        steps = [step for step in common if step == int(which)]
     else:
         raise InvalidArgumentError(f"'{which}' is not a step, 'latest' or 'best'")
-    if not found:
+    if not steps:
         folder = " and ".join(str(folder) for folder in folders)
         raise NotFoundError(f"{folder} has no checkpoint '{which}'; there are: {names}")
-    return found[0]
+    return steps[0]
 
 
 def _origin(run_dir: Path, snapshot: CheckpointContents) -> str:

@@ -133,9 +133,9 @@ class Collector:
             size = self._vocabularies[policy]
             expected = Expected(self._job_id, policy, step, step, size, self._max_staleness)
             groups[policy] = []
-            found, refused = intake.take(step)
+            arrived, refused = intake.take(step)
             dropped.update(refused)
-            for group in found:
+            for group in arrived:
                 if reason := fault(group, expected):
                     dropped[reason] += 1
                 else:
@@ -214,11 +214,11 @@ class _Intake:
         if group.step < step:  # learnt, and not in a checkpoint yet: steps are collected in order
             self._refused[step]["late"] += 1
             return True
-        known = self._groups[group.step]
-        if group.group_id in known:
+        groups = self._groups[group.step]
+        if group.group_id in groups:
             self._refused[group.step]["duplicate"] += 1
         else:
-            known[group.group_id] = group
+            groups[group.group_id] = group
         return True
 
     async def _take_in_unreadable(self, entry: Entry, why: str) -> bool:

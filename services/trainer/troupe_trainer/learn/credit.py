@@ -61,22 +61,25 @@ class CreditAssigner:
 
     def assign(self, groups: Groups) -> AssignedCredit:
         """Advantages of all groups of a step, attached to their completions."""
-        outcomes = {policy: self._outcomes(policy, own) for policy, own in groups.items()}
+        outcomes = {
+            policy: self._outcomes(policy, policy_groups)
+            for policy, policy_groups in groups.items()
+        }
         lessons: dict[str, list[Lesson]] = {}
         if self._critics is not None:
-            for policy, own in groups.items():
-                prompts = [self._critics.prompts(group) for group in own]
+            for policy, policy_groups in groups.items():
+                prompts = [self._critics.prompts(group) for group in policy_groups]
                 values = self._critics.values(policy, prompts)
                 outcomes[policy] = _with(outcomes[policy], "value", values)
                 lessons[policy] = self._lessons(prompts, outcomes[policy])
-        found = advantages_by_policy(self._algorithm, outcomes)
+        advantages = advantages_by_policy(self._algorithm, outcomes)
         drop = self._spec.algorithm.filters.truncated
         credited = {
             policy: [
-                self._attach(group, advantages, drop_truncated=drop)
-                for group, advantages in zip(own, found[policy], strict=True)
+                self._attach(group, group_advantages, drop_truncated=drop)
+                for group, group_advantages in zip(policy_groups, advantages[policy], strict=True)
             ]
-            for policy, own in groups.items()
+            for policy, policy_groups in groups.items()
         }
         return AssignedCredit(credited, lessons)
 
@@ -103,9 +106,9 @@ class CreditAssigner:
         """The critic's target is its value plus the advantage before any whitening."""
         return [
             Lesson(prompt, candidate.value + advantage, candidate.value)
-            for own, outcome in zip(prompts, outcomes, strict=True)
+            for group_prompts, outcome in zip(prompts, outcomes, strict=True)
             for prompt, candidate, advantage in zip(
-                own, outcome.candidates, self._algorithm.advantages(outcome), strict=True
+                group_prompts, outcome.candidates, self._algorithm.advantages(outcome), strict=True
             )
         ]
 
@@ -125,10 +128,10 @@ def _with(
             outcome,
             candidates=[
                 replace(candidate, **{name: value})
-                for candidate, value in zip(outcome.candidates, own, strict=True)
+                for candidate, value in zip(outcome.candidates, group_values, strict=True)
             ],
         )
-        for outcome, own in zip(outcomes, values, strict=True)
+        for outcome, group_values in zip(outcomes, values, strict=True)
     ]
 
 

@@ -49,10 +49,10 @@ class Critic:
     @torch.no_grad()
     def values(self, prompts: Sequence[Prompt]) -> list[float]:
         """The expected return at each prompt; a prompt that comes twice is computed once."""
-        found: dict[Prompt, float] = {}
+        values: dict[Prompt, float] = {}
         for part in self._passes(prompts):
-            found.update(zip(part, self._predict(self._features(part)).tolist(), strict=True))
-        return [found[prompt] for prompt in prompts]
+            values.update(zip(part, self._predict(self._features(part)).tolist(), strict=True))
+        return [values[prompt] for prompt in prompts]
 
     def learn(self, lessons: Sequence[Lesson]) -> dict[str, float]:
         """``epochs`` optimizer steps on all lessons; metrics, of which some are of before.
@@ -65,7 +65,7 @@ class Critic:
         """
         if not lessons:
             return {}
-        metrics = {"value_mean": math.fsum(it.predicted for it in lessons) / len(lessons)}
+        metrics = {"value_mean": math.fsum(lesson.predicted for lesson in lessons) / len(lessons)}
         explained = explained_variance(lessons)
         if explained is not None:
             metrics["explained_variance"] = explained
@@ -79,8 +79,8 @@ class Critic:
         features = self._feature_source(parts)
         for _ in range(self._spec.epochs):
             loss, clipped = 0.0, 0
-            for number, (prompts, own) in enumerate(parts):
-                value_loss, cut = self._loss(prompts, features(number), own)
+            for number, (prompts, part_lessons) in enumerate(parts):
+                value_loss, cut = self._loss(prompts, features(number), part_lessons)
                 (value_loss / len(lessons)).backward()
                 loss, clipped = loss + float(value_loss.detach()) / len(lessons), clipped + cut
             self._update(loss)
@@ -110,13 +110,13 @@ class Critic:
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 parameter.copy_(state.tensors[f"param/{name}"])
-                found = {
+                moments = {
                     key: state.tensors[f"adam.{key}/{name}"].clone().to(parameter.device)
                     for key in ("step", "exp_avg", "exp_avg_sq")
                     if f"adam.{key}/{name}" in state.tensors
                 }
-                if found:
-                    self._optimizer.state[parameter] = found
+                if moments:
+                    self._optimizer.state[parameter] = moments
         self._step = state.optimizer_step
 
     def _passes(self, prompts: Sequence[Prompt]) -> Iterator[list[Prompt]]:
@@ -156,13 +156,13 @@ class Critic:
         """
         row = {prompt: number for number, prompt in enumerate(prompts)}
         device = features_M_D.device
-        index_P = torch.tensor([row[it.prompt] for it in lessons], device=device)
+        index_P = torch.tensor([row[lesson.prompt] for lesson in lessons], device=device)
         value_P = self._predict(features_M_D)[index_P]
-        target_P = torch.tensor([it.target for it in lessons], device=device)
+        target_P = torch.tensor([lesson.target for lesson in lessons], device=device)
         error_P = (value_P - target_P).square()
         if self._spec.clip is None:
             return error_P.sum(), 0
-        before_P = torch.tensor([it.predicted for it in lessons], device=device)
+        before_P = torch.tensor([lesson.predicted for lesson in lessons], device=device)
         moved_P = value_P - before_P
         near_P = before_P + moved_P.clamp(-self._spec.clip, self._spec.clip)
         cut = int((moved_P.detach().abs() > self._spec.clip).sum())
@@ -188,10 +188,10 @@ def explained_variance(lessons: Sequence[Lesson]) -> float | None:
 
     Example: 1 for perfect predictions, 0 for a constant, negative for worse than a constant.
     """
-    spread = _variance([it.target for it in lessons])
+    spread = _variance([lesson.target for lesson in lessons])
     if spread == 0.0:
         return None
-    return 1.0 - _variance([it.target - it.predicted for it in lessons]) / spread
+    return 1.0 - _variance([lesson.target - lesson.predicted for lesson in lessons]) / spread
 
 
 def _variance(values: Sequence[float]) -> float:

@@ -17,7 +17,7 @@ from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.outcome import NonFiniteError
-from troupe_trainer.model.ranks.group import END, LOAD, Spread, is_told, join
+from troupe_trainer.model.ranks.group import END, LOAD, Spread, join, runs_on_all_ranks
 
 _log = get_logger(__name__)
 
@@ -32,7 +32,7 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
     disable_progress_bar()
     learners: dict[str, Learner] = {}
     while True:
-        policy, method, arguments = ranks.told()
+        policy, method, arguments = ranks.next_message()
         if method == END:
             return
         if method == LOAD:
@@ -42,7 +42,7 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
         learner = learners[policy]
         owner: Any = learner if hasattr(Learner, method) else learner.model
         work: Any = getattr(owner, method, None)
-        if not is_told(work):
+        if not runs_on_all_ranks(work):
             raise ConnectionError(f"rank 0 told to run {method!r}, which ranks do not run")
         try:
             work(*arguments)

@@ -53,13 +53,13 @@ class Learner:
         self.policy = policy
         self.ranks = ranks
         self._make = (spec, algorithm)
-        own = spec.policies[policy]
+        policy_spec = spec.policies[policy]
         self.model = PolicyModel(
             policy,
-            own,
+            policy_spec,
             seed=spec.seed,
             device=device,
-            kernels=choose(own, device, attention),
+            kernels=choose(policy_spec, device, attention),
             checkpoint_activations=spec.batch.checkpoint_activations,
             shares=shares if ranks.size == 1 else (),
         )
@@ -90,9 +90,9 @@ class Learner:
         """This learner on one process; itself unless it is spread over ranks."""
         if self.ranks.size == 1:
             return self
-        found = Learner(self.policy, *self._make, device="cpu")
-        found.restore(self.state())
-        return found
+        learner = Learner(self.policy, *self._make, device="cpu")
+        learner.restore(self.state())
+        return learner
 
     @together
     def step(self, groups: Sequence[CreditedGroup], version: int | None = None) -> LearnOutcome:
@@ -154,21 +154,21 @@ class Learner:
         self, groups: Sequence[CreditedGroup], of_tokens: Callable[[Microbatch], Tensor]
     ) -> list[list[float]]:
         """Sums over each candidate's tokens; 0 for one that is not among a group's samples."""
-        found = [[0.0] * len(group.record.candidates) for group in groups]
+        sums = [[0.0] * len(group.record.candidates) for group in groups]
         place = {
             id(sample): (row, sample.index)
-            for row, group in zip(found, groups, strict=True)
+            for row, group in zip(sums, groups, strict=True)
             for prompt in group.prompts
             for sample in prompt.samples
         }
         prompts = [prompt for group in groups for prompt in group.prompts]
         for batch in self._pack(prompts):
             values_N = of_tokens(batch).numpy()
-            sums = np.bincount(batch.sequence_N, weights=values_N, minlength=len(batch.samples))
-            for sample, value in zip(batch.samples, sums.tolist(), strict=True):
+            per_sample = np.bincount(batch.sequence_N, values_N, minlength=len(batch.samples))
+            for sample, value in zip(batch.samples, per_sample.tolist(), strict=True):
                 row, index = place[id(sample)]
                 row[index] = value
-        return found
+        return sums
 
     @together
     def state(self) -> LearnerState:
@@ -195,13 +195,13 @@ class Learner:
         )
         self._optimizer.state.clear()
         for name, parameter in self._parameters.items():
-            found = {
+            moments = {
                 key: spread_like(parameter, state.tensors[f"adam.{key}/{name}"].clone())
                 for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"adam.{key}/{name}" in state.tensors
             }
-            if found:
-                self._optimizer.state[parameter] = found
+            if moments:
+                self._optimizer.state[parameter] = moments
         self._optimizer_step = state.optimizer_step
 
     def _rate(self, step: int) -> float:
@@ -256,8 +256,8 @@ class Learner:
         denominator = sum(g.num_tokens if by_token else g.num_samples for g in groups)
         outcome = Minibatch(sums=defaultdict(float))
         for number, (batch, counts) in enumerate(self._share(groups)):
-            known = fixed[number] if fixed else _Fixed()
-            self._backward(batch, known, denominator, outcome, counts)
+            logprobs = fixed[number] if fixed else _Fixed()
+            self._backward(batch, logprobs, denominator, outcome, counts)
         return outcome.over(self.ranks)
 
     def _share(self, groups: Sequence[CreditedGroup]) -> Iterator[tuple[Microbatch, bool]]:
@@ -346,14 +346,14 @@ class Learner:
 
     def _offenders(self, groups: Sequence[CreditedGroup]) -> Sequence[CreditedGroup]:
         """The groups that give no number alone; all of them where none does."""
-        found: list[CreditedGroup] = []
+        offenders: list[CreditedGroup] = []
         for group in groups:
             outcome = self._gradient([group], self._fixed_logprobs([group]))
             outcome.grad_norm = self._clip(math.inf) if outcome.num_tokens else 0.0
             self._optimizer.zero_grad(set_to_none=True)
             if not outcome.is_finite():
-                found.append(group)
-        return found or groups
+                offenders.append(group)
+        return offenders or groups
 
     def _blame(self, groups: Sequence[CreditedGroup]) -> str:
         if not all(bool(whole(p.detach()).isfinite().all()) for p in self._parameters.values()):

@@ -159,8 +159,8 @@ class Learners:
                     "troupe.api.records.v1.Episode).",
                     error.groups,
                 ) from error
-            own = outcomes[policy]
-            outcomes[policy] = replace(own, metrics=own.metrics | values.get(policy, {}))
+            outcome = outcomes[policy]
+            outcomes[policy] = replace(outcome, metrics=outcome.metrics | values.get(policy, {}))
         self._take_over(batch.step + 1)
         return Learned(credit.groups, outcomes)
 

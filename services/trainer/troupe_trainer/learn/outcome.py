@@ -65,16 +65,16 @@ class Minibatch:
         if ranks.size == 1:
             return self
         names = dict(sorted(self.sums.items()))
-        found = ranks.added(
+        totals = ranks.added(
             {**names, "_loss": self.loss, "_tokens": float(self.num_tokens)},
             {"_ratio_max": self.ratio_max, "_drift_max": self.drift_max},
         )
         return Minibatch(
-            sums=defaultdict(float, {name: found[name] for name in names}),
-            loss=found["_loss"],
-            ratio_max=found["_ratio_max"],
-            drift_max=found["_drift_max"],
-            num_tokens=int(found["_tokens"]),
+            sums=defaultdict(float, {name: totals[name] for name in names}),
+            loss=totals["_loss"],
+            ratio_max=totals["_ratio_max"],
+            drift_max=totals["_drift_max"],
+            num_tokens=int(totals["_tokens"]),
         )
 
     def is_finite(self) -> bool:

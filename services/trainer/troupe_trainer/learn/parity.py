@@ -39,6 +39,6 @@ def parity_alarms(
             continue
         if ratio <= limits.ratio and kl <= limits.kl:
             continue
-        found = {"step": step, "policy": policy, "ratio": ratio, "kl": kl}
-        alarms.append({**found, "ratio_limit": limits.ratio, "kl_limit": limits.kl})
+        measured = {"step": step, "policy": policy, "ratio": ratio, "kl": kl}
+        alarms.append({**measured, "ratio_limit": limits.ratio, "kl_limit": limits.kl})
     return alarms

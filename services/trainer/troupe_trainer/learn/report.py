@@ -19,7 +19,7 @@ from troupe_trainer.learn.learners import Learned
 from troupe_trainer.learn.validation import oldest_version
 from troupe_trainer.samples import CreditedGroup
 
-_OF_CRITICS = frozenset(n for n, each in METRICS["train"].items() if each.source == "critic")
+_OF_CRITICS = frozenset(n for n, metric in METRICS["train"].items() if metric.source == "critic")
 
 
 def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str = "") -> TrainerPart:
@@ -68,7 +68,7 @@ def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str =
 
 def _learning(learned: Learned, *, with_policies: bool) -> dict[str, Any]:
     """The numbers of learning over the policies, each by its own reduction, and by policy."""
-    by_policy = {policy: _known(outcome) for policy, outcome in learned.outcomes.items()}
+    by_policy = {policy: _measured_numbers(outcome) for policy, outcome in learned.outcomes.items()}
     parts = [
         Measured(by_policy[policy], {"tokens": outcome.trained_tokens})
         for policy, outcome in learned.outcomes.items()
@@ -84,7 +84,7 @@ def _learning(learned: Learned, *, with_policies: bool) -> dict[str, Any]:
     }
 
 
-def _known(outcome: LearnOutcome) -> Mapping[str, float | None]:
+def _measured_numbers(outcome: LearnOutcome) -> Mapping[str, float | None]:
     """A policy's numbers; without training those of its critic alone are measured."""
     is_trained = outcome.trained_tokens > 0
     return {k: v if is_trained or k in _OF_CRITICS else None for k, v in outcome.metrics.items()}

@@ -48,10 +48,14 @@ def oldest_version(group: pb.Group) -> int:
 def _prompt_fault(group: pb.Group, expected: Expected) -> str | None:
     if group.key == pb.GROUP_KEY_UNSPECIFIED:
         return "no_group_key"
-    known = {prompt.digest for prompt in group.prompts}
-    asked = {candidate.prompt_digest for candidate in group.candidates}
+    prompt_digests = {prompt.digest for prompt in group.prompts}
+    candidate_digests = {candidate.prompt_digest for candidate in group.candidates}
     is_one = group.key == pb.GROUP_KEY_OBSERVATION
-    if (is_one and len(group.prompts) != 1) or asked - known or len(known) != len(group.prompts):
+    if (
+        (is_one and len(group.prompts) != 1)
+        or candidate_digests - prompt_digests
+        or len(prompt_digests) != len(group.prompts)
+    ):
         return "mixed_prompts"
     for prompt in group.prompts:
         if not prompt.token_ids:

@@ -24,13 +24,13 @@ def base_digest(model: nn.Module, source: str) -> str:
 
     The same for every device and rank; not for another dtype, which the spec names.
     """
-    found = hashlib.sha256(_settings(source).encode())
+    digest = hashlib.sha256(_settings(source).encode())
     for name, parameter in sorted(model.named_parameters()):
         flat = parameter.detach().flatten()
         numbers = flat[:: max(1, len(flat) // SAMPLED)].float().cpu().numpy()
-        found.update(f"{name} {tuple(parameter.shape)}".encode())
-        found.update(numbers.tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {tuple(parameter.shape)}".encode())
+        digest.update(numbers.tobytes())
+    return digest.hexdigest()
 
 
 def _settings(source: str) -> str:

@@ -66,15 +66,15 @@ def check_fits(
         BaseChangedError: all fit, and the model under them is another.
     """
     saved = {n[6:]: tuple(t.shape) for n, t in state.tensors.items() if n.startswith("param/")}
-    own = {name: tuple(p.shape) for name, p in parameters.items()}
-    wrong = [n for n in {**own, **saved} if own.get(n) != saved.get(n)]
+    expected = {name: tuple(p.shape) for name, p in parameters.items()}
+    wrong = [n for n in {**expected, **saved} if expected.get(n) != saved.get(n)]
     if wrong:
         name = wrong[0]
         raise IncompatibleWeightsError(
-            f"The checkpoint's weights do not fit {owner}: {len(wrong)} of {len(own)} tensors "
+            f"The checkpoint's weights do not fit {owner}: {len(wrong)} of {len(expected)} tensors "
             f"differ, the first is {name}, with shape {saved.get(name, 'none')} in the checkpoint "
-            f"and {own.get(name, 'none')} in the model. The model folder holds another model than "
-            "when the job began: put the old one back, or start in an empty run folder."
+            f"and {expected.get(name, 'none')} in the model. The model folder holds another model "
+            "than when the job began: put the old one back, or start in an empty run folder."
         )
     if state.base and state.base != base:
         raise BaseChangedError(

@@ -128,8 +128,8 @@ class PolicyModel:
     def weights(self) -> dict[str, Tensor]:
         """Tensors that are published: the adapter, or every weight once; in the policy's dtype."""
         if self.is_lora:
-            found = get_peft_model_state_dict(self.module)
-            return {name: whole(t.detach()).cpu().contiguous() for name, t in found.items()}
+            adapter = get_peft_model_state_dict(self.module)
+            return {name: whole(t.detach()).cpu().contiguous() for name, t in adapter.items()}
         dtype = getattr(torch, self._spec.dtype)
         tied: set[str] = set(self.module.all_tied_weights_keys or ())
         state = cast("dict[str, Tensor]", self.module.state_dict())

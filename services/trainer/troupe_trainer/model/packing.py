@@ -112,24 +112,24 @@ def build_block(samples: PromptSamples) -> Block:
 
 def fill(blocks: Sequence[Block], budget: int) -> list[list[Block]]:
     """First fit, longest block first: at most ``budget`` tokens together, or one longer block."""
-    found: list[list[Block]] = []
+    batches: list[list[Block]] = []
     free: list[int] = []
     for block in sorted(blocks, key=lambda b: -len(b.tokens_B)):
         size = len(block.tokens_B)
         place = next((i for i, space in enumerate(free) if space >= size), None)
         if place is None:
-            place = len(found)
-            found.append([])
+            place = len(batches)
+            batches.append([])
             free.append(max(budget, size))
-        found[place].append(block)
+        batches[place].append(block)
         free[place] -= size
-    return found
+    return batches
 
 
-def _common(one: Ints, other: Ints) -> int:
+def _common(first: Ints, second: Ints) -> int:
     """Length of the beginning that both share."""
-    size = min(len(one), len(other))
-    differs = np.flatnonzero(one[:size] != other[:size])
+    size = min(len(first), len(second))
+    differs = np.flatnonzero(first[:size] != second[:size])
     return int(differs[0]) if len(differs) else size
 
 

@@ -64,9 +64,9 @@ class TreePart:
             heads_PHS = _Taken.apply(heads_PHS, self.tokens_BT, self.places_P)
         return heads_PHS.unflatten(0, self.shape).transpose(1, 2)
 
-    def flat(self, found_BTHS: Tensor) -> Tensor:
+    def flat(self, output_BTHS: Tensor) -> Tensor:
         """What was found for the part's tokens, P x H x S."""
-        found_PHS = found_BTHS.flatten(0, 1)
+        found_PHS = output_BTHS.flatten(0, 1)
         return found_PHS if self.places_P is None else found_PHS.index_select(0, self.places_P)
 
 
@@ -103,14 +103,14 @@ class Tree:
     def attend(self, module: Any, heads: Sequence[Tensor], **kwargs: Any) -> Tensor:
         """1 x M x H x S of queries, keys and values, each 1 x H x M x S."""
         self.num_uses += 1
-        found: list[Tensor] = []
+        outputs: list[Tensor] = []
         for part in self._parts:
-            query, key, value = (part.blocks(each) for each in heads)
-            found_BTHS, _ = sdpa_attention_forward(
+            query, key, value = (part.blocks(head) for head in heads)
+            output_BTHS, _ = sdpa_attention_forward(
                 module, query, key, value, part.bias_B_1_T_T, **kwargs
             )
-            found.append(part.flat(found_BTHS))
-        return (found[0] if len(found) == 1 else torch.cat(found))[None]
+            outputs.append(part.flat(output_BTHS))
+        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs))[None]
 
 
 def attend(

@@ -91,12 +91,12 @@ class BroadcastTransport:
                     "TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
                 )
         backends = {status.weight_backend for status in statuses}
-        ours = "nccl" if self._has_gpu else "gloo"
-        if len(backends) > 1 or (ours == "gloo" and backends == {"nccl"}):
+        trainer_backend = "nccl" if self._has_gpu else "gloo"
+        if len(backends) > 1 or (trainer_backend == "gloo" and backends == {"nccl"}):
             raise InvalidArgumentError(
-                f"The replicas need {sorted(backends)} and the trainer has {ours}: a broadcast "
-                "needs one backend. Give the trainer and all replicas GPUs, or none of them, or "
-                "set TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
+                f"The replicas need {sorted(backends)} and the trainer has {trainer_backend}: a "
+                "broadcast needs one backend. Give the trainer and all replicas GPUs, or none of "
+                "them, or set TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
             )
         name = f"troupe-{self._nonce}-{next(self._counter)}"
         world_size = 1 + sum(status.weight_ranks for status in statuses)

@@ -68,8 +68,8 @@ class Delivery:
                 results = await _gather(self._stage_one(r, push, send) for r in todo)
         except TroupeError as error:
             results: Errors = [error] * len(todo)
-        found = {life_of(r): error for r, error in zip(todo, results, strict=True)}
-        return [found.get(life_of(r)) for r in replicas]
+        errors = {life_of(r): error for r, error in zip(todo, results, strict=True)}
+        return [errors.get(life_of(r)) for r in replicas]
 
     async def _stage_one(self, replica: Replica, push: Push, send: Send) -> None:
         """Stage, compare digests, ask the canary."""

@@ -64,8 +64,8 @@ class Publisher:
         self._listener = listener or NoPushListener()
         self._current: dict[str, Push] = {}
         self._replaced: defaultdict[str, list[Export]] = defaultdict(list)
-        own = [policy] if policy else list(spec.policies)
-        self._locks = {name: asyncio.Lock() for name in own}
+        policies = [policy] if policy else list(spec.policies)
+        self._locks = {name: asyncio.Lock() for name in policies}
 
     async def wait_for_replicas(self) -> None:
         """Until each of its policies has as many serving replicas as the spec asks for.
@@ -81,13 +81,13 @@ class Publisher:
             if not lacking:
                 return
             if time.monotonic() > deadline:
-                seen = ", ".join(
+                shortfall = ", ".join(
                     f"'{p}' has {n} of {self._spec.policies[p].replicas}"
                     for p, n in lacking.items()
                 )
                 raise JobFailedError(
-                    f"Not enough rollout replicas registered within {limit_s:g} s: policy {seen}. "
-                    "Look at the replicas' logs, or raise limits.startup_timeout_s."
+                    f"Not enough rollout replicas registered within {limit_s:g} s: policy "
+                    f"{shortfall}. Look at the replicas' logs, or raise limits.startup_timeout_s."
                 )
             await asyncio.sleep(POLL_S)
 

@@ -93,11 +93,13 @@ class PushEvents:
             self._measure(export, result)
         self._count(export, "published")
         replicas = [_rounded(result) for result in results]
-        await self._emit("weights.published", {**_what(export, via), "replicas": replicas})
+        await self._emit(
+            "weights.published", {**_version_fields(export, via), "replicas": replicas}
+        )
 
     async def refused(self, export: Export, via: str, refusal: PushRefusal) -> None:
         """See ``PushListener``."""
-        data = {**_what(export, via), **asdict(refusal)}
+        data = {**_version_fields(export, via), **asdict(refusal)}
         if (error := refusal.canary_error) is not None:
             labels = (self._job_id, export.manifest.policy, refusal.replica)
             metrics.WEIGHTS_CANARY_ERROR.labels(*labels).set(error)
@@ -109,7 +111,7 @@ class PushEvents:
         """See ``PushListener``."""
         self._measure(export, result)
         self._count(export, "caught_up")
-        await self._emit("weights.caught_up", {**_what(export, via), **_rounded(result)})
+        await self._emit("weights.caught_up", {**_version_fields(export, via), **_rounded(result)})
 
     def _measure(self, export: Export, result: PushResult) -> None:
         labels = (self._job_id, export.manifest.policy, result.replica)
@@ -137,13 +139,13 @@ def push_refusal(result: PushResult, error: TroupeError) -> PushRefusal:
     """Why a replica refused; the tensor travels in the error's pointer."""
     pointer = error.pointer or ""
     tensor = pointer.removeprefix(_TENSOR) if pointer.startswith(_TENSOR) else ""
-    asked = result.canary_s > 0
+    has_canary = result.canary_s > 0
     return PushRefusal(
-        result.replica, tensor, error.message, result.canary_error if asked else None
+        result.replica, tensor, error.message, result.canary_error if has_canary else None
     )
 
 
-def _what(export: Export, via: str) -> dict[str, object]:
+def _version_fields(export: Export, via: str) -> dict[str, object]:
     manifest = export.manifest
     return {
         "policy": manifest.policy,

@@ -47,7 +47,7 @@ class Versions:
         self._ledger = ledger
         self._folder = folder
         self._epoch = epoch
-        self._own = folder / str(epoch)
+        self._epoch_folder = folder / str(epoch)
         self._progress = progress
 
     async def publish(self, version: int) -> None:
@@ -64,7 +64,9 @@ class Versions:
                 _log.info("versions.catching_up", policy=policy, version=version)
                 continue
             export = await self._learners.on_thread(
-                lambda it=learner: export_version(it, version, self._own, job_id=self._job_id)
+                lambda source=learner: export_version(
+                    source, version, self._epoch_folder, job_id=self._job_id
+                )
             )
             if committed.get(policy) == version:
                 export = await asyncio.to_thread(self._as_committed, export, digests[policy])
@@ -85,7 +87,7 @@ class Versions:
             return export
         for path in sorted(self._folder.rglob(export.path.name)):
             with suppress(TroupeError, OSError):
-                found = build_manifest(
+                candidate = build_manifest(
                     path,
                     policy=manifest.policy,
                     policy_version=manifest.policy_version,
@@ -93,12 +95,12 @@ class Versions:
                     adapter_config_json=manifest.adapter_config_json,
                     job_id=manifest.job_id,
                 )
-                if found.tensor_digest == digest:
+                if candidate.tensor_digest == digest:
                     _log.warning(
                         "versions.learnt_otherwise", policy=manifest.policy, path=str(path)
                     )
                     path.replace(export.path)
-                    return replace(export, manifest=found)
+                    return replace(export, manifest=candidate)
         raise JobFailedError(
             f"Version {manifest.policy_version} of policy '{manifest.policy}' was committed with "
             f"the tensor digest {digest[:16]}; learning it again gave "

@@ -76,8 +76,8 @@ class Decoder:
         keys, values = cache.update(key_RHS[:, :, None], value_RHS[:, :, None], number)
         groups_RGQS = query_RHS.view(rows, keys.shape[1], -1, size) * attention.scaling
         scores_RGQC = torch.matmul(groups_RGQS, keys.transpose(2, 3)).add_(mask)
-        found = torch.matmul(torch.softmax(scores_RGQC, -1), values)
-        return _linear(attention.o_proj, found.reshape(rows, 1, -1))
+        attended_RGQS = torch.matmul(torch.softmax(scores_RGQC, -1), values)
+        return _linear(attention.o_proj, attended_RGQS.reshape(rows, 1, -1))
 
 
 def _rotate(heads_RHS: Tensor, cos_R1S: Tensor, signed_sin_R1S: Tensor) -> Tensor:

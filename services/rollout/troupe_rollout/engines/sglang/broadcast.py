@@ -44,13 +44,13 @@ async def receive_into(client: SglangClient, weights: BroadcastWeights, tag: str
 
 def buckets(tensors: Sequence[TensorSum], size: int) -> list[list[TensorSum]]:
     """Consecutive runs of tensors of about ``size`` bytes; a larger tensor is one by itself."""
-    found: list[list[TensorSum]] = []
+    runs: list[list[TensorSum]] = []
     room = 0
     for tensor in tensors:
         needs = math.prod(tensor.shape) * ITEM_BYTES[tensor.dtype]
-        if not found or needs > room:
-            found.append([])
+        if not runs or needs > room:
+            runs.append([])
             room = size
-        found[-1].append(tensor)
+        runs[-1].append(tensor)
         room -= needs
-    return found
+    return runs

@@ -127,10 +127,10 @@ class SglangClient:
     async def checksum(self) -> str:
         """SGLang's digest over the tensors in memory, of all ranks."""
         answer = await self._manage("/weights_checker", {"action": "checksum"})
-        found = answer.get("per_engine_checksum") or [
+        checksums = answer.get("per_engine_checksum") or [
             rank["per_gpu_checksum"] for rank in answer["ranks"]
         ]
-        return str(found)
+        return str(checksums)
 
     async def _manage(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:

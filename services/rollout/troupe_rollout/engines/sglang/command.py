@@ -73,12 +73,12 @@ def server_environment(
     settings: SglangSettings, plan: ServerPlan, inherited: Mapping[str, str]
 ) -> dict[str, str]:
     """The child's environment; nothing of Troupe's own settings reaches it."""
-    found = {
+    environment = {
         name: value
         for name, value in inherited.items()
         if not name.startswith("TROUPE_") and name not in ("PYTHONPATH", "PYTHONHOME")
     }
-    found |= {
+    environment |= {
         "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1",  # for RESERVED_TOKENS; see above
         "TOKENIZERS_PARALLELISM": "false",
@@ -87,7 +87,7 @@ def server_environment(
         "TRANSFORMERS_OFFLINE": "1",
     }
     if plan.device == "cpu":
-        found |= {
+        environment |= {
             "SGLANG_USE_CPU_ENGINE": "1",
             "OMP_NUM_THREADS": str(settings.threads),
             "TORCHDYNAMO_DISABLE": "1",
@@ -96,8 +96,10 @@ def server_environment(
         ranks = settings.tp_size * settings.dp_size
         if ranks > 1:
             cores = os.cpu_count() or 1
-            found["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(str(i % cores) for i in range(ranks))
-    return found
+            environment["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(
+                str(i % cores) for i in range(ranks)
+            )
+    return environment
 
 
 def _cpu_flags(settings: SglangSettings, plan: ServerPlan) -> dict[str, str | int]:

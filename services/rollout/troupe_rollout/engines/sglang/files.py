@@ -67,9 +67,9 @@ class WorkFolder:
     def _make(self) -> Path:
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
-            for left in self._parent.glob(f"{_PREFIX}*"):
-                if time.time() - left.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(left, ignore_errors=True)
+            for stale in self._parent.glob(f"{_PREFIX}*"):
+                if time.time() - stale.stat().st_mtime > _STALE_S:
+                    shutil.rmtree(stale, ignore_errors=True)
             return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent))
         except OSError as error:
             raise InvalidArgumentError(
@@ -86,22 +86,22 @@ def lora_targets(spec: LoraSpec) -> tuple[str, ...]:
     """
     if spec.targets == "all-linear":
         return LORA_TARGETS
-    found = {target.rsplit(".", 1)[-1] for target in spec.targets}
-    if unknown := sorted(found - set(LORA_TARGETS)):
+    layers = {target.rsplit(".", 1)[-1] for target in spec.targets}
+    if unknown := sorted(layers - set(LORA_TARGETS)):
         raise InvalidArgumentError(
             f"LoRA targets {unknown} are not served by engine 'sglang'; it serves "
             f"{list(LORA_TARGETS)}. Correct `train.targets` of the policy."
         )
-    if found & {"q_proj", "k_proj", "v_proj"} and not {"q_proj", "v_proj"} <= found:
+    if layers & {"q_proj", "k_proj", "v_proj"} and not {"q_proj", "v_proj"} <= layers:
         raise InvalidArgumentError(
-            f"LoRA targets {sorted(found)} split the fused attention matrix: SGLang needs both "
+            f"LoRA targets {sorted(layers)} split the fused attention matrix: SGLang needs both "
             "q_proj and v_proj where one of q_proj, k_proj, v_proj is trained. Add them."
         )
-    if "up_proj" in found and "gate_proj" not in found:
+    if "up_proj" in layers and "gate_proj" not in layers:
         raise InvalidArgumentError(
             "LoRA target up_proj needs gate_proj as well: SGLang fuses the two. Add it."
         )
-    return tuple(name for name in LORA_TARGETS if name in found)
+    return tuple(name for name in LORA_TARGETS if name in layers)
 
 
 def check_adapter(base: SglangModel, weights: StagedWeights, spec: LoraSpec) -> None:
@@ -148,14 +148,14 @@ def check_full(base: SglangModel, weights: StagedWeights) -> None:
     check_shapes(base, where, {tensor.name: tensor.shape for tensor in read_layout(weights.path)})
 
 
-def check_shapes(base: SglangModel, where: str, given: Mapping[str, Sequence[int]]) -> None:
+def check_shapes(base: SglangModel, where: str, shapes: Mapping[str, Sequence[int]]) -> None:
     """The same for the names and shapes of tensors that are yet to come."""
     optional = {"lm_head.weight"} if base.shape.is_tied else set[str]()
-    if missing := sorted(base.tensors.keys() - given.keys() - optional):
+    if missing := sorted(base.tensors.keys() - shapes.keys() - optional):
         raise WeightsRejectedError(f"{where}: tensor '{missing[0]}' is missing.")
-    if unknown := sorted(given.keys() - base.tensors.keys() - optional):
+    if unknown := sorted(shapes.keys() - base.tensors.keys() - optional):
         raise WeightsRejectedError(f"{where}: tensor '{unknown[0]}' is unknown to the model.")
-    for name, shape in given.items():
+    for name, shape in shapes.items():
         if name in base.tensors and tuple(shape) != base.tensors[name]:
             raise WeightsRejectedError(
                 f"{where}: tensor '{name}' is {list(shape)} and the model wants "

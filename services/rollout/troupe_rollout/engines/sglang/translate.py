@@ -143,11 +143,11 @@ def cached_tokens(
     Example: a prompt of 10 that nothing was known of, computed once and found by four candidates
     save for its last token, leaves 10 + 4 computed of 40: 26.
     """
-    found = [item["meta_info"].get("cached_tokens") for item in (*prefill, *items)]
-    if None in found:
+    counts = [item["meta_info"].get("cached_tokens") for item in (*prefill, *items)]
+    if None in counts:
         return None
     size = len(request.prompt)
-    computed = sum(size - count for count in found)
+    computed = sum(size - count for count in counts)
     return max(0, size * len(items) - computed)
 
 

@@ -30,7 +30,7 @@ LISTEN_S = 10.0
 """A follower looks so often whether rank 0 is still there."""
 END = "!end"
 LOAD = "!load"
-_TOLD = "_is_told_to_ranks"
+_ON_ALL_RANKS = "_runs_on_all_ranks"
 
 
 class Ranks:
@@ -88,7 +88,7 @@ class Spread(Ranks):
             self._store.delete_key(f"told/{self._number - 2}")
         self._number += 1
 
-    def told(self) -> Message:
+    def next_message(self) -> Message:
         """Follower: wait for the next message, as long as rank 0 lives.
 
         Raises:
@@ -102,9 +102,9 @@ class Spread(Ranks):
                 continue
             except (dist.DistNetworkError, RuntimeError) as error:
                 raise ConnectionError(f"rank 0 is gone: {error}") from error
-            found = self._store.get(self._key())
+            data = self._store.get(self._key())
             self._number += 1
-            return decode(found)
+            return decode(data)
 
     def added(self, sums: Mapping[str, float], maxima: Mapping[str, float]) -> dict[str, float]:
         """As ``Ranks``; each rank gives the same names."""
@@ -167,13 +167,13 @@ def together(method: Callable[_P, _T]) -> Callable[_P, _T]:
         with owner.ranks.telling(owner.policy, method.__name__, args[1:]):
             return method(*args, **kwargs)
 
-    setattr(run, _TOLD, True)
+    setattr(run, _ON_ALL_RANKS, True)
     return run
 
 
-def is_told(method: object) -> bool:
+def runs_on_all_ranks(method: object) -> bool:
     """Whether ``method`` is one that rank 0 lets the others run."""
-    return getattr(method, _TOLD, False)
+    return getattr(method, _ON_ALL_RANKS, False)
 
 
 def whole(tensor: Tensor) -> Tensor:
