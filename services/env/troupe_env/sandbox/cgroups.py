@@ -1,7 +1,7 @@
 """A control group for each worker's programs, v1 and v2, where the service may make one.
 
-Owns paths; the worker gets open descriptors only. Where there is no writable control group there
-is none, and ``Cgroups.limits`` says so: rlimits then hold alone.
+Owns paths; the worker gets open descriptors only. Without a writable control group none is made,
+and ``Cgroups.limits`` is empty: only rlimits apply then.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _V2 = {
 }
 _PERIOD_US = 10_000  # short: a worker that shares its programs' group is throttled with them
 _EMPTY_S = 1.0
-_numbers = itertools.count(1)  # of all groups of this process, so that names never meet
+_numbers = itertools.count(1)  # of all groups of this process, so that names never collide
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Cgroup:
         return [*self.joins, *self.counters.values()]
 
     def close(self) -> None:
-        """Give the group back; it gets empty when its worker dies, or is swept later."""
+        """Remove the group once its worker's death empties it, or leave it to a later sweep."""
         for number in self.descriptors:
             os.close(number)
         deadline = time.monotonic() + _EMPTY_S
@@ -75,7 +75,7 @@ def _is_removed(folder: Path) -> bool:
 
 
 class Cgroups:
-    """Where groups are made, found once. ``limits`` names the controllers that work."""
+    """The parents of new groups, found once. ``limits`` names the working controllers."""
 
     def __init__(self, configured: str = "", root: Path = _ROOT, proc: Path = _PROC) -> None:
         self._proc = proc
@@ -126,7 +126,7 @@ class Cgroups:
             _try_write(folder / "cpu.max", f"{_PERIOD_US} {_PERIOD_US}")
 
     def _is_usable(self, controller: str, parent: Path) -> bool:
-        """A group can be made there, its files appear, and a process can join it."""
+        """Whether a group can be made there, its files appear, and a process can join it."""
         folder = parent / f"{_PREFIX}{os.getpid()}-0"
         try:
             folder.mkdir(exist_ok=True)
@@ -141,7 +141,7 @@ class Cgroups:
         return is_usable
 
     def _sweep(self, parent: Path) -> None:
-        """Remove what services that were killed left behind."""
+        """Remove the leftovers of killed services."""
         with contextlib.suppress(OSError):
             for folder in parent.glob(f"{_PREFIX}*-*"):
                 owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
@@ -202,7 +202,7 @@ def _v2_parents(root: Path, proc: Path, configured: str) -> dict[str, Path]:
 
 
 def _enable(group: Path, *, is_own: bool) -> None:
-    """Let groups below have controllers; a group that gives them away may hold no process."""
+    """Enable controllers for child groups; a group that does so must hold no process."""
     available = (group / "cgroup.controllers").read_text().split()
     additions = [f"+{controller}" for controller in _V2 if controller in available]
     if is_own:

@@ -1,6 +1,6 @@
 """The sandbox of a process: a fixed number of workers, a bounded queue in front of them.
 
-Owns who runs where and when a worker is replaced. Never weakens the isolation asked for.
+Assigns programs to workers and replaces broken workers. Never weakens the requested isolation.
 """
 
 import os
@@ -92,7 +92,7 @@ class LocalSandbox:
             worker.kill()
 
     def _acquire(self) -> int:
-        """A slot that is free now or soon."""
+        """Wait for a free slot."""
         deadline = time.monotonic() + self._settings.wait_s
         with self._condition:
             if not self._free_slots and self._num_waiting >= self._settings.max_waiting:

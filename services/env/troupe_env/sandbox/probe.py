@@ -1,4 +1,4 @@
-"""Finds out by really running programs whether a sandbox keeps what its level promises.
+"""Tests, by running real programs, whether a sandbox keeps what its level promises.
 
 Owns what each level must show at start. Raises InvalidArgumentError, which ends a service with
 status 3: a machine that can't isolate today can't tomorrow.

@@ -1,6 +1,6 @@
-"""One worker process as the service sees it: started with nothing of ours, asked, killed.
+"""One worker process from the service's side: started with a fixed environment, asked, killed.
 
-Owns the process and its control group. Any doubt about a worker ends it: the pool makes another.
+Owns the process and its control group. Any doubt about a worker ends it: the pool starts another.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ class SandboxWorker:
         return self._process.pid
 
     def ask(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        """Run one program; raises UnavailableError when the worker is of no more use."""
+        """Run one program; raises UnavailableError when the worker is no longer usable."""
         self.runs += 1
         try:
             wire.send(self._control, request, body, _SLACK_S)
@@ -93,7 +93,7 @@ class SandboxWorker:
         return header, data
 
     def stop(self) -> None:
-        """Let whoever waits for an answer know that there will be none. From any thread."""
+        """Make a waiting ``ask`` fail, since no answer will come. Call it from any thread."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
 
@@ -143,7 +143,7 @@ class SandboxWorker:
             raise UnavailableError(f"A sandbox worker could not confine itself: {header['error']}")
 
     def _last_words(self) -> str:
-        """The last line of its log: the worker's own, never a program's."""
+        """The last line of the worker's log, which programs never write to."""
         size = os.fstat(self._log.fileno()).st_size
         text = os.pread(self._log.fileno(), 2000, max(0, size - 2000)).decode(errors="replace")
         lines = text.strip().splitlines()

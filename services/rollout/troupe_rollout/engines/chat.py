@@ -1,4 +1,4 @@
-"""Between text and token ids, by the model's own tokenizer. The same for every engine."""
+"""Converts between text and token ids with the model's tokenizer, for every engine."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list
         ids: Any = tokenizer.apply_chat_template(
             chat, add_generation_prompt=True, tokenize=True, return_dict=False
         )
-    except Exception as error:  # templates raise what they like
+    except Exception as error:  # templates raise any type
         raise InvalidArgumentError(
             f"The chat template of '{model}' refuses the messages ({error})."
         ) from error

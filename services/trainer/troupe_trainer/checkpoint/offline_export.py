@@ -1,6 +1,6 @@
-"""Exports a checkpoint of a run folder as plain artifacts, as a command of this module.
+"""Command that exports a checkpoint of a run folder as plain artifacts.
 
-Owns no format: it reads what ``Checkpoints`` wrote and writes what a job's end writes. Needs no
+Owns no format: it reads what ``Checkpoints`` wrote and writes what a finished job writes. Needs no
 services and no Redis. Exit status: 0 done, 2 bad input.
 """
 
@@ -31,13 +31,13 @@ from troupe_trainer.learn.learner import Learner
 def export(
     run_dir: Path, which: str, out: Path, policies: Sequence[str] = ()
 ) -> dict[str, dict[str, str]]:
-    """Write ``adapter`` (LoRA only) and ``merged`` of each policy to ``out``; their paths.
+    """Write ``adapter`` (LoRA only) and ``merged`` of each policy to ``out``; returns their paths.
 
     ``which`` is "latest", "best" (of ``checkpoint.keep_best``) or a step.
 
     Raises:
         NotFoundError: there is no such checkpoint or policy.
-        InvalidArgumentError: the spec can't be read, or the checkpoint is of another one.
+        InvalidArgumentError: the spec can't be read, or the checkpoint belongs to another spec.
     """
     spec = load_spec(run_dir / "spec.json")
     unknown = [name for name in policies if name not in spec.policies]
@@ -63,7 +63,7 @@ def export(
 
 
 def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
-    """The step: one that every trainer has a checkpoint of."""
+    """The chosen step, which every trainer has a checkpoint of."""
     folders = [checkpoints_folder(run_dir, policy) for policy in spec.trainers()]
     common = steps_of_all(run_dir, spec)
     names = ", ".join(step_name(step) for step in common) or "none"

@@ -1,6 +1,6 @@
-"""A value function: what may be expected at a prompt, learnt from what came of it.
+"""A value function: predicts the return at a prompt, trained on the returns that followed.
 
-Owns the value head, its optimizer and, for a critic that is a network of its own, that network's
+Owns the value head, its optimizer and, for a critic with a separate network, that network's
 training. Never sees rewards or groups: prompts and numbers in, numbers out.
 
 Shape suffixes: M prompts, T tokens, D hidden, P predictions (several may be of one prompt).
@@ -23,7 +23,7 @@ Prompt = tuple[int, ...]
 
 
 class Critic:
-    """Values of prompts. ``network`` is the critic's own, or a policy's that it only reads."""
+    """Values of prompts. ``network`` belongs to the critic, or is a policy's that it only reads."""
 
     def __init__(
         self, name: str, spec: CriticSpec, network: PolicyModel, *, tokens_per_pass: int
@@ -48,20 +48,20 @@ class Critic:
 
     @torch.no_grad()
     def values(self, prompts: Sequence[Prompt]) -> list[float]:
-        """The expected return at each prompt; a prompt that comes twice is computed once."""
+        """The expected return at each prompt; a repeated prompt is computed once."""
         values: dict[Prompt, float] = {}
         for part in self._passes(prompts):
             values.update(zip(part, self._predict(self._features(part)).tolist(), strict=True))
         return [values[prompt] for prompt in prompts]
 
     def learn(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """``epochs`` optimizer steps on all lessons; metrics, of which some are of before.
+        """Take ``epochs`` optimizer steps on all lessons; returns metrics, some from before them.
 
         ``explained_variance`` is 1 - Var(target - predicted) / Var(target), left out where all
         targets are equal.
 
         Raises:
-            JobFailedError: the loss is not a number; no weight was changed by that epoch.
+            JobFailedError: the loss is not a number; that epoch changed no weight.
         """
         if not lessons:
             return {}
@@ -98,11 +98,11 @@ class Critic:
         return LearnerState(tensors, self._step, self._network.base_digest)
 
     def restore(self, state: LearnerState) -> None:
-        """Go on from ``state``, bit for bit.
+        """Continue from ``state``, bit for bit.
 
         Raises:
             IncompatibleWeightsError: its tensors do not fit the critic's; nothing was changed.
-            BaseChangedError: they were learnt on another model; nothing was changed.
+            BaseChangedError: they were trained on another model; nothing was changed.
         """
         owner, base = f"the critic '{self._name}'", self._network.base_digest
         check_fits(owner, state, self._parameters, base)
@@ -137,7 +137,7 @@ class Critic:
     def _feature_source(
         self, parts: Sequence[tuple[Sequence[Prompt], Sequence[Lesson]]]
     ) -> Callable[[int], Tensor]:
-        """Features of a part, by number: computed each time, or once where they do not move."""
+        """Features of a part, by number: computed each time, or once where they do not change."""
         if self._trains_network:
             return lambda number: self._features(parts[number][0])
         with torch.no_grad():

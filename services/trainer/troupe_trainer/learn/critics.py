@@ -1,6 +1,6 @@
 """The critics of a job: one for each policy, or one for the team.
 
-Owns what a critic reads: the agent's own prompt as it was sampled from, or what all agents saw.
+Owns what a critic reads: the agent's prompt as it was sampled from, or what all agents saw.
 Never computes an advantage.
 """
 
@@ -23,7 +23,7 @@ TEAM = "team"
 
 
 class Critics:
-    """See the module. ``view`` is the algorithm's ``needs.values``."""
+    """The critics of one job. ``view`` is the algorithm's ``needs.values``."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Critics:
         return [[next(flat) for _ in group_prompts] for group_prompts in prompts]
 
     def learn(self, lessons: Mapping[str, Sequence[Lesson]]) -> dict[str, dict[str, float]]:
-        """One step of every critic on the lessons of each policy; metrics by policy."""
+        """Train every critic for one step on each policy's lessons; returns metrics by policy."""
         if self._is_joint:
             metrics = self._critics[TEAM].learn(
                 [lesson for policy_lessons in lessons.values() for lesson in policy_lessons]
@@ -87,11 +87,11 @@ class Critics:
         }
 
     def states(self) -> dict[str, LearnerState]:
-        """What to checkpoint, under names that no policy has."""
+        """States to checkpoint, under names that no policy has."""
         return {f"critic.{name}": critic.state() for name, critic in self._critics.items()}
 
     def restore(self, states: Mapping[str, LearnerState]) -> None:
-        """Go on from ``states``; raises IncompatibleWeightsError where they do not fit."""
+        """Continue from ``states``; raises IncompatibleWeightsError where they do not fit."""
         for name, critic in self._critics.items():
             critic.restore(state_of(states, f"critic.{name}"))
 

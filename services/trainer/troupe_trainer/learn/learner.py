@@ -87,7 +87,7 @@ class Learner:
         )
 
     def alone(self) -> "Learner":
-        """This learner on one process; itself unless it is spread over ranks."""
+        """This learner on one process: a copy if it is spread over ranks, else itself."""
         if self.ranks.size == 1:
             return self
         learner = Learner(self.policy, *self._make, device="cpu")
@@ -96,9 +96,9 @@ class Learner:
 
     @together
     def step(self, groups: Sequence[CreditedGroup], version: int | None = None) -> LearnOutcome:
-        """One training step: each group is seen once, in one of the minibatches.
+        """Take one training step: each group is seen once, in one of the minibatches.
 
-        ``version`` is that of the present weights: groups of older ones have no parity to show.
+        ``version`` is that of the present weights: parity is not measured on groups of older ones.
 
         Raises:
             NonFiniteError: before any weight of the minibatch changes.
@@ -212,7 +212,7 @@ class Learner:
         return group.num_samples > 0 and (self._keeps_flat_groups or group.has_signal)
 
     def _batches(self, groups: Sequence[CreditedGroup]) -> Iterator[Microbatch]:
-        """The same groups give the same micro-batches, each time.
+        """Micro-batches of ``groups``; the same groups always give the same ones.
 
         Groups without signal have no gradient under a loss without entropy or KL: they count in
         the denominator and are not computed.
@@ -224,7 +224,7 @@ class Learner:
         return pack(prompts, self._batch, shares_prompts=self.model.shares_prompts)
 
     def _fixed_logprobs(self, groups: Sequence[CreditedGroup]) -> list["_Fixed"]:
-        """What must be computed before the step's first update, by micro-batch."""
+        """Log probabilities needed from before the step's first update, by micro-batch."""
         needs = self._algorithm.needs
         return [
             _Fixed(
@@ -244,7 +244,7 @@ class Learner:
         reached("trainer.learning", self._optimizer_step)
         for group_parameters in self._optimizer.param_groups:
             group_parameters["lr"] = self._rate(self._optimizer_step)
-        # Only those count that had groups: a policy whose turn it is not keeps its warm-up.
+        # Only steps with groups count: a policy whose turn it is not keeps its warm-up.
         self._optimizer_step += 1 if groups else 0
         if outcome.num_tokens:
             self._update(outcome, groups)
@@ -263,8 +263,8 @@ class Learner:
     def _share(self, groups: Sequence[CreditedGroup]) -> Iterator[tuple[Microbatch, bool]]:
         """This rank's micro-batches, and whether each counts.
 
-        All ranks compute equally many, for their collectives must meet; one that has fewer
-        computes one of another's, which does not count.
+        All ranks compute equally many, since their collectives must match; a rank with fewer
+        computes one of another rank's, which does not count.
         """
         size = self.ranks.size
         if size == 1:
@@ -340,12 +340,12 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
 
     def _clip(self, limit: float) -> float:
-        """Cut the gradient to ``limit``; its L2 norm before."""
+        """Clip the gradient to ``limit``; returns its L2 norm before."""
         parameters = list(self._parameters.values())
         return float(whole(torch.nn.utils.clip_grad_norm_(parameters, limit)))
 
     def _offenders(self, groups: Sequence[CreditedGroup]) -> Sequence[CreditedGroup]:
-        """The groups that give no number alone; all of them where none does."""
+        """The groups whose loss or gradient alone is not finite; all groups if there are none."""
         offenders: list[CreditedGroup] = []
         for group in groups:
             outcome = self._gradient([group], self._fixed_logprobs([group]))

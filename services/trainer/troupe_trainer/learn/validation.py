@@ -1,6 +1,6 @@
-"""Which groups may be trained: pure checks of one record against what the step expects.
+"""Decides which groups may be trained: pure checks of one record against the step's expectations.
 
-Owns the reasons under which refused groups are counted. Never repairs a group.
+Owns the reasons that refused groups are counted under. Never repairs a group.
 """
 
 import math
@@ -12,7 +12,7 @@ from troupe.ids import prompt_digest
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What every group of a step must agree with."""
+    """The values that every group of a step must match."""
 
     job_id: str
     policy: str

@@ -1,8 +1,8 @@
-"""Which model an adapter or a critic stands on, as one digest.
+"""A digest that identifies the base model under an adapter or a critic.
 
 An adapter's tensors fit every base of the same shapes, so shapes alone don't tell one base from
-another. Owns what is hashed: the model's settings, and of every tensor its name, shape and so many
-of its numbers. Never reads whole files, so that it costs no time at any size.
+another. Owns what is hashed: the model's settings, and every tensor's name, shape and a sample of
+its numbers. Never reads whole files, so it is fast at any size.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _OF_NO_MATTER = frozenset({"_name_or_path", "transformers_version", "torch_dtype
 
 
 def base_digest(model: nn.Module, source: str) -> str:
-    """Digest of ``model`` as it was loaded from ``source``, before anything is learnt.
+    """Digest of ``model`` as it was loaded from ``source``, before any training.
 
     The same for every device and rank; not for another dtype, which the spec names.
     """
@@ -34,6 +34,6 @@ def base_digest(model: nn.Module, source: str) -> str:
 
 
 def _settings(source: str) -> str:
-    """config.json as it is, for a newer transformers may add defaults to what it makes of it."""
+    """config.json verbatim, since a newer transformers may add defaults when it parses the file."""
     settings: dict[str, Any] = PretrainedConfig.get_config_dict(source)[0]
     return json.dumps({k: v for k, v in settings.items() if k not in _OF_NO_MATTER}, sort_keys=True)

@@ -40,7 +40,7 @@ def visible(ends_B_T: Tensor) -> Tensor:
 
 
 def bias_of(ends_B_T: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to the scores, of shape B, 1, T, T: 0 where a token sees another, else -inf."""
+    """The bias of the scores, of shape B, 1, T, T: 0 where a token sees another, else -inf."""
     sees = visible(ends_B_T)[:, None]
     bias = torch.zeros(sees.shape, dtype=dtype, device=ends_B_T.device)
     return bias.masked_fill_(~sees, float("-inf"))
@@ -65,7 +65,7 @@ class TreePart:
         return heads_PHS.unflatten(0, self.shape).transpose(1, 2)
 
     def flat(self, output_BTHS: Tensor) -> Tensor:
-        """What was found for the part's tokens, P x H x S."""
+        """The outputs of the part's tokens, P x H x S."""
         found_PHS = output_BTHS.flatten(0, 1)
         return found_PHS if self.places_P is None else found_PHS.index_select(0, self.places_P)
 
@@ -133,9 +133,9 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 def use_tree(causal: Any, policy: str) -> bool:
-    """Let the model's layers attend here; False, and nothing is changed, where they can't.
+    """Make the model's layers use this attention; False, with nothing changed, where they can't.
 
-    Some architectures hand nothing on to their attention: a pass of two tokens shows it.
+    Some architectures pass no arguments on to their attention: a pass of two tokens shows it.
 
     Raises:
         InvalidArgumentError: some layers attend and others do something else.
@@ -164,7 +164,7 @@ def use_tree(causal: Any, policy: str) -> bool:
 
 
 def arguments(tree: Tree) -> dict[str, Any]:
-    """What a forward pass over ``tree`` is given. A mask of four dimensions keeps transformers
+    """Arguments of a forward pass over ``tree``. A mask of four dimensions keeps transformers
     from making one; it is never read."""
     return {"attention_mask": torch.zeros(1, 1, 1, 1), "tree": tree}
 

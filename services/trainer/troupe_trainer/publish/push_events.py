@@ -1,4 +1,4 @@
-"""What became of a push: what each replica answered, how long each phase took, and what went wrong.
+"""Reports the outcome of a push: each replica's answer, the time of each phase, and errors.
 
 Owns the records, and their way into the job's events and the metrics. Never decides anything, and
 its own failure never fails a push.
@@ -39,7 +39,7 @@ class PushResult:
 
 @dataclass(frozen=True, slots=True)
 class PushRefusal:
-    """A version that a replica did not take. ``tensor`` is empty where none is at fault.
+    """A version that a replica refused. ``tensor`` is empty where none is at fault.
 
     ``canary_error`` as in ``PushResult``; None where the canary was not asked.
     """
@@ -51,7 +51,7 @@ class PushRefusal:
 
 
 class PushListener(Protocol):
-    """Who is told of pushes."""
+    """Receives the outcomes of pushes."""
 
     async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
         """Every replica serves the version."""
@@ -62,12 +62,12 @@ class PushListener(Protocol):
         ...
 
     async def caught_up(self, export: Export, via: str, result: PushResult) -> None:
-        """A replica that came or came back has the current version."""
+        """A replica that joined or returned has the current version."""
         ...
 
 
 class NoPushListener:
-    """Nobody is told; for tools and tests."""
+    """Ignores all outcomes; for tools and tests."""
 
     async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
         """See ``PushListener``."""
@@ -80,7 +80,7 @@ class NoPushListener:
 
 
 class PushEvents:
-    """Tells metrics and the job's events: ``weights.published``, ``.refused``, ``.caught_up``."""
+    """Records metrics and emits ``weights.published``, ``.refused`` and ``.caught_up``."""
 
     def __init__(self, job_id: str, events: EventLog, policies: Iterable[str]) -> None:
         self._job_id = job_id

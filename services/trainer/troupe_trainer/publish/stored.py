@@ -1,6 +1,6 @@
-"""Weights by a store: the trainer writes a file and its manifest once, and every replica reads it.
+"""Sends weights by a store: the trainer writes a file and manifest once, every replica reads them.
 
-Owns the keys. The manifest is written last, so that whoever sees it finds the file whole.
+Owns the keys. The manifest is written last: where it exists, the file is complete.
 """
 
 import asyncio

@@ -20,7 +20,7 @@ _Part = TypeVar("_Part", TinyModelShape, WarmStart)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build one tiny model and say where it is; the exit status."""
+    """Build one tiny model and print its path; returns the exit status."""
     try:
         _build(_parser().parse_args(arguments))
     except InvalidArgumentError as error:

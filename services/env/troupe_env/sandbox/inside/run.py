@@ -99,7 +99,7 @@ class Run:
     def _watch(
         self, pid: int, captures: tuple[Capture, Capture], others: tuple[int, int], deadline: float
     ) -> bytes:
-        """Read until the cell reports or is ended; what it reported."""
+        """Read until the cell reports or is ended; returns its report."""
         status, control = others
         outputs = {capture.number: capture for capture in captures}
         poller = select.poll()
@@ -168,7 +168,7 @@ class Run:
         }
 
     def _cause(self, exit_code: int, outcome: dict[str, Any], stderr: bytes) -> str | None:
-        """The limit behind a failed program, or None. It only says why; it changes no verdict."""
+        """The limit behind a failed program, or None. It only explains; it changes no verdict."""
         if self._counters.was_out_of_memory():
             return "memory"
         used_up = outcome.get("cpu_s", 0.0) >= self._request["cpu_time_s"] - _CPU_SLACK_S

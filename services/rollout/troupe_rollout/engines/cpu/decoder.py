@@ -1,9 +1,9 @@
-"""One token for every row of a Llama-like model, at the cost of its arithmetic.
+"""Decodes one token for every row of a Llama-like model, at little more than its arithmetic's cost.
 
-transformers' forward pass serves every model and every use; for one token a row its own work is
-about a fifth of the time on a small model. Owns the plain form of that pass for the architectures
-that it knows, on the module's own parameters. Never samples, and never computes prompts: those stay
-with the module, and so does every model that is not known here.
+transformers' forward pass is general; for one token per row its overhead is about a fifth of the
+time on a small model. Owns a plain form of that pass for known architectures, on the module's own
+parameters. Never samples and never computes prompts: the module computes those, and every model of
+an unknown architecture.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""Full weights that come by torch.distributed, into memory of this process.
+"""Receives full weights by torch.distributed into this process's memory.
 
-Owns the receiving rank. Whether they are what was announced is checked by whoever stages them.
+Owns the receiving rank. The code that stages them compares them with what was announced.
 """
 
 import time
@@ -19,7 +19,7 @@ def receive_tensors(weights: BroadcastWeights) -> dict[str, Tensor]:
     """Join the group and take every tensor in turn. Blocks.
 
     Raises:
-        UnavailableError: the group did not come together, or the trainer went away.
+        UnavailableError: the group did not form, or the trainer disconnected.
     """
     group, deadline = weights.group, time.monotonic() + weights.timeout_s
     tensors: dict[str, Tensor] = {}

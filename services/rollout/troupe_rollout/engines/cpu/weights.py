@@ -1,4 +1,4 @@
-"""Turning a received safetensors file into a module that serves: LoRA merged, or full weights.
+"""Turns a received safetensors file into a module that serves: LoRA merged, or full weights.
 
 Owns the arithmetic of merging and the check of every name and shape. A version shares with the
 base all parameters that it does not change, so a LoRA version costs the memory of its target
@@ -70,7 +70,7 @@ def build_module(base: CpuModel, weights: StagedWeights, tensors: dict[str, Tens
 
 
 def _twin(module: Any, twins: dict[int, Any]) -> Any:
-    """The same modules again around the very same tensors; what is no module is shared.
+    """New modules around the same tensors; everything but modules is shared.
 
     Made for each version: ``copy.deepcopy`` of a small model costs as much as receiving it.
     """

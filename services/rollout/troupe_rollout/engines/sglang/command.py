@@ -38,7 +38,7 @@ class ServerPlan:
 
 
 def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port: int) -> list[str]:
-    """What to run. ``extra_flags`` win over all but the address: a server is for its sidecar."""
+    """The argv. ``extra_flags`` override all but the address: a server is for its sidecar."""
     flags: dict[str, str | int | float] = {
         "--model-path": str(plan.model),
         "--load-format": "safetensors",
@@ -72,7 +72,7 @@ def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port
 def server_environment(
     settings: SglangSettings, plan: ServerPlan, inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """The child's environment; nothing of Troupe's own settings reaches it."""
+    """The child's environment, without Troupe's settings."""
     environment = {
         name: value
         for name, value in inherited.items()

@@ -1,6 +1,6 @@
-"""Whether SGLang's environment can serve on this machine, asked before anything is loaded.
+"""Checks, before anything is loaded, that SGLang's environment can serve on this machine.
 
-Owns one short child process. Never imports SGLang here.
+Owns one short child process. Never imports SGLang in this process.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ def _choose(settings: SglangSettings, *, free: list[int], python: str) -> Machin
 
 
 def _memory_available() -> int:
-    """What Linux says can be taken without swapping."""
+    """Memory that Linux reports as available without swapping."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

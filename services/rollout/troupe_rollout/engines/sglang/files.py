@@ -1,7 +1,7 @@
-"""Versions on disk: received files checked against the base model, and kept as SGLang reads them.
+"""Versions on disk: received files, checked against the base model and stored in SGLang's format.
 
 Owns the work folder. A version's folder exists from its staging until it has left the engine, since
-a server that was restarted loads it from there again.
+a restarted server loads it from there again.
 """
 
 import itertools
@@ -39,7 +39,7 @@ _UNSUPPORTED = (
 
 
 class WorkFolder:
-    """Where versions and server logs lie; ``close`` removes it."""
+    """The folder of versions and server logs; ``close`` removes it."""
 
     def __init__(self, parent: str) -> None:
         self._parent = Path(parent or tempfile.gettempdir())
@@ -49,7 +49,7 @@ class WorkFolder:
 
     @property
     def path(self) -> Path:
-        """The folder; made when it is first asked for."""
+        """The folder, created on first use."""
         if self._folder is None:
             self._folder = self._make()
         return self._folder
@@ -82,7 +82,7 @@ def lora_targets(spec: LoraSpec) -> tuple[str, ...]:
     """Leaf names of the layers that get an adapter.
 
     SGLang fuses q, k and v into one matrix and gate and up into another, and loses a lone k, v or
-    up without a word: such sets are refused.
+    up silently: such sets are refused.
     """
     if spec.targets == "all-linear":
         return LORA_TARGETS
@@ -149,7 +149,7 @@ def check_full(base: SglangModel, weights: StagedWeights) -> None:
 
 
 def check_shapes(base: SglangModel, where: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    """The same for the names and shapes of tensors that are yet to come."""
+    """The same check for the names and shapes of tensors before they arrive."""
     optional = {"lm_head.weight"} if base.shape.is_tied else set[str]()
     if missing := sorted(base.tensors.keys() - shapes.keys() - optional):
         raise WeightsRejectedError(f"{where}: tensor '{missing[0]}' is missing.")
@@ -166,7 +166,7 @@ def check_shapes(base: SglangModel, where: str, shapes: Mapping[str, Sequence[in
 def keep_adapter(weights: StagedWeights, folder: Path) -> str:
     """Write the folder that SGLang loads; the digest of the tensors in it, read back.
 
-    SGLang scales by lora_alpha / r whatever ``use_rslora`` says, so alpha is written to suit.
+    SGLang scales by lora_alpha / r regardless of ``use_rslora``, so alpha is adjusted.
     """
     config = parse_adapter_config(weights.adapter_config_json)
     config |= {
@@ -194,7 +194,7 @@ def keep_full(base: SglangModel, weights: StagedWeights, folder: Path) -> str:
 
 
 def _checked(weights: StagedWeights, path: Path) -> str:
-    """The digest of a kept file, read back; a file with a wrong tensor goes at once."""
+    """The digest of a stored file, read back; a file with a wrong tensor is removed at once."""
     try:
         return held_digest(weights, sums_of(file_tensors(path)))
     except WeightsRejectedError:
@@ -203,7 +203,7 @@ def _checked(weights: StagedWeights, path: Path) -> str:
 
 
 def _keep(source: Path, target: Path) -> Path:
-    """The received file is deleted by whoever received it: link it, or copy across file systems."""
+    """Link the received file, which its receiver deletes, or copy it across file systems."""
     try:
         os.link(source, target)
     except OSError:

@@ -1,4 +1,4 @@
-"""What the sidecar itself knows of a base model: tokenizer, shape, and where its tensors are.
+"""The sidecar's knowledge of a base model: tokenizer, shape, and where its tensors are.
 
 Owns reading the model folder. Loads no weights: that is SGLang's work.
 """

@@ -1,7 +1,7 @@
-"""The processes of one trainer: who they are, what rank 0 tells them, and what they add up.
+"""The processes of one trainer: membership, rank 0's instructions, and sums over all ranks.
 
 Rank 0 is the service; it tells the others which method of which policy to run, and all run it at
-once, so that the collectives inside meet. Owns torch.distributed. Never sees groups or Redis.
+once, so that the collectives inside match. Owns torch.distributed. Never sees groups or Redis.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _ON_ALL_RANKS = "_runs_on_all_ranks"
 
 
 class Ranks:
-    """One process alone: nothing to tell and nothing to add up."""
+    """A single process: nobody to instruct and nothing to sum."""
 
     rank = 0
     size = 1
@@ -72,7 +72,7 @@ class Spread(Ranks):
 
     @contextlib.contextmanager
     def telling(self, policy: str, method: str, args: tuple[Any, ...]) -> Generator[None]:
-        """As ``Ranks``; a call inside a call is not told, for each rank makes it itself."""
+        """As ``Ranks``; a nested call is not sent, since each rank makes it itself."""
         if self.rank == 0 and self._depth == 0:
             self.tell((policy, method, args))
         self._depth += 1
@@ -89,10 +89,10 @@ class Spread(Ranks):
         self._number += 1
 
     def next_message(self) -> Message:
-        """Follower: wait for the next message, as long as rank 0 lives.
+        """Follower: wait for the next message while rank 0 lives.
 
         Raises:
-            ConnectionError: rank 0 is gone, or what it told is no message.
+            ConnectionError: rank 0 is gone, or what it sent is not a message.
         """
         while True:
             try:
@@ -129,7 +129,7 @@ def join(url: str, rank: int, size: int, *, device: str, timeout_s: float = JOIN
     """Join the ranks that meet at ``url``: "env://", as torchrun sets it, or "tcp://host:port".
 
     Raises:
-        JobFailedError: not all came in time.
+        JobFailedError: not all ranks joined in time.
     """
     limit = timedelta(seconds=timeout_s)
     try:
@@ -150,7 +150,7 @@ def join(url: str, rank: int, size: int, *, device: str, timeout_s: float = JOIN
 
 
 class Ranked(Protocol):
-    """What has a policy and ranks."""
+    """An object with a policy and ranks."""
 
     policy: str
     ranks: Ranks
@@ -172,16 +172,16 @@ def together(method: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def runs_on_all_ranks(method: object) -> bool:
-    """Whether ``method`` is one that rank 0 lets the others run."""
+    """Whether ``method`` is one that rank 0 may have the others run."""
     return getattr(method, _ON_ALL_RANKS, False)
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """``tensor`` with the parts of all ranks."""
+    """``tensor`` gathered from all ranks."""
     gather: Any = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else gather()
 
 
 def _gloo() -> Any:
-    """The group that adds up numbers of the CPU."""
+    """The group that sums numbers on the CPU."""
     return dist.group.WORLD

@@ -29,7 +29,7 @@ class Sharded(nn.Module):
         fully_shard(self, mesh=mesh)
 
     def forward(self, work: Callable[[], Any]) -> Any:
-        """What ``work`` gives."""
+        """The result of ``work``."""
         return work()
 
 

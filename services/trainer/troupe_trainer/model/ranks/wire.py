@@ -1,4 +1,4 @@
-"""What rank 0 tells the others, as bytes: a safetensors document. Never pickle.
+"""Encodes rank 0's messages to the other ranks as safetensors documents. Never pickle.
 
 The ranks meet at an open port, so a message must be data and nothing else. Its tensors are those
 of a state and the groups' records; the rest is JSON in its metadata.
@@ -27,7 +27,7 @@ def encode(message: Message) -> bytes:
     """``message`` as bytes.
 
     Raises:
-        TypeError: an argument is neither JSON nor groups nor a state.
+        TypeError: an argument is not JSON, groups or a state.
     """
     policy, method, arguments = message
     tensors: dict[str, Tensor] = {}
@@ -41,7 +41,7 @@ def decode(data: bytes) -> Message:
     """The message that ``encode`` was given.
 
     Raises:
-        ConnectionError: these bytes are no message.
+        ConnectionError: these bytes are not a message.
     """
     try:
         size = int.from_bytes(data[:8], "little")
@@ -56,7 +56,7 @@ def decode(data: bytes) -> Message:
 
 
 def _put(argument: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """``argument`` as JSON; what JSON can't hold goes to ``tensors`` under ``name``."""
+    """``argument`` as JSON; values that JSON can't hold go to ``tensors`` under ``name``."""
     if isinstance(argument, LearnerState):
         tensors |= {f"{name}/{key}": value.contiguous() for key, value in argument.tensors.items()}
         return {
