@@ -1,1 +1,1 @@
-"""The env service: judgement as pure functions over opaque state. Holds nothing between calls."""
+"""The env service: judges actions by pure functions over opaque state. Stateless."""

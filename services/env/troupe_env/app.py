@@ -41,7 +41,7 @@ class EnvApp:
         _count_from_zero()
 
     async def connect(self) -> None:
-        """Prove the isolation that was asked for. The router may come later."""
+        """Prove the isolation that was asked for. The router may start later."""
         if self._sandbox.is_required:
             await asyncio.to_thread(self._sandbox.get)
         self._router = RouterClient(self._settings.router)
@@ -51,7 +51,7 @@ class EnvApp:
         add_EnvServiceServicer_to_server(servicer, server)
 
     async def warm(self, address: str) -> None:
-        """Nothing to load: families are constructed when they are asked for."""
+        """Do nothing: families are constructed on demand."""
         self._address = address
         self._is_serving = True
 
@@ -99,7 +99,7 @@ async def _live(membership: Membership) -> None:
 
 
 async def _first(*tasks: "asyncio.Task[None]") -> None:
-    """The outcome of whichever ends first; the others are cancelled."""
+    """Return or raise the outcome of the first task to end; cancel the others."""
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

@@ -1,6 +1,6 @@
-"""The task families that this process has constructed, least recently used out first.
+"""A cache of constructed task families; the least recently used is evicted first.
 
-Any family may be asked for at any time; parameters are checked by the family itself.
+Any family may be requested at any time; the family itself checks its parameters.
 """
 
 import json
@@ -66,7 +66,7 @@ class Families:
         return loaded
 
     def cached(self, name: str, params_json: str, reward_json: str = "") -> Loaded | None:
-        """The family when it is constructed already: quick, for the event loop."""
+        """The family if it is already constructed: fast enough for the event loop."""
         key = _key(name, _params(params_json), reward_json)
         with self._lock:
             loaded = self._loaded.get(key)
@@ -76,7 +76,7 @@ class Families:
 
 
 def _key(name: str, params: dict[str, Any], reward_json: str) -> tuple[str, ...]:
-    """What a seal is taken over: without a reward function it stays that of two parts."""
+    """The seal's key: without a reward function it keeps its two-part form."""
     key = name, json.dumps(params, sort_keys=True)
     return (*key, reward_json) if reward_json else key
 

@@ -55,7 +55,7 @@ class Judge:
 
         Raises:
             OverloadedError: too many requests wait already.
-            DeadlineError: no thread finished it in time.
+            DeadlineError: it was not finished in time.
         """
         return (await self._run_all(what, [work], timeout_s))[0]
 
@@ -75,7 +75,7 @@ class Judge:
         Raises:
             StateChangedError: ``seal`` is not that of ``state``; nothing was judged.
             InvalidArgumentError: the task fails on ``state``, and no seal vouches for it.
-            TroupeError: the task fails on a state that an env gave out: a bug of the task.
+            TroupeError: the task fails on a state that an env produced: a bug of the task.
         """
         # One action may run programs for seconds: in a row they would pass the call's deadline.
         runs_programs = isinstance(loaded.family, SandboxedTaskFamily)
@@ -92,10 +92,10 @@ class Judge:
         return all_judged
 
     async def watch(self) -> None:
-        """Show threads that hang in a task's code; raises when no other is left for long.
+        """Report threads that hang in a task's code; raises when no other is free for long.
 
-        Python can't end a thread, so a process without a free one is worth nothing: its end lets
-        the launcher start a fresh one, and callers retry.
+        Python can't end a thread, so a process without a free one is useless: when it ends, the
+        launcher starts a fresh one, and callers retry.
         """
         while True:
             hung = self._overdue(0.0)
@@ -113,7 +113,7 @@ class Judge:
         await self._idle.wait()
 
     def close(self) -> None:
-        """Take no more work; a thread that hangs is left behind."""
+        """Accept no more work; hanging threads are abandoned."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _run_all(
@@ -194,9 +194,9 @@ def judged(
 
 @contextmanager
 def _blamed(loaded: Loaded, state: bytes, *, is_ours: bool) -> Generator[None]:
-    """Tells whose fault an exception of the task's code is: the task's if the state ``is_ours``.
+    """Attribute an exception of the task's code: to the task if the state ``is_ours``.
 
-    Otherwise it is the caller's: nothing says that those bytes ever were a state.
+    Otherwise to the caller: nothing shows that those bytes ever were a state.
     """
     try:
         yield

@@ -1,13 +1,13 @@
-"""Seals on the states that an env gives out, so that one that comes back is known to be whole.
+"""Seals states that an env gives out, so that a returned state is known to be intact.
 
 A seal is a digest over the task, its parameters and the state's bytes: any replica of a job can
-check what another one sealed, before and after a restart. It finds what was changed by accident or
-by a bug, also where the task could still read it and would judge another episode than the one that
-is played. It is not a signature: whoever can call the env service can make one.
+check what another one sealed, before and after a restart. It detects changes by accident or by a
+bug, even where the task could still read the state and would judge another episode than the one
+being played. It is not a signature: any caller of the env service can make one.
 
 A state may come without a seal (an older router drops it, an older env makes none) or with one of
-a newer version; such a state is taken, unchecked. What a task fails on then is refused, because
-nothing vouches for the state; what it fails on with a sound seal is the task's bug.
+a newer version; such a state is accepted unchecked. If a task then fails on it, the request is
+refused, because nothing vouches for the state; a failure on a sealed state is the task's bug.
 """
 
 from hashlib import blake2b
@@ -35,7 +35,7 @@ class Seals:
             self._begun.update(len(data).to_bytes(8, "big") + data)
 
     def sealed(self, state: bytes) -> SealedState:
-        """``state``, as it is given out."""
+        """``state`` with its seal."""
         return SealedState(state, self._seal_of(state))
 
     def vouches(self, state: bytes, seal: bytes) -> bool:

@@ -104,12 +104,12 @@ class EnvServicer(EnvServiceServicer):
         return self._families.get(ref.name, ref.params_json, ref.reward_json)
 
 
-def _check_agents(loaded: Loaded, agents: Iterable[str]) -> None:
-    known = loaded.family.agents
-    for agent in agents:
-        if agent not in known:
+def _check_agents(loaded: Loaded, names: Iterable[str]) -> None:
+    agents = loaded.family.agents
+    for agent in names:
+        if agent not in agents:
             raise InvalidArgumentError(
-                f"Task {loaded.family.name!r} has no agent {agent!r}; it has {', '.join(known)}."
+                f"Task {loaded.family.name!r} has no agent {agent!r}; it has {', '.join(agents)}."
             )
 
 

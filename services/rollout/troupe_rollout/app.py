@@ -36,7 +36,7 @@ _log = get_logger(__name__)
 
 
 class RolloutApp:
-    """The rollout service as ``troupe.runtime.serving.serve`` runs it. One job in its life."""
+    """The rollout service as ``troupe.runtime.serving.serve`` runs it. Serves a single job."""
 
     name = "rollout"
     grpc_services: Sequence[str] = (
@@ -62,7 +62,7 @@ class RolloutApp:
         self._is_serving = False
 
     async def connect(self) -> None:
-        """The router may come later; only its address and the staging folder are checked here."""
+        """Check the router's address and the staging folder; the router may start later."""
         self._router = RouterClient(self._settings.router)
         self._staging.open()
 
@@ -73,11 +73,11 @@ class RolloutApp:
         add_RolloutServiceServicer_to_server(self._servicer, server)
 
     async def warm(self, address: str) -> None:
-        """Only the address: which models to load is known when a job is assigned."""
+        """Keep the address; the models to load are known once a job is assigned."""
         self._address = address
 
     async def run(self) -> None:
-        """Join, load the job's models while the membership is kept, serve until the job ends."""
+        """Join, load the job's models while keeping the membership, serve until the job ends."""
         assert self._router is not None
         assert self._servicer is not None
         membership = Membership(self._router, self._describe, hear=self._servicer.hear)
@@ -108,7 +108,7 @@ class RolloutApp:
             await self._router.close()
 
     def _changed(self) -> None:
-        """Others are told at once which version answers here, not with the next heartbeat."""
+        """Report at once which version answers here, before the next heartbeat."""
         if self._membership is not None:
             self._membership.tell()
 

@@ -31,7 +31,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class RolloutServicer(RolloutServiceServicer):
     """Answers for one engine. Refuses work with UNAVAILABLE until `open` and after `wait_idle`.
 
-    ``tell`` is called when another version answers than before.
+    ``tell`` is called when the answering version changes.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RolloutServicer(RolloutServiceServicer):
         self._is_open = True
 
     def hear(self, assignment: Assignment) -> None:
-        """What the router says with each heartbeat: who may bring weights."""
+        """Apply a heartbeat's reply: which trainers may send weights."""
         self._intake.refuse_before(assignment.trainer_epoch)
         if assignment.trainer_epochs:
             self._intake.refuse_before_each(assignment.trainer_epochs)
@@ -80,7 +80,7 @@ class RolloutServicer(RolloutServiceServicer):
                 pointer="/num_candidates",
             )
         with self._call():
-            asked = GenerateRequest(
+            domain_request = GenerateRequest(
                 request.policy,
                 request.policy_version,
                 self._prompt(request),
@@ -89,9 +89,11 @@ class RolloutServicer(RolloutServiceServicer):
                 seed,
             )
             async with self._deadline(context, "Generate"):
-                with span("engine.generate", policy=asked.policy, n=asked.num_candidates):
-                    generation = await self._engine.generate(asked)
-        _count(asked.policy, generation)
+                with span(
+                    "engine.generate", policy=domain_request.policy, n=domain_request.num_candidates
+                ):
+                    generation = await self._engine.generate(domain_request)
+        _count(domain_request.policy, generation)
         return generation_to_proto(generation)
 
     async def ScoreTokens(  # noqa: N802

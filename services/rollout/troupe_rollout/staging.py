@@ -1,4 +1,4 @@
-"""Weights on their way in: received in order or fetched from the store, checked, gone after use.
+"""Incoming weights: received in order or fetched from the store, checked, removed after use.
 
 Owns the staging folder. A file is there only while its upload is being received and staged;
 a broken, slow or oversized one leaves nothing behind.
@@ -45,7 +45,7 @@ Admit = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What is to be staged: a file that is here, or a broadcast that is about to begin."""
+    """Weights to stage: a local file, or a broadcast that is about to begin."""
 
     manifest: WeightsManifest
     path: Path | None
@@ -75,11 +75,11 @@ class StagingArea:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Make the folder, and remove what lives of this service that were killed left in it."""
+        """Make the folder, and remove the leftovers of killed lives of this service."""
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
-            for left in self._parent.glob(f"{_PREFIX}*"):
-                _remove_unless_held(left)
+            for folder in self._parent.glob(f"{_PREFIX}*"):
+                _remove_unless_held(folder)
             self._folder, self._lock = _held_folder(self._parent)
         except OSError as error:
             raise InvalidArgumentError(
@@ -98,16 +98,16 @@ class StagingArea:
 
     @asynccontextmanager
     async def receive(self, requests: Requests, admit: Admit) -> AsyncGenerator[Upload]:
-        """An upload that ``admit`` lets in; its file is deleted on leaving.
+        """An upload that ``admit`` accepts; its file is deleted when the block ends.
 
-        An adapter's file is verified whole. Of full weights the bytes are not read here: whoever
-        stages them computes each tensor's digest over what it then holds.
+        An adapter's whole file is verified. Full weights are not read here: the engine that stages
+        them computes each tensor's digest over what it then holds.
 
         Raises:
             InvalidArgumentError: the stream does not begin with a manifest.
             OverloadedError: too many uploads at once.
             DeadlineError: the sender went silent.
-            WeightsRejectedError: what arrived is not what the manifest says.
+            WeightsRejectedError: the content does not match the manifest.
         """
         if self._folder is None:
             raise UnavailableError("The rollout service is not up yet; send the weights again.")
@@ -132,7 +132,7 @@ class StagingArea:
             return Upload(manifest, None, first.broadcast, epoch)
         path = folder / "weights.safetensors"
         try:
-            # What cleans temporary folders may have taken the parent of a long job.
+            # A cleaner of temporary folders may have removed a long job's parent folder.
             await asyncio.to_thread(folder.mkdir, parents=True)
             self._check_room(manifest)
             if first is not None and first.WhichOneof("part") == "stored":
@@ -178,7 +178,7 @@ class StagingArea:
                 request = await self._next(requests, f"byte {written}")
 
     async def _fetch(self, key: str, manifest: WeightsManifest, path: Path) -> None:
-        """The file and its own manifest from the store; the two manifests must agree."""
+        """Fetch the file and its manifest from the store; the two manifests must agree."""
         if self._store is None:
             raise InvalidArgumentError(
                 "The weights are in a store and this replica has none. Set "
@@ -217,7 +217,7 @@ def _held_folder(parent: Path) -> tuple[Path, int]:
     """A new folder and its lock, which is held until this process ends, however it ends."""
     for _ in range(_TRIES):
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-        # Another process may have taken it for one that was left, before it was locked.
+        # Another process may have taken it for a leftover before it was locked.
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if _is_locked_by(lock) and folder.is_dir():
@@ -227,7 +227,7 @@ def _held_folder(parent: Path) -> tuple[Path, int]:
 
 
 def _remove_unless_held(folder: Path) -> None:
-    """Remove another life's folder, unless its process lives: then its lock is taken."""
+    """Remove another life's folder, unless its process is alive and holds the lock."""
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -275,5 +275,5 @@ def _check(request: UpdateWeightsRequest, manifest: WeightsManifest, written: in
 
 
 def _created(path: Path) -> BinaryIO:
-    """Opened here and now: a thread's open file would be lost to a cancelled upload."""
+    """Open synchronously: a file opened on a thread would leak when an upload is cancelled."""
     return path.open("wb")

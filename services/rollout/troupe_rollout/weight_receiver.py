@@ -1,9 +1,8 @@
-"""New weights into the engine: received by whichever way they come, staged, and held under a lease.
+"""Brings new weights into the engine: receives them by any transport, stages and leases them.
 
-Owns the lease: a version that was staged and then neither activated nor discarded, since its
-trainer died, is dropped, so that the old version serves on without anybody's help. Owns the fence
-as well: a trainer that was taken over from changes nothing any more. Never decides which version
-serves.
+Owns the lease: a staged version that is neither activated nor discarded, because its trainer died,
+is dropped, so that the old version keeps serving without intervention. Also owns the fence: a
+superseded trainer can change nothing. Never decides which version serves.
 """
 
 import asyncio
@@ -40,9 +39,9 @@ Key = tuple[str, int]
 class WeightReceiver:
     """Stages, activates and discards in one engine: one change of a policy at a time.
 
-    The highest epoch of a trainer that called, or that the router told of, is remembered for the
-    process's life, and a change under a lower one is refused: of the job's one trainer, or of each
-    policy's own. A process serves one job.
+    The highest trainer epoch seen, from a call or from the router, is kept for the process's life,
+    and changes under a lower one are refused. It is kept for the job's one trainer, or for each
+    policy's trainer. A process serves one job.
     """
 
     def __init__(self, engine: Engine, staging: StagingArea, *, lease_s: float) -> None:
@@ -62,8 +61,8 @@ class WeightReceiver:
         """Receive and stage one version.
 
         Raises:
-            WeightsRejectedError: what the engine holds is not what was announced.
-            FencedError: the sender was taken over from.
+            WeightsRejectedError: the engine's tensors differ from those announced.
+            FencedError: the sender has been superseded.
         """
         began = time.monotonic()
         async with self._staging.receive(requests, self._admit) as upload:
@@ -92,8 +91,8 @@ class WeightReceiver:
         """Serve a staged version.
 
         Raises:
-            VersionNotLoadedError: it is not there, or with another digest than the one given.
-            FencedError: the caller was taken over from.
+            VersionNotLoadedError: it is not loaded, or has another digest than the one given.
+            FencedError: the caller has been superseded.
         """
         began = time.monotonic()
         key = (policy, policy_version)
@@ -114,17 +113,17 @@ class WeightReceiver:
             await self._engine.discard(policy, policy_version)
 
     def refuse_before(self, epoch: int) -> None:
-        """There is a trainer with this epoch: earlier ones change nothing any more."""
+        """Refuse changes by trainers with an earlier epoch than this one."""
         self._epochs[""] = max(self._epochs[""], epoch)
 
     def refuse_before_each(self, epochs: Mapping[str, int]) -> None:
-        """Each policy has a trainer of its own; earlier ones than these change nothing of it."""
+        """Refuse changes to each policy by trainers earlier than its epoch here."""
         self._has_own_trainers = True
         for policy, epoch in epochs.items():
             self._epochs[policy] = max(self._epochs[policy], epoch)
 
     def renew(self, policy: str, policy_version: int) -> None:
-        """The trainer still works on a version that it staged."""
+        """Renew the lease of a staged version that its trainer still works on."""
         if (policy, policy_version) in self._leases:
             self._hold((policy, policy_version))
 
@@ -138,14 +137,14 @@ class WeightReceiver:
 
     @contextlib.asynccontextmanager
     async def _turn(self, policy: str, epoch: int) -> AsyncGenerator[None]:
-        """Alone with the policy, and by nobody who was taken over from."""
+        """Exclusive access to the policy, refused to superseded trainers."""
         self._admit(policy, epoch)
         async with self._turns[policy]:
             self._refuse_older(policy, epoch)
             yield
 
     def _admit(self, policy: str, epoch: int) -> None:
-        """Take note of an epoch before its turn comes, so that who has the turn finds out."""
+        """Record an epoch before its turn, so that the call in progress sees a successor."""
         self._refuse_older(policy, epoch)
         self._epochs[self._trainer_of(policy)] = epoch
 
@@ -158,11 +157,11 @@ class WeightReceiver:
             )
 
     def _trainer_of(self, policy: str) -> str:
-        """Whose epochs count for ``policy``: "" is the job's one trainer."""
+        """The trainer whose epochs count for ``policy``: "" is the job's one trainer."""
         return policy if self._has_own_trainers else ""
 
     async def _keep_if_current(self, upload: Upload) -> None:
-        """Hold what was staged, unless a successor called meanwhile: then it must not stay."""
+        """Keep what was staged, unless a successor called meanwhile: then it is dropped."""
         key = (upload.manifest.policy, upload.manifest.policy_version)
         try:
             self._refuse_older(key[0], upload.epoch)
@@ -175,7 +174,7 @@ class WeightReceiver:
         self._hold(key)
 
     def _check_meant(self, key: Key, tensor_digest: str) -> None:
-        """A number alone may name the weights of an earlier trainer, which this one learnt anew."""
+        """Compare digests: the number may name an earlier trainer's weights, since learnt again."""
         held = self._staged.get(key) or self._loaded.get(key)
         if tensor_digest and held is not None and held != tensor_digest:
             raise VersionNotLoadedError(
@@ -184,11 +183,11 @@ class WeightReceiver:
             )
 
     def _note_loaded(self, key: Key) -> None:
-        """What was staged is loaded now; versions that the engine unloaded are forgotten."""
+        """Mark a staged version as loaded; forget versions that the engine unloaded."""
         if (digest := self._staged.pop(key, None)) is not None:
             self._loaded[key] = digest
-        there = {(p.policy, v) for p in self._engine.policies() for v in p.loaded_versions}
-        self._loaded = {k: digest for k, digest in self._loaded.items() if k in there}
+        present = {(p.policy, v) for p in self._engine.policies() for v in p.loaded_versions}
+        self._loaded = {k: digest for k, digest in self._loaded.items() if k in present}
 
     async def _stage(self, upload: Upload, timeout_s: float) -> Received:
         manifest = upload.manifest
@@ -207,7 +206,9 @@ class WeightReceiver:
         if digest != manifest.tensor_digest:
             with contextlib.suppress(ConflictError):
                 await self._engine.discard(manifest.policy, manifest.policy_version)
-            await asyncio.to_thread(verify_file, upload.path, manifest)  # names a tensor, if it can
+            await asyncio.to_thread(
+                verify_file, upload.path, manifest
+            )  # names the tensor, if it can
             raise WeightsRejectedError(
                 f"Weights of policy '{manifest.policy}' version {manifest.policy_version} are "
                 f"refused: the engine holds tensors with digest {digest} and the manifest says "

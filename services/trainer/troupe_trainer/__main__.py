@@ -13,9 +13,9 @@ from troupe_trainer.settings import TrainerSettings
 
 
 def run() -> int:
-    """Live until the job is over; 3 when it failed for good.
+    """Run until the job is over; returns 3 when it failed for good.
 
-    Under torchrun every rank but the first only computes with it.
+    Under torchrun every rank but the first only takes part in the computation.
     """
     torchrun = TorchrunSettings()
     if torchrun.rank:
@@ -31,7 +31,7 @@ def run() -> int:
 
 
 def follow_torchrun(torchrun: TorchrunSettings) -> int:
-    """A rank above 0, until rank 0 says that it is over; 1 when that is gone."""
+    """Run a rank above 0 until rank 0 ends the job; returns 1 when rank 0 is gone."""
     settings = TrainerSettings()
     configure_logging("trainer", level=settings.log_level, rank=str(torchrun.rank))
     device = resolve_device(settings.device)

@@ -1,4 +1,4 @@
-"""The trainer as a service: connects, joins, runs one job, and says how it ended.
+"""The trainer as a service: connects, registers, runs one job and reports how it ended.
 
 Owns wiring and the exit status. Never trains by itself.
 """
@@ -93,11 +93,11 @@ class TrainerService:
             await self._redis.aclose()
 
     async def _work(self, assignment: Assignment) -> None:
-        """The job; an end for good is told to the ledger and to the exit status.
+        """Run the job; a final failure goes to the ledger and to the exit status.
 
         Raises:
-            ShouldExit: another trainer has taken over. That is no failure of this process: whoever
-                started it may start it afresh, and it waits for other work then.
+            ShouldExit: another trainer has taken over. This process has not failed: its launcher
+                may start it again, and it then waits for other work.
         """
         try:
             await self._run(assignment)
@@ -108,7 +108,7 @@ class TrainerService:
             raise ShouldExit(error.message) from error
 
     async def _run(self, assignment: Assignment) -> None:
-        """The job; why it can't go on is told under its turn, so not by who was taken over from."""
+        """Run the job; failures are reported under its epoch, so never by a fenced trainer."""
         assert self._redis is not None
         tell = StepLedger(self._redis, assignment.job_id).fail
         try:
@@ -155,7 +155,7 @@ class TrainerService:
 
 
 def _own_policy(assignment: Assignment, spec: JobSpec) -> str:
-    """The one policy that this trainer learns; "" learns all."""
+    """The one policy that this trainer learns; "" means all of them."""
     if not spec.trainer.per_policy:
         return ""
     named = list(assignment.policies)

@@ -1,6 +1,6 @@
-"""Where the job is and what users asked of it: read by the servicer, written by the loop.
+"""The job's progress, and users' requests to pause or stop it.
 
-Owns phase times, pausing and stopping. Never does work.
+The servicer reads the progress; the loop writes it. Owns phase times, pausing and stopping.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class TrainerProgress:
 
     @contextmanager
     def during(self, phase: str) -> Generator[None]:
-        """Be in ``phase`` and add up its time."""
+        """Enter ``phase`` for the block and add up its time."""
         self.enter(phase)
         try:
             with round_span(f"trainer.{phase}", self.job_id, train_round(self.step)):
@@ -41,12 +41,12 @@ class TrainerProgress:
             self.phase_seconds[phase] = self.phase_seconds.get(phase, 0.0) + passed
 
     def enter(self, phase: str) -> None:
-        """Be in ``phase`` from now on."""
+        """Enter ``phase``."""
         self.phase = phase
         self.phase_started = time.monotonic()
 
     def begin_step(self, step: int) -> None:
-        """Count phase times afresh."""
+        """Reset the phase times."""
         self.step = step
         self.phase_seconds = {}
 
@@ -66,16 +66,16 @@ class Control:
         return not self._runs.is_set() and not self._reason
 
     def pause(self) -> None:
-        """Hold before the next optimizer step."""
+        """Pause before the next optimizer step."""
         if not self._reason:
             self._runs.clear()
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue."""
         self._runs.set()
 
     def stop(self, reason: str) -> None:
-        """End at the next point where nothing is half done."""
+        """Stop at the next point where no work is half done."""
         self._reason = self._reason or reason or "stopped"
         self._runs.set()
         self._stops.set()
@@ -86,7 +86,7 @@ class Control:
             raise StoppedError(self._reason)
 
     async def stopped(self) -> None:
-        """Return after ``stop``."""
+        """Wait for ``stop``."""
         await self._stops.wait()
 
     async def gate(self) -> None:

@@ -1,6 +1,6 @@
-"""One job from its assignment to its end: builds the parts, runs the loop, exports.
+"""Runs one job from its assignment to its end: builds the parts, runs the loop, exports.
 
-Owns what happens around the loop. Never serves and never registers.
+Owns everything around the loop. Never serves requests and never registers.
 """
 
 import asyncio
@@ -85,11 +85,11 @@ class TrainingJob:
 
         Raises:
             JobFailedError, InvalidArgumentError: the job can't go on.
-            StoppedError: it was asked to stop; what was learnt is in a checkpoint.
+            StoppedError: it was asked to stop; its state is in a checkpoint.
             FencedError: another trainer has taken over.
         """
         _check_writable(self._run_dir)
-        # Before anything is read: from here on a predecessor that wakes up changes nothing.
+        # Before anything is read: from now on a predecessor that wakes up can change nothing.
         holder = replica_name(self._settings, "trainer")
         self._fence = await self._ledger.take("trainer", holder, policy=self._policy)
         self._progress.job_id, self._progress.num_steps = self._job_id, self._spec.steps
@@ -103,7 +103,7 @@ class TrainingJob:
             await asyncio.to_thread(started.end)
 
     async def fail(self, reason: str) -> None:
-        """Tell the ledger why the job can't go on; raises FencedError as ``run`` does."""
+        """Record in the ledger why the job failed; raises FencedError as ``run`` does."""
         await self._ledger.fail(reason)
 
     @property
@@ -114,7 +114,7 @@ class TrainingJob:
         return RolloutClient(address, epoch=self._epoch)
 
     async def _with(self, ranks: Ranks, device: str) -> None:
-        """The job on ``ranks``."""
+        """Run the job on ``ranks``."""
         settings = self._settings
         if device == "cpu":
             keep_freed_memory()
@@ -173,14 +173,16 @@ class TrainingJob:
         await self._ledger.set_result(result, policy=self._policy)
 
     async def _begins_a_life(self) -> bool:
-        """Whether this policy's trainer must go on from where the other policies' do.
+        """Whether this policy's trainer must continue from the same step as the other policies'.
 
-        Within a life it goes on from its own newest checkpoint: its groups since then are in Redis.
+        Within a life it continues from its newest checkpoint: its groups since then are in Redis.
         """
         return bool(self._policy) and self._policy not in await self._ledger.versions()
 
     def _parts(self, learners: Learners, checkpointing: Checkpointing, first_step: int) -> Parts:
-        vocabularies = {p: it.model.vocabulary_size for p, it in learners.by_policy.items()}
+        vocabularies = {
+            p: learner.model.vocabulary_size for p, learner in learners.by_policy.items()
+        }
         collector = Collector(
             self._redis,
             self._job_id,
@@ -203,18 +205,18 @@ class TrainingJob:
         return Parts(learners, collector, versions, checkpointing, self._progress, self._control)
 
     async def _export(self, learners: Learners) -> dict[str, Any]:
-        """Artifacts of every policy; their paths are in the job's result."""
+        """Export the artifacts of every policy; their paths are in the job's result."""
         policies: dict[str, dict[str, str]] = {}
         for policy, learner in learners.by_policy.items():
             spec, folder = self._spec.policies[policy], self._run_dir / "policies" / policy
             policies[policy] = await learners.on_thread(
-                lambda it=learner, s=spec, f=folder: export_artifacts(it.alone(), s, f)
+                lambda source=learner, s=spec, f=folder: export_artifacts(source.alone(), s, f)
             )
         return {"step": self._spec.steps, "policies": policies}
 
 
 def admitting(ledger: StepLedger) -> Callable[[], None]:
-    """For a thread that is about to change a file: raises FencedError when it must not."""
+    """A check for a thread about to change a file: raises FencedError when it must not."""
     loop = asyncio.get_running_loop()
 
     def admit() -> None:

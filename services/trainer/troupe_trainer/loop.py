@@ -1,6 +1,6 @@
 """The training loop: collect, learn, checkpoint, publish. One function on one screen.
 
-Owns the order of things and nothing else: no branch on transport, device, LoRA or agent.
+Owns the order of operations and nothing else: no branch on transport, device, LoRA or agent.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from troupe_trainer.publish.versions import Versions
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the loop drives."""
+    """The parts that the loop drives."""
 
     learners: Learners
     collector: Collector
@@ -29,7 +29,7 @@ class Parts:
 
 
 async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
-    """Train from ``first_step`` to the last step; every effect before its ack.
+    """Train from ``first_step`` to the last step; every effect precedes its ack.
 
     Raises:
         JobFailedError: the job can't go on; StoppedError: it was asked to stop.

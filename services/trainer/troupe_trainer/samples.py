@@ -1,4 +1,4 @@
-"""Groups with their credit: what the learner is given.
+"""Credited groups, the learner's input.
 
 Owns the step from wire records and advantages to plain arrays. Never sees a model.
 """
@@ -23,7 +23,7 @@ class PromptSamples:
 
 @dataclass(frozen=True, slots=True)
 class CreditedGroup:
-    """One group after credit assignment; ``record`` is the group as it came.
+    """One group after credit assignment; ``record`` is the group as received.
 
     ``num_filtered`` candidates of it are not among its samples.
     """
@@ -54,7 +54,7 @@ def credit(
 ) -> CreditedGroup:
     """Attach ``advantages`` (index order) to the completions, gathered by prompt.
 
-    With ``drop_truncated``, completions that were cut off are left out; their rewards still count
+    With ``drop_truncated``, truncated completions are left out; their rewards still count
     in the advantages of the others. A baseline is never a sample.
     """
     by_digest: dict[str, list[Sample]] = {prompt.digest: [] for prompt in group.prompts}

@@ -141,18 +141,18 @@ def test_message_when_it_is_something_else_then_is_refused(data: bytes) -> None:
 def test_follower_when_told_what_ranks_do_not_run_then_refuses(
     tiny_model: Path, method: str
 ) -> None:
-    class Told(Ranks):
+    class Instructions(Ranks):
         messages: ClassVar[list[Message]] = [
             ("", LOAD, (_spec(tiny_model).model_dump_json(), "auto")),
             ("adapter", "step", ([], 0)),
             ("adapter", method, ()),
         ]
 
-        def told(self) -> Message:
+        def next_message(self) -> Message:
             return self.messages.pop(0)
 
     with pytest.raises(ConnectionError, match=f"told to run '{method}', which ranks do not run"):
-        follow(cast("Any", Told()), device="cpu", threads=1)
+        follow(cast("Any", Instructions()), device="cpu", threads=1)
 
 
 def test_refuse_when_a_policy_takes_over_weights_then_names_it(tiny_model: Path) -> None:

@@ -23,7 +23,7 @@ def local_sandbox() -> "LocalSandbox":
 
 
 def open_sandbox(settings: "SandboxSettings") -> "LocalSandbox":
-    """A sandbox that was shown to keep its level."""
+    """A sandbox that has been proved to keep its level."""
     from troupe.runtime.telemetry.logging import get_logger
     from troupe_env.sandbox.pool import LocalSandbox
     from troupe_env.sandbox.probe import probe

@@ -1,7 +1,7 @@
 """A control group for each worker's programs, v1 and v2, where the service may make one.
 
-Owns paths; the worker gets open descriptors only. Where there is no writable control group there
-is none, and ``Cgroups.limits`` says so: rlimits then hold alone.
+Owns paths; the worker gets open descriptors only. Without a writable control group none is made,
+and ``Cgroups.limits`` is empty: only rlimits apply then.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _V2 = {
 }
 _PERIOD_US = 10_000  # short: a worker that shares its programs' group is throttled with them
 _EMPTY_S = 1.0
-_numbers = itertools.count(1)  # of all groups of this process, so that names never meet
+_numbers = itertools.count(1)  # of all groups of this process, so that names never collide
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Cgroup:
         return [*self.joins, *self.counters.values()]
 
     def close(self) -> None:
-        """Give the group back; it gets empty when its worker dies, or is swept later."""
+        """Remove the group once its worker's death empties it, or leave it to a later sweep."""
         for number in self.descriptors:
             os.close(number)
         deadline = time.monotonic() + _EMPTY_S
@@ -75,17 +75,17 @@ def _is_removed(folder: Path) -> bool:
 
 
 class Cgroups:
-    """Where groups are made, found once. ``limits`` names the controllers that work."""
+    """The parents of new groups, found once. ``limits`` names the working controllers."""
 
     def __init__(self, configured: str = "", root: Path = _ROOT, proc: Path = _PROC) -> None:
         self._proc = proc
         self._parents: dict[str, Path] = {}
         self._files = _V1
-        found = _v1_parents(root, proc)
-        if not found:
+        parents = _v1_parents(root, proc)
+        if not parents:
             self._files = _V2
-            found = _v2_parents(root, proc, configured)
-        for controller, parent in found.items():
+            parents = _v2_parents(root, proc, configured)
+        for controller, parent in parents.items():
             self._sweep(parent)
             if self._is_usable(controller, parent):
                 self._parents[controller] = parent
@@ -126,7 +126,7 @@ class Cgroups:
             _try_write(folder / "cpu.max", f"{_PERIOD_US} {_PERIOD_US}")
 
     def _is_usable(self, controller: str, parent: Path) -> bool:
-        """A group can be made there, its files appear, and a process can join it."""
+        """Whether a group can be made there, its files appear, and a process can join it."""
         folder = parent / f"{_PREFIX}{os.getpid()}-0"
         try:
             folder.mkdir(exist_ok=True)
@@ -141,7 +141,7 @@ class Cgroups:
         return is_usable
 
     def _sweep(self, parent: Path) -> None:
-        """Remove what services that were killed left behind."""
+        """Remove the leftovers of killed services."""
         with contextlib.suppress(OSError):
             for folder in parent.glob(f"{_PREFIX}*-*"):
                 owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
@@ -164,50 +164,51 @@ def _try_write(path: Path, text: str) -> None:
             path.write_text(text)
 
 
-def _own(proc: Path) -> dict[str, str]:
+def _process_paths(proc: Path) -> dict[str, str]:
     """Controller (v2: the empty name) to this process's path in its hierarchy."""
-    own: dict[str, str] = {}
+    paths: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in (proc / "self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            own.update(dict.fromkeys(controllers.split(","), path))
-    return own
+            paths.update(dict.fromkeys(controllers.split(","), path))
+    return paths
 
 
 def _v1_parents(root: Path, proc: Path) -> dict[str, Path]:
-    own = _own(proc)
-    found: dict[str, Path] = {}
+    paths = _process_paths(proc)
+    parents: dict[str, Path] = {}
     for controller in _V1:
-        if controller in own:
-            folder = root / controller / own[controller].lstrip("/")
+        if controller in paths:
+            folder = root / controller / paths[controller].lstrip("/")
             # In a container the path is the host's and the mount starts at the container's own.
             folder = folder if folder.is_dir() else root / controller
             if (folder / "cgroup.procs").exists():
-                found[controller] = folder.resolve()
-    return found if "memory" in found else {}
+                parents[controller] = folder.resolve()
+    return parents if "memory" in parents else {}
 
 
 def _v2_parents(root: Path, proc: Path, configured: str) -> dict[str, Path]:
-    own = Path(configured) if configured else root / _own(proc).get("", "/").lstrip("/")
-    if not (own / "cgroup.controllers").exists():
+    path = _process_paths(proc).get("", "/").lstrip("/")
+    parent = Path(configured) if configured else root / path
+    if not (parent / "cgroup.controllers").exists():
         return {}
     with contextlib.suppress(OSError):
-        _enable(own, is_own=not configured)
+        _enable(parent, is_own=not configured)
     try:
-        enabled = (own / "cgroup.subtree_control").read_text().split()
+        enabled = (parent / "cgroup.subtree_control").read_text().split()
     except OSError:
         return {}
-    return {controller: own for controller in _V2 if controller in enabled}
+    return {controller: parent for controller in _V2 if controller in enabled}
 
 
-def _enable(own: Path, *, is_own: bool) -> None:
-    """Let groups below have controllers; a group that gives them away may hold no process."""
-    available = (own / "cgroup.controllers").read_text().split()
-    wanted = [f"+{controller}" for controller in _V2 if controller in available]
+def _enable(group: Path, *, is_own: bool) -> None:
+    """Enable controllers for child groups; a group that does so must hold no process."""
+    available = (group / "cgroup.controllers").read_text().split()
+    additions = [f"+{controller}" for controller in _V2 if controller in available]
     if is_own:
-        members = (own / "cgroup.procs").read_text().split()
+        members = (group / "cgroup.procs").read_text().split()
         if members == [str(os.getpid())]:
-            leaf = own / "troupe-service"
+            leaf = group / "troupe-service"
             leaf.mkdir(exist_ok=True)
             (leaf / "cgroup.procs").write_text(str(os.getpid()))
-    (own / "cgroup.subtree_control").write_text(" ".join(wanted))
+    (group / "cgroup.subtree_control").write_text(" ".join(additions))

@@ -1,4 +1,4 @@
-"""Which interpreter runs programs, and which folders of the host they see for it."""
+"""Finds the interpreter that runs programs, and the host folders that they see for it."""
 
 import json
 import site

@@ -1,6 +1,6 @@
 """The sandbox of a process: a fixed number of workers, a bounded queue in front of them.
 
-Owns who runs where and when a worker is replaced. Never weakens the isolation asked for.
+Assigns programs to workers and replaces broken workers. Never weakens the requested isolation.
 """
 
 import os
@@ -92,7 +92,7 @@ class LocalSandbox:
             worker.kill()
 
     def _acquire(self) -> int:
-        """A slot that is free now or soon."""
+        """Wait for a free slot."""
         deadline = time.monotonic() + self._settings.wait_s
         with self._condition:
             if not self._free_slots and self._num_waiting >= self._settings.max_waiting:
@@ -228,7 +228,7 @@ def _both(value: int) -> tuple[int, int]:
     return value, value
 
 
-def _checked(program: Program, own: str) -> dict[str, str]:
+def _checked(program: Program, source_file: str) -> dict[str, str]:
     """The program's files, whose names can't lead out of its folder."""
     if len(program.files) > _MAX_FILES:
         raise InvalidArgumentError(
@@ -237,9 +237,9 @@ def _checked(program: Program, own: str) -> dict[str, str]:
     for name in program.files:
         path = PurePosixPath(name)
         is_plain = path.parts and not path.is_absolute() and ".." not in path.parts
-        if not is_plain or "\0" in name or str(path) in (own, _STDIN_FILE):
+        if not is_plain or "\0" in name or str(path) in (source_file, _STDIN_FILE):
             raise InvalidArgumentError(
                 f"A program's file can't be called {name!r}: give a relative name without '..', "
-                f"other than {own} and {_STDIN_FILE}."
+                f"other than {source_file} and {_STDIN_FILE}."
             )
     return dict(program.files)

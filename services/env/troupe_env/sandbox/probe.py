@@ -1,4 +1,4 @@
-"""Finds out by really running programs whether a sandbox keeps what its level promises.
+"""Tests, by running real programs, whether a sandbox keeps what its level promises.
 
 Owns what each level must show at start. Raises InvalidArgumentError, which ends a service with
 status 3: a machine that can't isolate today can't tomorrow.
@@ -107,15 +107,15 @@ def _runs(sandbox: LocalSandbox) -> str | None:
 
 
 def _isolates(sandbox: LocalSandbox) -> str | None:
-    done = sandbox.run(Program(_SEEN % os.getpid()), _FAST)
-    if not done.is_ok:
-        return f"a probe program failed: {done.stderr[-300:]}"
-    seen = json.loads(done.stdout)
-    if extra := sorted(set(seen["environment"]) - _ENVIRONMENT):
+    execution = sandbox.run(Program(_SEEN % os.getpid()), _FAST)
+    if not execution.is_ok:
+        return f"a probe program failed: {execution.stderr[-300:]}"
+    findings = json.loads(execution.stdout)
+    if extra := sorted(set(findings["environment"]) - _ENVIRONMENT):
         return f"programs see environment variables ({', '.join(extra)})"
     forbidden = _NAMESPACED if sandbox.level == "namespaces" else _SHARED
-    reached = [what for what in forbidden if seen[what]]
-    if sandbox.level == "namespaces" and seen["uid"] == 0:
+    reached = [resource for resource in forbidden if findings[resource]]
+    if sandbox.level == "namespaces" and findings["uid"] == 0:
         reached.append("root")
     return f"a probe program reached: {', '.join(reached)}" if reached else None
 
@@ -136,5 +136,5 @@ def _counts(sandbox: LocalSandbox) -> str | None:
     return _unless(bomb, "memory", "a program could take more memory than its limit")
 
 
-def _unless(done: Execution, limit: str, what: str) -> str | None:
-    return None if done.limit == limit else f"{what}: {done}"
+def _unless(execution: Execution, limit: str, failure: str) -> str | None:
+    return None if execution.limit == limit else f"{failure}: {execution}"

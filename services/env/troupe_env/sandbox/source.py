@@ -1,4 +1,4 @@
-"""The one sandbox of the service, opened when it is needed or, where it is required, at start.
+"""The service's single sandbox, opened on first use or, where it is required, at start.
 
 Never opens a weaker level than the settings name, and never a second sandbox.
 """

@@ -1,6 +1,6 @@
-"""One worker process as the service sees it: started with nothing of ours, asked, killed.
+"""One worker process from the service's side: started with a fixed environment, asked, killed.
 
-Owns the process and its control group. Any doubt about a worker ends it: the pool makes another.
+Owns the process and its control group. Any doubt about a worker ends it: the pool starts another.
 """
 
 import contextlib
@@ -50,10 +50,10 @@ class SandboxWorker:
         self.runs = 0
         self._cgroup = cgroups.make()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
-        ours, theirs = socket.socketpair()
-        self._control = ours
+        service_end, worker_end = socket.socketpair()
+        self._control = service_end
         config = {
-            "control": theirs.fileno(),
+            "control": worker_end.fileno(),
             "level": level,
             "uid": uid,
             "shown": interpreter.shown,
@@ -62,7 +62,7 @@ class SandboxWorker:
             "counters": self._cgroup.counters,
             "preload": preload,
         }
-        self._process = self._spawn(interpreter, config, theirs, self._cgroup)
+        self._process = self._spawn(interpreter, config, worker_end, self._cgroup)
         try:
             self._greet()
         except BaseException:
@@ -75,15 +75,15 @@ class SandboxWorker:
         return self._process.pid
 
     def ask(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        """Run one program; raises UnavailableError when the worker is of no more use."""
+        """Run one program; raises UnavailableError when the worker is no longer usable."""
         self.runs += 1
         try:
             wire.send(self._control, request, body, _SLACK_S)
             header, data = wire.receive(self._control, request["wall_time_s"] + _SLACK_S)
         except (wire.Closed, wire.TooLate, ValueError) as error:
             raise UnavailableError(
-                f"A sandbox worker broke ({type(error).__name__} {error}{self._said()}) and is "
-                "replaced; try again."
+                f"A sandbox worker broke ({type(error).__name__} {error}{self._last_words()}) and "
+                "is replaced; try again."
             ) from error
         if "broken" in header:
             raise UnavailableError(
@@ -93,7 +93,7 @@ class SandboxWorker:
         return header, data
 
     def stop(self) -> None:
-        """Let whoever waits for an answer know that there will be none. From any thread."""
+        """Make a waiting ``ask`` fail, since no answer will come. Call it from any thread."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
 
@@ -111,7 +111,11 @@ class SandboxWorker:
             self._cgroup.close()
 
     def _spawn(
-        self, interpreter: Interpreter, config: dict[str, Any], theirs: socket.socket, group: Cgroup
+        self,
+        interpreter: Interpreter,
+        config: dict[str, Any],
+        worker_end: socket.socket,
+        group: Cgroup,
     ) -> "subprocess.Popen[bytes]":
         boot = _BOOT.format(folder=str(Path(__file__).parent))
         try:
@@ -122,24 +126,24 @@ class SandboxWorker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
-                pass_fds=[theirs.fileno(), *group.descriptors],
+                pass_fds=[worker_end.fileno(), *group.descriptors],
                 start_new_session=True,
             )
         finally:
-            theirs.close()
+            worker_end.close()
 
     def _greet(self) -> None:
         try:
             header, _ = wire.receive(self._control, _START_S)
         except (wire.Closed, wire.TooLate) as error:
             raise UnavailableError(
-                f"A sandbox worker did not start ({type(error).__name__}{self._said()})."
+                f"A sandbox worker did not start ({type(error).__name__}{self._last_words()})."
             ) from error
         if "error" in header:
             raise UnavailableError(f"A sandbox worker could not confine itself: {header['error']}")
 
-    def _said(self) -> str:
-        """The last line of its log: the worker's own, never a program's."""
+    def _last_words(self) -> str:
+        """The last line of the worker's log, which programs never write to."""
         size = os.fstat(self._log.fileno()).st_size
         text = os.pread(self._log.fileno(), 2000, max(0, size - 2000)).decode(errors="replace")
         lines = text.strip().splitlines()

@@ -1,4 +1,4 @@
-"""Between text and token ids, by the model's own tokenizer. The same for every engine."""
+"""Converts between text and token ids with the model's tokenizer, for every engine."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list
         ids: Any = tokenizer.apply_chat_template(
             chat, add_generation_prompt=True, tokenize=True, return_dict=False
         )
-    except Exception as error:  # templates raise what they like
+    except Exception as error:  # templates raise any type
         raise InvalidArgumentError(
             f"The chat template of '{model}' refuses the messages ({error})."
         ) from error
@@ -30,8 +30,8 @@ def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list
 
 def cut_at_stop(text: str, stop: Sequence[str]) -> str:
     """The text before the first stop string."""
-    found = [position for item in stop if item and (position := text.find(item)) >= 0]
-    return text[: min(found)] if found else text
+    positions = [position for item in stop if item and (position := text.find(item)) >= 0]
+    return text[: min(positions)] if positions else text
 
 
 def stop_detector(tokenizer: Any, stop: Sequence[str]) -> Callable[[Sequence[int]], bool] | None:

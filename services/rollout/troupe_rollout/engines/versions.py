@@ -1,7 +1,7 @@
-"""Which versions of a policy are staged, loaded and active. Pure bookkeeping on one thread.
+"""Tracks which versions of a policy are staged, loaded and active. Pure, on one thread.
 
-Owns the rules of the version table, the same for every engine; what a version computes with is the
-engine's (`Version`). Never touches tensors: ``on_drop`` says that a version left the table.
+Owns the rules of the version table, the same for every engine; the engine owns what a version
+computes with (`Version`). Never touches tensors: ``on_drop`` says that a version left the table.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,12 +35,12 @@ def _keep_nothing(version: object) -> None:
 
 
 def held_digest(weights: StagedWeights, tensors: Iterable[TensorSum]) -> str:
-    """The digest of what an engine has; raises WeightsRejectedError, naming a wrong tensor."""
+    """The digest of an engine's tensors; raises WeightsRejectedError, naming a wrong one."""
     sums = list(tensors)
-    found = {tensor.name: tensor.digest for tensor in sums}
-    names = sorted(weights.announced.keys() | found.keys()) if weights.announced else ()
+    digests = {tensor.name: tensor.digest for tensor in sums}
+    names = sorted(weights.announced.keys() | digests.keys()) if weights.announced else ()
     for name in names:
-        held, sent = found.get(name, "missing"), weights.announced.get(name, "none")
+        held, sent = digests.get(name, "missing"), weights.announced.get(name, "none")
         if held != sent:
             raise WeightsRejectedError(
                 f"Weights of policy '{weights.policy}' version {weights.policy_version} are "
@@ -63,12 +63,12 @@ class VersionTable(Generic[Held]):
     _staged: dict[int, Held] = field(default_factory=dict[int, Held])
 
     def holds(self, policy_version: int, tensor_digest: str) -> bool:
-        """True when this version is here already with these very tensors."""
+        """True when this version is already present with exactly these tensors."""
         held = self._staged.get(policy_version) or self._loaded.get(policy_version)
         return held is not None and held.tensor_digest == tensor_digest
 
     def check_forward(self, policy_version: int) -> None:
-        """Raises ConflictError for a version that no honest trainer publishes any more.
+        """Raise ConflictError for a version that no valid trainer would still publish.
 
         A trainer that died between publish and commit comes back one version behind, not more.
         """
@@ -79,7 +79,7 @@ class VersionTable(Generic[Held]):
             )
 
     def stage(self, version: Held) -> None:
-        """Keep ``version`` beside the serving ones, in the place of an earlier attempt."""
+        """Keep ``version`` beside the serving ones, replacing an earlier attempt."""
         self.check_forward(version.policy_version)
         self._remove(self._staged, version.policy_version)
         self._staged[version.policy_version] = version
@@ -90,7 +90,7 @@ class VersionTable(Generic[Held]):
         """Make a staged or loaded version the serving one; the oldest beyond the bound go.
 
         Raises:
-            ConflictError: it is too old, as when a call comes late; VersionNotLoadedError.
+            ConflictError: it is too old, as when a call arrives late; VersionNotLoadedError.
         """
         self.check_forward(policy_version)
         staged = self._staged.pop(policy_version, None)
@@ -117,7 +117,7 @@ class VersionTable(Generic[Held]):
         self._remove(self._loaded, policy_version)
 
     def lose(self, policy_version: int) -> None:
-        """A version is gone from the engine and can't be had back: it must be sent again."""
+        """Forget a version that the engine lost: it must be sent again."""
         self._remove(self._staged, policy_version)
         self._remove(self._loaded, policy_version)
         if policy_version == self.active_version:

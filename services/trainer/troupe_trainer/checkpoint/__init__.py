@@ -1,1 +1,1 @@
-"""What is kept: checkpoints, their compatibility with a spec, and exported artifacts."""
+"""Persistence: checkpoints, their compatibility with a spec, and exported artifacts."""

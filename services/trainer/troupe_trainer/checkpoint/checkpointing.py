@@ -1,7 +1,7 @@
-"""What the job remembers of its steps: checkpoints with the trained groups, and the events.
+"""Records the job's steps: checkpoints with the trained groups, and step events.
 
-Owns when a checkpoint is written and that each step is told once, even when the trainer dies
-between writing and telling.
+Owns when a checkpoint is written, and that each step is reported once, even when the trainer dies
+between writing and reporting.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _BACKOFF = Backoff(1.0, 1.0, STEADY)
 class Checkpointing:
     """The checkpoints and step events of one trainer. ``restore`` comes first.
 
-    Trainers of one job that learn a policy each tell of the same steps: their events' ids differ.
+    When each policy has its own trainer, they report the same steps under different event ids.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Checkpointing:
         self._refusal = ""
 
     async def restore(self, *, with_all: bool = False) -> int:
-        """Put the newest checkpoint into the learners; the step to go on with.
+        """Load the newest checkpoint into the learners; returns the step to continue with.
 
         ``with_all``: the newest of a step that every policy has.
         """
@@ -68,7 +68,7 @@ class Checkpointing:
 
         The weights are copied at once and written while the job goes on; the last step's
         checkpoint is awaited. Returns the number of steps that a checkpoint on disk covers now.
-        One that the disk refused is told of, and the next one holds what it would have held.
+        A checkpoint that the disk refused is reported, and the next one includes its contents.
 
         Raises:
             UnavailableError: the last step's was refused for limits.step_timeout_s.
@@ -83,7 +83,7 @@ class Checkpointing:
         return self._covered
 
     async def save(self) -> None:
-        """Checkpoint what was reached, and return when it is on disk.
+        """Checkpoint the current state, and return when it is on disk.
 
         Raises:
             UnavailableError: the disk refused it for limits.step_timeout_s.
@@ -100,7 +100,7 @@ class Checkpointing:
             )
 
     async def close(self) -> None:
-        """Let a checkpoint that is being written end; an error of it is logged."""
+        """Wait for a checkpoint that is being written; its error is logged."""
         writing, self._writing = self._writing, None
         if writing is not None:
             await asyncio.wait({writing})
@@ -136,13 +136,13 @@ class Checkpointing:
         self._covered = snapshot.step
 
     async def _end(self) -> None:
-        """The checkpoint that is being written is on disk, or was refused."""
+        """Wait until the checkpoint being written is on disk or was refused."""
         writing, self._writing = self._writing, None
         if writing is not None:
             await asyncio.shield(writing)
 
     async def emit_learned(self, report: TrainerPart, phases: Mapping[str, float]) -> None:
-        """Emit the step's event; a step that was told before stays told once."""
+        """Emit the step's event; a step that was reported before is not reported again."""
         event_id = f"learned-{self._mark}{report.step}"
         phases = {name: round(seconds, 4) for name, seconds in phases.items()}
         data = replace(report, phases=phases).to_wire()
@@ -177,7 +177,7 @@ class Checkpointing:
 
 
 def _moved(report: TrainerPart) -> str:
-    """What a flat step has moved all the same, for people."""
+    """What a flat step changed nevertheless, in words for people."""
     parts = ["the KL term or entropy bonus"] if report.groups_trained else []
     if report.value_loss is not None:
         parts.append("the critic")
@@ -186,8 +186,12 @@ def _moved(report: TrainerPart) -> str:
 
 def _trained(batch: Batch, learned: Learned) -> Trained:
     """Every group of the step with its advantages; a policy that does not learn has none."""
-    own = {g.record.group_id: g.advantages for found in learned.credited.values() for g in found}
+    advantages = {
+        g.record.group_id: g.advantages
+        for credited_groups in learned.credited.values()
+        for g in credited_groups
+    }
     return {
-        policy: {group.group_id: own.get(group.group_id, ()) for group in groups}
+        policy: {group.group_id: advantages.get(group.group_id, ()) for group in groups}
         for policy, groups in batch.groups.items()
     }

@@ -1,6 +1,6 @@
-"""Whether a checkpoint belongs to a spec, and the words for one that does not.
+"""Checks whether a checkpoint belongs to a spec, and explains how it differs.
 
-Owns the choice of the spec's parts that must stay the same when a job is resumed. Pure.
+Owns which parts of the spec must stay the same when a job is resumed. Pure.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Weights as files: what replicas are sent, and what the user keeps.
+"""Weights as files: versions sent to replicas, and artifacts that the user keeps.
 
 Owns file formats and folders. Never talks to replicas.
 """
@@ -35,7 +35,7 @@ class Export:
     """One version of one policy, ready to be sent.
 
     ``canary_logprobs`` are the trainer's own for ``canary_token_ids``, every token but the first;
-    ``export_s`` is the time that making it took.
+    ``export_s`` is how long the export took.
     """
 
     manifest: WeightsManifest
@@ -68,9 +68,9 @@ def export_version(learner: Learner, version: int, folder: Path, *, job_id: str)
 
 
 def write_weights(tensors: Mapping[str, Tensor], path: Path) -> list[TensorSum]:
-    """A safetensors file, whole or not there, and each tensor's digest.
+    """Write a safetensors file, completely or not at all; returns each tensor's digest.
 
-    Bytes go from the tensors' memory to the file and are hashed there meanwhile: no copy is made.
+    Bytes are written from the tensors' memory and hashed there meanwhile: no copy is made.
     """
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # aligned
     items = [(name, tensors[name].detach().contiguous()) for name in names]
@@ -86,8 +86,8 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> list[TensorSum]:
             ]
         finally:
             wait(writing)  # the file is not closed under them
-        for each in writing:
-            each.result()
+        for write in writing:
+            write.result()
     draft.replace(path)
     return sums
 
@@ -104,7 +104,7 @@ def _write_all(file: Any, data: memoryview) -> None:
 def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[str, str]:
     """Write ``adapter`` (LoRA only) and ``merged``; their paths by name.
 
-    The merged model is made from the written adapter, so that what the user gets was read once.
+    The merged model is made from the written adapter, which proves that the files can be read.
     """
     paths: dict[str, str] = {}
     folder.mkdir(parents=True, exist_ok=True)

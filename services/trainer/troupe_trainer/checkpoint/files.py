@@ -1,11 +1,10 @@
-"""Checkpoints on disk: atomic, of one spec, and never pickle.
+"""Checkpoints on disk: atomic, bound to one spec, never pickle.
 
 A checkpoint is a folder that appears under its name when it is complete. Tensors are safetensors,
-the rest is JSON. A trainer that was taken over from may still write: it asks ``admit`` right before
-a checkpoint appears, writes in a folder that carries its epoch, and replaces no successor's. Owns
-the folder ``checkpoints`` and the file ``groups.jsonl`` that goes with it, or the ones of a policy
-that has a trainer of its own; may be called from any thread but the event loop's, one call at a
-time.
+the rest is JSON. A superseded trainer may still try to write: it calls ``admit`` right before a
+checkpoint appears, stages in a folder that carries its epoch, and never replaces a successor's
+checkpoint. Owns the folder ``checkpoints`` and the file ``groups.jsonl`` beside it, or those of one
+policy that has its own trainer. Call it from any thread but the event loop's, one call at a time.
 """
 
 import json
@@ -49,7 +48,7 @@ class CheckpointContents:
     """Everything after ``step`` training steps.
 
     ``reports`` are the events of the steps since the checkpoint before, so that none is lost
-    between learning a step and telling of it; ``trained`` are those steps' groups by policy, each
+    between learning a step and reporting it; ``trained`` are those steps' groups by policy, each
     with its candidates' advantages. ``baselines`` is what the algorithm remembers from step to
     step.
     """
@@ -62,15 +61,15 @@ class CheckpointContents:
 
 
 def _anybody() -> None:
-    """Admits a process that has no epoch."""
+    """Admit a process that has no epoch."""
 
 
 class Checkpoints:
     """The checkpoints of one run folder.
 
     ``admit`` raises FencedError when another trainer has taken over from the one with ``epoch``.
-    ``policy`` is that of a trainer that learns this one alone: a new life of its job can only go on
-    from a step that every policy has, so the newest of those stays, and all after it.
+    ``policy`` is set when a trainer learns that policy alone: a restarted job can only continue
+    from a step that every policy has, so the newest such checkpoint is kept, and all after it.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class Checkpoints:
         self._spec = spec
 
     def save(self, snapshot: CheckpointContents) -> Path:
-        """Write a checkpoint; it is there wholly or not at all.
+        """Write a checkpoint, completely or not at all.
 
         Raises:
             UnavailableError: the disk is full or failing; nothing of the checkpoint is left.
@@ -127,20 +126,20 @@ class Checkpoints:
         return target
 
     def _admit_over(self, target: Path) -> None:
-        """Nobody has taken over, and nobody who did has written ``target``."""
+        """Raise FencedError when another trainer has taken over or a later one wrote ``target``."""
         self._admit()
         try:
-            there = int(json.loads((target / STATE).read_text())["epoch"])
+            epoch = int(json.loads((target / STATE).read_text())["epoch"])
         except (OSError, ValueError, KeyError):
             return  # none, or a torn one
-        if there > self._epoch:
+        if epoch > self._epoch:
             raise FencedError(
-                f"{target} was written by a trainer with epoch {there}, which has taken over from "
+                f"{target} was written by a trainer with epoch {epoch}, which has taken over from "
                 f"this one with epoch {self._epoch}. This trainer stops; its checkpoint is dropped."
             )
 
     def _stage(self, snapshot: CheckpointContents, staging: Path) -> dict[str, float]:
-        """Every file of the checkpoint, safely on disk; the rewards that are known."""
+        """Write every file of the checkpoint safely to disk; returns the known rewards."""
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
         for name, state in snapshot.learners.items():
@@ -156,14 +155,14 @@ class Checkpoints:
     def load(self, *, with_all: bool = False) -> CheckpointContents | None:
         """The newest complete checkpoint, or None; ``groups.jsonl`` is cut back to it.
 
-        ``with_all``: the newest of a step that every policy has; what is newer goes.
+        ``with_all``: the newest whose step every policy has; newer checkpoints are removed.
 
         Raises:
             CheckpointMismatchError: it was made under another model, seed, algorithm or policy.
-            JobFailedError: that of the step that every policy has can't be read.
+            JobFailedError: the checkpoint of the step that every policy has can't be read.
         """
-        for left in self._folder.glob(f"{_STAGING}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for staging in self._folder.glob(f"{_STAGING}*"):
+            shutil.rmtree(staging, ignore_errors=True)
         if with_all:
             self._go_back_to(newest_common(self._run_dir, self._spec))
         for folder in newest_first(self._folder):
@@ -184,7 +183,7 @@ class Checkpoints:
         return None
 
     def _go_back_to(self, step: int) -> None:
-        """Remove what the life before learnt beyond ``step``: this one learns it again."""
+        """Remove what the previous life learnt beyond ``step``; this one learns it again."""
         for folder in newest_first(self._folder):
             if step_of(folder) > step:
                 self._admit()
@@ -192,10 +191,10 @@ class Checkpoints:
                 shutil.rmtree(folder)
 
     def read(self, folder: Path) -> CheckpointContents:
-        """One checkpoint; raises CheckpointMismatchError, or what its files are broken with."""
+        """Read one checkpoint; raises CheckpointMismatchError, or a broken file's own error."""
         body = json.loads((folder / STATE).read_text())
         check_spec(folder, body, self._spec, format=FORMAT)
-        bases = body.get("bases", {})  # older checkpoints do not say
+        bases = body.get("bases", {})  # absent in older checkpoints
         learners = {
             name: LearnerState(
                 load_file(folder / f"{name}.safetensors"), int(count), bases.get(name, "")
@@ -207,7 +206,7 @@ class Checkpoints:
         )
 
     def _body(self, snapshot: CheckpointContents, rewards: Mapping[str, float]) -> dict[str, Any]:
-        """The rest of a checkpoint. The data cursor is the step: a step's tasks follow from it."""
+        """The checkpoint's JSON. The data cursor is the step: a step's tasks follow from it."""
         return {
             "format": FORMAT,
             "step": snapshot.step,
@@ -228,7 +227,7 @@ class Checkpoints:
     def _rewards(self, snapshot: CheckpointContents) -> dict[str, float]:
         """Mean training reward of each kept checkpoint's weights, by folder name.
 
-        The step after a checkpoint is played with its weights, so its reward is known one step on.
+        The step after a checkpoint is played with its weights, so its reward comes one step later.
         """
         known: dict[str, float] = {}
         folders = newest_first(self._folder)
@@ -258,9 +257,9 @@ class Checkpoints:
     def _append_groups(self, snapshot: CheckpointContents) -> None:
         with self._groups.open("a") as file:
             for step, groups in snapshot.trained:
-                for policy, own in groups.items():
-                    values = [[float(f"{a:.6g}") for a in each] for each in own.values()]
-                    line = {"step": step, "policy": policy, "group_ids": list(own)}
+                for policy, advantages in groups.items():
+                    values = [[float(f"{a:.6g}") for a in row] for row in advantages.values()]
+                    line = {"step": step, "policy": policy, "group_ids": list(advantages)}
                     file.write(f"{json.dumps({**line, 'advantages': values})}\n")
             file.flush()
             os.fsync(file.fileno())
@@ -269,16 +268,16 @@ class Checkpoints:
         """Keep the lines of steps below ``step``; a torn line was never covered."""
         if not self._groups.exists():
             return
-        kept: list[str] = []
+        lines: list[str] = []
         for line in self._groups.read_text().splitlines():
             try:
                 covered = json.loads(line)["step"] < step
             except (ValueError, KeyError):
                 continue
             if covered:
-                kept.append(f"{line}\n")
+                lines.append(f"{line}\n")
         draft = self._groups.with_suffix(".draft")
-        draft.write_text("".join(kept))
+        draft.write_text("".join(lines))
         sync(draft)
         draft.replace(self._groups)
 
@@ -307,7 +306,7 @@ def best_first(folder: Path) -> list[Path]:
 
 
 def sync(path: Path) -> None:
-    """Bring a file, or a folder's list of names, to the disk."""
+    """Flush a file, or a folder's directory entries, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""Exports a checkpoint of a run folder as plain artifacts, as a command of this module.
+"""Command that exports a checkpoint of a run folder as plain artifacts.
 
-Owns no format: it reads what ``Checkpoints`` wrote and writes what a job's end writes. Needs no
+Owns no format: it reads what ``Checkpoints`` wrote and writes what a finished job writes. Needs no
 services and no Redis. Exit status: 0 done, 2 bad input.
 """
 
@@ -31,13 +31,13 @@ from troupe_trainer.learn.learner import Learner
 def export(
     run_dir: Path, which: str, out: Path, policies: Sequence[str] = ()
 ) -> dict[str, dict[str, str]]:
-    """Write ``adapter`` (LoRA only) and ``merged`` of each policy to ``out``; their paths.
+    """Write ``adapter`` (LoRA only) and ``merged`` of each policy to ``out``; returns their paths.
 
     ``which`` is "latest", "best" (of ``checkpoint.keep_best``) or a step.
 
     Raises:
         NotFoundError: there is no such checkpoint or policy.
-        InvalidArgumentError: the spec can't be read, or the checkpoint is of another one.
+        InvalidArgumentError: the spec can't be read, or the checkpoint belongs to another spec.
     """
     spec = load_spec(run_dir / "spec.json")
     unknown = [name for name in policies if name not in spec.policies]
@@ -63,27 +63,27 @@ def export(
 
 
 def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
-    """The step: one that every trainer has a checkpoint of."""
+    """The chosen step, which every trainer has a checkpoint of."""
     folders = [checkpoints_folder(run_dir, policy) for policy in spec.trainers()]
     common = steps_of_all(run_dir, spec)
     names = ", ".join(step_name(step) for step in common) or "none"
     if which == "latest":
-        found = common[:1]
+        steps = common[:1]
     elif which == "best" and spec.trainer.per_policy:
         raise InvalidArgumentError(
             "the best step is chosen by the reward of all agents, and each policy's trainer wrote "
             f"down its own agents' alone; name a step: {names}"
         )
     elif which == "best":
-        found = [step_of(path) for path in best_first(folders[0])[:1]]
+        steps = [step_of(path) for path in best_first(folders[0])[:1]]
     elif which.isdecimal():
-        found = [step for step in common if step == int(which)]
+        steps = [step for step in common if step == int(which)]
     else:
         raise InvalidArgumentError(f"'{which}' is not a step, 'latest' or 'best'")
-    if not found:
+    if not steps:
         folder = " and ".join(str(folder) for folder in folders)
         raise NotFoundError(f"{folder} has no checkpoint '{which}'; there are: {names}")
-    return found[0]
+    return steps[0]
 
 
 def _origin(run_dir: Path, snapshot: CheckpointContents) -> str:

@@ -1,1 +1,1 @@
-"""What learning is: groups in; credit, critic and optimizer step; outcome out. No publishing."""
+"""Learning: groups in; credit, critic and optimizer step; outcome out. No publishing."""

@@ -1,7 +1,7 @@
 """Collects the groups of one step while its round is played.
 
 Owns reading, validation, dedupe and acks. Groups stay pending in Redis until a checkpoint covers
-them, so a trainer that is killed finds them again. Never learns from them.
+them, so a restarted trainer reads them again. Never learns from them.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ POLL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The valid groups of one step by policy, sorted by id, and what was refused and why.
+    """The valid groups of one step by policy, sorted by id, and the refused ones by reason.
 
-    ``overlap_s``: for how long the step had been played when it was asked for, so for how long
-    playing and learning went on at once; 0 when strictly on-policy.
+    ``overlap_s``: for how long the step had been played when the trainer asked for it, which is how
+    long playing and learning ran at the same time; 0 when strictly on-policy.
     """
 
     step: int
@@ -102,11 +102,11 @@ class Collector:
             await self._ledger.wait_change(POLL_S)
 
     async def ack_below(self, step: int) -> None:
-        """A checkpoint covers every step below ``step``: forget their entries."""
+        """Acknowledge the entries of steps below ``step``, which a checkpoint covers."""
         await asyncio.gather(*(i.ack_below(step) for i in self._intakes.values()))
 
     def _missing(self, step: int, state: RoundState) -> dict[str, int]:
-        """Tickets and groups that have not come yet."""
+        """Counts of tickets and groups that have not arrived yet."""
         if not state.is_complete:
             return {"tickets": state.num_tickets - state.num_done - state.num_dropped}
         counts = {p: state.num_groups.get(p, 0) - i.count(step) for p, i in self._intakes.items()}
@@ -133,9 +133,9 @@ class Collector:
             size = self._vocabularies[policy]
             expected = Expected(self._job_id, policy, step, step, size, self._max_staleness)
             groups[policy] = []
-            found, refused = intake.take(step)
+            arrived, refused = intake.take(step)
             dropped.update(refused)
-            for group in found:
+            for group in arrived:
                 if reason := fault(group, expected):
                     dropped[reason] += 1
                 else:
@@ -146,8 +146,8 @@ class Collector:
 class _Intake:
     """One policy's stream: groups by step and id, and the entries to ack.
 
-    A group that can't be read was counted in its round all the same. It stays pending like the
-    others until a checkpoint covers its step, so that a trainer that restarts counts it again.
+    An unreadable group still counts in its round. It stays pending like the others until a
+    checkpoint covers its step, so that a restarted trainer counts it again.
     """
 
     def __init__(self, redis: Redis, key: str, first_step: int, fence: Fence | None) -> None:
@@ -167,7 +167,7 @@ class _Intake:
         self._refused: defaultdict[int, Counter[str]] = defaultdict(Counter)
 
     async def read(self, step: int) -> None:
-        """Take in everything that is there; what belongs to a trained step is acked unseen."""
+        """Read all available entries; those of a trained step are acked without a look."""
         while entries := await self._consumer.read(count=READ_COUNT, block_s=0.0):
             covered: list[str] = []
             for entry in entries:
@@ -176,15 +176,15 @@ class _Intake:
             await self._consumer.ack(*covered)
 
     def reread(self) -> None:
-        """Groups are missing that were written: look again at what was delivered to this name."""
+        """Read again what was delivered to this consumer, since written groups are missing."""
         self._consumer.reread()
 
     def count(self, step: int) -> int:
-        """Distinct groups of ``step`` that came, unreadable ones included."""
+        """Number of distinct groups of ``step`` that arrived, unreadable ones included."""
         return len(self._groups[step]) + self._refused[step]["unreadable"]
 
     def take(self, step: int) -> tuple[list[pb.Group], Counter[str]]:
-        """Groups of ``step`` in the order of their ids, and how many were refused on arrival."""
+        """The groups of ``step`` in the order of their ids, and counts of the refused by reason."""
         groups = self._groups.pop(step, {})
         refused = self._refused.pop(step, Counter())
         return [groups[name] for name in sorted(groups)], refused
@@ -201,7 +201,7 @@ class _Intake:
         self._first_step = max(self._first_step, step)
 
     async def _take_in(self, entry: Entry, step: int) -> bool:
-        """False when a checkpoint covers the entry already."""
+        """Record one entry; False when a checkpoint covers it already."""
         try:
             group = pb.Group.FromString(entry.payload)
         except DecodeError as error:
@@ -211,19 +211,19 @@ class _Intake:
         if group.step < self._first_step:
             return False
         self._entries[entry.id] = group.step
-        if group.step < step:  # learnt, and not in a checkpoint yet: steps are collected in order
+        if group.step < step:  # trained but not checkpointed: steps are collected in order
             self._refused[step]["late"] += 1
             return True
-        known = self._groups[group.step]
-        if group.group_id in known:
+        groups = self._groups[group.step]
+        if group.group_id in groups:
             self._refused[group.step]["duplicate"] += 1
         else:
-            known[group.group_id] = group
+            groups[group.group_id] = group
         return True
 
     async def _take_in_unreadable(self, entry: Entry, why: str) -> bool:
         step = step_of(entry.round_id)
-        if step is None:  # no round counts it, so none waits for it
+        if step is None:  # no round counts it, so nothing waits for it
             _log.warning("collector.foreign_entry", entry=entry.id, why=why)
             await self._consumer.park(entry, f"not a Group, and of no round: {why}")
             return True

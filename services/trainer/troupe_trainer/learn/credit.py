@@ -1,7 +1,7 @@
 """Credit assignment of one step: groups of all policies in, samples with advantages out.
 
-Owns what an algorithm may ask for before its advantages: KL in the reward, values, log ratios.
-Never moves a weight.
+Owns the inputs that an algorithm may need before its advantages: KL in the reward, values and log
+ratios. Never changes a weight.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Groups = Mapping[str, Sequence[pb.Group]]
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One prompt, what came of it, and what was predicted before.
+    """One prompt, the return that followed, and the value predicted before.
 
     Example: ``Lesson((5, 9, 2), target=1.0, predicted=0.25)``.
     """
@@ -38,14 +38,14 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class AssignedCredit:
-    """Credited groups and what the critics learn of them, by policy."""
+    """Credited groups, and the critics' lessons from them, by policy."""
 
     groups: dict[str, list[CreditedGroup]]
     lessons: dict[str, list[Lesson]]
 
 
 class CreditAssigner:
-    """Assigns the credit of one job's steps. ``critics`` is None for an algorithm without."""
+    """Assigns the credit of one job's steps. ``critics`` is None for algorithms that need none."""
 
     def __init__(
         self,
@@ -61,22 +61,25 @@ class CreditAssigner:
 
     def assign(self, groups: Groups) -> AssignedCredit:
         """Advantages of all groups of a step, attached to their completions."""
-        outcomes = {policy: self._outcomes(policy, own) for policy, own in groups.items()}
+        outcomes = {
+            policy: self._outcomes(policy, policy_groups)
+            for policy, policy_groups in groups.items()
+        }
         lessons: dict[str, list[Lesson]] = {}
         if self._critics is not None:
-            for policy, own in groups.items():
-                prompts = [self._critics.prompts(group) for group in own]
+            for policy, policy_groups in groups.items():
+                prompts = [self._critics.prompts(group) for group in policy_groups]
                 values = self._critics.values(policy, prompts)
                 outcomes[policy] = _with(outcomes[policy], "value", values)
                 lessons[policy] = self._lessons(prompts, outcomes[policy])
-        found = advantages_by_policy(self._algorithm, outcomes)
+        advantages = advantages_by_policy(self._algorithm, outcomes)
         drop = self._spec.algorithm.filters.truncated
         credited = {
             policy: [
-                self._attach(group, advantages, drop_truncated=drop)
-                for group, advantages in zip(own, found[policy], strict=True)
+                self._attach(group, group_advantages, drop_truncated=drop)
+                for group, group_advantages in zip(policy_groups, advantages[policy], strict=True)
             ]
-            for policy, own in groups.items()
+            for policy, policy_groups in groups.items()
         }
         return AssignedCredit(credited, lessons)
 
@@ -103,9 +106,9 @@ class CreditAssigner:
         """The critic's target is its value plus the advantage before any whitening."""
         return [
             Lesson(prompt, candidate.value + advantage, candidate.value)
-            for own, outcome in zip(prompts, outcomes, strict=True)
+            for group_prompts, outcome in zip(prompts, outcomes, strict=True)
             for prompt, candidate, advantage in zip(
-                own, outcome.candidates, self._algorithm.advantages(outcome), strict=True
+                group_prompts, outcome.candidates, self._algorithm.advantages(outcome), strict=True
             )
         ]
 
@@ -119,27 +122,27 @@ class CreditAssigner:
 def _with(
     outcomes: Sequence[GroupOutcome], name: str, values: Sequence[Sequence[float]]
 ) -> list[GroupOutcome]:
-    """``outcomes`` whose candidates have ``values`` in their field ``name``."""
+    """``outcomes`` with ``values`` in the candidates' field ``name``."""
     return [
         replace(
             outcome,
             candidates=[
                 replace(candidate, **{name: value})
-                for candidate, value in zip(outcome.candidates, own, strict=True)
+                for candidate, value in zip(outcome.candidates, group_values, strict=True)
             ],
         )
-        for outcome, own in zip(outcomes, values, strict=True)
+        for outcome, group_values in zip(outcomes, values, strict=True)
     ]
 
 
 def penalised(
     group: GroupOutcome, divergences: Sequence[float], coef: float, *, by_turn: bool = False
 ) -> GroupOutcome:
-    """``group`` with coef * KL taken off each reward: of the candidate, or of its trajectory.
+    """``group`` with coef * KL subtracted from each reward: the candidate's or its trajectory's.
 
     ``divergences`` holds each candidate's KL, in index order. Where a trajectory has several
-    candidates in the group, all carry its return, so all lose its whole KL; ``by_turn`` says that
-    they carry their own turn's reward instead.
+    candidates in the group, all carry its return, so the whole KL is subtracted from each; with
+    ``by_turn`` they carry their own turn's reward instead.
 
     Source: KL in the reward: InstructGPT (arXiv 2203.02155), Section 3.5.
     """

@@ -1,6 +1,6 @@
-"""A value function: what may be expected at a prompt, learnt from what came of it.
+"""A value function: predicts the return at a prompt, trained on the returns that followed.
 
-Owns the value head, its optimizer and, for a critic that is a network of its own, that network's
+Owns the value head, its optimizer and, for a critic with a separate network, that network's
 training. Never sees rewards or groups: prompts and numbers in, numbers out.
 
 Shape suffixes: M prompts, T tokens, D hidden, P predictions (several may be of one prompt).
@@ -23,7 +23,7 @@ Prompt = tuple[int, ...]
 
 
 class Critic:
-    """Values of prompts. ``network`` is the critic's own, or a policy's that it only reads."""
+    """Values of prompts. ``network`` belongs to the critic, or is a policy's that it only reads."""
 
     def __init__(
         self, name: str, spec: CriticSpec, network: PolicyModel, *, tokens_per_pass: int
@@ -48,24 +48,24 @@ class Critic:
 
     @torch.no_grad()
     def values(self, prompts: Sequence[Prompt]) -> list[float]:
-        """The expected return at each prompt; a prompt that comes twice is computed once."""
-        found: dict[Prompt, float] = {}
+        """The expected return at each prompt; a repeated prompt is computed once."""
+        values: dict[Prompt, float] = {}
         for part in self._passes(prompts):
-            found.update(zip(part, self._predict(self._features(part)).tolist(), strict=True))
-        return [found[prompt] for prompt in prompts]
+            values.update(zip(part, self._predict(self._features(part)).tolist(), strict=True))
+        return [values[prompt] for prompt in prompts]
 
     def learn(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """``epochs`` optimizer steps on all lessons; metrics, of which some are of before.
+        """Take ``epochs`` optimizer steps on all lessons; returns metrics, some from before them.
 
         ``explained_variance`` is 1 - Var(target - predicted) / Var(target), left out where all
         targets are equal.
 
         Raises:
-            JobFailedError: the loss is not a number; no weight was changed by that epoch.
+            JobFailedError: the loss is not a number; that epoch changed no weight.
         """
         if not lessons:
             return {}
-        metrics = {"value_mean": math.fsum(it.predicted for it in lessons) / len(lessons)}
+        metrics = {"value_mean": math.fsum(lesson.predicted for lesson in lessons) / len(lessons)}
         explained = explained_variance(lessons)
         if explained is not None:
             metrics["explained_variance"] = explained
@@ -79,8 +79,8 @@ class Critic:
         features = self._feature_source(parts)
         for _ in range(self._spec.epochs):
             loss, clipped = 0.0, 0
-            for number, (prompts, own) in enumerate(parts):
-                value_loss, cut = self._loss(prompts, features(number), own)
+            for number, (prompts, part_lessons) in enumerate(parts):
+                value_loss, cut = self._loss(prompts, features(number), part_lessons)
                 (value_loss / len(lessons)).backward()
                 loss, clipped = loss + float(value_loss.detach()) / len(lessons), clipped + cut
             self._update(loss)
@@ -98,11 +98,11 @@ class Critic:
         return LearnerState(tensors, self._step, self._network.base_digest)
 
     def restore(self, state: LearnerState) -> None:
-        """Go on from ``state``, bit for bit.
+        """Continue from ``state``, bit for bit.
 
         Raises:
             IncompatibleWeightsError: its tensors do not fit the critic's; nothing was changed.
-            BaseChangedError: they were learnt on another model; nothing was changed.
+            BaseChangedError: they were trained on another model; nothing was changed.
         """
         owner, base = f"the critic '{self._name}'", self._network.base_digest
         check_fits(owner, state, self._parameters, base)
@@ -110,13 +110,13 @@ class Critic:
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 parameter.copy_(state.tensors[f"param/{name}"])
-                found = {
+                moments = {
                     key: state.tensors[f"adam.{key}/{name}"].clone().to(parameter.device)
                     for key in ("step", "exp_avg", "exp_avg_sq")
                     if f"adam.{key}/{name}" in state.tensors
                 }
-                if found:
-                    self._optimizer.state[parameter] = found
+                if moments:
+                    self._optimizer.state[parameter] = moments
         self._step = state.optimizer_step
 
     def _passes(self, prompts: Sequence[Prompt]) -> Iterator[list[Prompt]]:
@@ -137,7 +137,7 @@ class Critic:
     def _feature_source(
         self, parts: Sequence[tuple[Sequence[Prompt], Sequence[Lesson]]]
     ) -> Callable[[int], Tensor]:
-        """Features of a part, by number: computed each time, or once where they do not move."""
+        """Features of a part, by number: computed each time, or once where they do not change."""
         if self._trains_network:
             return lambda number: self._features(parts[number][0])
         with torch.no_grad():
@@ -156,13 +156,13 @@ class Critic:
         """
         row = {prompt: number for number, prompt in enumerate(prompts)}
         device = features_M_D.device
-        index_P = torch.tensor([row[it.prompt] for it in lessons], device=device)
+        index_P = torch.tensor([row[lesson.prompt] for lesson in lessons], device=device)
         value_P = self._predict(features_M_D)[index_P]
-        target_P = torch.tensor([it.target for it in lessons], device=device)
+        target_P = torch.tensor([lesson.target for lesson in lessons], device=device)
         error_P = (value_P - target_P).square()
         if self._spec.clip is None:
             return error_P.sum(), 0
-        before_P = torch.tensor([it.predicted for it in lessons], device=device)
+        before_P = torch.tensor([lesson.predicted for lesson in lessons], device=device)
         moved_P = value_P - before_P
         near_P = before_P + moved_P.clamp(-self._spec.clip, self._spec.clip)
         cut = int((moved_P.detach().abs() > self._spec.clip).sum())
@@ -188,10 +188,10 @@ def explained_variance(lessons: Sequence[Lesson]) -> float | None:
 
     Example: 1 for perfect predictions, 0 for a constant, negative for worse than a constant.
     """
-    spread = _variance([it.target for it in lessons])
+    spread = _variance([lesson.target for lesson in lessons])
     if spread == 0.0:
         return None
-    return 1.0 - _variance([it.target - it.predicted for it in lessons]) / spread
+    return 1.0 - _variance([lesson.target - lesson.predicted for lesson in lessons]) / spread
 
 
 def _variance(values: Sequence[float]) -> float:

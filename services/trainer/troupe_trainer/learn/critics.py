@@ -1,6 +1,6 @@
 """The critics of a job: one for each policy, or one for the team.
 
-Owns what a critic reads: the agent's own prompt as it was sampled from, or what all agents saw.
+Owns what a critic reads: the agent's prompt as it was sampled from, or what all agents saw.
 Never computes an advantage.
 """
 
@@ -25,7 +25,7 @@ TEAM = "team"
 
 
 class Critics:
-    """See the module. ``view`` is the algorithm's ``needs.values``."""
+    """The critics of one job. ``view`` is the algorithm's ``needs.values``."""
 
     def __init__(
         self,
@@ -46,16 +46,18 @@ class Critics:
             if self._spec.kind == "head":
                 network = learners[name].model
             else:
-                own = self._network_spec(spec.policies[trained[0] if self._is_joint else name])
+                network_spec = self._network_spec(
+                    spec.policies[trained[0] if self._is_joint else name]
+                )
                 network = PolicyModel(
                     f"critic.{name}",
-                    own,
+                    network_spec,
                     seed=spec.seed,
                     device=device,
                     shares=[learner.model for learner in learners.values()],
                 )
                 if self._is_joint:
-                    self._tokenizer = _tokenizer(own.model)
+                    self._tokenizer = _tokenizer(network_spec.model)
             self._critics[name] = Critic(name, self._spec, network, tokens_per_pass=tokens)
 
     def prompts(self, group: pb.Group) -> list[Prompt]:
@@ -68,22 +70,30 @@ class Critics:
     def values(self, policy: str, prompts: Sequence[Sequence[Prompt]]) -> list[list[float]]:
         """The value of each prompt, group by group."""
         critic = self._critics[TEAM if self._is_joint else policy]
-        flat = iter(critic.values([prompt for own in prompts for prompt in own]))
-        return [[next(flat) for _ in own] for own in prompts]
+        flat = iter(
+            critic.values([prompt for group_prompts in prompts for prompt in group_prompts])
+        )
+        return [[next(flat) for _ in group_prompts] for group_prompts in prompts]
 
     def learn(self, lessons: Mapping[str, Sequence[Lesson]]) -> dict[str, dict[str, float]]:
-        """One step of every critic on the lessons of each policy; metrics by policy."""
+        """Train every critic for one step on each policy's lessons; returns metrics by policy."""
         if self._is_joint:
-            metrics = self._critics[TEAM].learn([it for own in lessons.values() for it in own])
+            metrics = self._critics[TEAM].learn(
+                [lesson for policy_lessons in lessons.values() for lesson in policy_lessons]
+            )
             return dict.fromkeys(lessons, metrics)
-        return {policy: self._critics[policy].learn(own) for policy, own in lessons.items() if own}
+        return {
+            policy: self._critics[policy].learn(policy_lessons)
+            for policy, policy_lessons in lessons.items()
+            if policy_lessons
+        }
 
     def states(self) -> dict[str, LearnerState]:
-        """What to checkpoint, under names that no policy has."""
+        """States to checkpoint, under names that no policy has."""
         return {f"critic.{name}": critic.state() for name, critic in self._critics.items()}
 
     def restore(self, states: Mapping[str, LearnerState]) -> None:
-        """Go on from ``states``; raises IncompatibleWeightsError where they do not fit."""
+        """Continue from ``states``; raises IncompatibleWeightsError where they do not fit."""
         for name, critic in self._critics.items():
             critic.restore(state_of(states, f"critic.{name}"))
 

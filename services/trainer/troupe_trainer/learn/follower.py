@@ -1,7 +1,7 @@
-"""A rank above 0: holds its part of every policy and does what rank 0 tells.
+"""A rank above 0: holds its shard of every policy and runs the methods that rank 0 sends.
 
 ``python -m troupe_trainer.learn.follower URL RANK SIZE DEVICE THREADS`` is a child of rank 0.
-Owns no decision. Never serves, never talks to Redis and never writes a file.
+Decides nothing. Never serves, never talks to Redis and never writes a file.
 """
 
 import os
@@ -17,13 +17,13 @@ from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.outcome import NonFiniteError
-from troupe_trainer.model.ranks.group import END, LOAD, Spread, is_told, join
+from troupe_trainer.model.ranks.group import END, LOAD, Spread, join, runs_on_all_ranks
 
 _log = get_logger(__name__)
 
 
 def follow(ranks: Spread, *, device: str, threads: int) -> None:
-    """Compute with rank 0 until it says that it is over; the caller ends the process.
+    """Compute with rank 0 until it ends the job; the caller ends the process.
 
     Raises:
         ConnectionError: rank 0 is gone.
@@ -32,7 +32,7 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
     disable_progress_bar()
     learners: dict[str, Learner] = {}
     while True:
-        policy, method, arguments = ranks.told()
+        policy, method, arguments = ranks.next_message()
         if method == END:
             return
         if method == LOAD:
@@ -42,11 +42,11 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
         learner = learners[policy]
         owner: Any = learner if hasattr(Learner, method) else learner.model
         work: Any = getattr(owner, method, None)
-        if not is_told(work):
+        if not runs_on_all_ranks(work):
             raise ConnectionError(f"rank 0 told to run {method!r}, which ranks do not run")
         try:
             work(*arguments)
-        except NonFiniteError as error:  # rank 0 raises the same one and ends the job
+        except NonFiniteError as error:  # rank 0 raises the same error and ends the job
             _log.warning("ranks.not_finite", rank=ranks.rank, error=error.message)
 
 
@@ -64,7 +64,7 @@ def _load(
 
 
 def main() -> int:
-    """Follow until told to end; 1 when rank 0 is gone."""
+    """Follow rank 0 until it ends the job; returns 1 when rank 0 is gone."""
     url, rank, size, device, threads = sys.argv[1:]
     ranks = join(url, int(rank), int(size), device=device)
     try:
@@ -73,7 +73,7 @@ def main() -> int:
         print(f"rank {rank}: {error}", file=sys.stderr)
         return 1
     sys.stderr.flush()
-    os._exit(0)  # a child has nothing to put away, and torch takes seconds to
+    os._exit(0)  # a child has nothing to clean up, and torch's own exit takes seconds
 
 
 if __name__ == "__main__":

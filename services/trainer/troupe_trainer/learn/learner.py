@@ -53,13 +53,13 @@ class Learner:
         self.policy = policy
         self.ranks = ranks
         self._make = (spec, algorithm)
-        own = spec.policies[policy]
+        policy_spec = spec.policies[policy]
         self.model = PolicyModel(
             policy,
-            own,
+            policy_spec,
             seed=spec.seed,
             device=device,
-            kernels=choose(own, device, attention),
+            kernels=choose(policy_spec, device, attention),
             checkpoint_activations=spec.batch.checkpoint_activations,
             shares=shares if ranks.size == 1 else (),
         )
@@ -87,18 +87,18 @@ class Learner:
         )
 
     def alone(self) -> "Learner":
-        """This learner on one process; itself unless it is spread over ranks."""
+        """This learner on one process: a copy if it is spread over ranks, else itself."""
         if self.ranks.size == 1:
             return self
-        found = Learner(self.policy, *self._make, device="cpu")
-        found.restore(self.state())
-        return found
+        learner = Learner(self.policy, *self._make, device="cpu")
+        learner.restore(self.state())
+        return learner
 
     @together
     def step(self, groups: Sequence[CreditedGroup], version: int | None = None) -> LearnOutcome:
-        """One training step: each group is seen once, in one of the minibatches.
+        """Take one training step: each group is seen once, in one of the minibatches.
 
-        ``version`` is that of the present weights: groups of older ones have no parity to show.
+        ``version`` is that of the present weights: parity is not measured on groups of older ones.
 
         Raises:
             NonFiniteError: before any weight of the minibatch changes.
@@ -154,21 +154,21 @@ class Learner:
         self, groups: Sequence[CreditedGroup], of_tokens: Callable[[Microbatch], Tensor]
     ) -> list[list[float]]:
         """Sums over each candidate's tokens; 0 for one that is not among a group's samples."""
-        found = [[0.0] * len(group.record.candidates) for group in groups]
+        sums = [[0.0] * len(group.record.candidates) for group in groups]
         place = {
             id(sample): (row, sample.index)
-            for row, group in zip(found, groups, strict=True)
+            for row, group in zip(sums, groups, strict=True)
             for prompt in group.prompts
             for sample in prompt.samples
         }
         prompts = [prompt for group in groups for prompt in group.prompts]
         for batch in self._pack(prompts):
             values_N = of_tokens(batch).numpy()
-            sums = np.bincount(batch.sequence_N, weights=values_N, minlength=len(batch.samples))
-            for sample, value in zip(batch.samples, sums.tolist(), strict=True):
+            per_sample = np.bincount(batch.sequence_N, values_N, minlength=len(batch.samples))
+            for sample, value in zip(batch.samples, per_sample.tolist(), strict=True):
                 row, index = place[id(sample)]
                 row[index] = value
-        return found
+        return sums
 
     @together
     def state(self) -> LearnerState:
@@ -195,13 +195,13 @@ class Learner:
         )
         self._optimizer.state.clear()
         for name, parameter in self._parameters.items():
-            found = {
+            moments = {
                 key: spread_like(parameter, state.tensors[f"adam.{key}/{name}"].clone())
                 for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"adam.{key}/{name}" in state.tensors
             }
-            if found:
-                self._optimizer.state[parameter] = found
+            if moments:
+                self._optimizer.state[parameter] = moments
         self._optimizer_step = state.optimizer_step
 
     def _rate(self, step: int) -> float:
@@ -212,7 +212,7 @@ class Learner:
         return group.num_samples > 0 and (self._keeps_flat_groups or group.has_signal)
 
     def _batches(self, groups: Sequence[CreditedGroup]) -> Iterator[Microbatch]:
-        """The same groups give the same micro-batches, each time.
+        """Micro-batches of ``groups``; the same groups always give the same ones.
 
         Groups without signal have no gradient under a loss without entropy or KL: they count in
         the denominator and are not computed.
@@ -224,7 +224,7 @@ class Learner:
         return pack(prompts, self._batch, shares_prompts=self.model.shares_prompts)
 
     def _fixed_logprobs(self, groups: Sequence[CreditedGroup]) -> list["_Fixed"]:
-        """What must be computed before the step's first update, by micro-batch."""
+        """Log probabilities needed from before the step's first update, by micro-batch."""
         needs = self._algorithm.needs
         return [
             _Fixed(
@@ -244,7 +244,7 @@ class Learner:
         reached("trainer.learning", self._optimizer_step)
         for group_parameters in self._optimizer.param_groups:
             group_parameters["lr"] = self._rate(self._optimizer_step)
-        # Only those count that had groups: a policy whose turn it is not keeps its warm-up.
+        # Only steps with groups count: a policy whose turn it is not keeps its warm-up.
         self._optimizer_step += 1 if groups else 0
         if outcome.num_tokens:
             self._update(outcome, groups)
@@ -256,15 +256,15 @@ class Learner:
         denominator = sum(g.num_tokens if by_token else g.num_samples for g in groups)
         outcome = Minibatch(sums=defaultdict(float))
         for number, (batch, counts) in enumerate(self._share(groups)):
-            known = fixed[number] if fixed else _Fixed()
-            self._backward(batch, known, denominator, outcome, counts)
+            logprobs = fixed[number] if fixed else _Fixed()
+            self._backward(batch, logprobs, denominator, outcome, counts)
         return outcome.over(self.ranks)
 
     def _share(self, groups: Sequence[CreditedGroup]) -> Iterator[tuple[Microbatch, bool]]:
         """This rank's micro-batches, and whether each counts.
 
-        All ranks compute equally many, for their collectives must meet; one that has fewer
-        computes one of another's, which does not count.
+        All ranks compute equally many, since their collectives must match; a rank with fewer
+        computes one of another rank's, which does not count.
         """
         size = self.ranks.size
         if size == 1:
@@ -340,20 +340,20 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
 
     def _clip(self, limit: float) -> float:
-        """Cut the gradient to ``limit``; its L2 norm before."""
+        """Clip the gradient to ``limit``; returns its L2 norm before."""
         parameters = list(self._parameters.values())
         return float(whole(torch.nn.utils.clip_grad_norm_(parameters, limit)))
 
     def _offenders(self, groups: Sequence[CreditedGroup]) -> Sequence[CreditedGroup]:
-        """The groups that give no number alone; all of them where none does."""
-        found: list[CreditedGroup] = []
+        """The groups whose loss or gradient alone is not finite; all groups if there are none."""
+        offenders: list[CreditedGroup] = []
         for group in groups:
             outcome = self._gradient([group], self._fixed_logprobs([group]))
             outcome.grad_norm = self._clip(math.inf) if outcome.num_tokens else 0.0
             self._optimizer.zero_grad(set_to_none=True)
             if not outcome.is_finite():
-                found.append(group)
-        return found or groups
+                offenders.append(group)
+        return offenders or groups
 
     def _blame(self, groups: Sequence[CreditedGroup]) -> str:
         if not all(bool(whole(p.detach()).isfinite().all()) for p in self._parameters.values()):

@@ -1,7 +1,7 @@
-"""The learners of one job, one for each policy, on one thread of their own.
+"""The learners of one job, one for each policy, all on one dedicated thread.
 
-Owns credit assignment and the hand-over to torch, so that the event loop goes on answering while
-a step is computed. Never waits for anything but that thread.
+Owns credit assignment and the hand-over to torch, so that the event loop keeps answering while a
+step is computed. Waits for nothing but that thread.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """One step of all policies: what was trained and what came of it, by policy."""
+    """One step of all policies: trained groups and their outcomes, by policy."""
 
     credited: Mapping[str, list[CreditedGroup]]
     outcomes: Mapping[str, LearnOutcome]
@@ -101,7 +101,7 @@ class Learners:
         return [learner.model for learner in self.by_policy.values()]
 
     async def on_thread(self, work: Callable[[], _T]) -> _T:
-        """Run ``work`` where torch runs."""
+        """Run ``work`` on torch's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def learn(self, batch: Batch) -> Learned:
@@ -113,19 +113,19 @@ class Learners:
         return await self.on_thread(lambda: self._learn(batch))
 
     def states(self) -> dict[str, LearnerState]:
-        """What to checkpoint; call it on the thread."""
+        """Learner states to checkpoint; call it on the thread."""
         states = {policy: learner.state() for policy, learner in self.by_policy.items()}
         return states | (self._critics.states() if self._critics is not None else {})
 
     def baselines(self) -> Mapping[str, Any]:
-        """What the algorithm remembers from step to step, to checkpoint."""
+        """The algorithm's state between steps, to checkpoint."""
         algorithm = self._algorithm
         return algorithm.baselines() if isinstance(algorithm, Remembering) else {}
 
     def restore(
         self, states: Mapping[str, LearnerState], baselines: Mapping[str, Any] | None = None
     ) -> None:
-        """Go on from ``states`` and ``baselines``; call it on the thread."""
+        """Continue from ``states`` and ``baselines``; call it on the thread."""
         if isinstance(self._algorithm, Remembering):
             self._algorithm.restore_baselines(baselines or {})
         for policy, learner in self.by_policy.items():
@@ -134,7 +134,7 @@ class Learners:
             self._critics.restore(states)
 
     def close(self) -> None:
-        """End the thread after what it does now."""
+        """End the thread after its current work."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _learn(self, batch: Batch) -> Learned:
@@ -159,13 +159,13 @@ class Learners:
                     "troupe.api.records.v1.Episode).",
                     error.groups,
                 ) from error
-            own = outcomes[policy]
-            outcomes[policy] = replace(own, metrics=own.metrics | values.get(policy, {}))
+            outcome = outcomes[policy]
+            outcomes[policy] = replace(outcome, metrics=outcome.metrics | values.get(policy, {}))
         self._take_over(batch.step + 1)
         return Learned(credit.groups, outcomes)
 
     def _take_over(self, version: int) -> None:
-        """Past versions that are due at ``version`` get the weights that their policy has now."""
+        """Give past versions that are due at ``version`` their policy's present weights."""
         for name, learner in self.by_policy.items():
             past = self._spec.policies[name].past
             if past is not None and past.every and version % past.every == 0:
@@ -175,7 +175,7 @@ class Learners:
                 )
 
     def credit(self, policy: str, groups: Sequence[pb.Group]) -> list[CreditedGroup]:
-        """The credit of one policy's groups alone; call it on the thread."""
+        """Assign credit to one policy's groups alone; call it on the thread."""
         return self._assigner().assign({policy: groups}).groups[policy]
 
     def _assigner(self) -> CreditAssigner:
@@ -188,7 +188,7 @@ class Learners:
 
 
 def resolve_device(device: str) -> str:
-    """ "auto" as the device that is there."""
+    """Resolve "auto" to the available device."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device

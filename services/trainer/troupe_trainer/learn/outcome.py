@@ -1,6 +1,6 @@
-"""What a training step gives: its metrics, its running sums, and its failure.
+"""The result of a training step: its metrics, its running sums and its failure.
 
-Owns the adding up. Never sees a model.
+Owns the summation. Never sees a model.
 """
 
 import math
@@ -22,7 +22,7 @@ CORRECTED = 1e-3
 class NonFiniteError(JobFailedError):
     """Loss or gradient is not a number; ``groups`` are those at fault.
 
-    They are the groups that alone give no number; all of the minibatch where none does alone.
+    These are the groups that are not finite alone, or the whole minibatch if there are none.
     """
 
     reason = "NON_FINITE"
@@ -34,11 +34,11 @@ class NonFiniteError(JobFailedError):
 
 @dataclass(frozen=True, slots=True)
 class LearnOutcome:
-    """What one training step did. ``metrics`` are means over tokens or minibatches.
+    """The result of one training step. ``metrics`` are means over tokens or minibatches.
 
     ``parity_ratio`` (largest |ratio - 1| of a token) and ``parity_kl`` (mean k3) are of the first
     minibatch, before any weight moved: there the rollout's and the trainer's probabilities are
-    those of the same weights. ``peak_memory_bytes`` is the most that the step held.
+    those of the same weights. ``peak_memory_bytes`` is the step's largest memory use.
     ``trained_groups`` had a gradient: of their advantages or, where the loss has such terms, of KL
     and entropy alone.
     """
@@ -65,16 +65,16 @@ class Minibatch:
         if ranks.size == 1:
             return self
         names = dict(sorted(self.sums.items()))
-        found = ranks.added(
+        totals = ranks.added(
             {**names, "_loss": self.loss, "_tokens": float(self.num_tokens)},
             {"_ratio_max": self.ratio_max, "_drift_max": self.drift_max},
         )
         return Minibatch(
-            sums=defaultdict(float, {name: found[name] for name in names}),
-            loss=found["_loss"],
-            ratio_max=found["_ratio_max"],
-            drift_max=found["_drift_max"],
-            num_tokens=int(found["_tokens"]),
+            sums=defaultdict(float, {name: totals[name] for name in names}),
+            loss=totals["_loss"],
+            ratio_max=totals["_ratio_max"],
+            drift_max=totals["_drift_max"],
+            num_tokens=int(totals["_tokens"]),
         )
 
     def is_finite(self) -> bool:
@@ -82,7 +82,7 @@ class Minibatch:
         return math.isfinite(self.loss) and math.isfinite(self.grad_norm)
 
     def parity(self) -> dict[str, float]:
-        """How far rollout and trainer were apart; nothing when nothing was trained."""
+        """The difference between rollout and trainer; empty when nothing was trained."""
         if not self.num_tokens or "kl_rollout" not in self.sums:
             return {}
         kl = self.sums["kl_rollout"] / self.num_tokens

@@ -1,7 +1,7 @@
 """Parity of rollout and trainer: at staleness 0 both compute the same probabilities.
 
-Owns the limits and the words of the alarm. A difference means that the engine serves other
-weights, renders other tokens or rounds differently: every update is then off-policy unnoticed.
+Owns the limits and the alarm's message. A difference means that the engine serves other weights,
+renders other tokens or rounds differently: every update is then silently off-policy.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ LIMITS = {"float32": ParityLimits(0.005, 1e-4), "bfloat16": ParityLimits(0.3, 0.
 def parity_alarms(
     spec: JobSpec, step: int, outcomes: Mapping[str, LearnOutcome]
 ) -> list[dict[str, Any]]:
-    """One event for each policy whose first minibatch of ``step`` was beyond its limits.
+    """One event for each policy whose first minibatch of ``step`` exceeded its limits.
 
     Example: ``{"step": 4, "policy": "coder", "ratio": 0.4, "kl": 0.02, ...}``.
     """
@@ -39,6 +39,6 @@ def parity_alarms(
             continue
         if ratio <= limits.ratio and kl <= limits.kl:
             continue
-        found = {"step": step, "policy": policy, "ratio": ratio, "kl": kl}
-        alarms.append({**found, "ratio_limit": limits.ratio, "kl_limit": limits.kl})
+        measured = {"step": step, "policy": policy, "ratio": ratio, "kl": kl}
+        alarms.append({**measured, "ratio_limit": limits.ratio, "kl_limit": limits.kl})
     return alarms

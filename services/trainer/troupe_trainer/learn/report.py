@@ -1,6 +1,6 @@
-"""One step in numbers: what was trained, how far it moved, what it took.
+"""The metrics of one step: what was trained, how far the weights moved, and the cost.
 
-Owns the measuring; troupe/runtime/step_report declares the metrics. Pure; never fails a step.
+Owns the measurement; troupe/runtime/step_report declares the metrics. Pure; never fails a step.
 """
 
 import math
@@ -19,7 +19,7 @@ from troupe_trainer.learn.learners import Learned
 from troupe_trainer.learn.validation import oldest_version
 from troupe_trainer.samples import CreditedGroup
 
-_OF_CRITICS = frozenset(n for n, each in METRICS["train"].items() if each.source == "critic")
+_OF_CRITICS = frozenset(n for n, metric in METRICS["train"].items() if metric.source == "critic")
 
 
 def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str = "") -> TrainerPart:
@@ -27,9 +27,9 @@ def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str =
 
     Rewards and lengths are over all candidates of valid groups; ``groups_trained`` counts the
     groups with a gradient, ``groups_zero_variance`` those whose advantages are all 0. A group may
-    be both, for a KL term or an entropy bonus has a gradient of its own. In a flat step no group
-    has an advantage, so no policy learns from its rewards. The trainer of one ``policy`` says so,
-    and the counts by which its numbers are put together with the others'.
+    be both, since a KL term or an entropy bonus has a gradient too. In a flat step no group has an
+    advantage, so no policy learns from its rewards. The trainer of one ``policy`` reports its name,
+    and the counts by which its numbers are combined with the other trainers'.
     """
     credited = [group for groups in learned.credited.values() for group in groups]
     sampled = _sampled(credited)
@@ -68,7 +68,7 @@ def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str =
 
 def _learning(learned: Learned, *, with_policies: bool) -> dict[str, Any]:
     """The numbers of learning over the policies, each by its own reduction, and by policy."""
-    by_policy = {policy: _known(outcome) for policy, outcome in learned.outcomes.items()}
+    by_policy = {policy: _measured_numbers(outcome) for policy, outcome in learned.outcomes.items()}
     parts = [
         Measured(by_policy[policy], {"tokens": outcome.trained_tokens})
         for policy, outcome in learned.outcomes.items()
@@ -84,8 +84,8 @@ def _learning(learned: Learned, *, with_policies: bool) -> dict[str, Any]:
     }
 
 
-def _known(outcome: LearnOutcome) -> Mapping[str, float | None]:
-    """A policy's numbers; without training those of its critic alone are measured."""
+def _measured_numbers(outcome: LearnOutcome) -> Mapping[str, float | None]:
+    """A policy's numbers; without training only its critic's are measured."""
     is_trained = outcome.trained_tokens > 0
     return {k: v if is_trained or k in _OF_CRITICS else None for k, v in outcome.metrics.items()}
 

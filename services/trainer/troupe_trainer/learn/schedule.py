@@ -1,4 +1,4 @@
-"""The learning rate as a function of the optimizer step. Owns no state, so it needs no saving."""
+"""The learning rate as a function of the optimizer step. Keeps no state."""
 
 import math
 

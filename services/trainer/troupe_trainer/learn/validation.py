@@ -1,6 +1,6 @@
-"""Which groups may be trained: pure checks of one record against what the step expects.
+"""Decides which groups may be trained: pure checks of one record against the step's expectations.
 
-Owns the reasons under which refused groups are counted. Never repairs a group.
+Owns the reasons that refused groups are counted under. Never repairs a group.
 """
 
 import math
@@ -12,7 +12,7 @@ from troupe.ids import prompt_digest
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What every group of a step must agree with."""
+    """The values that every group of a step must match."""
 
     job_id: str
     policy: str
@@ -48,10 +48,14 @@ def oldest_version(group: pb.Group) -> int:
 def _prompt_fault(group: pb.Group, expected: Expected) -> str | None:
     if group.key == pb.GROUP_KEY_UNSPECIFIED:
         return "no_group_key"
-    known = {prompt.digest for prompt in group.prompts}
-    asked = {candidate.prompt_digest for candidate in group.candidates}
+    prompt_digests = {prompt.digest for prompt in group.prompts}
+    candidate_digests = {candidate.prompt_digest for candidate in group.candidates}
     is_one = group.key == pb.GROUP_KEY_OBSERVATION
-    if (is_one and len(group.prompts) != 1) or asked - known or len(known) != len(group.prompts):
+    if (
+        (is_one and len(group.prompts) != 1)
+        or candidate_digests - prompt_digests
+        or len(prompt_digests) != len(group.prompts)
+    ):
         return "mixed_prompts"
     for prompt in group.prompts:
         if not prompt.token_ids:

@@ -1,1 +1,1 @@
-"""What a model is: loading, log probabilities, kernels, attention, packing, ranks. No Redis."""
+"""Models: loading, log probabilities, kernels, attention, packing, ranks. No Redis."""

@@ -1,8 +1,8 @@
-"""Which model an adapter or a critic stands on, as one digest.
+"""A digest that identifies the base model under an adapter or a critic.
 
 An adapter's tensors fit every base of the same shapes, so shapes alone don't tell one base from
-another. Owns what is hashed: the model's settings, and of every tensor its name, shape and so many
-of its numbers. Never reads whole files, so that it costs no time at any size.
+another. Owns what is hashed: the model's settings, and every tensor's name, shape and a sample of
+its numbers. Never reads whole files, so it is fast at any size.
 """
 
 import hashlib
@@ -20,20 +20,20 @@ _OF_NO_MATTER = frozenset({"_name_or_path", "transformers_version", "torch_dtype
 
 
 def base_digest(model: nn.Module, source: str) -> str:
-    """Digest of ``model`` as it was loaded from ``source``, before anything is learnt.
+    """Digest of ``model`` as it was loaded from ``source``, before any training.
 
     The same for every device and rank; not for another dtype, which the spec names.
     """
-    found = hashlib.sha256(_settings(source).encode())
+    digest = hashlib.sha256(_settings(source).encode())
     for name, parameter in sorted(model.named_parameters()):
         flat = parameter.detach().flatten()
         numbers = flat[:: max(1, len(flat) // SAMPLED)].float().cpu().numpy()
-        found.update(f"{name} {tuple(parameter.shape)}".encode())
-        found.update(numbers.tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {tuple(parameter.shape)}".encode())
+        digest.update(numbers.tobytes())
+    return digest.hexdigest()
 
 
 def _settings(source: str) -> str:
-    """config.json as it is, for a newer transformers may add defaults to what it makes of it."""
+    """config.json verbatim, since a newer transformers may add defaults when it parses the file."""
     settings: dict[str, Any] = PretrainedConfig.get_config_dict(source)[0]
     return json.dumps({k: v for k, v in settings.items() if k not in _OF_NO_MATTER}, sort_keys=True)

@@ -1,6 +1,6 @@
-"""Which kernels compute the model: what is installed and fits the device, never required.
+"""Chooses the kernels that compute the model: those installed that fit the device.
 
-Owns the choice. Every choice computes the same function; only speed and memory differ.
+None is required. Every choice computes the same function; only speed and memory differ.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ PLAIN = Kernels()
 def choose(policy: PolicySpec, device: str, attention: AttentionChoice) -> Kernels:
     """Flash attention for bfloat16 on an accelerator where it is installed, else the tree.
 
-    ``attention`` "tree" or "packed" overrules it; packed without flash attention is PyTorch's.
+    ``attention`` "tree" or "packed" overrides it; packed without flash attention is PyTorch's.
     """
     is_accelerated = torch.device(device).type == "cuda"
     is_half = policy.dtype == "bfloat16"

@@ -1,6 +1,6 @@
-"""What a learner must remember from one life to the next, and whether it fits a model.
+"""A learner's state across restarts, and the check whether it fits a model.
 
-Owns the check and its words. Never sees a model, only the shapes of its parameters.
+Owns the check and its messages. Never sees a model, only the shapes of its parameters.
 """
 
 from collections.abc import Mapping
@@ -19,23 +19,23 @@ class CheckpointMismatchError(InvalidArgumentError):
 
 
 class IncompatibleWeightsError(CheckpointMismatchError):
-    """The checkpoint's tensors do not fit the model, adapter or critic that is there."""
+    """The checkpoint's tensors do not fit the present model, adapter or critic."""
 
     reason: ClassVar[str] = "CHECKPOINT_INCOMPATIBLE"
 
 
 class BaseChangedError(CheckpointMismatchError):
-    """The tensors fit, but the model under them is not the one that they were learnt on."""
+    """The tensors fit, but they were trained on another base model."""
 
     reason: ClassVar[str] = "CHECKPOINT_BASE_CHANGED"
 
 
 @dataclass(frozen=True, slots=True)
 class LearnerState:
-    """All that a learner must remember: ``tensors`` by name and the optimizer's step count.
+    """A learner's full state: ``tensors`` by name and the optimizer's step count.
 
-    ``base`` is the digest of the model that the job found, before it learnt anything; "" in a
-    checkpoint of a version that did not note it.
+    ``base`` is the digest of the job's base model before any training; "" in a checkpoint of a
+    version that did not record it.
     """
 
     tensors: dict[str, Tensor]
@@ -56,25 +56,25 @@ def state_of(states: Mapping[str, LearnerState], name: str) -> LearnerState:
 def check_fits(
     owner: str, state: LearnerState, parameters: Mapping[str, Tensor], base: str
 ) -> None:
-    """Raises unless ``state`` holds just ``parameters``, in their shapes, learnt on ``base``.
+    """Raise unless ``state`` holds exactly ``parameters``, in their shapes, trained on ``base``.
 
-    ``owner`` is who has them, for people: "policy 'coder'". A checkpoint that does not say what it
-    was learnt on is trusted.
+    ``owner`` names the parameters' owner in messages: "policy 'coder'". A checkpoint that does not
+    record its base is trusted.
 
     Raises:
-        IncompatibleWeightsError: a tensor is missing, too many or of another shape.
-        BaseChangedError: all fit, and the model under them is another.
+        IncompatibleWeightsError: a tensor is missing, unexpected or of another shape.
+        BaseChangedError: all tensors fit, but the base model is another.
     """
     saved = {n[6:]: tuple(t.shape) for n, t in state.tensors.items() if n.startswith("param/")}
-    own = {name: tuple(p.shape) for name, p in parameters.items()}
-    wrong = [n for n in {**own, **saved} if own.get(n) != saved.get(n)]
+    expected = {name: tuple(p.shape) for name, p in parameters.items()}
+    wrong = [n for n in {**expected, **saved} if expected.get(n) != saved.get(n)]
     if wrong:
         name = wrong[0]
         raise IncompatibleWeightsError(
-            f"The checkpoint's weights do not fit {owner}: {len(wrong)} of {len(own)} tensors "
+            f"The checkpoint's weights do not fit {owner}: {len(wrong)} of {len(expected)} tensors "
             f"differ, the first is {name}, with shape {saved.get(name, 'none')} in the checkpoint "
-            f"and {own.get(name, 'none')} in the model. The model folder holds another model than "
-            "when the job began: put the old one back, or start in an empty run folder."
+            f"and {expected.get(name, 'none')} in the model. The model folder holds another model "
+            "than when the job began: put the old one back, or start in an empty run folder."
         )
     if state.base and state.base != base:
         raise BaseChangedError(

@@ -14,7 +14,7 @@ from torch import Tensor
 def token_logprobs(
     logits_C_V: Tensor, targets_C: Tensor, temperatures_C: Tensor, *, want_entropy_grad: bool
 ) -> tuple[Tensor, Tensor]:
-    """Of ``softmax(logits / temperature)``: each target's log probability, and the entropy.
+    """Each target's log probability under ``softmax(logits / temperature)``, and the entropy.
 
     Both are float32; the entropy carries a gradient only if it is wanted. Forward and backward
     hold two tables of C x V where the plain expression holds five.

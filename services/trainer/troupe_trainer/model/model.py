@@ -39,7 +39,7 @@ LOGITS_PER_CHUNK = 1 << 24
 
 
 class PolicyModel:
-    """A causal language model with the weights that are trained.
+    """A causal language model with its trained weights.
 
     Raises InvalidArgumentError when the model can't be loaded, JobFailedError when it does not
     fit into memory.
@@ -56,7 +56,7 @@ class PolicyModel:
         checkpoint_activations: bool = False,
         shares: "Sequence[PolicyModel]" = (),
     ) -> None:
-        """``shares``: models whose frozen base this one takes over where it is the same."""
+        """``shares``: models whose frozen base this one reuses where it is the same."""
         self.policy = policy
         self.device = torch.device(device)
         self._spec = spec
@@ -82,16 +82,16 @@ class PolicyModel:
             _checkpoint_layers(self._causal)
 
     def has_base_of(self, spec: PolicySpec) -> bool:
-        """Whether the frozen base under this adapter is what ``spec``'s adapter wants."""
+        """Whether the frozen base under this adapter is the one that ``spec``'s adapter needs."""
         both_adapt = self._bare is not None and isinstance(spec.train, LoraSpec)
         return both_adapt and (spec.model, spec.dtype) == (self._spec.model, self._spec.dtype)
 
     def base_again(self) -> Any:
-        """Modules of the base as it was loaded, for another adapter; the weights are the same."""
+        """New modules of the loaded base for another adapter; the weights are shared."""
         return _same_weights(self._bare)
 
     def spread(self, ranks: Ranks) -> None:
-        """Spread the weights over ``ranks``; what is computed stays the same."""
+        """Shard the weights over ``ranks``; the results stay the same."""
         self.ranks = ranks
         if ranks.mesh is not None:
             self._bare = None
@@ -128,8 +128,8 @@ class PolicyModel:
     def weights(self) -> dict[str, Tensor]:
         """Tensors that are published: the adapter, or every weight once; in the policy's dtype."""
         if self.is_lora:
-            found = get_peft_model_state_dict(self.module)
-            return {name: whole(t.detach()).cpu().contiguous() for name, t in found.items()}
+            adapter = get_peft_model_state_dict(self.module)
+            return {name: whole(t.detach()).cpu().contiguous() for name, t in adapter.items()}
         dtype = getattr(torch, self._spec.dtype)
         tied: set[str] = set(self.module.all_tied_weights_keys or ())
         state = cast("dict[str, Tensor]", self.module.state_dict())
@@ -146,7 +146,7 @@ class PolicyModel:
             fill(parameter, tensors[name])
 
     def keep_reference(self) -> None:
-        """Remember the present weights as the reference; an adapter need only be switched off."""
+        """Keep the present weights as the reference; for an adapter, switching it off is enough."""
         if not self.is_lora and self._reference is None:
             self._reference = copy.deepcopy(self._causal).requires_grad_(False)
 
@@ -179,7 +179,7 @@ class PolicyModel:
         return self._gathered(lambda: self._logprobs(batch, want_entropy_grad))
 
     def _gathered(self, work: Callable[[], _T]) -> _T:
-        """Do ``work`` while the weights that it needs are here."""
+        """Do ``work`` while the weights that it needs are gathered."""
         return work() if self._sharded is None else self._sharded(work)
 
     def _logprobs(self, batch: Microbatch, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
@@ -234,7 +234,7 @@ class PolicyModel:
         return hidden_1_M_D[0].index_select(0, predictors_N)
 
     def _attention(self, batch: Microbatch) -> dict[str, Any]:
-        """What tells the layers who sees whom."""
+        """The arguments that tell the layers which tokens see which."""
         if self._kernels.is_packed:  # a sequence begins where the position is 0
             return {}
         if self._has_tree:
@@ -301,7 +301,7 @@ def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels)
 
 
 def _same_weights(model: Any) -> Any:
-    """Modules of their own around the very same parameters: costs no memory worth naming."""
+    """New modules around the same parameters; the memory cost is negligible."""
     return copy.deepcopy(model, {id(p): p for p in model.parameters()})
 
 

@@ -1,8 +1,8 @@
 """Lays completions out so that nothing is computed twice: one prompt, then a tree of completions.
 
-The completions of a prompt share it, and share every beginning that they have in common. A
-token attends to its own beginning only, and its position continues from it, so each log
-probability is the one that the sequence would have alone. A completion's last token predicts
+The completions of a prompt share it and every prefix that they have in common. A token attends to
+its own prefix only, and its position continues from it, so each log probability is the one that
+the sequence would have alone. A completion's last token predicts
 nothing and is left out of the input. Owns layout in numpy; never sees a model.
 
 Shape suffixes: M tokens of a micro-batch, N trained ones of them, B tokens of a block.
@@ -41,7 +41,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Microbatch:
-    """Blocks one after another for one forward pass and what to learn from which output.
+    """Blocks laid end to end for one forward pass, and the targets of its outputs.
 
     Token i sees token j when ``j <= i < ends_M[j]``. ``lengths`` are the blocks', longest first;
     ``predictors_N`` indexes the M outputs and ``sequence_N`` indexes ``samples``.
@@ -67,8 +67,8 @@ def pack(
 
     The budget is ``tokens_per_row * rows_per_microbatch``; a block longer than that gets a
     micro-batch of its own. The layout depends on the arguments alone. Without ``shares_prompts``
-    each completion is laid out with its own copy of the prompt: plain sequences, for kernels that
-    know no trees.
+    each completion is laid out with its own copy of the prompt: plain sequences, for kernels
+    without tree support.
     """
     if not shares_prompts:
         prompts = [PromptSamples(p.prompt, [s]) for p in prompts for s in p.samples]
@@ -79,7 +79,7 @@ def pack(
 def build_block(samples: PromptSamples) -> Block:
     """The tree of one prompt's completions, depth first.
 
-    In sorted order a completion shares with the tree what it shares with the one before it.
+    In sorted order a completion shares with the tree its common prefix with the previous one.
     """
     num_prompt = len(samples.prompt)
     paths = [np.array(sample.token_ids[:-1], dtype=np.int64) for sample in samples.samples]
@@ -112,24 +112,24 @@ def build_block(samples: PromptSamples) -> Block:
 
 def fill(blocks: Sequence[Block], budget: int) -> list[list[Block]]:
     """First fit, longest block first: at most ``budget`` tokens together, or one longer block."""
-    found: list[list[Block]] = []
+    batches: list[list[Block]] = []
     free: list[int] = []
     for block in sorted(blocks, key=lambda b: -len(b.tokens_B)):
         size = len(block.tokens_B)
         place = next((i for i, space in enumerate(free) if space >= size), None)
         if place is None:
-            place = len(found)
-            found.append([])
+            place = len(batches)
+            batches.append([])
             free.append(max(budget, size))
-        found[place].append(block)
+        batches[place].append(block)
         free[place] -= size
-    return found
+    return batches
 
 
-def _common(one: Ints, other: Ints) -> int:
-    """Length of the beginning that both share."""
-    size = min(len(one), len(other))
-    differs = np.flatnonzero(one[:size] != other[:size])
+def _common(first: Ints, second: Ints) -> int:
+    """Length of the common prefix."""
+    size = min(len(first), len(second))
+    differs = np.flatnonzero(first[:size] != second[:size])
     return int(differs[0]) if len(differs) else size
 
 

@@ -1,6 +1,6 @@
-"""How much memory a step took at most: of the accelerator, or of this process.
+"""The peak memory of a step: on the accelerator, or of this process.
 
-Owns the reading of counters. Never fails a step: what can't be read is None.
+Owns the reading of counters. Never fails a step: an unreadable counter is None.
 """
 
 import re
@@ -14,7 +14,7 @@ _RESET_PEAK = "5"
 
 
 def reset_peak(device: torch.device) -> None:
-    """Begin to measure. Where the process's peak can't be reset, it is that of its life."""
+    """Start measuring. Where the process's peak can't be reset, it covers its whole life."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
@@ -25,11 +25,11 @@ def reset_peak(device: torch.device) -> None:
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """Most bytes since ``reset_peak``: allocated on the accelerator, or resident on the CPU."""
+    """Peak bytes since ``reset_peak``: allocated on the accelerator, or resident on the CPU."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     try:
-        found = re.search(r"^VmHWM:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+        match = re.search(r"^VmHWM:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
     except OSError:
         return None
-    return int(found[1]) * 1024 if found else None
+    return int(match[1]) * 1024 if match else None

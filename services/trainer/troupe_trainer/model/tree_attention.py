@@ -40,7 +40,7 @@ def visible(ends_B_T: Tensor) -> Tensor:
 
 
 def bias_of(ends_B_T: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to the scores, of shape B, 1, T, T: 0 where a token sees another, else -inf."""
+    """The bias of the scores, of shape B, 1, T, T: 0 where a token sees another, else -inf."""
     sees = visible(ends_B_T)[:, None]
     bias = torch.zeros(sees.shape, dtype=dtype, device=ends_B_T.device)
     return bias.masked_fill_(~sees, float("-inf"))
@@ -64,9 +64,9 @@ class TreePart:
             heads_PHS = _Taken.apply(heads_PHS, self.tokens_BT, self.places_P)
         return heads_PHS.unflatten(0, self.shape).transpose(1, 2)
 
-    def flat(self, found_BTHS: Tensor) -> Tensor:
-        """What was found for the part's tokens, P x H x S."""
-        found_PHS = found_BTHS.flatten(0, 1)
+    def flat(self, output_BTHS: Tensor) -> Tensor:
+        """The outputs of the part's tokens, P x H x S."""
+        found_PHS = output_BTHS.flatten(0, 1)
         return found_PHS if self.places_P is None else found_PHS.index_select(0, self.places_P)
 
 
@@ -103,14 +103,14 @@ class Tree:
     def attend(self, module: Any, heads: Sequence[Tensor], **kwargs: Any) -> Tensor:
         """1 x M x H x S of queries, keys and values, each 1 x H x M x S."""
         self.num_uses += 1
-        found: list[Tensor] = []
+        outputs: list[Tensor] = []
         for part in self._parts:
-            query, key, value = (part.blocks(each) for each in heads)
-            found_BTHS, _ = sdpa_attention_forward(
+            query, key, value = (part.blocks(head) for head in heads)
+            output_BTHS, _ = sdpa_attention_forward(
                 module, query, key, value, part.bias_B_1_T_T, **kwargs
             )
-            found.append(part.flat(found_BTHS))
-        return (found[0] if len(found) == 1 else torch.cat(found))[None]
+            outputs.append(part.flat(output_BTHS))
+        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs))[None]
 
 
 def attend(
@@ -133,9 +133,9 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 def use_tree(causal: Any, policy: str) -> bool:
-    """Let the model's layers attend here; False, and nothing is changed, where they can't.
+    """Make the model's layers use this attention; False, with nothing changed, where they can't.
 
-    Some architectures hand nothing on to their attention: a pass of two tokens shows it.
+    Some architectures pass no arguments on to their attention: a pass of two tokens shows it.
 
     Raises:
         InvalidArgumentError: some layers attend and others do something else.
@@ -164,7 +164,7 @@ def use_tree(causal: Any, policy: str) -> bool:
 
 
 def arguments(tree: Tree) -> dict[str, Any]:
-    """What a forward pass over ``tree`` is given. A mask of four dimensions keeps transformers
+    """Arguments of a forward pass over ``tree``. A mask of four dimensions keeps transformers
     from making one; it is never read."""
     return {"attention_mask": torch.zeros(1, 1, 1, 1), "tree": tree}
 

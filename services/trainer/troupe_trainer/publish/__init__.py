@@ -1,4 +1,4 @@
-"""A version from the trainer's files to every replica of its policy, and proof that it is there.
+"""Publishes a version from the trainer's files to every replica, and proves that it arrived.
 
 `Publisher` is the one way in; how bytes travel is a `Transport`, chosen by a setting.
 """

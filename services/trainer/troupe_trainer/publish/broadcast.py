@@ -1,7 +1,8 @@
-"""Full weights by torch.distributed: one broadcast to all replicas, straight into their engines.
+"""Sends full weights by torch.distributed: one broadcast into the engines of all replicas.
 
 Owns rank 0 and the group's store. A group is made for each push and never used again, so that a
-replica that comes or goes between two pushes changes nothing. Adapters go by the file transport.
+replica that joins or leaves between two pushes makes no difference. Adapters go by the file
+transport.
 """
 
 import asyncio
@@ -91,12 +92,12 @@ class BroadcastTransport:
                     "TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
                 )
         backends = {status.weight_backend for status in statuses}
-        ours = "nccl" if self._has_gpu else "gloo"
-        if len(backends) > 1 or (ours == "gloo" and backends == {"nccl"}):
+        trainer_backend = "nccl" if self._has_gpu else "gloo"
+        if len(backends) > 1 or (trainer_backend == "gloo" and backends == {"nccl"}):
             raise InvalidArgumentError(
-                f"The replicas need {sorted(backends)} and the trainer has {ours}: a broadcast "
-                "needs one backend. Give the trainer and all replicas GPUs, or none of them, or "
-                "set TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
+                f"The replicas need {sorted(backends)} and the trainer has {trainer_backend}: a "
+                "broadcast needs one backend. Give the trainer and all replicas GPUs, or none of "
+                "them, or set TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
             )
         name = f"troupe-{self._nonce}-{next(self._counter)}"
         world_size = 1 + sum(status.weight_ranks for status in statuses)
@@ -112,7 +113,7 @@ class BroadcastTransport:
     def _send_all(self, export: Export, group: WeightGroup, store: Any) -> Any:
         """Rank 0: every tensor of the manifest, in its order. Blocks; torch raises RuntimeError.
 
-        The communicator comes back, to be kept until every rank has what was sent.
+        Returns the communicator, to be kept until every rank has received everything.
         """
         device = "cuda" if group.backend == "nccl" else "cpu"
         communicator = join_group(distributed_c10d, store, group, 0, timeout_s=self._join_timeout_s)

@@ -1,7 +1,7 @@
-"""One version to some replicas: staged, proved by digest and canary, activated, filed.
+"""Delivers one version to some replicas: stages, proves by digest and canary, activates, files.
 
-Owns the calls to replicas and what their answers must be. Which replicas, when, and what a failure
-means is the publisher's; how bytes travel is the transport's.
+Owns the calls to replicas and what their answers must be. The publisher decides which replicas,
+when, and what a failure means; the transport decides how bytes travel.
 """
 
 import asyncio
@@ -51,12 +51,12 @@ class Delivery:
         self._clients.clear()
 
     async def forget(self, export: Export) -> None:
-        """Nobody will be sent this version any more."""
+        """Forget a version that will not be sent any more."""
         await self._transport.forget(export)
         export.path.unlink(missing_ok=True)
 
     async def stage(self, replicas: Sequence[Replica], push: Push) -> Errors:
-        """Stage on those that do not serve it already: one session, all at once."""
+        """Stage concurrently, in one session, on the replicas that do not serve it already."""
         todo = [r for r in replicas if not serves(r, push.export)]
         push.staged |= {life_of(r) for r in replicas if r not in todo}
         if not todo:
@@ -68,8 +68,8 @@ class Delivery:
                 results = await _gather(self._stage_one(r, push, send) for r in todo)
         except TroupeError as error:
             results: Errors = [error] * len(todo)
-        found = {life_of(r): error for r, error in zip(todo, results, strict=True)}
-        return [found.get(life_of(r)) for r in replicas]
+        errors = {life_of(r): error for r, error in zip(todo, results, strict=True)}
+        return [errors.get(life_of(r)) for r in replicas]
 
     async def _stage_one(self, replica: Replica, push: Push, send: Send) -> None:
         """Stage, compare digests, ask the canary."""
@@ -96,7 +96,7 @@ class Delivery:
             push.wants_file.add(life)
 
     async def activate(self, replicas: Sequence[Replica], push: Push) -> Errors:
-        """Activate; stage first on replicas that came meanwhile."""
+        """Activate; stage first on replicas that joined meanwhile."""
         late = [r for r in replicas if life_of(r) not in push.staged]
         errors = await self.stage(late, push) if late else []
         failed = {life_of(r): e for r, e in zip(late, errors, strict=True) if e is not None}
@@ -108,7 +108,7 @@ class Delivery:
     async def _activate_one(self, replica: Replica, push: Push) -> None:
         manifest, life = push.export.manifest, life_of(replica)
         began = time.perf_counter()
-        try:  # also where it serves already: the call brings this trainer's epoch
+        try:  # even if it serves already: the call carries this trainer's epoch
             await self._target(replica).client.activate(
                 manifest.policy,
                 manifest.policy_version,
@@ -121,7 +121,7 @@ class Delivery:
         push.active.add(life)
 
     async def send_files(self, push: Push, members: Sequence[Replica]) -> None:
-        """To those that have the version in memory alone: what they would restart from."""
+        """Send files to replicas that hold the version only in memory, to restart from."""
         lacking = [m for m in members if life_of(m) in push.wants_file & push.active]
         manifest, path = push.export.manifest, push.export.path
         timeout_s = self._spec.limits.startup_timeout_s
@@ -165,7 +165,7 @@ class Delivery:
 
 
 async def _gather(calls: Iterable[Coroutine[Any, Any, None]]) -> Errors:
-    """All at once; TroupeErrors come back, anything else is raised."""
+    """Await all calls concurrently; TroupeErrors are returned, anything else is raised."""
     errors: Errors = []
     for result in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(result, BaseException) and not isinstance(result, TroupeError):

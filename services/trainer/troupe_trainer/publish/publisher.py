@@ -1,9 +1,9 @@
 """Brings every replica of a policy to one version: staged on all, then activated on all.
 
-Level-triggered: it looks at who is there and does what is missing, so a replica that restarts or
-joins late is brought to the current version by the same code. A version is active nowhere until
-every replica has staged it, returned the right digest and answered the canary. Owns the order of
-things and what a failure means; the calls are `delivery`, and how bytes travel is `transport`.
+Level-triggered: it compares the present replicas with the target and does what is missing, so the
+same code brings a restarted or late replica to the current version. A version is active nowhere
+until every replica has staged it, returned the right digest and answered the canary. Owns the order
+of operations and what a failure means; `delivery` makes the calls, and `transport` moves the bytes.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ Act = Callable[[Sequence[Replica], Push], Awaitable[Errors]]
 class Publisher:
     """Publishes policies of one job. ``connect`` makes the client of an address.
 
-    ``policy`` is the only one, of a trainer that learns no other.
+    ``policy`` is the only one published if the trainer learns no other.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Publisher:
         self._listener = listener or NoPushListener()
         self._current: dict[str, Push] = {}
         self._replaced: defaultdict[str, list[Export]] = defaultdict(list)
-        own = [policy] if policy else list(spec.policies)
-        self._locks = {name: asyncio.Lock() for name in own}
+        policies = [policy] if policy else list(spec.policies)
+        self._locks = {name: asyncio.Lock() for name in policies}
 
     async def wait_for_replicas(self) -> None:
-        """Until each of its policies has as many serving replicas as the spec asks for.
+        """Wait until each of its policies has as many serving replicas as the spec asks for.
 
         Raises:
-            JobFailedError: not so within limits.startup_timeout_s.
+            JobFailedError: too few replicas within limits.startup_timeout_s.
         """
         limit_s = self._spec.limits.startup_timeout_s
         deadline = time.monotonic() + limit_s
@@ -81,13 +81,13 @@ class Publisher:
             if not lacking:
                 return
             if time.monotonic() > deadline:
-                seen = ", ".join(
+                shortfall = ", ".join(
                     f"'{p}' has {n} of {self._spec.policies[p].replicas}"
                     for p, n in lacking.items()
                 )
                 raise JobFailedError(
-                    f"Not enough rollout replicas registered within {limit_s:g} s: policy {seen}. "
-                    "Look at the replicas' logs, or raise limits.startup_timeout_s."
+                    f"Not enough rollout replicas registered within {limit_s:g} s: policy "
+                    f"{shortfall}. Look at the replicas' logs, or raise limits.startup_timeout_s."
                 )
             await asyncio.sleep(POLL_S)
 
@@ -97,7 +97,7 @@ class Publisher:
         Raises:
             JobFailedError: a replica refused the weights, answered the canary with other numbers,
                 or could not be reached within limits.startup_timeout_s.
-            FencedError: a replica gets its weights from another trainer now.
+            FencedError: a replica now gets its weights from another trainer.
         """
         policy = export.manifest.policy
         push = Push(export)
@@ -121,7 +121,7 @@ class Publisher:
     async def forget_before(self, policy: str, version: int) -> None:
         """``version`` is committed: unload what is older than the one before it. Best effort.
 
-        Files of earlier versions go now and not before: until then one of them was the committed.
+        Earlier versions' files go only now: until this commit, one of them was the committed one.
         """
         while self._replaced[policy]:
             await self._delivery.forget(self._replaced[policy].pop())
@@ -166,7 +166,7 @@ class Publisher:
             await self._listener.caught_up(push.export, self._delivery.via, result)
 
     async def _until_all(self, policy: str, push: Push, done: set[Life], act: Act) -> None:
-        """Repeat ``act`` on whoever is there and not ``done``, until nobody is left."""
+        """Repeat ``act`` on the present replicas that are not ``done``, until none is left."""
         limit_s = self._spec.limits.startup_timeout_s
         deadline = time.monotonic() + limit_s
         while True:
@@ -199,7 +199,7 @@ class Publisher:
             return []
 
     async def _judge(self, replica: Replica, error: TroupeError, push: Push) -> None:
-        """Note a failure that may pass; raise one that won't."""
+        """Record a transient failure; raise a permanent one."""
         if isinstance(error, FencedError):
             raise error
         push.problem = f"{replica.replica_id}: {error.message}"
@@ -226,6 +226,6 @@ class Publisher:
         await self._delivery.discard(policy, version, members)
 
     async def _members(self, policy: str) -> list[Replica]:
-        """Serving replicas of the policy; those that load or drain come later or not at all."""
+        """Serving replicas of the policy; loading and draining ones are left out."""
         replicas = await self._router.list_replicas(self._job_id, REPLICA_KIND_ROLLOUT)
         return [r for r in replicas if r.is_serving and policy in {p.policy for p in r.policies}]

@@ -1,6 +1,6 @@
-"""What is known of the replicas while one version is published, and what a heartbeat says of it.
+"""The state of the replicas while one version is published, and their heartbeats' claims.
 
-Owns no calls. A replica is known by its life: one that was restarted is another one.
+Owns no calls. A replica is identified by its life: after a restart it counts as another replica.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Life = tuple[str, str]
 
 @dataclass(slots=True)
 class Push:
-    """One version on its way. ``wants_file``: who has it in the engine's memory alone."""
+    """One version being published. ``wants_file``: replicas that hold it only in memory."""
 
     export: Export
     staged: set[Life] = field(default_factory=set[Life])
@@ -31,12 +31,12 @@ class Push:
 
 
 def life_of(replica: Replica) -> Life:
-    """Which life of the replica this is."""
+    """The replica's life."""
     return replica.replica_id, replica.incarnation
 
 
 def serves(replica: Replica, export: Export) -> bool:
-    """The heartbeat says that it serves exactly these weights."""
+    """Whether the heartbeat says that the replica serves exactly these weights."""
     manifest = export.manifest
     return any(
         (p.policy, p.active_version, p.tensor_digest)
@@ -46,7 +46,7 @@ def serves(replica: Replica, export: Export) -> bool:
 
 
 def has_other(replica: Replica, export: Export) -> bool:
-    """The heartbeat says that it no longer holds the version that it was given."""
+    """Whether the heartbeat says that the replica lost the version that it was given."""
     manifest = export.manifest
     return not any(
         p.policy == manifest.policy and manifest.policy_version in p.loaded_versions

@@ -1,4 +1,4 @@
-"""What became of a push: what each replica answered, how long each phase took, and what went wrong.
+"""Reports the outcome of a push: each replica's answer, the time of each phase, and errors.
 
 Owns the records, and their way into the job's events and the metrics. Never decides anything, and
 its own failure never fails a push.
@@ -39,7 +39,7 @@ class PushResult:
 
 @dataclass(frozen=True, slots=True)
 class PushRefusal:
-    """A version that a replica did not take. ``tensor`` is empty where none is at fault.
+    """A version that a replica refused. ``tensor`` is empty where none is at fault.
 
     ``canary_error`` as in ``PushResult``; None where the canary was not asked.
     """
@@ -51,7 +51,7 @@ class PushRefusal:
 
 
 class PushListener(Protocol):
-    """Who is told of pushes."""
+    """Receives the outcomes of pushes."""
 
     async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
         """Every replica serves the version."""
@@ -62,12 +62,12 @@ class PushListener(Protocol):
         ...
 
     async def caught_up(self, export: Export, via: str, result: PushResult) -> None:
-        """A replica that came or came back has the current version."""
+        """A replica that joined or returned has the current version."""
         ...
 
 
 class NoPushListener:
-    """Nobody is told; for tools and tests."""
+    """Ignores all outcomes; for tools and tests."""
 
     async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
         """See ``PushListener``."""
@@ -80,7 +80,7 @@ class NoPushListener:
 
 
 class PushEvents:
-    """Tells metrics and the job's events: ``weights.published``, ``.refused``, ``.caught_up``."""
+    """Records metrics and emits ``weights.published``, ``.refused`` and ``.caught_up``."""
 
     def __init__(self, job_id: str, events: EventLog, policies: Iterable[str]) -> None:
         self._job_id = job_id
@@ -93,11 +93,13 @@ class PushEvents:
             self._measure(export, result)
         self._count(export, "published")
         replicas = [_rounded(result) for result in results]
-        await self._emit("weights.published", {**_what(export, via), "replicas": replicas})
+        await self._emit(
+            "weights.published", {**_version_fields(export, via), "replicas": replicas}
+        )
 
     async def refused(self, export: Export, via: str, refusal: PushRefusal) -> None:
         """See ``PushListener``."""
-        data = {**_what(export, via), **asdict(refusal)}
+        data = {**_version_fields(export, via), **asdict(refusal)}
         if (error := refusal.canary_error) is not None:
             labels = (self._job_id, export.manifest.policy, refusal.replica)
             metrics.WEIGHTS_CANARY_ERROR.labels(*labels).set(error)
@@ -109,7 +111,7 @@ class PushEvents:
         """See ``PushListener``."""
         self._measure(export, result)
         self._count(export, "caught_up")
-        await self._emit("weights.caught_up", {**_what(export, via), **_rounded(result)})
+        await self._emit("weights.caught_up", {**_version_fields(export, via), **_rounded(result)})
 
     def _measure(self, export: Export, result: PushResult) -> None:
         labels = (self._job_id, export.manifest.policy, result.replica)
@@ -137,13 +139,13 @@ def push_refusal(result: PushResult, error: TroupeError) -> PushRefusal:
     """Why a replica refused; the tensor travels in the error's pointer."""
     pointer = error.pointer or ""
     tensor = pointer.removeprefix(_TENSOR) if pointer.startswith(_TENSOR) else ""
-    asked = result.canary_s > 0
+    has_canary = result.canary_s > 0
     return PushRefusal(
-        result.replica, tensor, error.message, result.canary_error if asked else None
+        result.replica, tensor, error.message, result.canary_error if has_canary else None
     )
 
 
-def _what(export: Export, via: str) -> dict[str, object]:
+def _version_fields(export: Export, via: str) -> dict[str, object]:
     manifest = export.manifest
     return {
         "policy": manifest.policy,

@@ -1,6 +1,6 @@
-"""Weights by a store: the trainer writes a file and its manifest once, and every replica reads it.
+"""Sends weights by a store: the trainer writes a file and manifest once, every replica reads them.
 
-Owns the keys. The manifest is written last, so that whoever sees it finds the file whole.
+Owns the keys. The manifest is written last: where it exists, the file is complete.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ class StoredTransport:
     def __init__(self, store: WeightStore, job_id: str) -> None:
         self._store = store
         self._job_id = job_id
-        self._there: set[str] = set()
+        self._stored_keys: set[str] = set()
 
     @asynccontextmanager
     async def session(
         self, export: Export, targets: Sequence[Target], *, timeout_s: float
     ) -> AsyncGenerator[Send]:
         key = self._key(export)
-        if key not in self._there:
+        if key not in self._stored_keys:
             await asyncio.to_thread(self._put, export, key)
-            self._there.add(key)
+            self._stored_keys.add(key)
 
         async def send(target: Target) -> WeightsReceipt:
             source = pb.StoredWeights(key=key)
@@ -48,10 +48,10 @@ class StoredTransport:
     async def forget(self, export: Export) -> None:
         """Delete it; what can't be deleted is left behind and named in the log."""
         key = self._key(export)
-        self._there.discard(key)
+        self._stored_keys.discard(key)
         try:
-            for each in (f"{key}.manifest.json", key):
-                await asyncio.to_thread(self._store.delete, each)
+            for entry in (f"{key}.manifest.json", key):
+                await asyncio.to_thread(self._store.delete, entry)
         except TroupeError as error:
             _log.warning("publisher.forget_failed", key=key, error=error.message)
 

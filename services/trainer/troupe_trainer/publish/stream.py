@@ -1,4 +1,4 @@
-"""Weights over gRPC: the file in chunks, to each replica by itself. The default."""
+"""Sends weights over gRPC: the file in chunks, to each replica separately. The default."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -23,4 +23,4 @@ class StreamTransport:
         yield send
 
     async def forget(self, export: Export) -> None:
-        """Nothing lies anywhere."""
+        """Nothing to delete."""

@@ -1,7 +1,7 @@
-"""How weights get from the trainer to replicas: the seam that every transport fills.
+"""The interface of transports, which carry weights from the trainer to replicas.
 
 Owns no transport and no choice. A transport moves bytes and asks replicas to stage them; whether
-the right bytes arrived, and what serves, is the publisher's.
+the right bytes arrived, and what serves, is the publisher's concern.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,7 +15,7 @@ from troupe_trainer.checkpoint.export import Export
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A replica that is to get a version."""
+    """A replica that should receive a version."""
 
     replica_id: str
     client: RolloutClient
@@ -33,9 +33,9 @@ class Transport(Protocol):
     def session(
         self, export: Export, targets: Sequence[Target], *, timeout_s: float
     ) -> AbstractAsyncContextManager[Send]:
-        """Prepare to bring ``export`` to ``targets``, all of which are then sent to at once."""
+        """Prepare to send ``export`` to ``targets``, all of them concurrently."""
         ...
 
     async def forget(self, export: Export) -> None:
-        """A version that nobody will be sent any more."""
+        """Forget a version that will not be sent any more."""
         ...

@@ -1,6 +1,6 @@
-"""The transport that a setting names: gRPC, a store or torch.distributed.
+"""Chooses the transport that a setting names: gRPC, a store or torch.distributed.
 
-Owns the choice and what a job must be like for it. Never moves a byte.
+Owns the choice and each transport's requirements on a job. Never moves a byte.
 """
 
 from troupe.errors import InvalidArgumentError

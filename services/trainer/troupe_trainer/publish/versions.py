@@ -1,10 +1,9 @@
-"""A version from the learners to the replicas and into the ledger, for every policy.
+"""Takes every policy's version from the learners to the replicas and into the ledger.
 
-Owns the rule that a trainer which went back to a checkpoint does not take replicas back: until it
-has caught up with the committed version it publishes nothing. Owns as well that a version number
-never stands for two sets of weights: the file of a committed version is on disk before it is
-committed and stays until the next one is, so a trainer that learns a version again, and gets other
-bits, publishes the committed ones.
+Owns two rules. A trainer that resumed from a checkpoint never takes replicas back: it publishes
+nothing until it has caught up with the committed version. A version number never stands for two
+sets of weights: a version's file is on disk before it is committed and stays until the next one is,
+so a trainer that learns a version again, and gets other bits, publishes the committed ones.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ _log = get_logger(__name__)
 
 
 class Versions:
-    """Publishes and commits versions of one job. Each ``epoch`` has a folder of its own."""
+    """Publishes and commits versions of one job. Each ``epoch`` has its own folder."""
 
     def __init__(
         self,
@@ -47,15 +46,15 @@ class Versions:
         self._ledger = ledger
         self._folder = folder
         self._epoch = epoch
-        self._own = folder / str(epoch)
+        self._epoch_folder = folder / str(epoch)
         self._progress = progress
 
     async def publish(self, version: int) -> None:
         """Make the learners' weights ``version`` of every policy.
 
         Raises:
-            JobFailedError: it did not reach every replica, and the old version serves on; or it
-                was committed with weights that are gone.
+            JobFailedError: it did not reach every replica, so the old version keeps serving; or it
+                was committed with weights that are lost.
             FencedError: another trainer has taken over.
         """
         committed, digests = await self._ledger.versions(), await self._ledger.digests()
@@ -64,11 +63,13 @@ class Versions:
                 _log.info("versions.catching_up", policy=policy, version=version)
                 continue
             export = await self._learners.on_thread(
-                lambda it=learner: export_version(it, version, self._own, job_id=self._job_id)
+                lambda source=learner: export_version(
+                    source, version, self._epoch_folder, job_id=self._job_id
+                )
             )
             if committed.get(policy) == version:
                 export = await asyncio.to_thread(self._as_committed, export, digests[policy])
-            # A replica that has not heard of a successor yet would take the weights.
+            # A replica that does not know of a successor yet would accept the weights.
             await self._ledger.check()
             async with _on_disk(export.path):
                 await self._publisher.publish(export)
@@ -79,13 +80,13 @@ class Versions:
             await asyncio.to_thread(self._forget_predecessors, policy)
 
     def _as_committed(self, export: Export, digest: str) -> Export:
-        """``export``, or what was committed under its number if learning again gave other bits."""
+        """``export``, or the committed file of its number if learning it again gave other bits."""
         manifest = export.manifest
         if manifest.tensor_digest == digest:
             return export
         for path in sorted(self._folder.rglob(export.path.name)):
             with suppress(TroupeError, OSError):
-                found = build_manifest(
+                candidate = build_manifest(
                     path,
                     policy=manifest.policy,
                     policy_version=manifest.policy_version,
@@ -93,12 +94,12 @@ class Versions:
                     adapter_config_json=manifest.adapter_config_json,
                     job_id=manifest.job_id,
                 )
-                if found.tensor_digest == digest:
+                if candidate.tensor_digest == digest:
                     _log.warning(
                         "versions.learnt_otherwise", policy=manifest.policy, path=str(path)
                     )
                     path.replace(export.path)
-                    return replace(export, manifest=found)
+                    return replace(export, manifest=candidate)
         raise JobFailedError(
             f"Version {manifest.policy_version} of policy '{manifest.policy}' was committed with "
             f"the tensor digest {digest[:16]}; learning it again gave "
@@ -107,7 +108,7 @@ class Versions:
         )
 
     def _forget_predecessors(self, policy: str) -> None:
-        """What trainers before this one published of the policy: this one's is committed now."""
+        """Remove earlier trainers' versions of the policy, since this trainer's is committed."""
         for path in self._folder.rglob(f"{policy}-v*"):
             epoch = path.parent.name
             if path.parent == self._folder or (epoch.isdecimal() and int(epoch) < self._epoch):

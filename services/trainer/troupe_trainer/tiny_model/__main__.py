@@ -20,7 +20,7 @@ _Part = TypeVar("_Part", TinyModelShape, WarmStart)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build one tiny model and say where it is; the exit status."""
+    """Build one tiny model and print its path; returns the exit status."""
     try:
         _build(_parser().parse_args(arguments))
     except InvalidArgumentError as error:
@@ -53,12 +53,12 @@ def _part(model: type[_Part], text: str, flag: str) -> _Part:
 
 def _fields(text: str, flag: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except ValueError as error:
         raise InvalidArgumentError(f"{flag} is not JSON ({error}): {text}") from error
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise InvalidArgumentError(f"{flag} must be a JSON object of fields, got {text}")
-    return found
+    return fields
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""From a recipe to a directory that ``AutoModelForCausalLM.from_pretrained`` loads.
+"""Builds, from a recipe, a directory that ``AutoModelForCausalLM.from_pretrained`` loads.
 
 The directory appears whole or not at all, and a second build of the same recipe is a cache hit.
 """
@@ -27,7 +27,7 @@ _FORMAT = 1
 
 
 def build(recipe: Recipe, out_dir: Path, progress: Progress | None = None) -> bool:
-    """Build the model in ``out_dir``; True when it was built, False when it was there already.
+    """Build the model in ``out_dir``; True when it was built, False when it already existed.
 
     An ``out_dir`` that holds another recipe's model, or part of one, is replaced.
     """

@@ -1,4 +1,4 @@
-"""What a program prints, up to a cap."""
+"""Captures a program's output, up to a cap."""
 
 import errno
 import os

@@ -18,7 +18,7 @@ INSIDE_UID = 1000
 
 
 def live(request: dict[str, Any], body: bytes, *, pipes: "Pipes", worker: "RunContext") -> NoReturn:
-    """Everything that the first process does; never returns."""
+    """Run the first process; never returns."""
     try:
         source = _prepare(request, body, pipes, worker)
         pid = os.fork()
@@ -36,7 +36,7 @@ def live(request: dict[str, Any], body: bytes, *, pipes: "Pipes", worker: "RunCo
 
 
 class Pipes:
-    """The writing ends that a run gets."""
+    """The write ends of a run's pipes."""
 
     def __init__(self, stdout: int, stderr: int, status: int) -> None:
         self.stdout, self.stderr, self.status = stdout, stderr, status
@@ -51,7 +51,7 @@ class Pipes:
 
 
 class RunContext:
-    """What a worker process knows for all its runs."""
+    """A worker's settings for all its runs."""
 
     def __init__(self, *, is_namespaced: bool, uid: int, proc: int, joins: list[int]) -> None:
         self.is_namespaced = is_namespaced
@@ -121,7 +121,7 @@ def _write_files(request: dict[str, Any], body: bytes) -> str:
 
 
 def _await(pid: int, is_namespaced: bool) -> dict[str, Any]:
-    """Wait for the program, reaping orphans meanwhile; what it used."""
+    """Wait for the program, reaping orphans meanwhile; returns the resources it used."""
     cpu_s, peak_kib = 0.0, 0
     while True:
         ended, status, usage = os.wait4(-1, 0)

@@ -1,4 +1,4 @@
-"""The run's control group through descriptors that the service opened: limits, use, what hit.
+"""The run's control group through descriptors that the service opened: limits, use and hits.
 
 Without control groups every number is zero and only rlimits hold. Never opens a path.
 """
@@ -45,7 +45,7 @@ class Counters:
         self._own_cpu_s = time.process_time()
 
     def end(self) -> None:
-        """Lift the limit on memory: what the worker reads between runs is not a program's."""
+        """Lift the memory limit: the worker's use between runs is not a program's."""
         self._set("memory_limit", _NO_LIMIT)
 
     def cpu_s(self) -> float:
@@ -63,7 +63,7 @@ class Counters:
         return self._number("oom") > self._before["oom"]
 
     def was_out_of_pids(self) -> bool:
-        """The run asked for a process too many."""
+        """The run exceeded its number of processes."""
         return self._number("pids_hit") > self._before["pids_hit"]
 
     def _set(self, role: str, value: int) -> None:

@@ -1,6 +1,6 @@
-"""The program's own process: becomes it. Python runs in this fork, anything else by exec.
+"""Turns this process into the program: Python runs in this fork, anything else by exec.
 
-From here on the process is the untrusted program; nothing that it says is believed.
+From then on the process is the untrusted program; nothing that it reports is trusted.
 """
 
 import atexit
@@ -22,7 +22,7 @@ _own_modules: list[str] = []
 
 
 def prepare() -> None:
-    """Look once, in the worker, for what each program must not find among its modules."""
+    """Determine once, in the worker, which modules programs must not find loaded."""
     _own_modules[:] = [name for name in sys.modules if name.partition(".")[0] == "inside"]
 
 

@@ -99,7 +99,7 @@ class Run:
     def _watch(
         self, pid: int, captures: tuple[Capture, Capture], others: tuple[int, int], deadline: float
     ) -> bytes:
-        """Read until the cell reports or is ended; what it reported."""
+        """Read until the cell reports or is ended; returns its report."""
         status, control = others
         outputs = {capture.number: capture for capture in captures}
         poller = select.poll()
@@ -152,29 +152,29 @@ class Run:
             sweep.kill_all(self._worker.uid)
 
     def _header(self, report: bytes, captures: tuple[Capture, Capture]) -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(report) if report else {}
-        if "error" in said and not self._counters.was_out_of_memory():
-            raise Broken(said["error"])
-        exit_code = said.get("exit_code", -signal.SIGKILL)
+        outcome: dict[str, Any] = json.loads(report) if report else {}
+        if "error" in outcome and not self._counters.was_out_of_memory():
+            raise Broken(outcome["error"])
+        exit_code = outcome.get("exit_code", -signal.SIGKILL)
         limit = self._limit
         if any(capture.is_over for capture in captures):
             limit = limit or "output"
         if limit is None and exit_code != 0:
-            limit = self._cause(exit_code, said, bytes(captures[1].data))
+            limit = self._cause(exit_code, outcome, bytes(captures[1].data))
         return {
             "exit_code": exit_code,
             "limit": limit,
-            "peak_bytes": max(said.get("peak_bytes", 0), self._counters.peak_bytes()),
+            "peak_bytes": max(outcome.get("peak_bytes", 0), self._counters.peak_bytes()),
         }
 
-    def _cause(self, exit_code: int, said: dict[str, Any], stderr: bytes) -> str | None:
-        """The limit behind a failed program, or None. It only says why; it changes no verdict."""
+    def _cause(self, exit_code: int, outcome: dict[str, Any], stderr: bytes) -> str | None:
+        """The limit behind a failed program, or None. It only explains; it changes no verdict."""
         if self._counters.was_out_of_memory():
             return "memory"
-        used_up = said.get("cpu_s", 0.0) >= self._request["cpu_time_s"] - _CPU_SLACK_S
+        used_up = outcome.get("cpu_s", 0.0) >= self._request["cpu_time_s"] - _CPU_SLACK_S
         if exit_code == -signal.SIGXCPU or (exit_code == -signal.SIGKILL and used_up):
             return "cpu_time"
-        if said.get("is_full") or exit_code == -signal.SIGXFSZ:
+        if outcome.get("is_full") or exit_code == -signal.SIGXFSZ:
             return "file_size"
         if self._counters.was_out_of_pids():
             return "pids"

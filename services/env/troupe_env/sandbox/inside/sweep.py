@@ -44,16 +44,16 @@ def _kill_user(uid: int) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
+    descendants: list[int] = []
     pending = [pid]
     while pending:
         current = pending.pop()
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{current}/task/{current}/children").read_text()
             children = [int(child) for child in text.split()]
-            found += children
+            descendants += children
             pending += children
-    return found
+    return descendants
 
 
 def _reap() -> bool:

@@ -54,7 +54,7 @@ class Batcher:
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing waits and nothing is decoded."""
+        """True when no request waits and no row is being decoded."""
         return not self._waiting and not len(self._rows)
 
     def enqueue(self, job: Job) -> None:

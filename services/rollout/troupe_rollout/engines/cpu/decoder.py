@@ -1,9 +1,9 @@
-"""One token for every row of a Llama-like model, at the cost of its arithmetic.
+"""Decodes one token for every row of a Llama-like model, at little more than its arithmetic's cost.
 
-transformers' forward pass serves every model and every use; for one token a row its own work is
-about a fifth of the time on a small model. Owns the plain form of that pass for the architectures
-that it knows, on the module's own parameters. Never samples, and never computes prompts: those stay
-with the module, and so does every model that is not known here.
+transformers' forward pass is general; for one token per row its overhead is about a fifth of the
+time on a small model. Owns a plain form of that pass for known architectures, on the module's own
+parameters. Never samples and never computes prompts: the module computes those, and every model of
+an unknown architecture.
 """
 
 from typing import Any
@@ -76,8 +76,8 @@ class Decoder:
         keys, values = cache.update(key_RHS[:, :, None], value_RHS[:, :, None], number)
         groups_RGQS = query_RHS.view(rows, keys.shape[1], -1, size) * attention.scaling
         scores_RGQC = torch.matmul(groups_RGQS, keys.transpose(2, 3)).add_(mask)
-        found = torch.matmul(torch.softmax(scores_RGQC, -1), values)
-        return _linear(attention.o_proj, found.reshape(rows, 1, -1))
+        attended_RGQS = torch.matmul(torch.softmax(scores_RGQC, -1), values)
+        return _linear(attention.o_proj, attended_RGQS.reshape(rows, 1, -1))
 
 
 def _rotate(heads_RHS: Tensor, cos_R1S: Tensor, signed_sin_R1S: Tensor) -> Tensor:

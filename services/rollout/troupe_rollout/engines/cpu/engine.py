@@ -95,7 +95,7 @@ class CpuEngine:
             [_with_text(base, candidate, request.sampling.stop) for candidate in candidates],
             request.policy_version,
             job.compute_s,
-            # A prompt is computed once for all its candidates, and nothing is kept after it.
+            # A prompt is computed once for all its candidates, and not cached afterwards.
             num_cached_tokens=(request.num_candidates - 1) * len(request.prompt),
         )
 

@@ -1,6 +1,6 @@
-"""Loading a base model with its tokenizer, and the facts that the engine needs of it.
+"""Loads a base model with its tokenizer, and reads the facts about it that the engine needs.
 
-Owns what can be wrong with a model path. Never trains and never samples.
+Owns the errors of a bad model path. Never trains and never samples.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class CpuModel:
 
 
 def load_base(spec: PolicySpec, device: str) -> CpuModel:
-    """Raises InvalidArgumentError, in words for the user, when the model can't be served."""
+    """Load a base model; raises InvalidArgumentError, for the user, when it can't be served."""
     path = spec.model
     if path.startswith(("/", ".", "~")) and not Path(path).expanduser().is_dir():
         raise InvalidArgumentError(
@@ -73,7 +73,7 @@ def load_base(spec: PolicySpec, device: str) -> CpuModel:
 
 
 def replace_parameter(module: nn.Module, name: str, value: nn.Parameter) -> None:
-    """Put ``value`` in the place of the parameter called ``name``."""
+    """Replace the parameter called ``name`` by ``value``."""
     owner, _, leaf = name.rpartition(".")
     setattr(module.get_submodule(owner), leaf, value)
 

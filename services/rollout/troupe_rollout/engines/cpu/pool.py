@@ -21,7 +21,7 @@ def round_up(value: int, block: int) -> int:
 
 
 class _Layer(CacheLayerMixin):
-    """One layer: ``update`` writes one column a row and gives back the columns in use."""
+    """One layer: ``update`` writes one column a row and returns the columns in use."""
 
     def __init__(self, rows: int, columns: int, like: Tensor, like_values: Tensor) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class _Layer(CacheLayerMixin):
         self.position = torch.empty(0, dtype=torch.long)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing: the memory is there from the start."""
+        """Do nothing: the memory is allocated at the start."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any

@@ -1,6 +1,6 @@
-"""Full weights that come by torch.distributed, into memory of this process.
+"""Receives full weights by torch.distributed into this process's memory.
 
-Owns the receiving rank. Whether they are what was announced is checked by whoever stages them.
+Owns the receiving rank. The code that stages them compares them with what was announced.
 """
 
 import time
@@ -19,10 +19,10 @@ def receive_tensors(weights: BroadcastWeights) -> dict[str, Tensor]:
     """Join the group and take every tensor in turn. Blocks.
 
     Raises:
-        UnavailableError: the group did not come together, or the trainer went away.
+        UnavailableError: the group did not form, or the trainer disconnected.
     """
     group, deadline = weights.group, time.monotonic() + weights.timeout_s
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     try:
         limit = timedelta(seconds=weights.timeout_s)
         store = TCPStore(group.host, group.port, None, False, limit)
@@ -32,12 +32,12 @@ def receive_tensors(weights: BroadcastWeights) -> dict[str, Tensor]:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"not done within {weights.timeout_s:g} s")
             dtype: torch.dtype = getattr(torch, TORCH_DTYPES[tensor.dtype])
-            found[tensor.name] = torch.empty(tensor.shape, dtype=dtype)
-            broadcast(distributed_c10d, communicator, found[tensor.name]).wait()
+            tensors[tensor.name] = torch.empty(tensor.shape, dtype=dtype)
+            broadcast(distributed_c10d, communicator, tensors[tensor.name]).wait()
     except (RuntimeError, KeyError) as error:  # torch raises its own kinds of RuntimeError
         raise UnavailableError(
             f"Weights of policy '{weights.policy}' version {weights.policy_version} did not come "
             f"through group '{group.name}' at {group.host}:{group.port} ({error}). The serving "
             "version is unchanged; send them again."
         ) from error
-    return found
+    return tensors

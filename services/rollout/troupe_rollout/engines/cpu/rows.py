@@ -1,6 +1,6 @@
-"""The requests of a batch, and what it knows of each of its rows: one row a candidate.
+"""The requests of a batch, and the state of each row: one row a candidate.
 
-Owns the state that sampling reads, the tokens that it wrote, and the hand-over of finished
+Owns the state that sampling reads, the tokens that it writes, and the hand-over of finished
 candidates to their request. Rows are arrays, so that a token costs no Python per row, and dense: a
 finished row is overwritten by the last one. Legend: R rows, U uniforms, N new tokens.
 """
@@ -136,7 +136,7 @@ class Rows:
         self.count[rows] += 1
 
     def token_ids(self, row: int) -> list[int]:
-        """What a row has sampled."""
+        """The tokens that a row has sampled."""
         return self.tokens_RN[row, : int(self.count[row])].tolist()
 
     def finish(self, row: int, *, is_stopped: bool) -> None:
@@ -151,7 +151,7 @@ class Rows:
         owner.job.finish(owner.index, candidate)
 
     def remove(self, row: int) -> int:
-        """Drop a row; the last row takes its number. Gives back the last row's old number."""
+        """Drop a row; the last row takes its number. Returns the last row's old number."""
         job = self.owners[row].job
         self.num_filtered -= _is_filtered(job)
         self.num_stoppable -= job.hits_stop is not None

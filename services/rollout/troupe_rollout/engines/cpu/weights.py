@@ -1,4 +1,4 @@
-"""Turning a received safetensors file into a module that serves: LoRA merged, or full weights.
+"""Turns a received safetensors file into a module that serves: LoRA merged, or full weights.
 
 Owns the arithmetic of merging and the check of every name and shape. A version shares with the
 base all parameters that it does not change, so a LoRA version costs the memory of its target
@@ -69,20 +69,20 @@ def build_module(base: CpuModel, weights: StagedWeights, tensors: dict[str, Tens
     return module
 
 
-def _twin(module: Any, made: dict[int, Any]) -> Any:
-    """The same modules again around the very same tensors; what is no module is shared.
+def _twin(module: Any, twins: dict[int, Any]) -> Any:
+    """New modules around the same tensors; everything but modules is shared.
 
     Made for each version: ``copy.deepcopy`` of a small model costs as much as receiving it.
     """
-    if (found := made.get(id(module))) is not None:
-        return found
-    twin = made[id(module)] = module.__new__(type(module))
+    if (known_twin := twins.get(id(module))) is not None:
+        return known_twin
+    twin = twins[id(module)] = module.__new__(type(module))
     twin.__dict__ = module.__dict__ | {
         "_parameters": dict(module._parameters),
         "_buffers": dict(module._buffers),
     }
     twin._modules = {
-        name: None if child is None else _twin(child, made)
+        name: None if child is None else _twin(child, twins)
         for name, child in module._modules.items()
     }
     return twin
@@ -137,19 +137,20 @@ def _replace_all(module: Any, tensors: dict[str, Tensor], where: str) -> None:
     if unknown := sorted(tensors.keys() - current.keys()):
         raise WeightsRejectedError(f"{where}: tensor '{unknown[0]}' is unknown to the model.")
     for names in ties.values():
-        given = [name for name in names if name in tensors]
-        if not given:
+        received = [name for name in names if name in tensors]
+        if not received:
             raise WeightsRejectedError(f"{where}: tensor '{names[0]}' is missing.")
-        old, tensor = current[given[0]], tensors[given[0]]
+        old, tensor = current[received[0]], tensors[received[0]]
         if tensor.shape != old.shape:
             raise WeightsRejectedError(
-                f"{where}: tensor '{given[0]}' is {list(tensor.shape)} and the model wants "
+                f"{where}: tensor '{received[0]}' is {list(tensor.shape)} and the model wants "
                 f"{list(old.shape)}."
             )
-        for other in given[1:]:
+        for other in received[1:]:
             if not torch.equal(tensor, tensors[other]):
                 raise WeightsRejectedError(
-                    f"{where}: tensor '{other}' differs from '{given[0]}', and the model ties them."
+                    f"{where}: tensor '{other}' differs from '{received[0]}', and the model ties "
+                    "them."
                 )
         new = _laid_out_as(old, tensor)
         for name in names:

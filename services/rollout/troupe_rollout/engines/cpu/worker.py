@@ -61,7 +61,7 @@ class Worker:
         return future
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread when nothing is in flight, or fail what is left after ``timeout_s``."""
+        """End the thread when nothing is in flight; fail remaining work after ``timeout_s``."""
         if not self._thread.is_alive():
             return
         self._mailbox.put(None)
@@ -81,7 +81,7 @@ class Worker:
                         del self._busy[key]
 
     def _take_messages(self) -> None:
-        """All messages that are there; waits for one only when there is nothing to compute."""
+        """Take all queued messages; waits for one only when there is nothing to compute."""
         must_wait = not self._busy and not self._is_stopping
         while True:
             try:

@@ -1,7 +1,7 @@
-"""Full weights from torch.distributed into a running SGLang server.
+"""Receives full weights by torch.distributed into a running SGLang server.
 
 Owns the order of SGLang's calls: join, open the session, take the tensors in buckets, close, leave.
-What was in the server before is gone when the first tensor has come; going back is the caller's.
+The server's old weights are gone once the first tensor has arrived; the caller restores them.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ async def receive_into(client: SglangClient, weights: BroadcastWeights, tag: str
     """Replace the server's weights by what rank 0 sends.
 
     Raises:
-        TroupeError: SGLang said why it did not work; no session is open any more.
+        TroupeError: SGLang reported why it failed; no session is open any more.
         TimeoutError: it does not answer within ``weights.timeout_s``; what it holds is unknown.
     """
     async with asyncio.timeout(weights.timeout_s):
@@ -33,7 +33,7 @@ async def receive_into(client: SglangClient, weights: BroadcastWeights, tag: str
             for bucket in buckets(weights.tensors, BUCKET_BYTES):
                 await client.receive_weights(weights.group, bucket, tag)
             await client.end_update()
-        except TroupeError:  # and not when the time is up: a mute server would keep us
+        except TroupeError:  # not on a time-out: an unresponsive server would block this
             with contextlib.suppress(WeightsRejectedError):  # none was open
                 await client.end_update()
             with contextlib.suppress(TroupeError):
@@ -43,14 +43,14 @@ async def receive_into(client: SglangClient, weights: BroadcastWeights, tag: str
 
 
 def buckets(tensors: Sequence[TensorSum], size: int) -> list[list[TensorSum]]:
-    """Consecutive runs of tensors of about ``size`` bytes; a larger tensor is one by itself."""
-    found: list[list[TensorSum]] = []
+    """Consecutive runs of tensors of about ``size`` bytes; a larger tensor forms its own run."""
+    runs: list[list[TensorSum]] = []
     room = 0
     for tensor in tensors:
         needs = math.prod(tensor.shape) * ITEM_BYTES[tensor.dtype]
-        if not found or needs > room:
-            found.append([])
+        if not runs or needs > room:
+            runs.append([])
             room = size
-        found[-1].append(tensor)
+        runs[-1].append(tensor)
         room -= needs
-    return found
+    return runs

@@ -1,7 +1,7 @@
 """One SGLang server over HTTP: its calls as methods, its failures as TroupeErrors.
 
-Owns the wire to SGLang and nothing about versions. Connections die with the server, so a client
-belongs to one life of it.
+Owns the wire to SGLang and nothing about versions. Connections die with the server, so each life of
+the server gets a new client.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class SglangClient:
         return answer.status_code == 200
 
     async def probe(self) -> None:
-        """One greedy token: the whole way through the scheduler works."""
+        """Sample one greedy token, which proves that the scheduler works end to end."""
         await self._post("/generate", _PROBE)
 
     async def generate(self, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ class SglangClient:
         await self._manage("/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
 
     async def unload_adapter(self, name: str) -> None:
-        """Returns after the adapter's last request; gone already is fine."""
+        """Unload; returns after the adapter's last request. A missing adapter is fine."""
         if name in await self.adapters():
             await self._manage("/unload_lora_adapter", {"lora_name": name})
 
@@ -83,7 +83,7 @@ class SglangClient:
         )
 
     async def join_group(self, group: WeightGroup) -> None:
-        """Every rank of the server joins; returns when the whole group is there."""
+        """Have every rank of the server join; returns when the group is complete."""
         await self._manage(
             "/init_weights_update_group",
             {
@@ -97,11 +97,11 @@ class SglangClient:
         )
 
     async def leave_group(self, group: WeightGroup) -> None:
-        """The group is not needed any more."""
+        """Leave the group."""
         await self._manage("/destroy_weights_update_group", {"group_name": group.name})
 
     async def begin_update(self) -> None:
-        """Open the session that weights may be replaced in. Nothing may be in flight."""
+        """Open a session for replacing weights. No request may be in flight."""
         await self._manage("/begin_weight_update", {})
 
     async def receive_weights(
@@ -127,10 +127,10 @@ class SglangClient:
     async def checksum(self) -> str:
         """SGLang's digest over the tensors in memory, of all ranks."""
         answer = await self._manage("/weights_checker", {"action": "checksum"})
-        found = answer.get("per_engine_checksum") or [
+        checksums = answer.get("per_engine_checksum") or [
             rank["per_gpu_checksum"] for rank in answer["ranks"]
         ]
-        return str(found)
+        return str(checksums)
 
     async def _manage(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -38,7 +38,7 @@ class ServerPlan:
 
 
 def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port: int) -> list[str]:
-    """What to run. ``extra_flags`` win over all but the address: a server is for its sidecar."""
+    """The argv. ``extra_flags`` override all but the address: a server is for its sidecar."""
     flags: dict[str, str | int | float] = {
         "--model-path": str(plan.model),
         "--load-format": "safetensors",
@@ -72,13 +72,13 @@ def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port
 def server_environment(
     settings: SglangSettings, plan: ServerPlan, inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """The child's environment; nothing of Troupe's own settings reaches it."""
-    found = {
+    """The child's environment, without Troupe's settings."""
+    environment = {
         name: value
         for name, value in inherited.items()
         if not name.startswith("TROUPE_") and name not in ("PYTHONPATH", "PYTHONHOME")
     }
-    found |= {
+    environment |= {
         "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1",  # for RESERVED_TOKENS; see above
         "TOKENIZERS_PARALLELISM": "false",
@@ -87,7 +87,7 @@ def server_environment(
         "TRANSFORMERS_OFFLINE": "1",
     }
     if plan.device == "cpu":
-        found |= {
+        environment |= {
             "SGLANG_USE_CPU_ENGINE": "1",
             "OMP_NUM_THREADS": str(settings.threads),
             "TORCHDYNAMO_DISABLE": "1",
@@ -96,8 +96,10 @@ def server_environment(
         ranks = settings.tp_size * settings.dp_size
         if ranks > 1:
             cores = os.cpu_count() or 1
-            found["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(str(i % cores) for i in range(ranks))
-    return found
+            environment["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(
+                str(i % cores) for i in range(ranks)
+            )
+    return environment
 
 
 def _cpu_flags(settings: SglangSettings, plan: ServerPlan) -> dict[str, str | int]:

@@ -1,7 +1,7 @@
 """SglangEngine: the Engine seam on stock SGLang servers.
 
-Owns which policy is served by which server, and what a request must be before it may reach one:
-an id outside the vocabulary would end the server. Versions are `lora` and `full`; the life of a
+Owns which server serves which policy, and the validation of requests before they reach one: an id
+outside the vocabulary would crash the server. Versions are `lora` and `full`; the life of a
 server is `supervisor`.
 """
 
@@ -87,7 +87,7 @@ class SglangEngine:
                     served.base, request, limit=limit, adapter=adapter, salt=version.name
                 )
                 prefill: list[dict[str, Any]] = []
-                if request.num_candidates > 1:  # else the siblings would each compute the prompt
+                if request.num_candidates > 1:  # else each candidate would compute the prompt
                     prefill = await client.generate(
                         prefill_body(request, adapter=adapter, salt=version.name)
                     )
@@ -147,7 +147,7 @@ class SglangEngine:
 
     @property
     def weight_ranks(self) -> int:
-        """Ranks that join a group of weights; with more than one data-parallel copy none does."""
+        """Ranks that join a weight group; none with more than one data-parallel copy."""
         return self._settings.tp_size if self._settings.dp_size == 1 else 0
 
     @property

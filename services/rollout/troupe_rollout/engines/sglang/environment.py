@@ -1,6 +1,6 @@
-"""Whether SGLang's environment can serve on this machine, asked before anything is loaded.
+"""Checks, before anything is loaded, that SGLang's environment can serve on this machine.
 
-Owns one short child process. Never imports SGLang here.
+Owns one short child process. Never imports SGLang in this process.
 """
 
 import asyncio
@@ -53,13 +53,13 @@ async def look_at_machine(settings: SglangSettings) -> Machine:
     if probe.returncode != 0:
         words = err.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
         raise InvalidArgumentError(f"{python} has no usable SGLang ({words[0]}). {fix}")
-    found = json.loads(out.decode().strip().splitlines()[-1])
-    if settings.version and found["version"] != settings.version:
+    facts = json.loads(out.decode().strip().splitlines()[-1])
+    if settings.version and facts["version"] != settings.version:
         raise InvalidArgumentError(
-            f"{python} has SGLang {found['version']} and the engine is tested with "
+            f"{python} has SGLang {facts['version']} and the engine is tested with "
             f"{settings.version}. {fix} TROUPE_ROLLOUT_SGLANG_VERSION='' takes any release."
         )
-    return _choose(settings, free=found["free"], python=python)
+    return _choose(settings, free=facts["free"], python=python)
 
 
 def _choose(settings: SglangSettings, *, free: list[int], python: str) -> Machine:
@@ -78,7 +78,7 @@ def _choose(settings: SglangSettings, *, free: list[int], python: str) -> Machin
 
 
 def _memory_available() -> int:
-    """What Linux says can be taken without swapping."""
+    """Memory that Linux reports as available without swapping."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

@@ -1,7 +1,7 @@
-"""Versions on disk: received files checked against the base model, and kept as SGLang reads them.
+"""Versions on disk: received files, checked against the base model and stored in SGLang's format.
 
 Owns the work folder. A version's folder exists from its staging until it has left the engine, since
-a server that was restarted loads it from there again.
+a restarted server loads it from there again.
 """
 
 import itertools
@@ -39,7 +39,7 @@ _UNSUPPORTED = (
 
 
 class WorkFolder:
-    """Where versions and server logs lie; ``close`` removes it."""
+    """The folder of versions and server logs; ``close`` removes it."""
 
     def __init__(self, parent: str) -> None:
         self._parent = Path(parent or tempfile.gettempdir())
@@ -49,7 +49,7 @@ class WorkFolder:
 
     @property
     def path(self) -> Path:
-        """The folder; made when it is first asked for."""
+        """The folder, created on first use."""
         if self._folder is None:
             self._folder = self._make()
         return self._folder
@@ -67,9 +67,9 @@ class WorkFolder:
     def _make(self) -> Path:
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
-            for left in self._parent.glob(f"{_PREFIX}*"):
-                if time.time() - left.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(left, ignore_errors=True)
+            for stale in self._parent.glob(f"{_PREFIX}*"):
+                if time.time() - stale.stat().st_mtime > _STALE_S:
+                    shutil.rmtree(stale, ignore_errors=True)
             return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent))
         except OSError as error:
             raise InvalidArgumentError(
@@ -82,26 +82,26 @@ def lora_targets(spec: LoraSpec) -> tuple[str, ...]:
     """Leaf names of the layers that get an adapter.
 
     SGLang fuses q, k and v into one matrix and gate and up into another, and loses a lone k, v or
-    up without a word: such sets are refused.
+    up silently: such sets are refused.
     """
     if spec.targets == "all-linear":
         return LORA_TARGETS
-    found = {target.rsplit(".", 1)[-1] for target in spec.targets}
-    if unknown := sorted(found - set(LORA_TARGETS)):
+    layers = {target.rsplit(".", 1)[-1] for target in spec.targets}
+    if unknown := sorted(layers - set(LORA_TARGETS)):
         raise InvalidArgumentError(
             f"LoRA targets {unknown} are not served by engine 'sglang'; it serves "
             f"{list(LORA_TARGETS)}. Correct `train.targets` of the policy."
         )
-    if found & {"q_proj", "k_proj", "v_proj"} and not {"q_proj", "v_proj"} <= found:
+    if layers & {"q_proj", "k_proj", "v_proj"} and not {"q_proj", "v_proj"} <= layers:
         raise InvalidArgumentError(
-            f"LoRA targets {sorted(found)} split the fused attention matrix: SGLang needs both "
+            f"LoRA targets {sorted(layers)} split the fused attention matrix: SGLang needs both "
             "q_proj and v_proj where one of q_proj, k_proj, v_proj is trained. Add them."
         )
-    if "up_proj" in found and "gate_proj" not in found:
+    if "up_proj" in layers and "gate_proj" not in layers:
         raise InvalidArgumentError(
             "LoRA target up_proj needs gate_proj as well: SGLang fuses the two. Add it."
         )
-    return tuple(name for name in LORA_TARGETS if name in found)
+    return tuple(name for name in LORA_TARGETS if name in layers)
 
 
 def check_adapter(base: SglangModel, weights: StagedWeights, spec: LoraSpec) -> None:
@@ -148,14 +148,14 @@ def check_full(base: SglangModel, weights: StagedWeights) -> None:
     check_shapes(base, where, {tensor.name: tensor.shape for tensor in read_layout(weights.path)})
 
 
-def check_shapes(base: SglangModel, where: str, given: Mapping[str, Sequence[int]]) -> None:
-    """The same for the names and shapes of tensors that are yet to come."""
+def check_shapes(base: SglangModel, where: str, shapes: Mapping[str, Sequence[int]]) -> None:
+    """The same check for the names and shapes of tensors before they arrive."""
     optional = {"lm_head.weight"} if base.shape.is_tied else set[str]()
-    if missing := sorted(base.tensors.keys() - given.keys() - optional):
+    if missing := sorted(base.tensors.keys() - shapes.keys() - optional):
         raise WeightsRejectedError(f"{where}: tensor '{missing[0]}' is missing.")
-    if unknown := sorted(given.keys() - base.tensors.keys() - optional):
+    if unknown := sorted(shapes.keys() - base.tensors.keys() - optional):
         raise WeightsRejectedError(f"{where}: tensor '{unknown[0]}' is unknown to the model.")
-    for name, shape in given.items():
+    for name, shape in shapes.items():
         if name in base.tensors and tuple(shape) != base.tensors[name]:
             raise WeightsRejectedError(
                 f"{where}: tensor '{name}' is {list(shape)} and the model wants "
@@ -166,7 +166,7 @@ def check_shapes(base: SglangModel, where: str, given: Mapping[str, Sequence[int
 def keep_adapter(weights: StagedWeights, folder: Path) -> str:
     """Write the folder that SGLang loads; the digest of the tensors in it, read back.
 
-    SGLang scales by lora_alpha / r whatever ``use_rslora`` says, so alpha is written to suit.
+    SGLang scales by lora_alpha / r regardless of ``use_rslora``, so alpha is adjusted.
     """
     config = parse_adapter_config(weights.adapter_config_json)
     config |= {
@@ -194,7 +194,7 @@ def keep_full(base: SglangModel, weights: StagedWeights, folder: Path) -> str:
 
 
 def _checked(weights: StagedWeights, path: Path) -> str:
-    """The digest of a kept file, read back; a file with a wrong tensor goes at once."""
+    """The digest of a stored file, read back; a file with a wrong tensor is removed at once."""
     try:
         return held_digest(weights, sums_of(file_tensors(path)))
     except WeightsRejectedError:
@@ -203,7 +203,7 @@ def _checked(weights: StagedWeights, path: Path) -> str:
 
 
 def _keep(source: Path, target: Path) -> Path:
-    """The received file is deleted by whoever received it: link it, or copy across file systems."""
+    """Link the received file, which its receiver deletes, or copy it across file systems."""
     try:
         os.link(source, target)
     except OSError:

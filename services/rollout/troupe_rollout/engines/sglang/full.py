@@ -2,10 +2,10 @@
 
 Stock SGLang holds one set of weights, so a version is staged as a verified file and loaded when
 somebody needs it: the canary that scores a staged version, or a request of the active one. A swap
-waits for the requests of the other version, so none spans two; whoever pushes may die at any moment
-and the next request brings the active version back. A version that came by torch.distributed is in
-the server at once and has no file yet: while it is staged, requests of the active version wait, for
-no longer than its lease. Source of the traps: docs/rollout.md.
+waits for the requests of the other version, so none spans two. The trainer may die at any moment;
+the next request brings the active version back. A version received by torch.distributed is in the
+server at once and has no file yet: while it is staged, requests of the active version wait, for no
+longer than its lease. docs/rollout.md explains the traps.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Snapshot:
 
 
 class FullVersions:
-    """Versions of one full-weight policy, which has a server of its own."""
+    """Versions of one full-weight policy, which has its own server."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class FullVersions:
         self._decided.set()
 
     async def stage(self, weights: StagedWeights) -> str:
-        """Keep a checked file; the digest of the tensors in it. Serving goes on untouched."""
+        """Keep a checked file; returns its tensors' digest. Serving continues undisturbed."""
         self._table.check_forward(weights.policy_version)
         await asyncio.to_thread(check_full, self._base, weights)
         name = self._work.new_name(self._policy, weights.policy_version)
@@ -90,7 +90,7 @@ class FullVersions:
         """Take a version into the server's memory as the trainer broadcasts it.
 
         The old weights are replaced, so its requests wait until the version is activated or
-        discarded. When anything fails the old version is loaded again from its file.
+        discarded. On any failure the old version is loaded again from its file.
         """
         version, digest = weights.policy_version, digest_of_sums(weights.tensors)
         where = f"Weights of policy '{self._policy}' version {version}"
@@ -117,7 +117,7 @@ class FullVersions:
         self._settle()
         active = self._table.active_version
         if active is not None and self._resident is not self._table.serving(active):
-            with contextlib.suppress(TroupeError):  # the next request tries again, and says why
+            with contextlib.suppress(TroupeError):  # the next request tries again, and reports why
                 async with self.use(active, staged_too=False):
                     pass
 
@@ -138,7 +138,7 @@ class FullVersions:
     async def restore(self, client: SglangClient) -> None:
         """Load the active version into a fresh server, which holds the base model.
 
-        Versions that only the old server had are gone; whoever watches sends them again.
+        Versions that only the old server had are lost; the trainer's publisher sends them again.
         """
         self._resident = None
         for snapshot in self._table.held():
@@ -156,10 +156,10 @@ class FullVersions:
         return self._table.state()
 
     async def close(self) -> None:
-        """Nothing runs in the background."""
+        """Do nothing: no task runs in the background."""
 
     async def _entered(self, wanted: Snapshot, find: Callable[[int], Snapshot]) -> bool:
-        """Become a user of the version; False while another one may not be replaced."""
+        """Become a user of the version; False while another version must not be replaced."""
         async with self._turn:
             snapshot = find(wanted.policy_version)
             if self._resident is not snapshot:
@@ -179,7 +179,7 @@ class FullVersions:
             self._decided.set()
 
     async def _until_decided(self, policy_version: int) -> None:
-        """While a staged version is in the server alone, others wait: it would be lost."""
+        """Wait while a staged version exists only in the server: a swap would lose it."""
         try:
             async with asyncio.timeout(self._drain_timeout_s):
                 await self._decided.wait()
@@ -203,7 +203,7 @@ class FullVersions:
             ) from error
 
     async def _swap(self, snapshot: Snapshot, source: BroadcastWeights | None = None) -> None:
-        """Replace the weights; back to what was there when that fails."""
+        """Replace the weights; on failure restore the previous ones."""
         client, before = self._server.client(), self._resident
         self._resident = None
         try:
@@ -219,7 +219,7 @@ class FullVersions:
             self._table.lose(before.policy_version)
 
     async def _go_back(self, client: SglangClient, before: Snapshot) -> None:
-        """SGLang's own rollback reads the new path again, so the old one is loaded by hand."""
+        """Load the old version: SGLang's own rollback would read the new path again."""
         try:
             await self._load(client, before)
         except TroupeError as error:

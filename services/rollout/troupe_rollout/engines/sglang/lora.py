@@ -78,7 +78,7 @@ class LoraVersions:
         return adapter.tensor_digest
 
     async def _load(self, adapter: Adapter) -> None:
-        """Raises UnavailableError when it was loaded into a server that is gone."""
+        """Load; raises UnavailableError when the server that loaded it is gone."""
         client, life = self._server.client(), self._server.num_starts
         await client.load_adapter(adapter.name, adapter.folder)
         if self._server.num_starts != life or not self._server.is_ready:
@@ -93,7 +93,7 @@ class LoraVersions:
         await self._settle()
 
     async def discard(self, policy_version: int) -> None:
-        """Unload a version; one that still has requests goes with the last of them."""
+        """Unload a version, after its last request if it has any."""
         self._table.discard(policy_version)
         await self._settle()
 
@@ -138,7 +138,7 @@ class LoraVersions:
         task.add_done_callback(self._unloading.discard)
 
     async def _unload(self, adapter: Adapter) -> None:
-        """Free the adapter here and in the server; what fails is tried again at the next push."""
+        """Free the adapter here and in the server; a failure is retried at the next push."""
         try:
             await self._server.client().unload_adapter(adapter.name)
         except TroupeError as error:
@@ -148,7 +148,7 @@ class LoraVersions:
             shutil.rmtree(adapter.folder, ignore_errors=True)
 
     async def _settle(self) -> None:
-        """Wait for unloads that nothing holds up, so that memory is free when a push returns."""
+        """Wait for unloads that no request delays, so that memory is free when a push returns."""
         if self._unloading:
             await asyncio.wait(set(self._unloading))
 

@@ -1,4 +1,4 @@
-"""What the sidecar itself knows of a base model: tokenizer, shape, and where its tensors are.
+"""The sidecar's knowledge of a base model: tokenizer, shape, and where its tensors are.
 
 Owns reading the model folder. Loads no weights: that is SGLang's work.
 """
@@ -81,14 +81,14 @@ def _folder(model: str) -> Path:
 
 
 def _tensors(folder: Path) -> dict[str, tuple[int, ...]]:
-    found = {
+    shapes = {
         tensor.name: tensor.shape
         for path in sorted(folder.glob("*.safetensors"))
         for tensor in read_layout(path)
     }
-    if not found:
+    if not shapes:
         raise ValueError("there is no .safetensors file in it")
-    return found
+    return shapes
 
 
 def _end_tokens(folder: Path, config: dict[str, Any], tokenizer: Any) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ def _end_tokens(folder: Path, config: dict[str, Any], tokenizer: Any) -> tuple[i
         config.get("eos_token_id"),
         tokenizer.eos_token_id,
     ]
-    found: set[int] = set()
+    token_ids: set[int] = set()
     for value in values:
-        found.update([value] if isinstance(value, int) else value or [])
-    return tuple(sorted(found))
+        token_ids.update([value] if isinstance(value, int) else value or [])
+    return tuple(sorted(token_ids))

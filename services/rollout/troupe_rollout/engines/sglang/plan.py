@@ -42,8 +42,8 @@ def plan_servers(
     """Raises InvalidArgumentError when slots, ranks or memory do not suffice."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for policy, spec in policies.items():
-        own = () if isinstance(spec.train, LoraSpec) else (policy,)
-        groups.setdefault((spec.model, spec.dtype, *own), []).append(policy)
+        owner = () if isinstance(spec.train, LoraSpec) else (policy,)
+        groups.setdefault((spec.model, spec.dtype, *owner), []).append(policy)
     if settings.url and len(groups) > 1:
         raise InvalidArgumentError(
             f"TROUPE_ROLLOUT_SGLANG_URL names one server and the policies {sorted(policies)} need "

@@ -1,4 +1,4 @@
-"""One child process with its own log: started, watched, ended with everything it started.
+"""One child process with its own log: started, watched, and ended with its descendants.
 
 Owns the process group and the log file. Knows nothing of SGLang's API.
 """
@@ -64,7 +64,7 @@ class ChildProcess:
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End the whole group: politely first, then not. A process that is gone is fine."""
+        """Terminate the whole group, then kill it. A process that is gone is fine."""
         if self._process is None:
             return
         try:

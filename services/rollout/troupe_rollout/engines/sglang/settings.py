@@ -90,8 +90,8 @@ class SglangSettings(BaseSettings):
 
     def interpreter(self) -> str:
         """The Python that has SGLang."""
-        own = Path(__file__).parents[5] / ".venv-sglang" / "bin" / "python"
-        return self.python or (str(own) if own.exists() else sys.executable)
+        checkout_python = Path(__file__).parents[5] / ".venv-sglang" / "bin" / "python"
+        return self.python or (str(checkout_python) if checkout_python.exists() else sys.executable)
 
 
 def _is_on_loopback(url: str) -> bool:

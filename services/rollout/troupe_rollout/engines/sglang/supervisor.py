@@ -1,7 +1,7 @@
 """Keeps one SGLang server alive: starts it, watches it, starts it again, restores what it served.
 
-Owns the life of the server and who may talk to it. What to restore is the caller's: `restore` runs
-on each fresh server before anyone else gets its client.
+Owns the life of the server and access to it. The caller decides what to restore: `restore` runs on
+each fresh server before anyone else gets its client.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Supervisor:
         self._loop = asyncio.create_task(self._watch(), name="sglang-watch")
 
     def distrust(self, why: str) -> None:
-        """What the server holds is unknown: restart it and restore."""
+        """Restart the server and restore it, since its contents are unknown."""
         _log.warning("sglang.distrusted", why=why)
         self.state, self._why = "down", why
         self._shaken.set()
@@ -140,7 +140,7 @@ class Supervisor:
             await asyncio.sleep(START_POLL_S)
 
     async def _watch(self) -> None:
-        """Until cancelled: notice that the server is gone or mute, and bring it back."""
+        """Until cancelled, detect a dead or unresponsive server and bring it back."""
         while True:
             why = await self._until_lost()
             self.state, self._why = "down", why
@@ -161,7 +161,7 @@ class Supervisor:
                 return
 
     async def _until_lost(self) -> str:
-        """Why the server counts as lost, as soon as it does."""
+        """Wait until the server counts as lost; returns why."""
         assert self._client is not None
         shaken = asyncio.ensure_future(self._shaken.wait())
         ended = asyncio.ensure_future(self._child.wait()) if self._child else None

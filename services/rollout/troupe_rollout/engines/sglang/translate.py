@@ -1,7 +1,7 @@
-"""Between Troupe's requests and SGLang's JSON. Pure: no I/O, no versions.
+"""Translates between Troupe's requests and SGLang's JSON. Pure: no I/O, no versions.
 
-Owns what must hold of an answer before it may be trained on: as many logprobs as tokens, all of
-them numbers, and a reason to stop that is not an abort.
+Owns the checks of an answer before it may be trained on: as many logprobs as tokens, all of them
+numbers, and a finish reason other than abort.
 """
 
 import math
@@ -140,14 +140,14 @@ def cached_tokens(
 ) -> int | None:
     """Prompt tokens over all candidates that were not computed, the prefill's share included.
 
-    Example: a prompt of 10 that nothing was known of, computed once and found by four candidates
-    save for its last token, leaves 10 + 4 computed of 40: 26.
+    Example: an uncached prompt of 10 tokens, computed once and then read from the cache by four
+    candidates except for its last token, gives 10 + 4 computed of 40: 26.
     """
-    found = [item["meta_info"].get("cached_tokens") for item in (*prefill, *items)]
-    if None in found:
+    counts = [item["meta_info"].get("cached_tokens") for item in (*prefill, *items)]
+    if None in counts:
         return None
     size = len(request.prompt)
-    computed = sum(size - count for count in found)
+    computed = sum(size - count for count in counts)
     return max(0, size * len(items) - computed)
 
 

@@ -1,1 +1,1 @@
-"""One trainer on several processes: rank 0 serves and tells, the others compute with it."""
+"""One trainer on several processes: rank 0 serves and directs, the others compute with it."""

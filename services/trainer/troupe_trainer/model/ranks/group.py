@@ -1,7 +1,7 @@
-"""The processes of one trainer: who they are, what rank 0 tells them, and what they add up.
+"""The processes of one trainer: membership, rank 0's instructions, and sums over all ranks.
 
 Rank 0 is the service; it tells the others which method of which policy to run, and all run it at
-once, so that the collectives inside meet. Owns torch.distributed. Never sees groups or Redis.
+once, so that the collectives inside match. Owns torch.distributed. Never sees groups or Redis.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ LISTEN_S = 10.0
 """A follower looks so often whether rank 0 is still there."""
 END = "!end"
 LOAD = "!load"
-_TOLD = "_is_told_to_ranks"
+_ON_ALL_RANKS = "_runs_on_all_ranks"
 
 
 class Ranks:
-    """One process alone: nothing to tell and nothing to add up."""
+    """A single process: nobody to instruct and nothing to sum."""
 
     rank = 0
     size = 1
@@ -72,7 +72,7 @@ class Spread(Ranks):
 
     @contextlib.contextmanager
     def telling(self, policy: str, method: str, args: tuple[Any, ...]) -> Generator[None]:
-        """As ``Ranks``; a call inside a call is not told, for each rank makes it itself."""
+        """As ``Ranks``; a nested call is not sent, since each rank makes it itself."""
         if self.rank == 0 and self._depth == 0:
             self.tell((policy, method, args))
         self._depth += 1
@@ -88,11 +88,11 @@ class Spread(Ranks):
             self._store.delete_key(f"told/{self._number - 2}")
         self._number += 1
 
-    def told(self) -> Message:
-        """Follower: wait for the next message, as long as rank 0 lives.
+    def next_message(self) -> Message:
+        """Follower: wait for the next message while rank 0 lives.
 
         Raises:
-            ConnectionError: rank 0 is gone, or what it told is no message.
+            ConnectionError: rank 0 is gone, or what it sent is not a message.
         """
         while True:
             try:
@@ -102,9 +102,9 @@ class Spread(Ranks):
                 continue
             except (dist.DistNetworkError, RuntimeError) as error:
                 raise ConnectionError(f"rank 0 is gone: {error}") from error
-            found = self._store.get(self._key())
+            data = self._store.get(self._key())
             self._number += 1
-            return decode(found)
+            return decode(data)
 
     def added(self, sums: Mapping[str, float], maxima: Mapping[str, float]) -> dict[str, float]:
         """As ``Ranks``; each rank gives the same names."""
@@ -129,7 +129,7 @@ def join(url: str, rank: int, size: int, *, device: str, timeout_s: float = JOIN
     """Join the ranks that meet at ``url``: "env://", as torchrun sets it, or "tcp://host:port".
 
     Raises:
-        JobFailedError: not all came in time.
+        JobFailedError: not all ranks joined in time.
     """
     limit = timedelta(seconds=timeout_s)
     try:
@@ -150,7 +150,7 @@ def join(url: str, rank: int, size: int, *, device: str, timeout_s: float = JOIN
 
 
 class Ranked(Protocol):
-    """What has a policy and ranks."""
+    """An object with a policy and ranks."""
 
     policy: str
     ranks: Ranks
@@ -167,21 +167,21 @@ def together(method: Callable[_P, _T]) -> Callable[_P, _T]:
         with owner.ranks.telling(owner.policy, method.__name__, args[1:]):
             return method(*args, **kwargs)
 
-    setattr(run, _TOLD, True)
+    setattr(run, _ON_ALL_RANKS, True)
     return run
 
 
-def is_told(method: object) -> bool:
-    """Whether ``method`` is one that rank 0 lets the others run."""
-    return getattr(method, _TOLD, False)
+def runs_on_all_ranks(method: object) -> bool:
+    """Whether ``method`` is one that rank 0 may have the others run."""
+    return getattr(method, _ON_ALL_RANKS, False)
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """``tensor`` with the parts of all ranks."""
+    """``tensor`` gathered from all ranks."""
     gather: Any = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else gather()
 
 
 def _gloo() -> Any:
-    """The group that adds up numbers of the CPU."""
+    """The group that sums numbers on the CPU."""
     return dist.group.WORLD

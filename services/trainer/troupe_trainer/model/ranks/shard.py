@@ -29,7 +29,7 @@ class Sharded(nn.Module):
         fully_shard(self, mesh=mesh)
 
     def forward(self, work: Callable[[], Any]) -> Any:
-        """What ``work`` gives."""
+        """The result of ``work``."""
         return work()
 
 
@@ -43,5 +43,5 @@ def spread_like(parameter: Tensor, value: Tensor) -> Tensor:
     """``value`` on the device of ``parameter`` and, unless it is a scalar, spread as that is."""
     if not isinstance(parameter, DTensor) or isinstance(value, DTensor) or not value.dim():
         return value.to(parameter.device)
-    here = value.to(parameter.to_local().device)
-    return distribute_tensor(here, parameter.device_mesh, parameter.placements)
+    local = value.to(parameter.to_local().device)
+    return distribute_tensor(local, parameter.device_mesh, parameter.placements)

@@ -1,4 +1,4 @@
-"""How a trainer's ranks come to be: by torchrun, or as children of the service.
+"""Starts a trainer's ranks: under torchrun, or as children of the service.
 
 Owns the processes that it starts. Never computes.
 """
@@ -24,7 +24,7 @@ END_S = 30.0
 
 
 class TorchrunSettings(BaseSettings):
-    """What torchrun sets in each process that it starts; one process of one without it."""
+    """Variables that torchrun sets in each process; the defaults mean a single process."""
 
     model_config = SettingsConfigDict(env_prefix="", extra="ignore")
 
@@ -34,7 +34,7 @@ class TorchrunSettings(BaseSettings):
 
 @dataclass(slots=True)
 class Started:
-    """The ranks as rank 0 has them, and the children that it must see end."""
+    """The ranks as rank 0 sees them, and the children that it must wait for."""
 
     ranks: Ranks = SOLO
     children: list["subprocess.Popen[bytes]"] = field(
@@ -58,7 +58,7 @@ def start(num_ranks: int, *, device: str, threads: int) -> Started:
     """Rank 0 with all others: those of torchrun, or ``num_ranks`` - 1 children; blocks.
 
     Raises:
-        JobFailedError: they did not come together.
+        JobFailedError: the ranks did not all join.
     """
     torchrun = TorchrunSettings()
     if torchrun.world_size > 1:

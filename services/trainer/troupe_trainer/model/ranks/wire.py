@@ -1,4 +1,4 @@
-"""What rank 0 tells the others, as bytes: a safetensors document. Never pickle.
+"""Encodes rank 0's messages to the other ranks as safetensors documents. Never pickle.
 
 The ranks meet at an open port, so a message must be data and nothing else. Its tensors are those
 of a state and the groups' records; the rest is JSON in its metadata.
@@ -27,12 +27,12 @@ def encode(message: Message) -> bytes:
     """``message`` as bytes.
 
     Raises:
-        TypeError: an argument is neither JSON nor groups nor a state.
+        TypeError: an argument is not JSON, groups or a state.
     """
     policy, method, arguments = message
     tensors: dict[str, Tensor] = {}
-    told = [_put(argument, f"{at}", tensors) for at, argument in enumerate(arguments)]
-    document = json.dumps({"policy": policy, "method": method, "arguments": told})
+    arguments_json = [_put(argument, f"{at}", tensors) for at, argument in enumerate(arguments)]
+    document = json.dumps({"policy": policy, "method": method, "arguments": arguments_json})
     # Always one tensor: a document without any keeps no metadata.
     return save({"": torch.zeros(1), **tensors}, metadata={_MESSAGE: document})
 
@@ -41,22 +41,22 @@ def decode(data: bytes) -> Message:
     """The message that ``encode`` was given.
 
     Raises:
-        ConnectionError: these bytes are no message.
+        ConnectionError: these bytes are not a message.
     """
     try:
         size = int.from_bytes(data[:8], "little")
         document = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_MESSAGE])
         tensors = load(data)
-        found = [
+        arguments = [
             _take(argument, f"{at}", tensors) for at, argument in enumerate(document["arguments"])
         ]
-        return document["policy"], document["method"], tuple(found)
+        return document["policy"], document["method"], tuple(arguments)
     except (ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ConnectionError(f"what came from rank 0 is no message: {error}") from error
 
 
 def _put(argument: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """``argument`` as JSON; what JSON can't hold goes to ``tensors`` under ``name``."""
+    """``argument`` as JSON; values that JSON can't hold go to ``tensors`` under ``name``."""
     if isinstance(argument, LearnerState):
         tensors |= {f"{name}/{key}": value.contiguous() for key, value in argument.tensors.items()}
         return {
@@ -91,18 +91,20 @@ def _take(argument: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if kind == "json":
         return argument["value"]
     if kind == "state":
-        own = f"{name}/"
-        state = {key.removeprefix(own): t for key, t in tensors.items() if key.startswith(own)}
+        prefix = f"{name}/"
+        state = {
+            key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)
+        }
         return LearnerState(state, argument["optimizer_step"], argument["base"])
     if kind == "groups":
         return [_take_group(g, tensors[f"{name}/{i}"]) for i, g in enumerate(argument["groups"])]
     raise ValueError(f"an argument of the kind {kind!r}")
 
 
-def _take_group(told: Any, record: Tensor) -> CreditedGroup:
+def _take_group(fields: Any, record: Tensor) -> CreditedGroup:
     return credit(
         pb.Group.FromString(record.numpy().tobytes()),
-        told["advantages"],
-        told["temperature"],
-        drop_truncated=told["drop_truncated"],
+        fields["advantages"],
+        fields["temperature"],
+        drop_truncated=fields["drop_truncated"],
     )
