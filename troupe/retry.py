@@ -1,7 +1,8 @@
-"""Retries transient failures with growing pauses and a deadline. Every retry of Troupe is here.
+"""The retry loop and its growing pauses, for every room; how often is the caller's to say.
 
-Owns the schedule and the loop. The caller decides which failures are transient and whether a call
-may run twice. Polling at a fixed interval is not a retry and does not belong here.
+Limits: ``limits.max_attempts`` of the spec for tickets, ``MAX_REJECTIONS`` of the publisher for
+weights, ``_TRIES`` of the cluster's writer. Owns schedule and loop. The caller decides which
+failures are transient and whether a call may run twice. Polling is not a retry.
 """
 
 import asyncio

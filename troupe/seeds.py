@@ -1,4 +1,4 @@
-"""Derives seeds from names, never from time or order (DESIGN invariant 10)."""
+"""Derives seeds from names, never from time or order."""
 
 import hashlib
 

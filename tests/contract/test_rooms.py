@@ -8,6 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "troupe", ROOT / "services")
+PRODUCT = (*PACKAGES, ROOT / "troupe_tasks")
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
 GENERATED = ROOT / "troupe" / "api"
 RETRY = ROOT / "troupe" / "retry.py"
 
@@ -23,8 +26,8 @@ OWN_PAUSES = re.compile(r"(pause|backoff|wait)\w*\s*=\s*min\(|import tenacity|fr
 """A pause that grows in a loop of its own, or a second retry library."""
 
 
-def modules() -> Iterator[Path]:
-    for package in PACKAGES:
+def modules(packages: tuple[Path, ...] = PACKAGES) -> Iterator[Path]:
+    for package in packages:
         for path in sorted(package.rglob("*.py")):
             if GENERATED not in path.parents:
                 yield path
@@ -55,3 +58,36 @@ def test_pauses_when_they_grow_then_the_schedule_is_that_of_the_retry_module() -
         if match is not None
     ]
     assert not alone, f"use troupe.retry (Backoff, retry): {alone}"
+
+
+LONG_FILES = {"troupe_tasks/code/guest.py"}
+"""Runs in the sandbox by its source text, so it cannot import a second file."""
+
+
+def test_files_and_functions_then_are_short_enough_to_read() -> None:
+    too_long: list[str] = []
+    for path in modules(PRODUCT):
+        name, text = str(path.relative_to(ROOT)), path.read_text("utf-8")
+        if text.count("\n") > MAX_FILE_LINES and name not in LONG_FILES:
+            too_long.append(f"{name}: {text.count(chr(10))} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                num_lines = (node.end_lineno or 0) - node.lineno + 1
+                if num_lines > MAX_FUNCTION_LINES:
+                    too_long.append(f"{name}: {node.name} has {num_lines} lines")
+    assert not too_long, f"split what does more than one thing: {too_long}"
+
+
+def test_rooms_then_are_at_most_14_at_a_level() -> None:
+    crowded: list[str] = []
+    for service in ("router", "trainer", "rollout", "env"):
+        package = ROOT / "services" / service / f"troupe_{service}"
+        rooms = [
+            path
+            for path in package.iterdir()
+            if (path.is_dir() and any(path.glob("*.py"))) or path.suffix == ".py"
+        ]
+        num_rooms = len([path for path in rooms if path.name != "__init__.py"])
+        if num_rooms > 14:
+            crowded.append(f"{package.name}: {num_rooms}")
+    assert not crowded, crowded

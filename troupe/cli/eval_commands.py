@@ -4,7 +4,6 @@ Owns the command's flags. The first form (a run folder or a spec) runs a job of 
 platform; the second (``--task`` and ``--policy``) plays in this process: see eval_run.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -98,8 +97,8 @@ def evaluate(
 ) -> None:
     """Measure success on held-out tasks.
 
-    `troupe eval RUN_OR_SPEC` measures the weights of a run or the models of a spec; `troupe eval
-    --task T --policy P` measures any policies, with no services.
+    `troupe eval RUN_OR_SPEC`: a run's weights or a spec's models, on the platform; `troupe eval
+    --task T --policy P`: any policies, with no services.
     """
     eval_flags = EvalFlags(
         task=task,
@@ -124,18 +123,20 @@ def evaluate(
         target=target,
     )
     if what is None:
-        _refuse_job_flags({"--set": overrides, "--redis-url": redis_url})
-        raise typer.Exit(run_evaluation(eval_flags, as_json=as_json))
+        raise typer.Exit(_evaluate_policies(eval_flags, overrides, redis_url, as_json=as_json))
     _refuse_flags(what, eval_flags)
-    spec = _eval_spec(what, num_tasks, split, overrides or [])
+    spec = with_local_models(_eval_spec(what, num_tasks, split, overrides or []))
     settings = settings_from(runs_dir=runs_dir, redis_url=redis_url)
-    raise typer.Exit(run_job(settings, submitting(with_local_models(spec)), as_json=as_json))
+    raise typer.Exit(run_job(settings, submitting(spec), as_json=as_json))
 
 
-def _refuse_job_flags(flags: Mapping[str, object]) -> None:
-    for flag, value in flags.items():
+def _evaluate_policies(
+    eval_flags: EvalFlags, overrides: list[str] | None, redis_url: str | None, *, as_json: bool
+) -> int:
+    for flag, value in {"--set": overrides, "--redis-url": redis_url}.items():
         if value:
             raise InvalidArgumentError(f"{flag} belongs to `troupe eval RUN_OR_SPEC`; remove it")
+    return run_evaluation(eval_flags, as_json=as_json)
 
 
 def _refuse_flags(what: Path, eval_flags: EvalFlags) -> None:

@@ -1,4 +1,4 @@
-"""One trajectory of an episode: its current state and all its candidate draws."""
+"""One trajectory: draws K candidates at each (agent, turn), has them judged, follows one."""
 
 import time
 from collections import Counter, defaultdict

@@ -40,7 +40,7 @@ def ending_of_tree(root: JointNode) -> Ending:
 
 
 def groups_by_observation(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
-    """One group per (agent, turn): members continue one prompt (DESIGN section 2, step 5)."""
+    """One group per (agent, turn): members continue one prompt."""
     groups: list[pb.Group] = []
     for draw in draws:
         group = _group(ticket, task_id, draw.agent, draw.turn, draw, pb.GROUP_KEY_OBSERVATION)

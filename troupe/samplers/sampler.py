@@ -1,4 +1,4 @@
-"""How candidates are drawn at each action, and which one the episode continues from."""
+"""How many candidates an action gets, and which one continues; `episodes.branch` draws them."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol

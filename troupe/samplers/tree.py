@@ -1,5 +1,7 @@
 """AT-GRPO's sampler: K candidates at every (agent, turn); the best continues.
 
+Decides only: `episodes.branch` draws the candidates.
+
 Source: Stronger-MAS (arXiv 2510.11062), Algorithm 1.
 """
 

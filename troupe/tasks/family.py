@@ -81,7 +81,7 @@ class Taskset(Protocol):
 
 
 class Environment(Protocol):
-    """A pure function over opaque state bytes (DESIGN invariant 4).
+    """A pure function over opaque state bytes.
 
     Equal arguments give equal results on every machine, so any pod can serve any step, a state
     forks by being copied, and a retry is safe. A bad action gives a low reward, never an
@@ -106,7 +106,7 @@ class TaskFamily(Protocol):
 
     ``local_terms`` maps each agent to its reward terms with default weights. ``return_bound`` is
     the largest sum of ``team_reward`` that any sequence of actions can collect in one episode;
-    a property test tries to beat it (DESIGN invariant 6).
+    a property test tries to beat it.
 
     Optional parts (see ``troupe.tasks.optional``):
 

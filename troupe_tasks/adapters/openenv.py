@@ -1,7 +1,7 @@
 """OpenEnv servers as a task family of one agent.
 
 A server keeps each episode in a session, so a state here is the seed and the actions since, and a
-step finds its session or replays into a new one (DESIGN invariant 4). Actions are JSON objects.
+step finds its session or replays into a new one. Actions are JSON objects.
 """
 
 from typing import Any, ClassVar, Literal

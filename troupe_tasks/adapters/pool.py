@@ -1,7 +1,7 @@
 """A pool of live environments, each filed under the record that it has reached.
 
 A cache and nothing more: a record whose environment is not here, or is in another process, is
-reached by replay. So any pod can serve any step (DESIGN invariant 4); losing the pool costs time.
+reached by replay. So any pod can serve any step; losing the pool costs time.
 """
 
 import threading

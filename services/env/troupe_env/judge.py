@@ -1,4 +1,4 @@
-"""Judges actions off the event loop: a bounded pool of threads, a bounded queue, a deadline.
+"""Runs `troupe.episodes.judge` on a bounded pool of threads, with a queue and a deadline.
 
 Owns concurrency. Never interprets a state and never scores: the task's environment does.
 """

@@ -14,6 +14,18 @@ from troupe.candidates import Sample, sample_of
 
 
 @dataclass(frozen=True, slots=True)
+class Lesson:
+    """One prompt, the return that followed, and the value predicted before.
+
+    Example: ``Lesson((5, 9, 2), target=1.0, predicted=0.25)``.
+    """
+
+    prompt: tuple[int, ...]
+    target: float
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True)
 class PromptSamples:
     """Completions of one prompt."""
 

@@ -18,11 +18,11 @@ from troupe.spec.job import JobSpec
 from troupe.spec.policy import PolicySpec
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
 from troupe_trainer.learn.collector import Batch
-from troupe_trainer.learn.credit import Lesson
 from troupe_trainer.learn.critic import Critic, explained_variance
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.model.learner_state import IncompatibleWeightsError
 from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.samples import Lesson
 
 PROMPTS = [(1, 2, 3), (4, 5), (6, 7, 8, 9, 10), (11,)]
 TARGETS = [1.0, -1.0, 0.5, 2.0]

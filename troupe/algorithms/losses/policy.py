@@ -1,6 +1,8 @@
 """The loss that a spec asks for: surrogate, importance weights, KL and entropy, summed over tokens.
 
-Owns the composition; each part is a module beside this one. Shape suffix: N trained tokens.
+Owns the composition; each part is a module beside this one. A new surrogate needs a module here,
+a line in ``_SURROGATES`` and its name in ``LossSpec.kind`` (troupe/spec/algorithm.py). Shape
+suffix: N trained tokens.
 """
 
 import torch

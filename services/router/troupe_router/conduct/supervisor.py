@@ -1,4 +1,4 @@
-"""Gives every unfinished job one controller, here or in another router.
+"""Gives every unfinished job one controller, also the jobs of a router that died.
 
 Owns leases and controller tasks. An outage of Redis is normal: controllers are restarted when it
 is back.

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from troupe import __version__
 from troupe.runtime.hosts import is_loopback
 from troupe_router.rest import problems
-from troupe_router.rest.access.admission import Admission
+from troupe_router.rest.access.access_control import AccessControl
 from troupe_router.rest.openapi import complete
 from troupe_router.rest.parts import RestParts
 from troupe_router.rest.routes import (
@@ -49,7 +49,7 @@ def create_app(parts: RestParts) -> FastAPI:
         app.include_router(resource.routes)
     app.include_router(web_routes())
     app.add_middleware(
-        Admission,
+        AccessControl,
         keys=parts.keys,
         rate_per_s=_rate(settings, is_private=is_private),
         burst=settings.rate_burst,

@@ -12,7 +12,7 @@ from troupe_router.conduct.progress import ProgressReader
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.members.store import MemberStore
-from troupe_router.rest.access.admission import CALLER
+from troupe_router.rest.access.access_control import CALLER
 from troupe_router.rest.access.api_keys import Caller, KeyStore
 from troupe_router.rest.access.rate_limits import WrongKeys
 from troupe_router.rest.event_fanout import EventFanout

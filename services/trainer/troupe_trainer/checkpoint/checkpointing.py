@@ -1,4 +1,4 @@
-"""Records the job's steps: checkpoints with the trained groups, and step events.
+"""Records the job's steps, and where a restarted trainer resumes: checkpoints and events.
 
 Owns when a checkpoint is written, and that each step is reported once, even when the trainer dies
 between writing and reporting.

@@ -15,25 +15,13 @@ from troupe.algorithms.algorithm import Algorithm, advantages_by_policy
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import GroupOutcome, group_outcome
 from troupe.spec.job import JobSpec
-from troupe_trainer.samples import CreditedGroup, credit
+from troupe_trainer.samples import CreditedGroup, Lesson, credit
 
 if TYPE_CHECKING:
     from troupe_trainer.learn.critics import Critics
     from troupe_trainer.learn.learner import Learner
 
 Groups = Mapping[str, Sequence[pb.Group]]
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """One prompt, the return that followed, and the value predicted before.
-
-    Example: ``Lesson((5, 9, 2), target=1.0, predicted=0.25)``.
-    """
-
-    prompt: tuple[int, ...]
-    target: float
-    predicted: float
 
 
 @dataclass(frozen=True, slots=True)

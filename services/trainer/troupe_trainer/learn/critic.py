@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from troupe.errors import JobFailedError
 from troupe.spec.algorithm import CriticSpec
-from troupe_trainer.learn.credit import Lesson
 from troupe_trainer.model.learner_state import LearnerState, check_fits
 from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.samples import Lesson
 
 Prompt = tuple[int, ...]
 

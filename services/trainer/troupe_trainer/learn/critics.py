@@ -14,11 +14,11 @@ from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.spec.algorithm import CriticSpec
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import PolicySpec
-from troupe_trainer.learn.credit import Lesson
 from troupe_trainer.learn.critic import Critic, Prompt
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.model.learner_state import LearnerState, state_of
 from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.samples import Lesson
 
 TEAM = "team"
 """Name of a centralised critic."""

@@ -18,6 +18,7 @@ from troupe.aio import cancel_all
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.clients import EnvClient, RolloutClient
 from troupe.errors import TroupeError, UnavailableError
+from troupe.retry import STEADY, Backoff
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec import JobSpec
 from troupe_router.members.store import Member, MemberStore
@@ -29,8 +30,7 @@ _ROLLOUT = ReplicaKind.REPLICA_KIND_ROLLOUT
 _ENV = ReplicaKind.REPLICA_KIND_ENV
 _PROBE_S = 0.02
 """Least time between two probes, and between two looks at the membership."""
-_FIRST_SUSPICION_S = 0.25
-_LONGEST_SUSPICION_S = 5.0
+_SUSPICION = Backoff(0.25, 5.0, STEADY)
 _ENV_VERSIONS = {"": {0}}
 """Env replicas hold no weights: each is asked for the same imaginary version."""
 MAX_ENV_CALLS = 256
@@ -88,8 +88,8 @@ class ReplicaConnection:
 
     def failed(self) -> None:
         """Note a failure: others are asked first for a while, longer after each failure."""
-        pause_s = min(_FIRST_SUSPICION_S * 2**self.num_failures, _LONGEST_SUSPICION_S)
-        self.num_failures = min(self.num_failures + 1, 16)
+        self.num_failures += 1
+        pause_s = _SUSPICION.pause_s(self.num_failures)
         self.suspected_until = time.monotonic() + pause_s
 
     def answered(self) -> None:

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from troupe.clients.rest.errors import UnauthenticatedError
 from troupe.clients.rest.models.session import SessionDocument, SessionRequest
-from troupe_router.rest.access.admission import COOKIE
+from troupe_router.rest.access.access_control import COOKIE
 from troupe_router.rest.access.api_keys import ANYBODY, Caller
 from troupe_router.rest.bodies import read_model
 from troupe_router.rest.openapi import EVERY, OF_BODIES, problems, takes

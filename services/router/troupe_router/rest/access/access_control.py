@@ -23,7 +23,7 @@ _GUARDED = ("/v1/", "/metrics")
 _OPEN = "/v1/session"
 
 
-class Admission:
+class AccessControl:
     """ASGI middleware. ``rate_per_s`` 0: no limit but those of keys."""
 
     def __init__(
