@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from troupe.cli.settings import HOST, CliSettings
+from troupe.durable import make_folder
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.streams.redis import connect
 
@@ -15,7 +16,7 @@ from troupe.runtime.streams.redis import connect
 def check_folder(runs_dir: Path) -> None:
     """Raise InvalidArgumentError unless files can be made in ``runs_dir``."""
     try:
-        runs_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(runs_dir)
         with tempfile.NamedTemporaryFile(dir=runs_dir, prefix=".writable-"):
             pass
     except OSError as error:

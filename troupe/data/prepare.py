@@ -4,7 +4,6 @@ Each file appears complete or not at all; equal inputs and options give equal by
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from troupe.data.manifest import (
 from troupe.data.overlap import Texts, normalised
 from troupe.data.rows import read_rows
 from troupe.data.sources import Source, digest_of, files_of, is_one_split
+from troupe.durable import put
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.tasks.family import SPLITS, Split
 
@@ -258,8 +258,6 @@ def _whole(path: Path) -> Generator[IO[bytes]]:
     try:
         with partial.open("wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        put(partial, path)
     finally:
         partial.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from troupe.durable import replace_file
 from troupe.episodes.build import load_parts
 from troupe.episodes.lines import Line
 from troupe.episodes.local import LocalEnv
@@ -148,8 +149,8 @@ class _Evaluation:
     def _write(self, report: Report) -> None:
         folder = self._journal.folder
         document = json.dumps(report_json(report), indent=2, ensure_ascii=False)
-        _replace(folder / "report.json", document + "\n")
-        _replace(folder / "report.md", report_markdown(report))
+        replace_file(folder / "report.json", document + "\n")
+        replace_file(folder / "report.md", report_markdown(report))
         write_transcripts(folder, self._journal.lines, self._scores, self._settings.num_transcripts)
 
 
@@ -164,9 +165,3 @@ def _fitted(plan: EvalPlan, env: LocalEnv) -> EvalPlan:
             f"{plan.first_task}; give a smaller --first-task, or another --split"
         )
     return plan.model_copy(update={"num_tasks": size - plan.first_task})
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
+from troupe.durable import make_folder, replace_file, sync
 from troupe.episodes.lines import Line
 from troupe.errors import ConflictError, InvalidArgumentError, JobFailedError
 from troupe.evaluation.plan import EvalPlan
@@ -42,6 +43,7 @@ class EvaluationFolder:
             path = self.folder / EPISODES
             _cut_torn_line(path)
             self._file = path.open("ab", buffering=0)
+            sync(self.folder)
         except BaseException:
             self._close()
             raise
@@ -105,7 +107,7 @@ class EvaluationFolder:
     def _open_folder(self) -> None:
         try:
             self._created = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             self._lock = (self.folder / _LOCK).open("wb")
         except OSError as error:
             raise InvalidArgumentError(
@@ -143,7 +145,7 @@ class EvaluationFolder:
             "settings": self._plan.fixed(),
             "policies": {**fingerprints, **self._policies},
         }
-        _replace(path, json.dumps(document, indent=2) + "\n")
+        replace_file(path, json.dumps(document, indent=2) + "\n")
 
 
 def _read_plan(path: Path) -> dict[str, Any]:
@@ -186,9 +188,3 @@ def _cut_torn_line(path: Path) -> None:
             position = start
         if position < end:
             file.truncate(position)
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from troupe.durable import replace_file
 from troupe.episodes.lines import Line
 from troupe.evaluation.scores import FAILURE_KINDS, Flawless, failure_of, fault_kinds
 from troupe.evaluation.tables import table
@@ -69,7 +70,7 @@ def write_run_report(run_dir: Path) -> str:
             "episodes.jsonl holds every recorded one.",
         ]
     )
-    _replace(run_dir / "report.md", text + "\n")
+    replace_file(run_dir / "report.md", text + "\n")
     return text + "\n"
 
 
@@ -121,7 +122,7 @@ def _write_transcripts(run_dir: Path, episodes: Path, rounds: Mapping[str, Round
             if line["round_id"] == round_id and line["episode_id"] in shown
         ]
         head = f"# {round_id}\n\n{len(parts)} episodes, failed ones first chosen.\n\n"
-        _replace(folder / f"{round_id}.md", head + "\n".join(parts))
+        replace_file(folder / f"{round_id}.md", head + "\n".join(parts))
 
 
 def _rounds(metrics: list[Line]) -> str:
@@ -202,12 +203,6 @@ def _percent(value: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 if __name__ == "__main__":

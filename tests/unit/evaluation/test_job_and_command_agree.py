@@ -1,5 +1,6 @@
 """A job's evaluation and `troupe eval` are one path: equal conversations and equal figures."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from troupe.ids import eval_round
 from troupe.spec.job import TaskSpec, WorkflowSpec
 from troupe.tasks.registry import load_family
 from troupe_router.conduct.tickets import make_tickets
-from troupe_router.run.episodes_file import append_at
+from troupe_router.run.episodes_file import episode_lines
 from troupe_router.run.round_metrics import eval_line, play_metrics
 
 ORDER = ["tool", "planner"]
@@ -47,7 +48,7 @@ async def in_a_job(path: Path) -> list[pb.Episode]:
     with LocalEnv(parts.family) as env:
         player = parts.player(ScriptedRollout(parts.family, "random"), env)
         episodes = [(await player.play(ticket)).episode for ticket in tickets]
-    append_at(path, 0, episodes)
+    await asyncio.to_thread(path.write_bytes, b"".join(episode_lines(episodes)))
     return episodes
 
 

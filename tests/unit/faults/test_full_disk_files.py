@@ -11,9 +11,8 @@ import pytest
 import torch
 from trainer_data import job_spec
 
-from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import UnavailableError
-from troupe_router.run.episodes_file import append_at, append_line
+from troupe_router.run.record_file import RecordFile
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
 from troupe_trainer.model.learner_state import LearnerState
 
@@ -39,27 +38,17 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_append_line_when_the_disk_fills_amid_it_then_the_file_is_as_before(tmp_path: Path):
-    path = tmp_path / "metrics.jsonl"
-    append_line(path, "123456789\n")
-    with files_of_at_most(15), pytest.raises(OSError) as raised:
-        append_line(path, "abcdefghijklmnopqrs\n")
+def test_append_when_the_disk_fills_amid_it_then_the_record_is_as_before(tmp_path: Path):
+    record = RecordFile(tmp_path / "metrics.jsonl")
+    record.append("train-00000", [b'{"kind": "train", "step": 0}\n'])
+    before = record.path.read_bytes()
+    with files_of_at_most(len(before) + 5), pytest.raises(OSError) as raised:
+        record.append("train-00001", [b'{"kind": "train", "step": 1}\n'])
     assert raised.value.errno == errno.EFBIG
-    assert path.read_text() == "123456789\n"
-    append_line(path, "abc\n")
-    assert path.read_text() == "123456789\nabc\n"
-
-
-def test_append_at_when_the_disk_fills_amid_it_then_the_next_try_is_whole(tmp_path: Path):
-    path = tmp_path / "episodes.jsonl"
-    episodes = [pb.Episode(episode_id=name, kind=pb.ROUND_KIND_TRAIN) for name in "ab"]
-    append_at(path, 0, episodes)
-    whole = path.read_bytes()
-    path.unlink()
-    with files_of_at_most(len(whole) - 5), pytest.raises(OSError):
-        append_at(path, 0, episodes)
-    append_at(path, 0, episodes)
-    assert path.read_bytes() == whole
+    assert record.path.read_bytes() == before
+    record.append("train-00001", [b'{"kind": "train", "step": 1}\n'])
+    assert [line["step"] for _, line in record.lines()] == [0, 1]
+    assert not any(part.loss for part in record.parts.values())
 
 
 def test_save_when_the_disk_is_full_then_nothing_is_left_and_the_next_one_holds_all(

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from troupe.clients.rest.errors import ForbiddenError, UnauthenticatedError
 from troupe.clients.rest.models.events import EventDocument
+from troupe.durable import put
 from troupe.errors import (
     ConflictError,
     DeadlineError,
@@ -95,7 +96,7 @@ def draft_of(target: Path) -> Generator[BinaryIO]:
     try:
         with draft.open("wb") as file:
             yield file
-        draft.replace(target)
+        put(draft, target)
     except OSError as error:
         raise InvalidArgumentError(
             f"{target} can't be written ({error.strerror}); give another path with room."

@@ -5,7 +5,6 @@ guessing; the key itself is shown once and never written.
 """
 
 import hashlib
-import os
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from troupe.clients.rest.models.session import Scope
+from troupe.durable import replace_file
 from troupe.errors import InvalidArgumentError, NotFoundError
 
 _PREFIX = "troupe_"
@@ -113,10 +113,5 @@ def remove_key(path: Path, name: str) -> None:
 
 def _write(path: Path, file: KeyFile) -> None:
     """Replace the file atomically, readable by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text = yaml.safe_dump(file.model_dump(mode="json", exclude_none=True), sort_keys=False)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as target:
-        target.write(text)
-    draft.replace(path)
+    replace_file(path, text, mode=0o600)

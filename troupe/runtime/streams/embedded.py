@@ -12,6 +12,7 @@ import socket
 import sys
 from pathlib import Path
 
+from troupe.durable import make_folder
 from troupe.errors import TroupeError, UnavailableError
 from troupe.runtime.launch.launcher import EXIT_CONFIGURATION, Component
 
@@ -89,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _prepare(port: int, data_dir: Path) -> None:
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(data_dir / "appendonlydir")  # the server makes it too, and syncs no parent
     except OSError as error:
         raise UnavailableError(
             f"The folder {data_dir} for Redis' data can't be made ({error.strerror}); "

@@ -12,13 +12,13 @@ authority does as well: what counts are the DNS names (troupe/runtime/tls/roles.
 import argparse
 import datetime
 import ipaddress
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from troupe.durable import replace_file
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.runtime.tls.roles import ROLES, Role, host_of
 
@@ -292,12 +292,7 @@ def _key_pem(key: "EllipticCurvePrivateKey") -> bytes:
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     """Appear whole, with its mode from the start."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-    new.replace(path)
+    replace_file(path, content, mode=mode)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Tracker ``csv``: one long table ``tracking.csv`` (step, name, value) in the run folder."""
 
 import csv
+import os
 from collections.abc import Mapping
 
+from troupe.durable import sync
 from troupe.runtime.tracking.tracker import TrackedRun, checked_options
 
 
@@ -14,6 +16,7 @@ class CsvTracker:
         path = run.run_dir / "tracking.csv"
         is_new = not (run.resumes and path.is_file())
         self._file = path.open("w" if is_new else "a", newline="", encoding="utf-8")
+        sync(path.parent)
         self._rows = csv.writer(self._file)
         if is_new:
             self._rows.writerow(["step", "name", "value"])
@@ -22,6 +25,7 @@ class CsvTracker:
         """A row for each value."""
         self._rows.writerows((step, name, value) for name, value in values.items())
         self._file.flush()
+        os.fsync(self._file.fileno())
 
     def close(self, state: str) -> None:
         """Close the file."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from troupe.durable import make_folder, put
 from troupe.errors import InvalidArgumentError, NotFoundError, UnavailableError
 
 _KEY = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9_.@=+-]*(/[A-Za-z0-9_@=+-][A-Za-z0-9_.@=+-]*)*")
@@ -128,12 +129,10 @@ class FolderStore:
         path = self._path(key)
         draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             draft.unlink(missing_ok=True)
             write(draft)
-            _sync(draft)
-            draft.replace(path)
-            _sync(path.parent)
+            put(draft, path)
         except OSError as error:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
@@ -201,14 +200,6 @@ class ObjectStore:
                 f"{_first_line(error)}). Try again; see that it is up and its "
                 "credentials are right."
             ) from error
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _not_found(key: str, where: object) -> NotFoundError:

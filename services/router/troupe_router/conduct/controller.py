@@ -252,8 +252,15 @@ class JobController:
         """
         await self._ledger.check()
         commit = self._parts.settings.commit or await find_commit()
+        losses = self._recorder.losses if self._recorder else ()
         summary = summarize(
-            self._job, self._recorded, result, state=state, reason=reason, commit=commit
+            self._job,
+            self._recorded,
+            result,
+            state=state,
+            reason=reason,
+            commit=commit,
+            losses=losses,
         )
         await asyncio.gather(self._components.stop(), self._write(summary))
         await self._record_rest()

@@ -8,6 +8,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from troupe import plugins
+from troupe.durable import make_folder
 from troupe.episodes.build import JobParts, load_parts
 from troupe.errors import InvalidArgumentError
 from troupe.ids import is_hub_id
@@ -70,7 +71,7 @@ def _resolved(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
 def check_runs_dir(runs_dir: Path) -> None:
     """Raise InvalidArgumentError unless run folders can be made in ``runs_dir``."""
     try:
-        runs_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(runs_dir)
     except OSError as error:
         raise InvalidArgumentError(
             f"the run folder {runs_dir} cannot be made ({error.strerror}); "

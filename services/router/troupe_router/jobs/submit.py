@@ -17,6 +17,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from troupe.clients.rest.models.jobs import PlanDocument
+from troupe.durable import replace_file, sync
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
 from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
 from troupe.runtime.streams.events import EventLog
@@ -218,6 +219,7 @@ class JobCommands:
             job_id = f"{spec.name}-{number}"
             try:
                 (runs_dir / job_id).mkdir()
+                sync(runs_dir)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -258,10 +260,8 @@ def parse_body(body: bytes, *, media_type: str = "application/json") -> JobSpec:
 
 
 def write_spec(run_dir: Path, spec: JobSpec) -> None:
-    """Write ``spec.json`` atomically."""
-    temporary = run_dir / ".spec.json.tmp"
-    temporary.write_text(spec.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    temporary.replace(run_dir / "spec.json")
+    """Write ``spec.json``, whole or not at all."""
+    replace_file(run_dir / "spec.json", spec.model_dump_json(indent=2) + "\n")
 
 
 def _stored_spec(run_dir: Path, job_id: str) -> JobSpec:

@@ -1,7 +1,9 @@
 """Records a job in its run folder, each episode and each step exactly once.
 
 Owns episodes.jsonl and metrics.jsonl. What must outlive the process between two writes is noted
-in the job's record; the files hold the rest.
+in the job's record; the files hold the rest. Nothing is forgotten before what is made of it is on
+the disk: a round's episodes leave the ledger after the file is synced, a step's notes after its
+line is.
 """
 
 import asyncio
@@ -26,8 +28,10 @@ from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
 from troupe_router.run import job_metrics
 from troupe_router.run.episode_index import EpisodeIndex
-from troupe_router.run.episodes_file import append_at, append_line, is_kept, keep_lines
+from troupe_router.run.episodes_file import episode_lines, is_kept
 from troupe_router.run.learned_steps import LearnedSteps
+from troupe_router.run.record_file import RecordFile, part_name
+from troupe_router.run.record_restore import JobRecords, RecordRestorer, metrics_line
 from troupe_router.run.round_metrics import eval_line, play_metrics, train_line
 
 _log = get_logger(__name__)
@@ -71,6 +75,14 @@ class Recorder:
         self._lines: dict[tuple[str, int], dict[str, Any]] = {}
         self._cursor = "0"
         self._settling = asyncio.Lock()
+        self._records = JobRecords(
+            RecordFile(job.run_dir / "episodes.jsonl"), RecordFile(job.run_dir / "metrics.jsonl")
+        )
+
+    @property
+    def losses(self) -> list[dict[str, str]]:
+        """What the job's records lack: file, part and loss."""
+        return self._records.losses
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -78,25 +90,24 @@ class Recorder:
         return list(self._lines.values())
 
     async def rewind(self, step: int) -> None:
-        """Cut the files back to a job at ``step``: later lines belong to another life."""
+        """Bring the files to a job at ``step``: later lines belong to another life.
+
+        What they lack is made anew (event `records.rebuilt`) or reported (`records.lost`).
+        """
         self._notes = await self._store.notes(self._job.job_id)
         self._breaks.append((time.time(), time.time()))
-
-        def is_past(line: dict[str, Any]) -> bool:
-            limit = step if line.get("kind") == "eval" else step - 1
-            return int(line.get("step", 0)) <= limit
-
-        metrics = self._path("metrics.jsonl")
-        kept = await self._write(metrics, lambda: keep_lines(metrics, is_past))
-        self._lines = {(line["kind"], line["step"]): line for line in kept}
-        is_fresh = (
-            self._job.life > 1
-            and await self._ledger.round(train_round(step)) is None
-            and await self._ledger.round(eval_round(step)) is None
+        await self._ledger.check()
+        unwritten = {train_round(n) for n in range(step) if f"play:{n}" in self._notes}
+        restorer = RecordRestorer(
+            self._job, self._ledger, self._events, self._records, self._write, unwritten
         )
-        if is_fresh:
-            episodes = self._path("episodes.jsonl")
-            await self._write(episodes, lambda: keep_lines(episodes, is_past))
+        rebuilt = await restorer.restore(step, records_all=self._fraction >= 1.0)
+        self._lines = {(x["kind"], x["step"]): x for _, x in self._records.metrics.lines()}
+        if rebuilt:
+            await self._emit("records.rebuilt", str(step), {"parts": rebuilt})
+        for loss in self._records.losses:
+            _log.warning("records.lost", job_id=self._job.job_id, **loss)
+            await self._emit("records.lost", f"{loss['file']}:{loss['part']}", loss)
 
     async def run(self) -> None:
         """Follow the trainers' reports and write step lines, until cancelled."""
@@ -106,7 +117,7 @@ class Recorder:
 
     async def has_eval(self, step: int) -> bool:
         """Whether the evaluation after ``step`` steps is recorded."""
-        return ("eval", step) in self._lines
+        return eval_round(step) in self._records.metrics.parts
 
     async def next_opened(self, state: RoundState) -> None:
         """Note that the round after a step has opened, which ends the step."""
@@ -172,16 +183,12 @@ class Recorder:
         await self._settle(is_last=True)
 
     async def _append_episodes(self, round_id: str, episodes: list[pb.Episode]) -> None:
-        path = self._path("episodes.jsonl")
-        name = f"offset:{round_id}"
-        if name not in self._notes:
-            size = path.stat().st_size if path.is_file() else 0
-            await self._note(name, size)
+        record = self._records.episodes
         kept = [e for e in episodes if is_kept(e, self._fraction)]
         await self._ledger.check()
-        offset = int(self._notes[name])
         await self._write(
-            path, lambda: append_at(path, offset, kept, with_tokens=self._with_tokens)
+            record.path,
+            lambda: record.append(round_id, episode_lines(kept, with_tokens=self._with_tokens)),
         )
         await asyncio.to_thread(EpisodeIndex(self._job.run_dir).catch_up, budget_s=_INDEX_S)
 
@@ -226,8 +233,8 @@ class Recorder:
                     line = train_line(step, play, learned, wall_s, interrupted=is_broken)
                     await self._append_line(line)
                     root_span(self._job.job_id, train_round(step), opened_at, ended_at)
-                    await self._emit("step.recorded", str(step), line)
-                names = (f"play:{step}", f"ended:{step}", f"offset:{train_round(step)}")
+                await self._emit("step.recorded", str(step), self._lines["train", step])
+                names = (f"play:{step}", f"ended:{step}")
                 for name in names:
                     self._notes.pop(name, None)
                 await self._store.forget_notes(self._job.job_id, *names)
@@ -237,9 +244,9 @@ class Recorder:
         key = (str(line["kind"]), int(line["step"]))
         if key not in self._lines:
             await self._ledger.check()
-            text = json.dumps(line, separators=(",", ":")) + "\n"
-            path = self._path("metrics.jsonl")
-            await self._write(path, lambda: append_line(path, text))
+            record = self._records.metrics
+            text = metrics_line(line)
+            await self._write(record.path, lambda: record.append(part_name(line), [text]))
             job_metrics.observe_line(self._job.job_id, line)
             self._lines[key] = line
 
@@ -273,6 +280,3 @@ class Recorder:
     async def _emit(self, type: str, what: str, data: dict[str, Any]) -> None:
         event_id = f"{self._job.life}:{type}:{what}"
         await self._events.emit(type, data, event_id=event_id)
-
-    def _path(self, name: str) -> Path:
-        return self._job.run_dir / name

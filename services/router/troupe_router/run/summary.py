@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from troupe.durable import replace_file
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.jobs.record import JobRecord
 
@@ -28,10 +29,12 @@ def summarize(
     state: str,
     reason: str,
     commit: str | None,
+    losses: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """The summary. ``lines`` are those of metrics.jsonl; success is a fraction or None.
 
     ``adapter`` and ``merged`` are those of the one policy; of several, ``policies`` has each.
+    ``losses`` are the parts of the job's records that were written and are not there any more.
     """
     spec = job.spec
     train = [line for line in lines if line["kind"] == "train"]
@@ -63,6 +66,7 @@ def summarize(
         "groups_trained": sum(int(line.get("groups_trained") or 0) for line in train),
         "groups_dropped": dict(sorted(dropped.items())),
         "episodes_dropped": sum(int(line.get("num_dropped") or 0) for line in lines),
+        "records_lost": [dict(loss) for loss in losses],
         "tokens": sum(int(line.get("num_tokens") or 0) for line in train),
         "adapter": only.get("adapter"),
         "merged": only.get("merged"),
@@ -87,7 +91,7 @@ async def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
     only logged.
     """
     text = json.dumps(summary, indent=2) + "\n"
-    await asyncio.to_thread(_replace, run_dir / "summary.json", text)
+    await asyncio.to_thread(replace_file, run_dir / "summary.json", text)
     for name, module in _AFTERWARDS.items():
         if name == "curve" and find_spec("matplotlib") is None:
             _log.info("curve.skipped", run_dir=str(run_dir), missing="matplotlib")
@@ -154,9 +158,3 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

@@ -4,7 +4,6 @@ Owns file formats and folders. Never talks to replicas.
 """
 
 import json
-import shutil
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -18,6 +17,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.durable import make_folder, replace_folder
 from troupe.runtime.weights import TensorSum, build_manifest, data_digest, header_bytes_of
 from troupe.runtime.weights.group import TORCH_DTYPES
 from troupe.spec.policy import PolicySpec
@@ -49,7 +49,7 @@ def export_version(learner: Learner, version: int, folder: Path, *, job_id: str)
     """Write the policy's weights as they are now, with their manifest and canary."""
     began = time.perf_counter()
     model = learner.model
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / f"{learner.policy}-v{version:05d}.safetensors"
     sums = write_weights(model.weights(), path)
     kind: Literal["lora", "full"] = "lora" if model.is_lora else "full"
@@ -107,11 +107,11 @@ def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[s
     The merged model is made from the written adapter, which proves that the files can be read.
     """
     paths: dict[str, str] = {}
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     module: Any = learner.model.module
     weights: dict[str, Tensor] | None = None
     if learner.model.is_lora:
-        adapter = _replace(folder / "adapter", module.save_pretrained)
+        adapter = replace_folder(folder / "adapter", module.save_pretrained)
         paths["adapter"] = str(adapter)
         base = AutoModelForCausalLM.from_pretrained(
             spec.model, dtype=spec.dtype, use_safetensors=True
@@ -120,7 +120,9 @@ def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[s
             module = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
     else:
         weights = learner.model.weights()
-    merged = _replace(folder / "merged", lambda path: _save_merged(module, weights, spec, path))
+    merged = replace_folder(
+        folder / "merged", lambda path: _save_merged(module, weights, spec, path)
+    )
     return paths | {"merged": str(merged)}
 
 
@@ -137,12 +139,3 @@ def _save_merged(
     except (OSError, ValueError):
         return
     tokenizer.save_pretrained(path)
-
-
-def _replace(target: Path, write: Any) -> Path:
-    """Let ``write`` fill a new folder, then put it in the place of ``target``."""
-    draft = target.with_name(f".{target.name}-draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    write(draft)
-    shutil.rmtree(target, ignore_errors=True)
-    return draft.rename(target)

@@ -19,6 +19,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from troupe.durable import append, make_folder, put, replace_file, sync_tree
 from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
 from troupe.runtime.faults import reached
 from troupe.runtime.run_folder import (
@@ -105,9 +106,8 @@ class Checkpoints:
             rewards = self._stage(snapshot, staging)
             self._admit_over(target)
             listed = self._groups.stat().st_size if self._groups.exists() else 0
-            self._append_groups(snapshot)
-            shutil.rmtree(target, ignore_errors=True)
-            staging.rename(target)
+            append(self._groups, listed, _group_lines(snapshot))
+            put(staging, target)
         except (OSError, SafetensorError) as error:
             shutil.rmtree(staging, ignore_errors=True)
             with suppress(OSError):
@@ -120,7 +120,6 @@ class Checkpoints:
         except TroupeError:
             shutil.rmtree(staging, ignore_errors=True)
             raise
-        sync(self._folder)
         reached("trainer.checkpoint_there", snapshot.step)
         self._remove_old(rewards)
         return target
@@ -141,15 +140,13 @@ class Checkpoints:
     def _stage(self, snapshot: CheckpointContents, staging: Path) -> dict[str, float]:
         """Write every file of the checkpoint safely to disk; returns the known rewards."""
         shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir(parents=True)
+        make_folder(staging)
         for name, state in snapshot.learners.items():
             save_file(state.tensors, staging / f"{name}.safetensors")
         rewards = self._rewards(snapshot)
         (staging / STATE).write_text(json.dumps(self._body(snapshot, rewards)))
         reached("trainer.checkpoint_staged", snapshot.step)
-        for file in staging.iterdir():
-            sync(file)
-        sync(staging)
+        sync_tree(staging)
         return rewards
 
     def load(self, *, with_all: bool = False) -> CheckpointContents | None:
@@ -254,16 +251,6 @@ class Checkpoints:
             if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _append_groups(self, snapshot: CheckpointContents) -> None:
-        with self._groups.open("a") as file:
-            for step, groups in snapshot.trained:
-                for policy, advantages in groups.items():
-                    values = [[float(f"{a:.6g}") for a in row] for row in advantages.values()]
-                    line = {"step": step, "policy": policy, "group_ids": list(advantages)}
-                    file.write(f"{json.dumps({**line, 'advantages': values})}\n")
-            file.flush()
-            os.fsync(file.fileno())
-
     def _cut_groups(self, step: int) -> None:
         """Keep the lines of steps below ``step``; a torn line was never covered."""
         if not self._groups.exists():
@@ -276,10 +263,7 @@ class Checkpoints:
                 continue
             if covered:
                 lines.append(f"{line}\n")
-        draft = self._groups.with_suffix(".draft")
-        draft.write_text("".join(lines))
-        sync(draft)
-        draft.replace(self._groups)
+        replace_file(self._groups, "".join(lines))
 
 
 def steps_of_all(run_dir: Path, spec: JobSpec) -> list[int]:
@@ -305,10 +289,12 @@ def best_first(folder: Path) -> list[Path]:
     return []
 
 
-def sync(path: Path) -> None:
-    """Flush a file, or a folder's directory entries, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _group_lines(snapshot: CheckpointContents) -> bytes:
+    """The lines of groups.jsonl for the steps that the checkpoint is the first to cover."""
+    lines: list[str] = []
+    for step, groups in snapshot.trained:
+        for policy, advantages in groups.items():
+            values = [[float(f"{a:.6g}") for a in row] for row in advantages.values()]
+            line = {"step": step, "policy": policy, "group_ids": list(advantages)}
+            lines.append(f"{json.dumps({**line, 'advantages': values})}\n")
+    return "".join(lines).encode()

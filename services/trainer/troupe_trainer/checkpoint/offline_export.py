@@ -14,6 +14,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from troupe.algorithms.load import load_algorithm
+from troupe.durable import replace_file
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.runtime.run_folder import checkpoints_folder, step_name, step_of
 from troupe.spec.job import JobSpec
@@ -58,7 +59,7 @@ def export(
         learner = Learner(policy, spec, algorithm, device="cpu")
         learner.restore(snapshot.learners[policy])
         paths[policy] = export_artifacts(learner, spec.policies[policy], out / policy)
-        (out / policy / "checkpoint.json").write_text(_origin(run_dir, snapshot))
+        replace_file(out / policy / "checkpoint.json", _origin(run_dir, snapshot))
     return paths
 
 

@@ -17,6 +17,7 @@ from transformers.utils.logging import disable_progress_bar
 from troupe.algorithms.algorithm import Algorithm, Remembering
 from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.durable import replace_file
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.collector import Batch
@@ -153,7 +154,7 @@ class Learners:
                 mark = f"{self.policy}-" if self.policy else ""
                 path = self._run_dir / f"nan-{mark}step-{batch.step}.pb"
                 records = pb.Episode(groups=[group.record for group in error.groups])
-                path.write_bytes(records.SerializeToString())
+                replace_file(path, records.SerializeToString())
                 raise NonFiniteError(
                     f"Step {batch.step} stopped. {error.message} They are in {path} (a "
                     "troupe.api.records.v1.Episode).",

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from troupe.durable import sync
 from troupe.errors import JobFailedError, TroupeError
 from troupe.runtime.faults import reached
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.weights import build_manifest
 from troupe_trainer.checkpoint.export import Export, export_version
-from troupe_trainer.checkpoint.files import sync
 from troupe_trainer.control import TrainerProgress
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.publish.publisher import Publisher
@@ -117,8 +117,13 @@ class Versions:
 
 @asynccontextmanager
 async def _on_disk(path: Path) -> AsyncGenerator[None]:
-    """Bring a file to the disk meanwhile."""
-    syncing = asyncio.create_task(asyncio.to_thread(sync, path))
+    """Bring a file and its name to the disk meanwhile."""
+
+    def work() -> None:
+        sync(path)
+        sync(path.parent)
+
+    syncing = asyncio.create_task(asyncio.to_thread(work))
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from troupe.durable import make_folder, put
 from troupe.tasks.optional import vocabulary_of
 from troupe.tasks.registry import load_family
 from troupe_trainer.tiny_model.demonstrations import demonstrations
@@ -34,14 +35,14 @@ def build(recipe: Recipe, out_dir: Path, progress: Progress | None = None) -> bo
     manifest = {"format": _FORMAT, "recipe": recipe.model_dump(mode="json")}
     if _read_manifest(out_dir) == manifest:
         return False
-    out_dir.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out_dir.parent)
     with tempfile.TemporaryDirectory(prefix=f".{out_dir.name}-", dir=out_dir.parent) as temporary:
         staged = Path(temporary) / "model"
         _make(recipe, staged, progress or _silent)
         (staged / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
         if out_dir.exists():
             shutil.move(out_dir, Path(temporary) / "replaced")
-        staged.rename(out_dir)
+        put(staged, out_dir)
     return True
 
 
