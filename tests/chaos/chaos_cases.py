@@ -241,6 +241,22 @@ LOSSES = tuple(
 )
 """One packet in ten, to and from a server, until the job ends."""
 
+POWER, TORN = "power cut", "torn power cut"
+_POWERLESS = (
+    "opening a step",
+    "before a stream append",
+    "mid-record",
+    "mid-learn",
+    "mid-checkpoint",
+    "checkpoint written",
+    "mid-push, active on all",
+    "version committed",
+    "mid-eval",
+    "at the last step",
+)
+POWER_CUTS = tuple(Case("machine", BY_NAME[n], how) for how in (POWER, TORN) for n in _POWERLESS)
+"""Every process ends in one moment and what was not synced is lost, all of it or (torn) some."""
+
 ALL = (
     *MATRIX,
     *SANDBOX,
@@ -251,6 +267,7 @@ ALL = (
     *CLOCKS,
     *FAILOVERS,
     *LOSSES,
+    *POWER_CUTS,
 )
 """What `make chaos` records."""
 
@@ -273,3 +290,4 @@ QUICK = tuple(
 
 QUICK_NETWORK = Case("router:redis", BY_NAME["before a stream append"], RESETS)
 QUICK_STREAM = Case("groups", BY_NAME["idle, a step is played"], DUPLICATED)
+QUICK_POWER_CUT = Case("machine", BY_NAME["mid-checkpoint"], POWER)
