@@ -24,6 +24,7 @@ _NOTEWORTHY = frozenset(
         "job.interrupted",
         "checkpoint.failed",
         "recording.failed",
+        "records.lost",
         "tracker.failed",
     }
 )

@@ -63,6 +63,7 @@ def write_run_report(run_dir: Path) -> str:
     text = "\n\n".join(
         [
             f"# {run_dir.name}",
+            *_lost(run_dir / "summary.json"),
             "## Rounds\n\n" + _rounds(metrics),
             "## Policies over all rounds\n\n" + _policies(policies),
             "## Evaluations by outcome\n\n" + _outcomes(rounds),
@@ -72,6 +73,15 @@ def write_run_report(run_dir: Path) -> str:
     )
     replace_file(run_dir / "report.md", text + "\n")
     return text + "\n"
+
+
+def _lost(summary: Path) -> list[str]:
+    """What the job's records lack, as a section; none where they are whole."""
+    losses = json.loads(summary.read_text("utf-8")).get("records_lost") if summary.is_file() else []
+    if not losses:
+        return []
+    rows = [[loss["file"], loss["part"], loss["loss"]] for loss in losses]
+    return ["## Lost records\n\n" + table(["file", "part", "loss"], rows)]
 
 
 def _flawless(path: Path) -> Flawless:

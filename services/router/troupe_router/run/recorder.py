@@ -104,10 +104,14 @@ class Recorder:
         rebuilt = await restorer.restore(step, records_all=self._fraction >= 1.0)
         self._lines = {(x["kind"], x["step"]): x for _, x in self._records.metrics.lines()}
         if rebuilt:
-            await self._emit("records.rebuilt", str(step), {"parts": rebuilt})
+            sentence = f"Lines of metrics.jsonl were lost and made anew: {', '.join(rebuilt)}."
+            data = {"parts": rebuilt, "sentence": sentence}
+            await self._emit("records.rebuilt", ",".join(rebuilt), data)
         for loss in self._records.losses:
             _log.warning("records.lost", job_id=self._job.job_id, **loss)
-            await self._emit("records.lost", f"{loss['file']}:{loss['part']}", loss)
+            sentence = f"{loss['file']} lacks a part of {loss['part']}: {loss['loss']}."
+            data = {**loss, "sentence": sentence}
+            await self._emit("records.lost", f"{loss['file']}:{loss['part']}", data)
 
     async def run(self) -> None:
         """Follow the trainers' reports and write step lines, until cancelled."""

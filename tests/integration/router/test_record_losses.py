@@ -1,0 +1,196 @@
+"""Records are on the disk before anything forgets them, and what is missing later is named."""
+
+import json
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_world import JOB, World, job_spec, tickets
+from redis.asyncio import Redis
+
+from troupe.api.records.v1 import records_pb2 as records
+from troupe.ids import eval_round, train_round
+from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import StepLedger
+from troupe_router.jobs.record import JobRecord
+from troupe_router.jobs.store import JobStore
+from troupe_router.run.recorder import Recorder
+
+STEPS = 3
+EPISODES = 2
+
+
+@pytest.fixture
+def world(redis: Redis, tmp_path: Path) -> World:
+    return World(redis, tmp_path / "runs")
+
+
+def recorder(world: World, job: JobRecord) -> Recorder:
+    log = EventLog(world.redis, JOB, source="router")
+    return Recorder(job, world.ledger, world.store, log, fraction=1.0)
+
+
+async def play(world: World, found: Recorder, round_id: str, kind: int, step: int) -> None:
+    played = tickets(round_id, EPISODES, step)
+    for ticket in played:
+        ticket.kind = kind
+    await world.ledger.open_round(round_id, kind, step, played)
+    for ticket in played:
+        episode = records.Episode(
+            episode_id=ticket.ticket_id, round_id=round_id, step=step, kind=kind
+        )
+        await world.ledger.complete_ticket(ticket, "", [], episode)
+    state = await world.ledger.round(round_id)
+    assert state is not None
+    await found.record(state)
+    await world.ledger.mark_recorded(round_id)
+
+
+async def run_job(world: World, *, num_steps: int = STEPS) -> JobRecord:
+    """A job that is at ``num_steps`` of its steps, all recorded."""
+    spec = job_spec(steps=STEPS, eval={"num_tasks": EPISODES, "every": 1})
+    job = await world.add_job(spec, "running")
+    found = recorder(world, job)
+    await found.rewind(0)
+    log = EventLog(world.redis, JOB, source="trainer")
+    for step in range(num_steps):
+        await play(world, found, eval_round(step), records.ROUND_KIND_EVAL, step)
+        await play(world, found, train_round(step), records.ROUND_KIND_TRAIN, step)
+        await log.emit("step.learned", {"step": step, "phases": {"learn": 0.1}})
+        await found.learned(step)
+        await found.finish()
+    await play(world, found, eval_round(num_steps), records.ROUND_KIND_EVAL, num_steps)
+    return job
+
+
+async def told(world: World, type: str) -> list[dict[str, Any]]:
+    events = await EventLog(world.redis, JOB, source="t").read(count=1000)
+    return [json.loads(e.event.data_json) for e in events if e.event.type == type]
+
+
+def parts(job: JobRecord, name: str) -> list[tuple[str, int]]:
+    lines = [json.loads(line) for line in (job.run_dir / name).read_text().splitlines()]
+    return [(line["kind"], line["step"]) for line in lines]
+
+
+async def test_records_when_something_is_forgotten_then_all_that_was_written_is_synced(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    synced: dict[str, int] = {}
+    forgotten: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced[str(Path(f"/proc/self/fd/{descriptor}").readlink())] = os.fstat(descriptor).st_size
+
+    def check(what: str) -> None:
+        folder = world.runs_dir / JOB
+        files = [*folder.glob("*.jsonl")]
+        assert files, f"nothing is written when {what} goes"
+        for path in files:
+            assert synced.get(str(path)) == path.stat().st_size, f"{path.name} when {what} goes"
+            assert str(folder) in synced
+        forgotten.append(what)
+
+    def checking(what: str, real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def call(*args: Any) -> Any:
+            check(what)
+            return await real(*args)
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for owner, name in ((StepLedger, "mark_recorded"), (JobStore, "forget_notes")):
+        monkeypatch.setattr(owner, name, checking(name, getattr(owner, name)))
+    await run_job(world)
+    assert forgotten.count("mark_recorded") == 2 * STEPS + 1
+    assert forgotten.count("forget_notes") == STEPS
+
+
+async def test_rewind_when_nothing_is_missing_then_nothing_is_told_or_changed(world: World):
+    job = await run_job(world)
+    before = {path: path.read_bytes() for path in job.run_dir.glob("*.jsonl")}
+    await recorder(world, job).rewind(STEPS)
+    assert {path: path.read_bytes() for path in job.run_dir.glob("*.jsonl")} == before
+    assert await told(world, "records.lost") == []
+    assert await told(world, "records.rebuilt") == []
+
+
+def cut_back(job: JobRecord, name: str) -> None:
+    """As the file was one step earlier, with its digests."""
+    for path in (job.run_dir / f"{name}.jsonl", job.run_dir / f"{name}.digests.jsonl"):
+        lines = path.read_bytes().splitlines(keepends=True)
+        last = (f'"step":{STEPS - 1}'.encode(), f'"step":{STEPS}'.encode())
+        gone = (train_round(STEPS - 1).encode(), eval_round(STEPS).encode())
+        kept = [x for x in lines if not any(word in x for word in (*last, *gone))]
+        assert len(kept) < len(lines)
+        path.write_bytes(b"".join(kept))
+
+
+@pytest.mark.parametrize("with_digests", [True, False], ids=["digests too", "digests gone"])
+async def test_rewind_when_the_files_are_of_a_step_earlier_then_the_gap_is_named_or_mended(
+    world: World, with_digests: bool
+):
+    job = await run_job(world)
+    before = (job.run_dir / "metrics.jsonl").read_text().splitlines()
+    for name in ("episodes", "metrics"):
+        cut_back(job, name)
+        if not with_digests:
+            (job.run_dir / f"{name}.digests.jsonl").unlink()
+    found = recorder(world, job)
+    await found.rewind(STEPS)
+    lost = [(loss["file"], loss["part"]) for loss in await told(world, "records.lost")]
+    missing = {eval_round(STEPS - 1), train_round(STEPS - 1), eval_round(STEPS)}
+    assert {part for file, part in lost if file == "episodes.jsonl"} == missing
+    assert {part for file, part in lost if file == "metrics.jsonl"} == set()
+    (rebuilt,) = await told(world, "records.rebuilt")
+    assert set(rebuilt["parts"]) == missing
+    after = (job.run_dir / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in after] == [json.loads(line) for line in before]
+    assert await found.has_eval(STEPS)
+    assert {loss["part"] for loss in found.losses} == missing
+
+
+async def test_rewind_when_events_are_gone_too_then_each_lost_line_is_named(
+    world: World, redis: Redis
+):
+    job = await run_job(world)
+    cut_back(job, "metrics")
+    await redis.delete(f"troupe:{{{JOB}}}:events")
+    found = recorder(world, job)
+    await found.rewind(STEPS)
+    lost = {(loss["file"], loss["part"]) for loss in found.losses}
+    missing = {eval_round(STEPS - 1), train_round(STEPS - 1), eval_round(STEPS)}
+    assert lost == {("metrics.jsonl", part) for part in missing}
+    assert await found.has_eval(STEPS)
+
+
+async def test_rewind_when_an_older_version_wrote_the_files_then_nothing_is_lost(world: World):
+    job = await run_job(world)
+    before = (job.run_dir / "episodes.jsonl").read_bytes()
+    for name in ("episodes", "metrics"):
+        (job.run_dir / f"{name}.digests.jsonl").unlink()
+    await recorder(world, job).rewind(STEPS)
+    assert (job.run_dir / "episodes.jsonl").read_bytes() == before
+    assert await told(world, "records.lost") == []
+
+
+async def test_record_when_the_router_died_amid_the_write_then_the_round_is_written_once(
+    world: World,
+):
+    job = await run_job(world, num_steps=1)
+    (ticket,) = tickets(train_round(1), 1, 1)
+    await world.ledger.open_round(train_round(1), records.ROUND_KIND_TRAIN, 1, [ticket])
+    episode = records.Episode(episode_id=ticket.ticket_id, round_id=train_round(1), step=1)
+    await world.ledger.complete_ticket(ticket, "", [], episode)
+    with (job.run_dir / "episodes.jsonl").open("a") as file:
+        file.write('{"kind":"train","step":1,"episode_id":"half"}\n{"kind":"tr')
+    found = recorder(world, job)
+    await found.rewind(2)
+    await found.catch_up(1)
+    assert parts(job, "episodes.jsonl").count(("train", 1)) == 1
+    assert "half" not in (job.run_dir / "episodes.jsonl").read_text()
+    assert await told(world, "records.lost") == []
