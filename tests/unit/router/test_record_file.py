@@ -29,7 +29,7 @@ def written(folder: Path, names: Sequence[str] = NAMES) -> RecordFile:
 
 
 def ids(record: RecordFile) -> list[str]:
-    return [line["id"] for _, line in record.lines()]
+    return [str(line.get("id")) for _, line in record.lines()]
 
 
 def losses(record: RecordFile) -> dict[str, str]:
@@ -160,6 +160,22 @@ def test_restore_when_a_part_is_torn_and_to_come_then_it_is_written_once(tmp_pat
     assert [i for i in ids(again) if i.startswith("train-00001")] == [
         f"train-00001/{i}" for i in range(3)
     ]
+
+
+@pytest.mark.parametrize("tail", [b'{"name": "train-0', b"\0" * 30])
+def test_restore_when_the_digests_are_torn_then_the_next_part_is_noted_whole(
+    tmp_path: Path, tail: bytes
+) -> None:
+    record = written(tmp_path, NAMES[:2])
+    with record.digests.open("ab") as file:
+        file.write(tail)
+    again = RecordFile(record.path)
+    again.restore()
+    again.append("train-00001", lines("train-00001"))
+    last = RecordFile(record.path)
+    assert last.restore()
+    assert list(last.parts) == list(NAMES[:3])
+    assert len(last.digests.read_bytes().splitlines()) == 3
 
 
 @pytest.mark.parametrize("kept", [NAMES[:2], NAMES[:0], (NAMES[0], NAMES[2]), NAMES[1:]])

@@ -95,9 +95,10 @@ class RecordFile:
             }
             self._keep_spans(file, [span for _, spans in kept.values() for span in spans])
         self._parts = {name: part for name, (part, _) in kept.items()}
-        if self._parts != noted or not had_digests:
+        self._digests_size = sum(len(_digest_line(part)) for part in noted.values())
+        is_torn = had_digests and self.digests.stat().st_size != self._digests_size
+        if self._parts != noted or is_torn or not had_digests:
             self._write_digests()
-        self._digests_size = self.digests.stat().st_size
         self._is_restored = True
         return had_digests
 
@@ -161,7 +162,8 @@ class RecordFile:
         file.seek(place)
         for line in file:
             document = _parse(line)
-            if document is not None and (name := part_name(document)) not in stored:
+            name = part_name(document) if document else ""
+            if name and name not in stored:
                 rest.setdefault(name, _Lines()).add(place, line)
             place += len(line)
         before = {part.name: part for part in noted}
@@ -193,9 +195,11 @@ class RecordFile:
 
 
 def part_name(line: Mapping[str, Any]) -> str:
-    """The part that a line belongs to, such as "train-00012" or "eval-00000"."""
-    step = int(line.get("step", 0))
-    return eval_round(step) if line.get("kind") == "eval" else train_round(step)
+    """The part that a line belongs to, such as "train-00012"; "" where it names none."""
+    kind, step = line.get("kind"), line.get("step")
+    if not isinstance(step, int) or kind not in ("eval", "train"):
+        return ""
+    return eval_round(step) if kind == "eval" else train_round(step)
 
 
 def _part_of(name: str, lines: Iterable[bytes]) -> tuple[RecordPart, bytes]:
