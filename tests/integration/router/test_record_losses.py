@@ -194,3 +194,26 @@ async def test_record_when_the_router_died_amid_the_write_then_the_round_is_writ
     assert parts(job, "episodes.jsonl").count(("train", 1)) == 1
     assert "half" not in (job.run_dir / "episodes.jsonl").read_text()
     assert await told(world, "records.lost") == []
+
+
+async def test_rewind_when_redis_lost_a_round_then_its_episodes_are_written_anew(
+    world: World, redis: Redis
+):
+    job = await run_job(world, num_steps=1)
+    opened = [train_round(1), eval_round(1)]
+    await play(world, recorder(world, job), train_round(1), records.ROUND_KIND_TRAIN, 1)
+    for round_id in opened:
+        await redis.delete(f"troupe:{{{JOB}}}:round:{round_id}")
+    for path in (job.run_dir / "metrics.jsonl", job.run_dir / "metrics.digests.jsonl"):
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    await redis.delete(f"troupe:{{{JOB}}}:events")
+    found = recorder(world, job)
+    await found.rewind(1)
+    assert not await found.has_eval(1)
+    assert found.losses == []
+    for round_id, kind in zip(
+        opened, (records.ROUND_KIND_TRAIN, records.ROUND_KIND_EVAL), strict=True
+    ):
+        assert (round_id.split("-")[0], 1) not in parts(job, "episodes.jsonl")
+        await play(world, found, round_id, kind, 1)
+        assert parts(job, "episodes.jsonl").count((round_id.split("-")[0], 1)) == EPISODES

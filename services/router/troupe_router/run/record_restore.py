@@ -68,10 +68,16 @@ class RecordRestorer:
         episodes, metrics = self.records.episodes, self.records.metrics
         states = await self._open_rounds(step)
 
+        def is_kept(name: str) -> bool:
+            """Not what will be played anew: rounds that the ledger does not know (any more)."""
+            if name == eval_round(step):
+                return name in states or name in metrics.parts
+            return name in states or _is_before(name, step)
+
         def restore_both() -> bool:
             metrics.restore(partial(_is_before, step=step))
             return episodes.restore(
-                lambda name: _is_before(name, step) or name in states,
+                is_kept,
                 is_pending=lambda name: name in states and not states[name].is_recorded,
             )
 
