@@ -59,7 +59,7 @@ chaos: $(dev_stamp) ## Kill every process at every moment; writes the tables of 
 	tests/chaos/run_matrix.sh $(bin)/python $(PYTEST_ARGS)
 
 chaos-quick: $(dev_stamp) ## The share of the kill matrix that every commit runs
-	$(bin)/python -m pytest tests/chaos/test_kill_quick.py tests/chaos/test_faults_quick.py $(PYTEST_ARGS)
+	$(bin)/python -m pytest tests/chaos/test_kill_quick.py tests/chaos/test_faults_quick.py tests/chaos/test_power_cut.py $(PYTEST_ARGS)
 
 soak: $(dev_stamp) ## A long job with a kill each minute (SOAK_ARGS="--minutes 10 --steps 150 --tasks 100": short)
 	PYTHONPATH=tests:. $(bin)/python tests/chaos/soak.py $(SOAK_ARGS)
