@@ -144,7 +144,7 @@ class JobStore:
     async def all(self) -> list[JobRecord]:
         """Every job, oldest first."""
         ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
-        return await self._read([job_id.decode() for job_id in ids])
+        return await self.read([job_id.decode() for job_id in ids])
 
     async def page(
         self, *, before: float | None, limit: int, states: Collection[str] = ()
@@ -160,15 +160,15 @@ class JobStore:
                     keys.JOBS, highest, "-inf", start=start, num=_PAGE
                 ),
             )
-            batch = await self._read([job_id.decode() for job_id in ids])
+            batch = await self.read([job_id.decode() for job_id in ids])
             records += [r for r in batch if not states or r.state in states]
             start += len(ids)
             if len(ids) < _PAGE:
                 break
         return records[:limit]
 
-    async def _read(self, job_ids: Sequence[str]) -> list[JobRecord]:
-        """The existing records of these jobs."""
+    async def read(self, job_ids: Sequence[str]) -> list[JobRecord]:
+        """The records of these jobs, of those that there are."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for job_id in job_ids:
                 pipe.hgetall(keys.job(job_id))
@@ -198,7 +198,7 @@ class JobStore:
         """Jobs that a router must conduct, oldest first."""
         idle = {*FINISHED, "paused"}
         states = await self.states()
-        return await self._read([job_id for job_id, state in states.items() if state not in idle])
+        return await self.read([job_id for job_id, state in states.items() if state not in idle])
 
     async def transition(self, job_id: str, to: JobState, *, reason: str = "") -> JobRecord:
         """Move a job to ``to``; raises ConflictError when the state table refuses it."""

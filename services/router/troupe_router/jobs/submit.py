@@ -157,6 +157,16 @@ class JobCommands:
                     "there, or remove the folder by hand"
                 ) from error
 
+    async def discard(self, job_id: str) -> None:
+        """Empty the run folder of a job that is not listed; raises ConflictError for one that is.
+
+        Raises OSError: nothing was removed.
+        """
+        async with self._keeping:
+            if await self._store.find(job_id) is not None:
+                raise ConflictError(f"job '{job_id}' is listed; delete it with its files")
+            await asyncio.to_thread(discard, self._run_dir(job_id))
+
     async def resume(self, job_id: str, wanted: JobSpec | None = None) -> JobRecord:
         """Queue a job again from its run folder; an active job stays as it is.
 

@@ -5,7 +5,7 @@ its last checkpoint. A deleted job stays deleted. Never changes what Redis knows
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
