@@ -212,20 +212,16 @@ def read_bounded(run_dir: Path, name: str, limit: int) -> bytes | None:
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(run_dir / name, flags)
+        with open(run_dir / name, "rb", opener=lambda path, _: os.open(path, flags)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise BrokenFolderError(f"{name} is not a plain file")
+            if status.st_size > limit:
+                raise BrokenFolderError(
+                    f"{name} has {status.st_size} bytes, and up to {limit} are read"
+                )
+            return file.read(limit)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise BrokenFolderError(f"{name} can't be read ({error.strerror})") from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise BrokenFolderError(f"{name} is not a plain file")
-        if status.st_size > limit:
-            raise BrokenFolderError(
-                f"{name} has {status.st_size} bytes, and up to {limit} are read"
-            )
-        try:
-            return file.read(limit + 1)
-        except OSError as error:
-            raise BrokenFolderError(f"{name} can't be read ({error.strerror})") from error
