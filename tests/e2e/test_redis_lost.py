@@ -41,8 +41,8 @@ def answers(platform: Platform, job_id: str) -> dict[str, bytes]:
     with httpx.Client(base_url=f"http://127.0.0.1:{platform.rest_port}", timeout=60) as http:
         found = {path: http.get(path) for path in paths}
         [episode, *_] = found[f"{job}/episodes"].json()["episodes"]
-        found["episode"] = http.get(f"{job}/episodes/{episode['episode_id']}")
-    assert {answer.status_code for answer in found.values()} == {200}
+        found["episode"] = http.get(f"{job}/episodes/{episode['id']}")
+    assert {path: a.text for path, a in found.items() if a.status_code != 200} == {}
     return {path: answer.content for path, answer in found.items()}
 
 

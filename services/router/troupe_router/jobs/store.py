@@ -92,14 +92,16 @@ class JobStore:
         await self.write_file(record.job_id)
 
     async def restore(self, record: JobRecord, tracked: Mapping[str, int]) -> bool:
-        """Add a job that its run folder has and Redis lost; False where it is there."""
+        """Add a job that its run folder has and Redis lost; False where it is there.
+
+        ``job.json`` is left as it is.
+        """
         notes = {f"{_NOTE}{TRACKED_NOTE}{place}": str(n) for place, n in tracked.items()}
         fields = {**record.to_fields(), **notes}
         flat = [part for pair in fields.items() for part in pair]
         adding = self._redis.eval(_RESTORE, 1, keys.job(record.job_id), *flat)
         is_new = await cast("Awaitable[int]", adding) == 1
         await self._redis.zadd(keys.JOBS, {record.job_id: record.created_at}, nx=True)
-        await self.write_file(record.job_id)
         return is_new
 
     async def write_file(self, job_id: str) -> None:

@@ -5,16 +5,16 @@ its last checkpoint. A deleted job stays deleted. Never changes what Redis knows
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from redis.asyncio import Redis
 
 from troupe.runtime.streams import keys
-from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.events import EventLog, StoredEvent
 from troupe.runtime.telemetry.logging import get_logger
-from troupe_router.jobs.job_file import BrokenFolderError, with_spec
+from troupe_router.jobs.job_file import BrokenFolderError, JobHead, with_spec
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import FINISHED, JobState
 from troupe_router.jobs.store import JobStore
@@ -23,6 +23,9 @@ from troupe_router.run.events_file import kept_events
 from troupe_router.run.folders import RunFolder, run_folders
 
 _log = get_logger(__name__)
+
+_AT_ONCE = 64
+"""Run folders that are read, and jobs that are written, before the router serves others again."""
 
 _COMES_BACK: Mapping[JobState, JobState] = {
     "queued": "paused",
@@ -66,6 +69,7 @@ class JobImport:
         states = await self._store.states()
         folders = await asyncio.to_thread(run_folders, self._runs_dir)
         outcome = Imported()
+        lost: list[RunFolder] = []
         for folder in folders:
             name = folder.path.name
             if (state := states.get(name)) is not None:
@@ -75,33 +79,60 @@ class JobImport:
             elif folder.fault:
                 outcome.broken[name] = folder.fault
             elif folder.head and not folder.is_deleted and (folder.is_recorded or with_guessed):
-                await self._import(folder, outcome, is_dry=is_dry)
+                lost.append(folder)
+        for start in range(0, len(lost), _AT_ONCE):
+            read = await asyncio.to_thread(_read_all, lost[start : start + _AT_ONCE])
+            outcome.broken |= {one.name: one.fault for one in read if one.record is None}
+            outcome.jobs += [one.name for one in read if one.record is not None]
+            if not is_dry:
+                await asyncio.gather(*map(self._restore, read))
         if not is_dry:
             await self._redis.set(keys.IMPORTED, "1")
             if outcome.jobs or outcome.broken:
                 _log.info("jobs.imported", num_jobs=len(outcome.jobs), broken=outcome.broken)
         return outcome
 
-    async def _import(self, folder: RunFolder, outcome: Imported, *, is_dry: bool) -> None:
-        assert folder.head is not None
-        name = folder.path.name
-        try:
-            record = await asyncio.to_thread(with_spec, folder.path, folder.head)
-        except BrokenFolderError as error:
-            outcome.broken[name] = error.message
+    async def _restore(self, read: "_Read") -> None:
+        if read.record is None:
             return
-        outcome.jobs.append(name)
-        if is_dry:
-            return
-        record = _at_rest(record)
-        log = EventLog(self._redis, name, source="router")
-        try:
-            await log.restore(await asyncio.to_thread(kept_events, folder.path, name))
-        except BrokenFolderError as error:
-            _log.warning("events.not_restored", job_id=name, why=error.message)
-        if await self._store.restore(record, folder.head.tracked):
+        record = _at_rest(read.record)
+        log = EventLog(self._redis, record.job_id, source="router")
+        await log.restore(read.events)
+        if await self._store.restore(record, read.tracked):
             data = {"state": record.state, "reason": record.reason}
             await log.emit("job.state", data, event_id=f"{record.life}:{record.state}")
+        if record != read.record or not read.is_recorded:
+            await self._store.write_file(record.job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """All that a run folder has of its job; ``record`` is None where ``fault`` says why."""
+
+    name: str
+    record: JobRecord | None = None
+    events: Sequence[StoredEvent] = ()
+    tracked: Mapping[str, int] = field(default_factory=dict[str, int])
+    is_recorded: bool = True
+    fault: str = ""
+
+
+def _read_all(folders: Sequence[RunFolder]) -> list[_Read]:
+    return [_read(folder, folder.head) for folder in folders if folder.head]
+
+
+def _read(folder: RunFolder, head: JobHead) -> _Read:
+    path, name = folder.path, folder.path.name
+    try:
+        record = with_spec(path, head)
+    except BrokenFolderError as error:
+        return _Read(name, fault=error.message)
+    try:
+        events = kept_events(path, name)
+    except BrokenFolderError as error:
+        _log.warning("events.not_restored", job_id=name, why=error.message)
+        events = []
+    return _Read(name, record, events, head.tracked, folder.is_recorded)
 
 
 def _lags(folder: RunFolder, state: str) -> bool:
