@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +132,7 @@ async def _median_ms(work: Callable[[], Awaitable[int]], rounds: int) -> float:
 
 
 @contextlib.contextmanager
-def valkey(folder: Path) -> Iterator[str]:
+def valkey(folder: Path) -> Generator[str]:
     """A server of this run alone; its URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

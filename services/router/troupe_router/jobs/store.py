@@ -187,14 +187,20 @@ class JobStore:
                 _log.warning("job.of_newer_version", job_id=job_id.decode(), why=error.message)
             return None
 
-    async def states(self) -> dict[str, str]:
-        """The state of every job by its id, oldest first."""
-        ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
+    async def states(self, job_ids: Sequence[str] | None = None) -> dict[str, JobState]:
+        """The state of each of these jobs that there is, by its id; of all, oldest first."""
+        if job_ids is None:
+            ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
+            job_ids = [job_id.decode() for job_id in ids]
         async with self._redis.pipeline(transaction=False) as pipe:
-            for job_id in ids:
-                pipe.hget(keys.job(job_id.decode()), "state")
+            for job_id in job_ids:
+                pipe.hget(keys.job(job_id), "state")
             states = cast("list[bytes | None]", await pipe.execute())
-        return {i.decode(): s.decode() for i, s in zip(ids, states, strict=True) if s}
+        return {
+            job_id: cast("JobState", state.decode())
+            for job_id, state in zip(job_ids, states, strict=True)
+            if state
+        }
 
     async def unfinished(self) -> list[JobRecord]:
         """Jobs that a router must conduct, oldest first."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 from troupe.clients.rest.models.jobs import JobState
 from troupe.errors import TroupeError
@@ -89,7 +88,9 @@ class RunPruning:
         _log.info("run_folder.removed", job_id=name, why=chosen.why, bytes=chosen.run.size_bytes)
         return True
 
-    def _look(self, states: Mapping[str, str], unfinished: Sequence[JobRecord]) -> list[KeptRun]:
+    def _look(
+        self, states: Mapping[str, JobState], unfinished: Sequence[JobRecord]
+    ) -> list[KeptRun]:
         specs = "".join(job.spec.model_dump_json() for job in unfinished)
         runs = [
             self._run(folder.path, folder.head, states.get(folder.path.name), specs)
@@ -99,8 +100,8 @@ class RunPruning:
         self._sizes = {run.name: self._sizes[run.name] for run in runs if run.name in self._sizes}
         return runs
 
-    def _run(self, path: Path, head: JobHead, known_state: str | None, specs: str) -> KeptRun:
-        state = cast("JobState", known_state or head.state)
+    def _run(self, path: Path, head: JobHead, known_state: JobState | None, specs: str) -> KeptRun:
+        state = known_state or head.state
         rested_at = head.ended_at if state in FINISHED else (path / JOB_FILE).lstat().st_mtime
         measured_at, size = self._sizes.get(path.name, (0.0, 0))
         if measured_at != rested_at:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from troupe.clients.rest.models.jobs import JobState
 from troupe.clients.rest.models.run_folders import (
     BrokenFolderDocument,
     FolderStatus,
@@ -19,7 +20,6 @@ from troupe.clients.rest.models.run_folders import (
     RunFolderPageQuery,
 )
 from troupe.errors import InvalidArgumentError
-from troupe_router.jobs.record import JobRecord
 from troupe_router.rest.openapi import EVERY
 from troupe_router.rest.parts import Parts
 from troupe_router.rest.strict_route import StrictRoute
@@ -46,8 +46,7 @@ async def page(parts: Parts, query: Annotated[RunFolderPageQuery, Query()]) -> R
         ][: query.limit + 1]
     )
     shown = folders[: query.limit]
-    records = await parts.store.read([folder.path.name for folder in shown])
-    listed = {record.job_id: record for record in records}
+    listed = await parts.store.states([folder.path.name for folder in shown])
     return RunFolderPage(
         folders=[_document(folder, listed.get(folder.path.name)) for folder in shown],
         next_cursor=shown[-1].path.name if len(folders) > query.limit else None,
@@ -103,27 +102,28 @@ async def prune(parts: Parts, query: Annotated[PruneQuery, Query()]) -> PruneDoc
     )
 
 
-def _document(folder: RunFolder, record: JobRecord | None) -> RunFolderDocument:
-    name, known = folder.path.name, record or folder.head
+def _document(folder: RunFolder, state: JobState | None) -> RunFolderDocument:
+    """``state`` is that of a job that is listed."""
+    name, head = folder.path.name, folder.head
     status: FolderStatus = "unlisted"
-    if record is not None:
+    if state is not None:
         status = "listed"
     elif folder.fault:
         status = "broken"
-    elif folder.head is None:
+    elif head is None:
         status = "empty"
     elif folder.is_deleted:
         status = "deleted"
-    if known is None:
-        return RunFolderDocument(name=name, status=status, reason=folder.fault)
+    if head is None:
+        return RunFolderDocument(name=name, status=status, reason=folder.fault, state=state)
     return RunFolderDocument(
         name=name,
         status=status,
-        reason=known.reason,
-        state=known.state,
-        step=known.step,
-        created_at=known.created_at,
-        ended_at=known.ended_at or None,
-        owner=known.owner,
-        is_pinned=known.is_pinned,
+        reason=head.reason,
+        state=state or head.state,
+        step=head.step,
+        created_at=head.created_at,
+        ended_at=head.ended_at or None,
+        owner=head.owner,
+        is_pinned=head.is_pinned,
     )
