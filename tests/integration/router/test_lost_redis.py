@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import httpx
 import pytest
+from job_world import JOB, IdleLauncher, World, job_spec
 from redis.asyncio import Redis
 from rest_world import RestWorld, episode_line, rest_world, spec_document, write_lines
 
@@ -152,6 +153,25 @@ async def test_job_that_had_not_ended_when_redis_is_emptied_then_it_rests_and_ca
     assert resumed["created_at"] == job["created_at"]
     assert await world.store.notes("demo-1") == {}
     assert not await world.redis.exists(keys.round_state("demo-1", "train-00006"))
+
+
+async def test_running_job_when_redis_is_emptied_then_its_launcher_ends_what_is_left_of_it(
+    redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[str] = []
+
+    async def stop(_: IdleLauncher, owner: str, *, grace_s: float) -> None:
+        stopped.append(owner)
+
+    monkeypatch.setattr(IdleLauncher, "stop", stop)
+    job = World(redis, tmp_path / "runs")
+    record = await job.add_job(job_spec(), "running")
+    (record.run_dir / "spec.json").write_text(record.spec.model_dump_json())
+    await redis.flushall()
+    await JobImport(redis, job.store, job.runs_dir).run()
+    ended = await job.drive(await job.store.get(JOB))
+    assert (ended.state, stopped) == ("paused", [JOB])
+    assert "while it was running" in ended.reason
 
 
 async def test_import_when_repeated_or_partly_done_then_changes_nothing_more(

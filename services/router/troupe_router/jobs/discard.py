@@ -7,8 +7,8 @@ import secrets
 import shutil
 from pathlib import Path
 
+from troupe.durable import sync
 from troupe.errors import ConflictError
-from troupe.runtime.durable import sync_folder
 
 DISCARDED = ".discarded"
 
@@ -27,7 +27,7 @@ def discard(run_dir: Path) -> None:
     moved = bin_dir / f"{run_dir.name}.{secrets.token_hex(4)}"
     run_dir.rename(moved)
     run_dir.mkdir()
-    sync_folder(run_dir.parent)
+    sync(run_dir.parent)
     shutil.rmtree(moved, ignore_errors=True)
 
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from troupe.clients.rest.models.jobs import JobState
+from troupe.durable import replace_file
 from troupe.errors import ConflictError, NotFoundError
-from troupe.runtime.durable import replace_file
 from troupe.spec import SpecInvalidError, parse_spec
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import FINISHED
@@ -75,7 +75,9 @@ def is_job_id(name: str) -> bool:
 
 
 def write_job(record: JobRecord, tracked: Mapping[str, int], *, deleted_at: float = 0.0) -> None:
-    """Write ``job.json``, durably. Raises OSError."""
+    """Write ``job.json``, durably; raises OSError, also where the run folder is gone."""
+    if not record.run_dir.is_dir():
+        raise FileNotFoundError(f"there is no {record.run_dir}")
     head = JobHead(
         version=FILE_VERSION,
         job_id=record.job_id,
@@ -92,7 +94,7 @@ def write_job(record: JobRecord, tracked: Mapping[str, int], *, deleted_at: floa
         deleted_at=deleted_at,
         tracked=dict(tracked),
     )
-    replace_file(record.run_dir / JOB_FILE, head.model_dump_json(indent=1).encode() + b"\n")
+    replace_file(record.run_dir / JOB_FILE, head.model_dump_json(indent=1) + "\n")
 
 
 def read_job(run_dir: Path) -> StoredJob | None:

@@ -81,6 +81,7 @@ class JobStore:
         self._newer: set[bytes] = set()
         self.unwritten: set[str] = set()
         """Jobs whose ``job.json`` could not be written; ``write_file`` tries again."""
+        self._writing = asyncio.Lock()
 
     async def create(self, record: JobRecord) -> None:
         """Add a new job."""
@@ -120,7 +121,8 @@ class JobStore:
             if present == written:
                 break
             try:
-                await asyncio.to_thread(write_job, *present)
+                async with self._writing:
+                    await asyncio.to_thread(write_job, *present)
             except FileNotFoundError:
                 break
             except (OSError, ValidationError) as error:

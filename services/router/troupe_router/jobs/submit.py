@@ -15,8 +15,8 @@ from typing import Any
 from redis.asyncio import Redis
 
 from troupe.clients.rest.models.jobs import PlanDocument
+from troupe.durable import replace_file, sync
 from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
-from troupe.runtime.durable import replace_file, sync_folder
 from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
@@ -254,7 +254,7 @@ class JobCommands:
             job_id = f"{spec.name}-{number}"
             try:
                 (runs_dir / job_id).mkdir()
-                sync_folder(runs_dir)
+                sync(runs_dir)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -295,8 +295,8 @@ def parse_body(body: bytes, *, media_type: str = "application/json") -> JobSpec:
 
 
 def write_spec(run_dir: Path, spec: JobSpec) -> None:
-    """Write ``spec.json``, durably."""
-    replace_file(run_dir / "spec.json", spec.model_dump_json(indent=2).encode() + b"\n")
+    """Write ``spec.json``, whole or not at all."""
+    replace_file(run_dir / "spec.json", spec.model_dump_json(indent=2) + "\n")
 
 
 def _stored_spec(run_dir: Path, job_id: str) -> JobSpec:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from troupe.api.records.v1.records_pb2 import Event
-from troupe.runtime.durable import replace_file
+from troupe.durable import replace_file
 from troupe.runtime.streams.events import EventLog, StoredEvent
 from troupe_router.jobs.job_file import BrokenFolderError, read_bounded
 
@@ -22,7 +22,7 @@ _PLACE = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 
 
 async def keep_events(log: EventLog, run_dir: Path) -> None:
-    """Write every event that Redis holds of the job. Raises OSError."""
+    """Write every event that Redis holds of the job; raises OSError."""
     lines: list[str] = []
     after = "0"
     while page := await log.read(after, count=_PAGE):

@@ -1,0 +1,124 @@
+"""Files and folders that a power cut leaves whole: the one place that knows what must be synced.
+
+A file's bytes survive once the file is synced; its name survives once the folder that holds the
+name is synced. So what is replaced is written under another name, synced, renamed, and then its
+folder is synced: after a power cut there is the old file or the new one. Every function returns
+when its effect would survive; whatever rests on it comes after. Never decides what a file holds.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from troupe.errors import UnavailableError
+
+
+class FileChangedError(UnavailableError):
+    """A file is not as its only writer left it: it was cut, or somebody else wrote to it."""
+
+
+def sync(path: Path) -> None:
+    """Bring a file's bytes, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Bring a folder to the disk with every file and folder in it."""
+    for inner, _, names in os.walk(folder):
+        for name in names:
+            sync(Path(inner, name))
+        sync(Path(inner))
+
+
+def make_folder(path: Path) -> None:
+    """Make ``path`` and the folders above it, as far as there are none."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync(folder.parent)
+
+
+def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
+    """Put a file with ``content`` in the place of ``path``; its folder is made if need be.
+
+    ``mode`` is the new file's, less the umask. A write that fails leaves the old file.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    make_folder(path.parent)
+    # Routers of two pods may write one file, under one pid.
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+        put(draft, path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+
+
+def put(draft: Path, target: Path) -> None:
+    """Rename ``draft``, a file or a folder with all that is in it, to ``target``.
+
+    A folder in the place of ``target`` is removed first: between the two there is none.
+    """
+    if draft.is_dir():
+        sync_tree(draft)
+        shutil.rmtree(target, ignore_errors=True)
+        draft.rename(target)
+    else:
+        sync(draft)
+        draft.replace(target)
+    sync(target.parent)
+
+
+def replace_folder(target: Path, write: Callable[[Path], object]) -> Path:
+    """Let ``write`` fill a new folder, then put it in the place of ``target``."""
+    draft = target.with_name(f".{target.name}-draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    write(draft)
+    put(draft, target)
+    return target
+
+
+def append(path: Path, at: int, data: bytes) -> None:
+    """Append ``data`` to a file of ``at`` bytes, whole or not at all; 0: there may be none.
+
+    Raises:
+        FileChangedError: the file has another length, so nothing is written.
+    """
+    is_new = not path.exists()
+    with path.open("ab", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size != at:
+            raise FileChangedError(
+                f"{path} has {size} bytes, and its last writer left {at}: it was cut, or another "
+                "process writes to it. The job's next controller reads it again."
+            )
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                file.truncate(at)
+            raise
+    if is_new:
+        sync(path.parent)
+
+
+def cut(path: Path, size: int) -> None:
+    """Cut the end of a file off; raises FileChangedError where it is shorter than ``size``."""
+    with path.open("r+b") as file:
+        if file.seek(0, os.SEEK_END) < size:
+            raise FileChangedError(f"{path} has fewer than {size} bytes; it is not made longer.")
+        file.truncate(size)
+        os.fsync(file.fileno())
