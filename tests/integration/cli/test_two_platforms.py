@@ -15,7 +15,7 @@ from troupe.cli import checks
 from troupe.cli.settings import settings_from
 from troupe.errors import InvalidArgumentError
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 Troupe = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -23,7 +23,7 @@ Troupe = Callable[..., "subprocess.CompletedProcess[str]"]
 def troupe(tmp_path: Path) -> Iterator[Troupe]:
     """Runs the command with no port in its environment; ends the platforms of runs folders."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
-    environment["TROUPE_GRACE_S"] = "4"
+    environment |= {"TROUPE_GRACE_S": "4", "TROUPE_START_TIMEOUT_S": "150"}
 
     def run(*args: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -32,7 +32,7 @@ def troupe(tmp_path: Path) -> Iterator[Troupe]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=170,
             check=False,
         )
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troupe.clients.rest.models.jobs import JobState
-from troupe_router.run.retention import KeptRun, Limits, excess
+from troupe_router.run.retention import KeptRun, RetentionLimits, excess
 
 NOW = 1_000_000.0
 STATES: tuple[JobState, ...] = get_args(JobState)
@@ -26,7 +26,7 @@ runs = st.lists(
     unique_by=lambda run: run.name,
 )
 limits = st.builds(
-    Limits,
+    RetentionLimits,
     max_age_s=st.just(0.0) | st.floats(1, NOW),
     max_jobs=st.integers(0, 10),
     max_bytes=st.integers(0, 500),
@@ -36,7 +36,7 @@ limits = st.builds(
 
 @given(runs, limits)
 def test_excess_is_never_protected_and_what_stays_keeps_every_limit_or_is_protected(
-    found: list[KeptRun], limit: Limits
+    found: list[KeptRun], limit: RetentionLimits
 ) -> None:
     gone = [chosen.run for chosen in excess(found, limit, NOW)]
     left = [run for run in found if run not in gone]
@@ -54,7 +54,7 @@ def test_excess_is_never_protected_and_what_stays_keeps_every_limit_or_is_protec
 
 @given(runs)
 def test_excess_when_there_is_no_limit_then_nothing_goes(found: list[KeptRun]) -> None:
-    assert excess(found, Limits(resumable_s=0.0), NOW) == []
+    assert excess(found, RetentionLimits(resumable_s=0.0), NOW) == []
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -65,7 +65,7 @@ def test_run_is_protected_for_every_state_and_reason(
     state: JobState, is_pinned: bool, is_read: bool, is_old: bool
 ) -> None:
     run = KeptRun("a-1", state, 0.0 if is_old else NOW - 1, 1, is_pinned, is_read)
-    limit = Limits(max_age_s=0.5, resumable_s=100.0)
+    limit = RetentionLimits(max_age_s=0.5, resumable_s=100.0)
     may_go = state == "succeeded" or (state in ("failed", "cancelled", "paused") and is_old)
     may_go = may_go and not is_pinned and not is_read
     assert (run.protection(limit, NOW) == "") == may_go

@@ -16,7 +16,7 @@ from troupe_router.jobs.discard import remove_discarded
 from troupe_router.jobs.store import JobStore
 from troupe_router.run.importing import JobImport
 from troupe_router.run.pruning import RunPruning
-from troupe_router.run.retention import Limits
+from troupe_router.run.retention import RetentionLimits
 from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
@@ -64,9 +64,9 @@ class RunFolderKeeper:
             await self._pruning.run(self._limits)
 
 
-def limits_of(settings: RouterSettings) -> Limits:
+def limits_of(settings: RouterSettings) -> RetentionLimits:
     """The limits that the operator set."""
-    return Limits(
+    return RetentionLimits(
         settings.retention_max_age_s,
         settings.retention_max_jobs,
         settings.retention_max_bytes,

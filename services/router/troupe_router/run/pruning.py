@@ -22,7 +22,7 @@ from troupe_router.jobs.state import FINISHED
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.run.folders import run_folders
-from troupe_router.run.retention import Excess, KeptRun, Limits, excess
+from troupe_router.run.retention import Excess, KeptRun, RetentionLimits, excess
 
 _log = get_logger(__name__)
 
@@ -52,7 +52,7 @@ class RunPruning:
         self._sizes: dict[str, tuple[float, int]] = {}
         """By folder: when its job came to rest, and its size since."""
 
-    async def run(self, limits: Limits, *, is_dry: bool = False) -> Pruned:
+    async def run(self, limits: RetentionLimits, *, is_dry: bool = False) -> Pruned:
         """Remove what exceeds ``limits``; ``is_dry`` only says what that would be."""
         if not is_dry:
             await asyncio.to_thread(remove_discarded, self._runs_dir)

@@ -16,7 +16,7 @@ RESUMABLE: frozenset[JobState] = frozenset({"failed", "cancelled", "paused"})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     """What run folders may take together; 0: no limit.
 
     ``resumable_s``: a job that can be resumed is kept for so long after it came to rest.
@@ -49,7 +49,7 @@ class KeptRun:
     is_pinned: bool = False
     is_read: bool = False
 
-    def protection(self, limits: Limits, now: float) -> str:
+    def protection(self, limits: RetentionLimits, now: float) -> str:
         """Why it may not go; empty: it may."""
         if self.state not in FINISHED and self.state != "paused":
             return f"the job is {self.state}"
@@ -70,7 +70,7 @@ class Excess:
     why: Limit
 
 
-def excess(runs: Sequence[KeptRun], limits: Limits, now: float) -> list[Excess]:
+def excess(runs: Sequence[KeptRun], limits: RetentionLimits, now: float) -> list[Excess]:
     """The run folders that go, oldest first."""
     oldest = sorted(runs, key=lambda run: (run.rested_at, run.name))
     num_runs, num_bytes = len(runs), sum(run.size_bytes for run in runs)

@@ -24,7 +24,7 @@ from troupe_router.rest.openapi import EVERY
 from troupe_router.rest.parts import Parts
 from troupe_router.rest.strict_route import StrictRoute
 from troupe_router.run.folders import RunFolder, names, run_folder
-from troupe_router.run.retention import Limits
+from troupe_router.run.retention import RetentionLimits
 
 routes = APIRouter(
     prefix="/v1/run-folders", tags=["run folders"], route_class=StrictRoute, responses=EVERY
@@ -77,7 +77,7 @@ async def prune(parts: Parts, query: Annotated[PruneQuery, Query()]) -> PruneDoc
     resumable_s = query.resumable_s
     if resumable_s is None:
         resumable_s = parts.settings.retention_resumable_s
-    limits = Limits(query.max_age_s, query.max_jobs, query.max_bytes, resumable_s)
+    limits = RetentionLimits(query.max_age_s, query.max_jobs, query.max_bytes, resumable_s)
     if not limits.is_on:
         raise InvalidArgumentError(
             "give at least one of max_age_s, max_jobs and max_bytes, above 0", pointer="/query"
