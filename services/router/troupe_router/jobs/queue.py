@@ -14,7 +14,7 @@ from troupe_router.jobs.state import HOLDING
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """RetentionLimits; 0: none. ``by_owner`` is replicas of one owner's jobs."""
+    """Limits; 0: none. ``by_owner`` is replicas of one owner's jobs."""
 
     max_replicas: int = 0
     max_jobs: int = 0

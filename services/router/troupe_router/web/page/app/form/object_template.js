@@ -35,7 +35,7 @@ function Sections({ fields }) {
   const take = (names) => names.map((name) => fields.find((field) => field.name === name)).filter(Boolean);
   return html`<div class="column">${SECTIONS.map((section) => html`<${Panel} key=${section.title} title=${section.title} className="form-section">
       <div class=${section.title === "Job" ? "field-grid" : "column"}>${take(section.names).map((field) => html`<div key=${field.name}>${field.content}</div>`)}</div><//>`)}
-    ${rest.length > 0 && html`<details class="form-more"><summary>RetentionLimits, batches and the rest</summary><div class="column">${rest.map((field) => html`<${Panel} key=${field.name} className="form-section">${field.content}<//>`)}</div></details>`}</div>`;
+    ${rest.length > 0 && html`<details class="form-more"><summary>Limits, batches and the rest</summary><div class="column">${rest.map((field) => html`<${Panel} key=${field.name} className="form-section">${field.content}<//>`)}</div></details>`}</div>`;
 }
 
 // Whether a field is itself an object or a list, which takes the whole width.
