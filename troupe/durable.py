@@ -7,6 +7,7 @@ when its effect would survive; whatever rests on it comes after. Never decides w
 """
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -51,9 +52,9 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None
     """
     data = content.encode() if isinstance(content, str) else content
     make_folder(path.parent)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Routers of two pods may write one file, under one pid.
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
         put(draft, path)

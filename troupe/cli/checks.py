@@ -12,6 +12,8 @@ from troupe.durable import make_folder
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.streams.redis import connect
 
+_PLACES = 100
+
 
 def check_folder(runs_dir: Path) -> None:
     """Raise InvalidArgumentError unless files can be made in ``runs_dir``."""
@@ -28,7 +30,7 @@ def check_folder(runs_dir: Path) -> None:
 
 def check_ports(settings: CliSettings) -> None:
     """Raise InvalidArgumentError when a port that the platform needs is taken or named twice."""
-    ports = settings.ports()
+    ports = settings.needed_ports()
     for name, port in ports.items():
         how = f"--{name}-port or TROUPE_{name.upper()}_PORT"
         twin = next((other for other, p in ports.items() if p == port and other != name), None)
@@ -44,8 +46,34 @@ def check_ports(settings: CliSettings) -> None:
                 raise InvalidArgumentError(
                     f"Port {port} on {HOST}, which the platform needs ({name}), can't be taken: "
                     f"{error.strerror}. Stop what listens there (`ss -ltnp 'sport = {port}'` names "
-                    f"it; `troupe down` ends a platform), or choose another with {how}."
+                    f"it; `troupe down` ends a platform), or choose another with {how}, four "
+                    "others with --port-base, or free ones with --ports auto."
                 ) from error
+
+
+def with_free_ports(settings: CliSettings) -> CliSettings:
+    """``settings`` with the first ports that are free: its own, or four in a row above them.
+
+    Raises:
+        InvalidArgumentError: no four of the next 100 places are free.
+    """
+    bases = range(settings.rest_port + 10, 65532, 10)[:_PLACES]
+    for base in (None, *bases):
+        tried = settings if base is None else _from(settings, base)
+        try:
+            check_ports(tried)
+        except InvalidArgumentError:
+            continue
+        return tried
+    raise InvalidArgumentError(
+        f"No four ports in a row above {settings.rest_port} are free; give a free place with "
+        "--port-base."
+    )
+
+
+def _from(settings: CliSettings, base: int) -> CliSettings:
+    ports = {"rest_port": base, "grpc_port": base + 1, "admin_port": base + 2}
+    return settings.model_copy(update={**ports, "redis_port": base + 3})
 
 
 async def check_redis(url: str) -> None:

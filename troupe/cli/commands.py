@@ -86,7 +86,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "job_commands:watch_job",
         "Follow a job until it ends; Ctrl-C stops watching, not the job.",
     ),
-    "jobs": CommandEntry("Jobs", "job_commands:jobs", "List jobs, newest first."),
+    "jobs": CommandEntry("Jobs", "run_folder_commands:jobs_app", "List jobs, newest first."),
     "queue": CommandEntry(
         "Jobs", "job_commands:queue", "Show which jobs wait for their turn, and for what."
     ),

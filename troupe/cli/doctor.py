@@ -131,11 +131,13 @@ def _ports(settings: CliSettings) -> Finding:
     platform_up = platform.running(settings.runs_dir)
     if platform_up is not None:
         return Finding("ports", "ok", f"held by the platform that is up ({platform_up.rest_url})")
-    taken = [f"{name} {port}" for name, port in settings.ports().items() if not _is_free(port)]
+    taken = [
+        f"{name} {port}" for name, port in settings.needed_ports().items() if not _is_free(port)
+    ]
     if taken:
         advice = "stop what listens there, or choose others with TROUPE_<NAME>_PORT"
         return Finding("ports", "error", f"taken: {', '.join(taken)}", advice)
-    shown = ", ".join(str(port) for port in settings.ports().values())
+    shown = ", ".join(str(port) for port in settings.needed_ports().values())
     return Finding("ports", "ok", f"{shown} are free")
 
 

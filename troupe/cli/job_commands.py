@@ -1,4 +1,4 @@
-"""``troupe submit``, ``watch``, ``jobs`` and the commands that steer a job on a running router."""
+"""``troupe submit``, ``watch`` and the commands that steer a job on a running router."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -114,24 +114,6 @@ def delete(
         out().print(f"{job_id} deleted", markup=False)
 
 
-def jobs(
-    url: opt.Url = None,
-    runs_dir: opt.RunsDir = None,
-    limit: int = typer.Option(20, min=1, max=1000, help="Newest jobs to show."),
-    as_json: opt.AsJson = False,
-) -> None:
-    """List jobs, newest first."""
-    with opt.connect(url, runs_dir) as client:
-        documents = client.jobs(limit=limit)
-    if as_json:
-        print_json([job.model_dump(exclude={"spec"}) for job in documents])
-        return
-    table = Table("job", "state", "step", "run folder", box=None)
-    for job in documents:
-        table.add_row(job.job_id, _state(job), f"{job.step}/{job.steps}", job.run_dir)
-    out().print(table if documents else "no jobs")
-
-
 def queue(url: opt.Url = None, runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
     """Show which jobs wait for their turn, and for what."""
     with opt.connect(url, runs_dir) as client:
@@ -153,9 +135,3 @@ def _print_state(job: JobDocument, *, as_json: bool) -> None:
         print_json(job.model_dump(exclude={"spec"}))
     else:
         out().print(f"{job.job_id} {job.state}", markup=False)
-
-
-def _state(job: JobDocument) -> str:
-    if job.queue_position is not None:
-        return f"{job.state} (place {job.queue_position})"
-    return f"{job.state} ({job.error})" if job.error else job.state

@@ -40,6 +40,14 @@ RestPort = Annotated[
 GrpcPort = Annotated[int | None, typer.Option(help="Port of the router's gRPC [8481].")]
 AdminPort = Annotated[int | None, typer.Option(help="Port of the router's health [8482].")]
 RedisPort = Annotated[int | None, typer.Option(help="Port of the embedded Valkey [8479].")]
+PortBase = Annotated[
+    int | None,
+    typer.Option(help="First of four ports in a row, for those not named [TROUPE_PORT_BASE]."),
+]
+Ports = Annotated[
+    str | None,
+    typer.Option(help="auto: free ports, for a second platform here [TROUPE_PORTS, fixed]."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 RETRY_FOR_S = 60.0

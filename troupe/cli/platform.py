@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from troupe.cli.checks import check_folder, check_ports, check_redis
+from troupe.cli.checks import check_folder, check_ports, check_redis, with_free_ports
 from troupe.cli.platform_record import (
     PlatformConfig,
     locked,
@@ -46,6 +46,8 @@ def up(settings: CliSettings) -> tuple[PlatformConfig, bool]:
     if config_up is not None:
         return config_up, False
     _sweep(settings)
+    if settings.ports == "auto":
+        settings = with_free_ports(settings)
     config = PlatformConfig.of(settings)
     check_ports(settings)
     if config.is_redis_embedded:

@@ -22,6 +22,8 @@ def up(
     grpc_port: opt.GrpcPort = None,
     admin_port: opt.AdminPort = None,
     redis_port: opt.RedisPort = None,
+    port_base: opt.PortBase = None,
+    ports: opt.Ports = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Start Redis and the router in the background, and keep them alive."""
@@ -32,6 +34,8 @@ def up(
         grpc_port=grpc_port,
         admin_port=admin_port,
         redis_port=redis_port,
+        port_base=port_base,
+        ports=ports,
     )
     config, is_new = platform.up(settings)
     active = _active(config, settings.api_key) if is_new else []

@@ -4,14 +4,15 @@ Owns addresses and folders of this machine. Never says what to train: that is th
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from troupe.errors import InvalidArgumentError
 
 HOST = "127.0.0.1"
+_IN_A_ROW = ("rest_port", "grpc_port", "admin_port", "redis_port")
 
 
 class CliSettings(BaseSettings):
@@ -46,6 +47,10 @@ class CliSettings(BaseSettings):
     """Port of the router's health and metrics, for ``troupe up``."""
     redis_port: int = Field(default=8479, ge=1, le=65535)
     """Port of the embedded Valkey, for ``troupe up``."""
+    port_base: int | None = Field(default=None, ge=1, le=65532)
+    """First of four ports in a row for rest, grpc, admin and redis, where they are not set."""
+    ports: Literal["fixed", "auto"] = "fixed"
+    """fixed: the ports above; auto: these, or the next four in a row that are free."""
     start_timeout_s: float = Field(default=60.0, gt=0)
     """From ``troupe up`` until the router answers, seconds."""
     grace_s: float = Field(default=15.0, gt=0)
@@ -61,7 +66,16 @@ class CliSettings(BaseSettings):
         """Folder of the platform: its pid record, logs and embedded Redis data."""
         return self.runs_dir / ".troupe"
 
-    def ports(self) -> dict[str, int]:
+    @model_validator(mode="before")
+    @classmethod
+    def _count_from_base(cls, values: Any) -> Any:
+        base = values.get("port_base")
+        if not str(base).isdigit():
+            return values
+        named = {name: int(base) + place for place, name in enumerate(_IN_A_ROW)}
+        return {**named, **values}
+
+    def needed_ports(self) -> dict[str, int]:
         """Every port that ``troupe up`` takes, by the name of its flag."""
         ports = {"rest": self.rest_port, "grpc": self.grpc_port, "admin": self.admin_port}
         return ports if self.redis_url else {**ports, "redis": self.redis_port}

@@ -47,6 +47,8 @@ def train(
     grpc_port: opt.GrpcPort = None,
     admin_port: opt.AdminPort = None,
     redis_port: opt.RedisPort = None,
+    port_base: opt.PortBase = None,
+    ports: opt.Ports = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Train a team: start what is needed, submit, show progress, stop what was started."""
@@ -64,6 +66,8 @@ def train(
         grpc_port=grpc_port,
         admin_port=admin_port,
         redis_port=redis_port,
+        port_base=port_base,
+        ports=ports,
     )
     if resume is not None:
         begin = _resuming(run_folder(resume), overrides or [])
@@ -82,11 +86,13 @@ def demo(
     ] = None,
     overrides: opt.Overrides = None,
     runs_dir: opt.RunsDir = None,
+    port_base: opt.PortBase = None,
+    ports: opt.Ports = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Train the example team from nothing: make the base model, then `troupe train`."""
-    settings = settings_from(runs_dir=runs_dir)
-    if platform.running(settings.runs_dir) is None:
+    settings = settings_from(runs_dir=runs_dir, port_base=port_base, ports=ports)
+    if platform.running(settings.runs_dir) is None and settings.ports != "auto":
         check_ports(settings)
     check_folder(settings.runs_dir)
     changes = [*(overrides or ()), *([] if steps is None else [f"steps={steps}"])]

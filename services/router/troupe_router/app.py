@@ -17,6 +17,7 @@ from troupe.runtime.streams.redis import connect
 from troupe.runtime.telemetry.tracing import traced_app
 from troupe_router.conduct.controller import ControllerParts
 from troupe_router.conduct.launching import Launching
+from troupe_router.conduct.run_folder_keeper import RunFolderKeeper
 from troupe_router.conduct.supervisor import JobSupervisor
 from troupe_router.jobs.checks import check_runs_dir
 from troupe_router.jobs.store import JobStore
@@ -70,6 +71,7 @@ class RouterApp:
         self._supervisor: JobSupervisor | None = None
         self._players: Players | None = None
         self._fanout: EventFanout | None = None
+        self._keeper: RunFolderKeeper | None = None
         self._holder = replica_name(settings, "router")
         self._launching = Launching(settings, holder=self._holder)
 
@@ -115,18 +117,21 @@ class RouterApp:
                 settings.series_linger_s,
             )
             self._players = Players(redis, self._store, self._members, options)
-        app = create_app(
-            RestParts(
-                settings=settings,
-                redis=redis,
-                store=self._store,
-                commands=JobCommands(settings, redis, self._store, limits),
-                members=self._members,
-                fanout=self._fanout,
-                is_ready=self._is_ready,
-                keys=self._keys,
-            )
+        rest_parts = RestParts(
+            settings=settings,
+            redis=redis,
+            store=self._store,
+            commands=JobCommands(settings, redis, self._store, limits),
+            members=self._members,
+            fanout=self._fanout,
+            is_ready=self._is_ready,
+            keys=self._keys,
         )
+        self._keeper = RunFolderKeeper(
+            self._store, rest_parts.importing, rest_parts.pruning, settings
+        )
+        await self._keeper.start()
+        app = create_app(rest_parts)
         config = uvicorn.Config(
             traced_app(app),
             log_config=None,
@@ -146,6 +151,7 @@ class RouterApp:
     async def run(self) -> None:
         """Conduct and play jobs and serve REST until cancelled; the end of any ends the process."""
         assert self._supervisor is not None and self._serving is not None
+        assert self._keeper is not None
         working = [asyncio.create_task(self._supervisor.run())]
         if self._players is not None:
             working.append(asyncio.create_task(self._players.run()))
@@ -153,6 +159,7 @@ class RouterApp:
         beside = [
             asyncio.create_task(keep_counting(self._store, self._members, every_s=every_s)),
             asyncio.create_task(self._follow_certificate()),
+            asyncio.create_task(self._keeper.run()),
         ]
         try:
             await asyncio.wait({*working, self._serving}, return_when=asyncio.FIRST_COMPLETED)

@@ -108,6 +108,17 @@ class RouterSettings(ServingSettings):
     """PEM certificate (chain) of the REST port; with tls_key it speaks https."""
     tls_key: Path | None = None
     """PEM private key of tls_certificate."""
+    retention_max_age_s: float = Field(default=0.0, ge=0.0)
+    """Run folders of jobs that ended longer ago are removed, with their jobs; 0: at any age kept.
+    Never those that run, are pinned or are named by an unfinished job."""
+    retention_max_jobs: int = Field(default=0, ge=0)
+    """Run folders that are kept, the oldest go; 0: any number."""
+    retention_max_bytes: int = Field(default=0, ge=0)
+    """Bytes that run folders may take together, the oldest go; 0: any."""
+    retention_resumable_s: float = Field(default=30 * 86400.0, ge=0.0)
+    """A failed, cancelled or paused job can be resumed for so long: its run folder is kept."""
+    retention_every_s: float = Field(default=3600.0, gt=0.0)
+    """Time between two looks at the run folders, where any of these limits is set."""
     commit: str = ""
     """Version-control commit for summary.json; asked of git when empty."""
 

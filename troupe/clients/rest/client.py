@@ -28,8 +28,9 @@ from troupe.clients.rest.models.replicas import (
     ReplicaDocument,
     ReplicaList,
 )
+from troupe.clients.rest.models.run_folders import ImportDocument, PruneDocument, RunFolderPage
 from troupe.clients.rest.models.session import SessionDocument
-from troupe.clients.rest.requests import JOBS, job_path
+from troupe.clients.rest.requests import JOBS, RUN_FOLDERS, job_path
 from troupe.clients.rest.retry import LOST, PAUSE_S, RetryWindow
 from troupe.errors import UnavailableError
 
@@ -130,6 +131,28 @@ class RestClient:
         """Change the priority of a queued job."""
         answer = self._ask("PATCH", job_path(job_id), json={"priority": priority})
         return answers.read(JobDocument, answer)
+
+    def pin(self, job_id: str, *, is_pinned: bool = True) -> JobDocument:
+        """Let retention keep the job and its run folder, or not."""
+        answer = self._ask("PATCH", job_path(job_id), json={"is_pinned": is_pinned})
+        return answers.read(JobDocument, answer)
+
+    def run_folders(self, *, limit: int = 1000, cursor: str | None = None) -> RunFolderPage:
+        """Run folders by name, as their own files say."""
+        answer = self._ask("GET", RUN_FOLDERS, limit=limit, cursor=cursor)
+        return answers.read(RunFolderPage, answer)
+
+    def import_jobs(
+        self, *, dry_run: bool = False, earlier_versions: bool = False
+    ) -> ImportDocument:
+        """List the jobs again that Redis has lost and run folders have."""
+        query: dict[str, Any] = {"dry_run": dry_run, "earlier_versions": earlier_versions}
+        answer = self._ask("POST", f"{RUN_FOLDERS}/import", **query)
+        return answers.read(ImportDocument, answer)
+
+    def prune(self, **limits: Any) -> PruneDocument:
+        """Remove the oldest run folders; ``limits`` are the fields of ``PruneQuery``."""
+        return answers.read(PruneDocument, self._ask("DELETE", RUN_FOLDERS, **limits))
 
     def delete(self, job_id: str, *, files: bool = False) -> None:
         """Forget a job that has ended; ``files`` removes its run folder's files too."""

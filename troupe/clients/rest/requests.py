@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import httpx
 
-JOBS = "/v1/jobs"
+JOBS, RUN_FOLDERS = "/v1/jobs", "/v1/run-folders"
 
 
 def job_path(job_id: str, *parts: str) -> str:

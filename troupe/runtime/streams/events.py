@@ -8,7 +8,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,15 @@ if redis.call('ZADD', KEYS[2], 'NX', ARGV[1], ARGV[2]) == 0 then return false en
 redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -tonumber(ARGV[3]) - 1)
 return redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*',
                   'v', '{RECORD_VERSION}', 'p', ARGV[4])
+"""
+
+_RESTORE = f"""
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+for i = 1, #ARGV, 4 do
+  redis.call('XADD', KEYS[1], ARGV[i], 'v', '{RECORD_VERSION}', 'p', ARGV[i + 3])
+  redis.call('ZADD', KEYS[2], 'NX', ARGV[i + 1], ARGV[i + 2])
+end
+return 1
 """
 
 
@@ -69,6 +78,22 @@ class EventLog:
                     event.SerializeToString(),
                 ],
             )
+
+    async def restore(self, events: Sequence[StoredEvent]) -> None:
+        """Put back events that Redis lost, at their places; nothing when it holds some already.
+
+        ``events`` are in the order of their ids; the oldest of too many are left out.
+        """
+        args: list[str | float | bytes] = []
+        for stored in events[-self._max_length :]:
+            event = stored.event
+            args += [stored.id, event.occurred_at, event.event_id, event.SerializeToString()]
+        if args:
+            with redis_errors(f"earlier events of job {self._job_id}"):
+                restore = self._redis.register_script(_RESTORE)
+                await restore(
+                    keys=[keys.events(self._job_id), keys.event_ids(self._job_id)], args=args
+                )
 
     async def read(
         self, after: str = "0", *, count: int = 100, block_s: float = 0.0

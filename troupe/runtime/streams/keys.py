@@ -5,6 +5,9 @@ PREFIX = "troupe"
 JOBS = f"{PREFIX}:jobs"
 """Sorted set of job ids by creation time."""
 
+IMPORTED = f"{PREFIX}:imported"
+"""String: the run folders were looked through since this Redis was empty."""
+
 REPLICAS = f"{PREFIX}:replicas"
 """Set of replica ids that registered and were not evicted."""
 

@@ -86,6 +86,12 @@ ROUTER_EPISODE_SECONDS = Histogram(
 )
 ROUTER_REPLICAS = Gauge("troupe_router_replicas", "Living replicas.", ["kind"])
 ROUTER_JOBS = Gauge("troupe_router_jobs", "Jobs, by state.", ["state"])
+ROUTER_RUN_BYTES = Gauge(
+    "troupe_router_run_folders_bytes", "On disk in the jobs' run folders, at the latest retention."
+)
+ROUTER_FREED_BYTES = Counter(
+    "troupe_router_run_folders_freed_bytes_total", "Removed with run folders by retention."
+)
 ROUTER_ROUTED = Counter(
     "troupe_router_requests_total", "Generate calls sent, by outcome.", ["replica", "outcome"]
 )

@@ -29,6 +29,7 @@ from troupe_router.jobs.state import JobState
 from troupe_router.jobs.store import JobStore
 from troupe_router.members.store import MemberStore
 from troupe_router.run import job_metrics
+from troupe_router.run.events_file import keep_events
 from troupe_router.run.recorder import Recorder
 from troupe_router.run.summary import find_commit, summarize, write_summary
 from troupe_router.run.trackers import Trackers
@@ -149,10 +150,12 @@ class JobController:
     async def _pause(self) -> bool:
         """End the processes and pause; the ledger stays. False: the job was cancelled."""
         await self._components.stop()
+        asked = await self._parts.store.get(self._job.job_id)
         try:
-            await self._become("paused", "paused by the user")
+            await self._become("paused", asked.reason or "paused by the user")
         except Cancelled:
             return False
+        await self._keep_events()
         job_metrics.rest(self._job.job_id)
         return True
 
@@ -271,8 +274,15 @@ class JobController:
         elif now == "queued":
             await self._become("launching")
         await self._become(state, reason)
+        await self._keep_events()
         await StepLedger(self._parts.redis, self._job.job_id).delete()
         job_metrics.end(self._job.job_id, linger_s=self._parts.settings.series_linger_s)
+
+    async def _keep_events(self) -> None:
+        try:
+            await keep_events(self._events, self._job.run_dir)
+        except OSError as error:
+            _log.error("events.not_kept", job_id=self._job.job_id, error=str(error))
 
     @property
     def _recorded(self) -> list[dict[str, Any]]:

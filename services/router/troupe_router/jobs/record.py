@@ -20,7 +20,7 @@ class JobRecord:
 
     ``priority``: higher starts first; ``owner`` is the name of the API key that submitted it.
     ``life`` counts from 1 and grows with every resume; ``step`` is the number of learned steps;
-    ``reason`` says why the state was reached.
+    ``reason`` says why the state was reached. ``is_pinned``: retention keeps its run folder.
     """
 
     job_id: str
@@ -35,6 +35,7 @@ class JobRecord:
     step: int = 0
     priority: int = 0
     owner: str = ""
+    is_pinned: bool = False
 
     @property
     def replicas(self) -> int:
@@ -87,6 +88,7 @@ def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
         step=int(text.get("step", 0)),
         priority=int(text.get("priority", 0)),
         owner=text.get("owner", ""),
+        is_pinned=text.get("is_pinned") == str(True),
     )
 
 

@@ -1,19 +1,23 @@
 """Job records in Redis: create, read, and the only way to change a job's state.
 
-Owns the record hashes, the job index and idempotency keys. Never decides what a job does next.
+Owns the record hashes, the job index and idempotency keys, and that ``job.json`` in the run folder
+follows each change. Never decides what a job does next.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, cast
 
+from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from troupe.errors import ConflictError, NotFoundError
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.versions import NewerRecordError
 from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.jobs.job_file import write_job
 from troupe_router.jobs.record import JobRecord, record_from_fields
 from troupe_router.jobs.state import FINISHED, JobState, before
 
@@ -40,6 +44,21 @@ return ''
 """
 """Sets the priority of a waiting job; else returns the state that forbids it."""
 
+_SET = """
+if redis.call('HEXISTS', KEYS[1], 'state') == 0 then return 'absent' end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+return ''
+"""
+"""Sets one field of a record that is there: a lost record must not come back in part."""
+
+_RESTORE = """
+if redis.call('HEXISTS', KEYS[1], 'state') == 1 then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], unpack(ARGV))
+return 1
+"""
+"""Writes a lost record; 0 where it is there."""
+
 _REMOVE = """
 local now = redis.call('HGET', KEYS[1], 'state')
 if not now then return 'absent' end
@@ -60,6 +79,9 @@ class JobStore:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._newer: set[bytes] = set()
+        self.unwritten: set[str] = set()
+        """Jobs whose ``job.json`` could not be written; ``write_file`` tries again."""
+        self._writing = asyncio.Lock()
 
     async def create(self, record: JobRecord) -> None:
         """Add a new job."""
@@ -68,6 +90,47 @@ class JobStore:
             pipe.hset(keys.job(record.job_id), mapping=fields)
             pipe.zadd(keys.JOBS, {record.job_id: record.created_at})
             await pipe.execute()
+        await self.write_file(record.job_id)
+
+    async def restore(self, record: JobRecord, tracked: Mapping[str, int]) -> bool:
+        """Add a job that its run folder has and Redis lost; False where it is there.
+
+        ``job.json`` is left as it is.
+        """
+        notes = {f"{_NOTE}{TRACKED_NOTE}{place}": str(n) for place, n in tracked.items()}
+        fields = {**record.to_fields(), **notes}
+        flat = [part for pair in fields.items() for part in pair]
+        adding = self._redis.eval(_RESTORE, 1, keys.job(record.job_id), *flat)
+        is_new = await cast("Awaitable[int]", adding) == 1
+        await self._redis.zadd(keys.JOBS, {record.job_id: record.created_at}, nx=True)
+        return is_new
+
+    async def write_file(self, job_id: str) -> None:
+        """Let ``job.json`` say what Redis holds, as long as there is the job and its run folder.
+
+        Two processes may write at once: each looks again after its write, so the last file is of
+        the last state.
+        """
+        written: tuple[JobRecord, dict[str, int]] | None = None
+        while True:
+            reading = self._redis.hgetall(keys.job(job_id))
+            fields = await cast("Awaitable[dict[bytes, bytes]]", reading)
+            if b"state" not in fields:
+                break
+            present = record_from_fields(fields), _tracked(fields)
+            if present == written:
+                break
+            try:
+                async with self._writing:
+                    await asyncio.to_thread(write_job, *present)
+            except FileNotFoundError:
+                break
+            except (OSError, ValidationError) as error:
+                self.unwritten.add(job_id)
+                _log.error("job_file.not_written", job_id=job_id, error=str(error))
+                return
+            written = present
+        self.unwritten.discard(job_id)
 
     async def find(self, job_id: str) -> JobRecord | None:
         """The record, or None."""
@@ -85,7 +148,7 @@ class JobStore:
     async def all(self) -> list[JobRecord]:
         """Every job, oldest first."""
         ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
-        return await self._read([job_id.decode() for job_id in ids])
+        return await self.read([job_id.decode() for job_id in ids])
 
     async def page(
         self, *, before: float | None, limit: int, states: Collection[str] = ()
@@ -101,15 +164,15 @@ class JobStore:
                     keys.JOBS, highest, "-inf", start=start, num=_PAGE
                 ),
             )
-            batch = await self._read([job_id.decode() for job_id in ids])
+            batch = await self.read([job_id.decode() for job_id in ids])
             records += [r for r in batch if not states or r.state in states]
             start += len(ids)
             if len(ids) < _PAGE:
                 break
         return records[:limit]
 
-    async def _read(self, job_ids: Sequence[str]) -> list[JobRecord]:
-        """The existing records of these jobs."""
+    async def read(self, job_ids: Sequence[str]) -> list[JobRecord]:
+        """The records of these jobs, of those that there are."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for job_id in job_ids:
                 pipe.hgetall(keys.job(job_id))
@@ -126,18 +189,26 @@ class JobStore:
                 _log.warning("job.of_newer_version", job_id=job_id.decode(), why=error.message)
             return None
 
+    async def states(self, job_ids: Sequence[str] | None = None) -> dict[str, JobState]:
+        """The state of each of these jobs that there is, by its id; of all, oldest first."""
+        if job_ids is None:
+            ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
+            job_ids = [job_id.decode() for job_id in ids]
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.hget(keys.job(job_id), "state")
+            states = cast("list[bytes | None]", await pipe.execute())
+        return {
+            job_id: cast("JobState", state.decode())
+            for job_id, state in zip(job_ids, states, strict=True)
+            if state
+        }
+
     async def unfinished(self) -> list[JobRecord]:
         """Jobs that a router must conduct, oldest first."""
-        ids = cast("list[bytes]", await self._redis.zrange(keys.JOBS, 0, -1))
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for job_id in ids:
-                pipe.hget(keys.job(job_id.decode()), "state")
-            states = cast("list[bytes | None]", await pipe.execute())
         idle = {*FINISHED, "paused"}
-        open_ids = [
-            i.decode() for i, s in zip(ids, states, strict=True) if s and s.decode() not in idle
-        ]
-        return await self._read(open_ids)
+        states = await self.states()
+        return await self.read([job_id for job_id, state in states.items() if state not in idle])
 
     async def transition(self, job_id: str, to: JobState, *, reason: str = "") -> JobRecord:
         """Move a job to ``to``; raises ConflictError when the state table refuses it."""
@@ -151,8 +222,16 @@ class JobStore:
         return await self.get(job_id)
 
     async def set_step(self, job_id: str, step: int) -> None:
-        """Show ``step`` as the number of learned steps."""
-        await self._redis.hset(keys.job(job_id), "step", str(step))
+        """Show ``step`` as the number of learned steps; nothing for a job that is gone."""
+        await self._set(job_id, "step", str(step))
+        await self.write_file(job_id)
+
+    async def set_pinned(self, job_id: str, is_pinned: bool) -> JobRecord:
+        """Let retention keep the run folder, or not; raises NotFoundError."""
+        await self._set(job_id, "is_pinned", str(is_pinned))
+        record = await self.get(job_id)
+        await self.write_file(job_id)
+        return record
 
     async def reopen(self, record: JobRecord) -> JobRecord:
         """Queue a paused, failed or cancelled job again with the spec and life of ``record``."""
@@ -167,6 +246,7 @@ class JobStore:
             raise ConflictError(
                 f"job '{job_id}' is {state}; the priority of a queued or paused job can be changed"
             )
+        await self.write_file(job_id)
         return await self.get(job_id)
 
     async def remove(self, job_id: str) -> None:
@@ -180,7 +260,7 @@ class JobStore:
 
     async def note(self, job_id: str, name: str, value: Any) -> None:
         """Remember a JSON value beside the record: what its conductor must not forget."""
-        await self._redis.hset(keys.job(job_id), _NOTE + name, json.dumps(value))
+        await self._set(job_id, _NOTE + name, json.dumps(value))
 
     async def notes(self, job_id: str) -> dict[str, Any]:
         """All that was noted."""
@@ -236,6 +316,11 @@ class JobStore:
         state = await self._verdict(job_id, running)
         if state:
             raise ConflictError(f"job '{job_id}' is {state}; it cannot become {to}")
+        await self.write_file(job_id)
+
+    async def _set(self, job_id: str, field: str, value: str) -> None:
+        setting = self._redis.eval(_SET, 1, keys.job(job_id), field, value)
+        await cast("Awaitable[bytes]", setting)
 
     async def _verdict(self, job_id: str, running: Any) -> str:
         """The state that forbade what a script was to do, or ""; raises NotFoundError."""
@@ -243,3 +328,13 @@ class JobStore:
         if answer == b"absent":
             raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists the jobs that there are")
         return answer.decode()
+
+
+def _tracked(fields: Mapping[bytes, bytes]) -> dict[str, int]:
+    """Lines that each tracker was given, by its place."""
+    prefix = (_NOTE + TRACKED_NOTE).encode()
+    return {
+        name.removeprefix(prefix).decode(): int(value)
+        for name, value in fields.items()
+        if name.startswith(prefix)
+    }

@@ -6,8 +6,6 @@ Owns run-folder names, idempotency and the first write of a job. Never conducts 
 import asyncio
 import hashlib
 import json
-import re
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,14 +16,16 @@ from redis.asyncio import Redis
 
 from troupe.clients.rest.models.jobs import PlanDocument
 from troupe.durable import replace_file, sync
-from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
+from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
 from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.checks import check_runs_dir, resolve
+from troupe_router.jobs.discard import discard
 from troupe_router.jobs.estimate import find_pace
+from troupe_router.jobs.job_file import earlier_job, is_job_id, write_job
 from troupe_router.jobs.plan import plan
 from troupe_router.jobs.queue import Quota, check_quota, in_use
 from troupe_router.jobs.record import JobRecord
@@ -60,6 +60,8 @@ class JobCommands:
         self._store = store
         self._replica_limits = replica_limits
         self._submitting = asyncio.Lock()
+        self._keeping = asyncio.Lock()
+        """Of run folders: none is emptied while a job is resumed from it."""
 
     @property
     def quota(self) -> Quota:
@@ -136,23 +138,51 @@ class JobCommands:
         """Forget a job that has ended or is paused; its id is never used again.
 
         ``files`` empties its run folder too.
+
+        Raises:
+            UnavailableError: it is forgotten, and its run folder can't be written.
         """
-        record = await self._store.get(job_id)
-        await self._store.remove(job_id)
-        await StepLedger(self._redis, job_id).delete()
-        if files:
-            await asyncio.to_thread(_empty, record.run_dir)
+        async with self._keeping:
+            record = await self._store.get(job_id)
+            await self._store.remove(job_id)
+            await StepLedger(self._redis, job_id).delete()
+            try:
+                await asyncio.to_thread(_leave, record, files=files)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                raise UnavailableError(
+                    f"job '{job_id}' is not listed any more, and {record.run_dir} can't be changed "
+                    f"({error.strerror}); the job comes back when the router starts: free space "
+                    "there, or remove the folder by hand"
+                ) from error
+
+    async def discard(self, job_id: str) -> None:
+        """Empty the run folder of a job that is not listed; raises ConflictError for one that is.
+
+        Raises OSError: nothing was removed.
+        """
+        async with self._keeping:
+            if await self._store.find(job_id) is not None:
+                raise ConflictError(f"job '{job_id}' is listed; delete it with its files")
+            await asyncio.to_thread(discard, self._run_dir(job_id))
 
     async def resume(self, job_id: str, wanted: JobSpec | None = None) -> JobRecord:
         """Queue a job again from its run folder; an active job stays as it is.
 
         ``wanted`` may be the job's spec with other ``MAY_CHANGE`` fields.
         """
-        record = await self._store.find(job_id)
-        if record is not None and not record.is_finished and record.state != "paused":
-            return record
-        if record is not None and record.state == "succeeded" and wanted is None:
-            return record
+        async with self._keeping:
+            record = await self._store.find(job_id)
+            if record is not None and not record.is_finished and record.state != "paused":
+                return record
+            if record is not None and record.state == "succeeded" and wanted is None:
+                return record
+            return await self._resume(job_id, record, wanted)
+
+    async def _resume(
+        self, job_id: str, record: JobRecord | None, wanted: JobSpec | None
+    ) -> JobRecord:
         run_dir = record.run_dir if record else self._run_dir(job_id)
         stored = await asyncio.to_thread(_stored_spec, run_dir, job_id)
         if wanted is not None:
@@ -161,26 +191,31 @@ class JobCommands:
             await asyncio.to_thread(_check_steps, run_dir, asked)
         if record is not None and record.state == "succeeded":
             raise ConflictError(f"job '{job_id}' succeeded; submit a new job instead")
+        earlier = record or await asyncio.to_thread(earlier_job, run_dir)
         spec, _ = await asyncio.to_thread(self._check, wanted or stored)
-        check_quota(spec, self.quota, record.owner if record else "")
+        check_quota(spec, self.quota, earlier.owner if earlier else "")
         await asyncio.to_thread(write_spec, run_dir, spec)
-        is_paused = record is not None and record.state == "paused"
+        ledger = StepLedger(self._redis, job_id)
+        # Where Redis was emptied there is no ledger to go on with, only the checkpoints.
+        is_paused = record is not None and record.state == "paused" and await ledger.versions()
         if not is_paused:
-            await StepLedger(self._redis, job_id).delete()
+            await ledger.delete()
         fresh = JobRecord(job_id, spec, run_dir, "queued", created_at=time.time(), life=2)
+        if earlier is not None:
+            fresh = replace(
+                fresh,
+                life=earlier.life + 1,
+                created_at=earlier.created_at,
+                priority=earlier.priority,
+                owner=earlier.owner,
+                is_pinned=earlier.is_pinned,
+                step=earlier.step if is_paused else 0,
+            )
         if record is None:
             await self._store.create(fresh)
         else:
             if not is_paused:
                 await self._store.forget_notes(job_id, *await self._stale_notes(job_id))
-            fresh = replace(
-                fresh,
-                life=record.life + 1,
-                created_at=record.created_at,
-                priority=record.priority,
-                owner=record.owner,
-                step=record.step if is_paused else 0,
-            )
             fresh = await self._store.reopen(fresh)
         await self._emit_state(fresh)
         return fresh
@@ -208,7 +243,7 @@ class JobCommands:
         return resolve(spec, Allowlist.from_settings(self._settings))
 
     def _run_dir(self, job_id: str) -> Path:
-        if not re.fullmatch(r"[a-z][a-z0-9_-]{0,60}", job_id):
+        if not is_job_id(job_id):
             raise NotFoundError(f"'{job_id}' is not a job id; give the name of a run folder")
         return self._settings.runs_dir.absolute() / job_id
 
@@ -282,25 +317,29 @@ def _check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
         )
 
 
+def learnt_steps(run_dir: Path, spec: JobSpec) -> int:
+    """The newest step that every trainer of the job may have a checkpoint of; 0 without one."""
+    folders = (checkpoints_folder(run_dir, policy) for policy in spec.trainers())
+    return min(max(map(step_of, newest_first(folder)), default=0) for folder in folders)
+
+
 def _check_steps(run_dir: Path, asked: JobSpec) -> None:
     """Refuse fewer steps than the job has already learnt."""
-    folders = (checkpoints_folder(run_dir, policy) for policy in asked.trainers())
-    learnt = [max(map(step_of, newest_first(folder)), default=0) for folder in folders]
-    if asked.steps < min(learnt):
+    learnt = learnt_steps(run_dir, asked)
+    if asked.steps < learnt:
         fault = (
-            f"the job has learnt {min(learnt)} steps, and {asked.steps} are fewer; ask for at "
-            f"least {min(learnt)}, or export the checkpoint of an earlier step"
+            f"the job has learnt {learnt} steps, and {asked.steps} are fewer; ask for at "
+            f"least {learnt}, or export the checkpoint of an earlier step"
         )
         raise SpecInvalidError([Issue("/steps", fault)])
 
 
-def _empty(run_dir: Path) -> None:
-    """Empty a run folder; the folder itself stays and keeps its name taken."""
-    for path in run_dir.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+def _leave(record: JobRecord, *, files: bool) -> None:
+    """Leave a deleted job's run folder empty, or with a note that the job was deleted."""
+    if files:
+        discard(record.run_dir)
+    else:
+        write_job(record, {}, deleted_at=time.time())
 
 
 def _remove_empty(run_dir: Path) -> None:

@@ -20,7 +20,7 @@ _KINDS = ("rollout", "env", "trainer")
 
 async def count(store: JobStore, members: MemberStore) -> None:
     """Set the gauges once."""
-    jobs = Counter(record.state for record in await store.all())
+    jobs = Counter((await store.states()).values())
     for state in STATES:
         metrics.ROUTER_JOBS.labels(state).set(jobs[state])
     names = [ReplicaKind.Name(member.replica.kind) for member in await members.all()]

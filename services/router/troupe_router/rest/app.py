@@ -19,13 +19,26 @@ from troupe_router.rest.routes import (
     jobs,
     logs,
     replicas,
+    run_folders,
     runs,
     session,
 )
 from troupe_router.settings import RouterSettings
 from troupe_router.web.routes import web_routes
 
-_ROUTES = (jobs, events, runs, checkpoints, logs, episodes, catalogue, replicas, session, health)
+_ROUTES = (
+    jobs,
+    events,
+    runs,
+    checkpoints,
+    logs,
+    episodes,
+    run_folders,
+    catalogue,
+    replicas,
+    session,
+    health,
+)
 _PUBLIC_PER_S = 50.0
 """Requests a second of a caller on a public address, where the operator says nothing."""
 

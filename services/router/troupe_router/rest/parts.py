@@ -16,6 +16,8 @@ from troupe_router.rest.access.access_control import CALLER
 from troupe_router.rest.access.api_keys import Caller, KeyStore
 from troupe_router.rest.access.rate_limits import WrongKeys
 from troupe_router.rest.event_fanout import EventFanout
+from troupe_router.run.importing import JobImport
+from troupe_router.run.pruning import RunPruning
 from troupe_router.run.series import MetricLines
 from troupe_router.settings import RouterSettings
 
@@ -38,6 +40,16 @@ class RestParts:
     keys: KeyStore = field(default_factory=lambda: KeyStore(None))
     wrong_keys: WrongKeys = field(default_factory=WrongKeys)
     lines: MetricLines = field(default_factory=MetricLines)
+
+    @cached_property
+    def importing(self) -> JobImport:
+        """Brings lost jobs back."""
+        return JobImport(self.redis, self.store, self.settings.runs_dir)
+
+    @cached_property
+    def pruning(self) -> RunPruning:
+        """Removes run folders."""
+        return RunPruning(self.store, self.commands, self.settings.runs_dir)
 
     @cached_property
     def progress(self) -> ProgressReader:

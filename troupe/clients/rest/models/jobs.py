@@ -1,8 +1,8 @@
 """REST models of jobs: a job, a change of it, its plan, and the queue of all jobs."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from troupe.clients.rest.models.base import Document, Parameters
 
@@ -43,6 +43,7 @@ _EXAMPLE: dict[str, Any] = {
     "life": 1,
     "priority": 0,
     "owner": "ci",
+    "is_pinned": False,
     "replicas": 1,
     "queue_position": None,
     "spec": SPEC_EXAMPLE,
@@ -107,6 +108,8 @@ class JobDocument(Document):
     """Queued jobs of a higher priority start first."""
     owner: str = ""
     """Name of the API key that submitted it; empty without keys."""
+    is_pinned: bool = False
+    """Whether retention keeps it and its run folder."""
     replicas: int = 0
     """Rollout replicas that it takes from the quota."""
     queue_position: int | None = None
@@ -130,10 +133,18 @@ class JobPage(Document):
 
 
 class JobChange(Parameters):
-    """What may be changed of a job that waits."""
+    """What may be changed of a job; what is left out stays."""
 
-    priority: int = Field(ge=-100, le=100)
-    """New priority; higher starts first."""
+    priority: Annotated[int | None, Field(ge=-100, le=100)] = None
+    """New priority of a job that waits; higher starts first."""
+    is_pinned: bool | None = None
+    """Whether retention keeps the job and its run folder."""
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if self.priority is None and self.is_pinned is None:
+            raise ValueError("give priority or is_pinned")
+        return self
 
 
 class QueuedJobDocument(Document):

@@ -134,9 +134,14 @@ async def resume(request: Request, parts: Parts, job_id: JobId) -> JobDocument:
 
 @routes.patch("/{job_id}", responses=problems(404, 409, *OF_BODIES), openapi_extra=takes(JobChange))
 async def change(request: Request, parts: Parts, job_id: JobId) -> JobDocument:
-    """Change the priority of a job that waits."""
+    """Change the priority of a job that waits, or pin a job."""
     wanted = await read_model(request, JobChange, parts.settings.max_body_bytes)
-    return await _shown(parts, await parts.store.set_priority(job_id, wanted.priority))
+    record = await parts.store.get(job_id)
+    if wanted.priority is not None:
+        record = await parts.store.set_priority(job_id, wanted.priority)
+    if wanted.is_pinned is not None:
+        record = await parts.store.set_pinned(job_id, wanted.is_pinned)
+    return await _shown(parts, record)
 
 
 @routes.delete("/{job_id}", status_code=204, responses=problems(404, 409))
@@ -162,6 +167,7 @@ def job_document(record: JobRecord, queue_position: int | None) -> JobDocument:
         steps=record.spec.steps,
         priority=record.priority,
         owner=record.owner,
+        is_pinned=record.is_pinned,
         replicas=record.replicas,
         queue_position=queue_position,
         spec=spec_document(record.spec),

@@ -1,0 +1,74 @@
+"""Keeps Redis and the run folders together: at the start, and whenever Redis was emptied.
+
+Owns the times of importing, of writing ``job.json`` again, and of retention. A failure of these
+stops no job.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+
+from redis.exceptions import RedisError
+
+from troupe.errors import TroupeError
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_router.jobs.discard import remove_discarded
+from troupe_router.jobs.store import JobStore
+from troupe_router.run.importing import JobImport
+from troupe_router.run.pruning import RunPruning
+from troupe_router.run.retention import RetentionLimits
+from troupe_router.settings import RouterSettings
+
+_log = get_logger(__name__)
+_LOOK_S = 1.0
+
+
+class RunFolderKeeper:
+    """The run folders of one router. ``start`` comes before it answers, ``run`` goes on."""
+
+    def __init__(
+        self, store: JobStore, importing: JobImport, pruning: RunPruning, settings: RouterSettings
+    ) -> None:
+        self._store = store
+        self._importing = importing
+        self._pruning = pruning
+        self._limits = limits_of(settings)
+        self._every_s = settings.retention_every_s
+        self._runs_dir: Path = settings.runs_dir
+        self._next_pruning = time.monotonic()
+
+    async def start(self) -> None:
+        """Import what Redis does not know, and remove what a killed removal left."""
+        try:
+            await self._importing.run()
+            await asyncio.to_thread(remove_discarded, self._runs_dir)
+        except OSError as error:
+            _log.error("run_folders.not_read", path=str(self._runs_dir), error=str(error))
+
+    async def run(self) -> None:
+        """Look every second, until cancelled."""
+        while True:
+            try:
+                await self._look()
+            except (RedisError, TroupeError, OSError) as error:
+                _log.warning("run_folders.not_kept", error=str(error))
+            await asyncio.sleep(_LOOK_S)
+
+    async def _look(self) -> None:
+        if await self._importing.is_due():
+            await self._importing.run()
+        for job_id in list(self._store.unwritten):
+            await self._store.write_file(job_id)
+        if self._limits.is_on and time.monotonic() >= self._next_pruning:
+            self._next_pruning = time.monotonic() + self._every_s
+            await self._pruning.run(self._limits)
+
+
+def limits_of(settings: RouterSettings) -> RetentionLimits:
+    """The limits that the operator set."""
+    return RetentionLimits(
+        settings.retention_max_age_s,
+        settings.retention_max_jobs,
+        settings.retention_max_bytes,
+        settings.retention_resumable_s,
+    )
