@@ -165,17 +165,17 @@ def test_worker_when_killed_in_a_run_then_retryable_error_and_the_next_run_is_we
 
 
 def _until_busy(pid: int) -> None:
-    """A worker's process, the one that forks below it, the cell, the program: four deep."""
+    """A worker's process, below it the one that serves, its template and the cell, the program."""
     deadline = threading.Event()
     timer = threading.Timer(20, deadline.set)
     timer.start()
-    depth = 0
-    while depth < 3:
+    while _depth(pid) < 3:
         assert not deadline.is_set(), "the program did not start"
-        depth, current = 0, pid
-        while children := _children(current):
-            depth, current = depth + 1, children[0]
     timer.cancel()
+
+
+def _depth(pid: int) -> int:
+    return max((1 + _depth(child) for child in _children(pid)), default=0)
 
 
 def _children(pid: int) -> list[int]:

@@ -31,7 +31,7 @@ _ENVIRONMENT = {
 }
 _BOOT = (
     "import sys; sys.path.insert(0, {folder!r}); from inside import zygote; "
-    "del sys.path[0]; zygote.start()"
+    "del sys.path[0], sys; run = zygote.start(); del zygote; run()"
 )
 
 
