@@ -12,6 +12,11 @@ from troupe_tasks.code.environment import CodeEnvironment
 from troupe_tasks.code.problem import Problem, TestCase
 
 
+_PARENT = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
+"""Between a program and the tests: programs kill their parents."""
+_SIGNALLED = 128
+
+
 class ProcessSandbox:
     """Runs each program as `python -I` in an empty folder, under a wall limit only."""
 
@@ -28,7 +33,7 @@ class ProcessSandbox:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 done = subprocess.run(
-                    [sys.executable, "-s", "-S", "-P", "-c", program.source],
+                    [*_PARENT, sys.executable, "-s", "-S", "-P", "-c", program.source],
                     env={"PYTHONHASHSEED": "0"},
                     input=program.stdin.encode(),
                     capture_output=True,
@@ -41,7 +46,10 @@ class ProcessSandbox:
                 return Execution(output, "", -9, "wall_time", time.monotonic() - began, 0)
         output = done.stdout[: limits.output_bytes].decode("utf-8", "replace")
         errors = done.stderr.decode("utf-8", "replace")
-        return Execution(output, errors, done.returncode, None, time.monotonic() - began, 0)
+        code = done.returncode
+        status = _SIGNALLED - code if code > _SIGNALLED else code
+        limit = "output" if len(done.stdout) > limits.output_bytes else None
+        return Execution(output, errors, status, limit, time.monotonic() - began, 0)
 
     def close(self) -> None:
         pass

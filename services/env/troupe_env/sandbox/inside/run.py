@@ -125,9 +125,7 @@ class Run:
                 if not outputs[number].take():
                     poller.unregister(number)
 
-    def _enforce(
-        self, captures: tuple[Capture, Capture], now: float, deadline: float
-    ) -> None:
+    def _enforce(self, captures: tuple[Capture, Capture], now: float, deadline: float) -> None:
         if self._limit is not None:
             if now > self._death_at:
                 raise Broken(f"process {self._pid} was killed and does not die")
