@@ -7,6 +7,9 @@ that is refused, limited or killed has failed. Data only.
 
 from dataclasses import dataclass, field
 
+import canaries
+import reaches
+
 from troupe.sandbox.sandbox import Limits
 
 QUICK = Limits(wall_time_s=2.0, cpu_time_s=2.0, memory_bytes=96 << 20, file_bytes=4 << 20)
@@ -16,12 +19,16 @@ SHORT = Limits(wall_time_s=0.7, cpu_time_s=0.7, memory_bytes=96 << 20, file_byte
 
 @dataclass(frozen=True)
 class Attack:
-    """``limits_hit``: the attack must end at one of these limits; empty: any end will do."""
+    """``limits_hit``: the attack must end at one of these limits; empty: any end will do.
+
+    ``is_after_canaries``: it looks for what a run just before it read, printed and held.
+    """
 
     name: str
     source: str
     limits_hit: tuple[str, ...] = ()
     limits: Limits = field(default=QUICK)
+    is_after_canaries: bool = False
 
 
 _TRY = """
@@ -553,5 +560,10 @@ except RecursionError:
 """),
 ]  # fmt: skip
 
-ALL = [*RESOURCES, *PROCESSES, *FILES, *KERNEL, *NETWORK, *JUDGE]
+RUN_TO_RUN = [
+    Attack(f"an earlier run by {name}", canaries.looker(reach), (), canaries.PATIENT, True)
+    for name, reach in reaches.ALL.items()
+]
+
+ALL = [*RESOURCES, *PROCESSES, *FILES, *KERNEL, *NETWORK, *JUDGE, *RUN_TO_RUN]
 """Every attack."""

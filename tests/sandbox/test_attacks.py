@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import canaries
 import pytest
 from attacks import ALL, FILES, Attack
 from watched_host import EXPECTED, TALLY, WatchedHost
@@ -20,7 +21,10 @@ def carry_out(attack: Attack, sandbox: LocalSandbox, names: dict[str, str]) -> E
     source = attack.source
     for name, value in names.items():
         source = source.replace(f"@{name}@", value)
-    return sandbox.run(Program(source), attack.limits)
+    if not attack.is_after_canaries:
+        return sandbox.run(Program(source), attack.limits)
+    canaries.plant(sandbox, 1)  # by the same worker: the one that was free last
+    return sandbox.run(Program(source, stdin=canaries.CONTROL), attack.limits)
 
 
 @pytest.mark.parametrize("attack", ALL, ids=[a.name.replace(" ", "-") for a in ALL])
