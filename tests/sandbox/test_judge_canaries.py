@@ -66,10 +66,8 @@ def problem(kind: str, letter: str, digits: str) -> Problem:
 
     public = case("P", 0).model_copy(update={"output": "'never'" if kind == "call" else "never"})
     fixed = {"input": public.input.replace(digits, "0000")}
-    source = (
-        f"# CNRYK{digits}0000\ndef check(given, expected, output):\n    return expected in output"
-    )
-    reference = f"def solve(text):\n    return text.replace('H', 'E') # CNRYR{digits}0000\n"
+    check = "def check(given, expected, output):\n    return expected in output\n"
+    answer = "def solve(text):\n    return text\n" if kind == "call" else "print(input())\n"
     return Problem.model_validate(
         {
             "id": "canaries",
@@ -79,9 +77,7 @@ def problem(kind: str, letter: str, digits: str) -> Problem:
             "public_tests": [public.model_copy(update=fixed)],
             "hidden_tests": [case("H", 1), case("H", 2)],
             "spare_tests": [case("S", 3)],
-            "references": [reference]
-            if kind == "call"
-            else [f"print(input()) # CNRYR{digits}0000"],
+            "references": [f"{answer}# CNRYR{digits}0000"],
             "wrong_programs": [f"def solve(text): pass # CNRYW{digits}0000"],
             "checker": Checker(kind="program", source=f"{check}# CNRYK{digits}0000"),
             "limits": _LIMITS,
