@@ -75,7 +75,7 @@ class RunContext:
         self.filter = Filter()
 
 
-def _prepare(request: dict[str, Any], body: bytes, ends: Ends, worker: RunContext) -> str:
+def _prepare(request: dict[str, Any], body: bytearray, ends: Ends, worker: RunContext) -> str:
     for number in worker.joins:
         os.write(number, b"0")
     _be_killed_first(worker)
@@ -117,12 +117,12 @@ def _map_user(worker: RunContext) -> None:
         os.close(number)
 
 
-def _write_files(request: dict[str, Any], body: bytes) -> str:
+def _write_files(request: dict[str, Any], body: bytearray) -> str:
     """Lay out standard input and files; the source text, which is a file too."""
-    texts: list[bytes] = []
+    texts: list[memoryview] = []
     start = 0
     for size in request["sizes"]:
-        texts.append(body[start : start + size])
+        texts.append(memoryview(body)[start : start + size])
         start += size
     for name, text in zip(request["names"], texts, strict=True):
         if "/" in name:
@@ -131,7 +131,7 @@ def _write_files(request: dict[str, Any], body: bytes) -> str:
         while text:
             text = text[os.write(number, text) :]
         os.close(number)
-    return texts[1].decode(errors="surrogatepass")
+    return str(texts[1], errors="surrogatepass")
 
 
 def _await(pid: int, is_namespaced: bool) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Run:
         while self._open:
             os.close(self._open.pop())
 
-    def execute(self, body: bytes, control: int) -> tuple[dict[str, Any], bytes]:
+    def execute(self, body: bytearray, control: int) -> tuple[dict[str, Any], bytes]:
         """Run it to its end: the answer's header and body (stdout, then stderr).
 
         The program has ended by then, not yet all that it may have started.
@@ -80,11 +80,12 @@ class Run:
         self._open = [out, err, channel.detach()]
         ends = Ends(to_out, to_err, cells_channel.detach())
         try:
-            self._pid = self._template.fork(ends)
+            self._template.ask(ends)
         finally:
             for number in ends.numbers:
                 os.close(number)
         self._hand_over(body)
+        self._pid = self._template.answer()
         captures = (Capture(out, request["output_bytes"]), Capture(err, request["output_bytes"]))
         deadline = began + request["wall_time_s"]
         report = self._watch(captures, (self._open[2], control), deadline)
@@ -98,7 +99,7 @@ class Run:
         answer = header | {"wall_s": wall_s, "sizes": sizes}
         return answer, bytes(captures[0].data + captures[1].data)
 
-    def _hand_over(self, body: bytes) -> None:
+    def _hand_over(self, body: bytearray) -> None:
         """Give the cell its program; one that is dead already is found so by what watches it."""
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, os.dup(self._open[2]))
         with channel, contextlib.suppress(wire.Closed):

@@ -25,9 +25,12 @@ class Template:
         self._connection = connection
         self._connection.settimeout(_ANSWER_S)
 
-    def fork(self, ends: Ends) -> int:
-        """Start a cell with these descriptors; its process number. Raises OSError."""
+    def ask(self, ends: Ends) -> None:
+        """Have a cell started with these descriptors. Raises OSError."""
         socket.send_fds(self._connection, [b"f"], list(ends.numbers))
+
+    def answer(self) -> int:
+        """The process number of the cell that was asked for. Raises OSError."""
         answer = self._connection.recv(_PID.size)
         if not answer:
             raise ConnectionResetError("the template process has ended")
