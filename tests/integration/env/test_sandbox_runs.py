@@ -234,3 +234,20 @@ def test_sandbox_when_closed_then_running_programs_end_and_nothing_is_left():
 
 def own_cgroups() -> set[Path]:
     return set(Path("/sys/fs/cgroup").glob(f"*/**/troupe-sandbox-{os.getpid()}-*"))
+
+
+def test_queue_when_callers_come_back_at_once_then_no_one_waits_behind_them():
+    sandbox = opened(workers=1, wait_s=20.0)
+    order: list[str] = []
+
+    def keep_calling(name: str) -> None:
+        for _ in range(6):
+            run(sandbox, "import time; time.sleep(0.05)")
+            order.append(name)
+
+    with ThreadPoolExecutor(3) as threads:
+        for call in [threads.submit(keep_calling, name) for name in "abc"]:
+            call.result(60)
+    sandbox.close()
+    rounds = [order[start : start + 3] for start in range(3, 15, 3)]
+    assert all(sorted(each) == ["a", "b", "c"] for each in rounds), order

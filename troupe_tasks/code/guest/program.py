@@ -39,7 +39,8 @@ def guarded(job: dict[str, Any], run: Callable[[dict[str, Any], Any], None], nam
     sys.modules["__main__"] = module
     module.__dict__.update(__builtins__=__builtins__, __name__=name)
     sys.argv = ["program.py"]
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
+    streams: tuple[Any, ...] = (sys.stdin, sys.stdout, sys.stderr)
+    for stream in streams:
         stream.reconfigure(errors="replace")
     resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"],) * 2)
     try:

@@ -44,7 +44,7 @@ def serve(connection: socket.socket, context: RunContext, flags: int) -> Callabl
     """Fork cells until the worker is gone; returns in the process of a program, with what it runs.
 
     It returns there rather than runs it, so that no frame of this package is above a program but
-    the last. ``flags`` are the new namespaces of a cell.
+    those that run it. ``flags`` are the new namespaces of a cell.
     """
     cell.keep_only([connection.fileno(), context.proc, *context.joins])
     while True:
