@@ -40,7 +40,7 @@ def send(
 
 
 def receive(connection: socket.socket, timeout_s: float | None) -> tuple[dict[str, Any], bytearray]:
-    """One frame, of which no second copy is made, within ``timeout_s`` (None: wait until there is one or the end)."""
+    """One frame, without a second copy of it; ``timeout_s`` None waits for one or the end."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     num_header, num_body = _HEAD.unpack(_exactly(connection, _HEAD.size, deadline))
     if num_header + num_body > MAX_FRAME_BYTES:
