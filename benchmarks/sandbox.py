@@ -127,7 +127,7 @@ def resident_bytes(pids: list[int]) -> int:
 
 
 def num_below(pids: list[int]) -> int:
-    """Processes below the workers: one each when nothing runs."""
+    """Processes below the workers: two each when nothing runs."""
     total = 0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # on its way out
@@ -139,7 +139,7 @@ def num_below(pids: list[int]) -> int:
 def num_stray(pids: list[int], settle_s: float = 2.0) -> int:
     """Processes too many below idle workers, once the last run's first process is gone."""
     deadline = time.monotonic() + settle_s
-    while (count := num_below(pids) - len(pids)) > 0 and time.monotonic() < deadline:
+    while (count := num_below(pids) - 2 * len(pids)) > 0 and time.monotonic() < deadline:
         time.sleep(0.01)
     return count
 

@@ -7,6 +7,9 @@ that is refused, limited or killed has failed. Data only.
 
 from dataclasses import dataclass, field
 
+import canaries
+import reaches
+
 from troupe.sandbox.sandbox import Limits
 
 QUICK = Limits(wall_time_s=2.0, cpu_time_s=2.0, memory_bytes=96 << 20, file_bytes=4 << 20)
@@ -16,12 +19,16 @@ SHORT = Limits(wall_time_s=0.7, cpu_time_s=0.7, memory_bytes=96 << 20, file_byte
 
 @dataclass(frozen=True)
 class Attack:
-    """``limits_hit``: the attack must end at one of these limits; empty: any end will do."""
+    """``limits_hit``: the attack must end at one of these limits; empty: any end will do.
+
+    ``is_after_canaries``: it looks for what a run just before it read, printed and held.
+    """
 
     name: str
     source: str
     limits_hit: tuple[str, ...] = ()
     limits: Limits = field(default=QUICK)
+    is_after_canaries: bool = False
 
 
 _TRY = """
@@ -553,5 +560,120 @@ except RecursionError:
 """),
 ]  # fmt: skip
 
-ALL = [*RESOURCES, *PROCESSES, *FILES, *KERNEL, *NETWORK, *JUDGE]
+TEMPLATE = [
+    _attack("becomes a child of its parent's parent", """
+pid = syscall(56, 0x8000 | 17, 0, 0, 0, 0)
+if pid == 0:
+    if os.getppid() != 1: escaped("a parent outside")
+    os._exit(0)
+"""),
+    _attack("leaves a child that nobody can wait for", """
+for flags in (0x8000, 0x8000 | 0x4000, 0x00800000, 0x00800000 | 0x8000 | 17):
+    pid = syscall(56, flags, 0, 0, 0, 0)
+    if pid == 0:
+        import time
+        time.sleep(60)
+os._exit(0)
+"""),
+    _attack("answers for the template, and for its cell", """
+import struct
+for number in range(3, 4097):
+    for data in (struct.pack("=q", 1), b"f", struct.pack("!II", 2, 0) + b"{}"):
+        if tried(os.write, number, data): escaped("wrote to descriptor", number)
+"""),
+    _attack("takes descriptors that are under way", """
+import socket, array
+for number in range(256):
+    s = tried(socket.socket, socket.AF_UNIX, socket.SOCK_STREAM, 0, number)
+    if not s or s is True: continue
+    try:
+        got = s.recvmsg(1, 4096, socket.MSG_DONTWAIT)
+        if got[1]: escaped("descriptors", number)
+    except OSError:
+        pass
+"""),
+    _attack("signals with a value to its cell and beyond", """
+info = ctypes.create_string_buffer(128)
+for pid in (0, -1, -2, 2, 3, 4, 5):
+    for number in (34, 35, 64):
+        if syscall(129, pid, number, info) >= 0 and pid not in (os.getpid(),): escaped("queued", pid)
+        if pid > 2 and syscall(234, pid, pid, number) >= 0: escaped("tgkill", pid)
+"""),
+    _attack("becomes readable, and says who may trace it", """
+libc.prctl(4, 1, 0, 0, 0)
+for option in (0x59616D61, 35, 0x41555856, 36, 41, 43, 52, 55, 65):
+    if libc.prctl(option, 1, 0, 0, 0) == 0: escaped("prctl", option)
+"""),
+    _attack("advises and reaps the memory of others", """
+for pid in (1, os.getppid()):
+    f = syscall(434, pid, 0)
+    if f >= 0: escaped("pidfd", pid)
+    for number in (440, 448, 256, 279, 437 + 1):
+        if syscall(number, f if f >= 0 else pid, 0, 1, 21, 0) >= 0: escaped("call", number)
+"""),
+    _attack("leaves a mark on what all runs share", """
+for path in ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/usr", "/etc/passwd", sys.executable):
+    for call in (lambda p: os.utime(p, (1, 1)), lambda p: os.utime(p), lambda p: os.chmod(p, 0o666), lambda p: os.chown(p, -1, 1000),
+                 lambda p: os.setxattr(p, "user.left", b"x"), lambda p: os.truncate(p, 0), lambda p: os.rename(p, "/tmp/x")):
+        if tried(call, path) and path != "/dev/full": escaped(path)
+"""),
+    _attack("watches what other runs read", """
+import fcntl, signal
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+for number in (253, 294, 254, 300, 301):
+    if syscall(number, 0, 0, 0) >= 0: escaped("watch", number)
+"""),
+    _attack("stops the clocks and processors of others", """
+import time
+if tried(time.clock_settime, time.CLOCK_REALTIME, time.time()): escaped("clock")
+for call in (lambda: os.nice(-5), lambda: os.sched_setaffinity(1, {0}), lambda: os.setpriority(os.PRIO_PROCESS, 1, 5),
+             lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)), lambda: os.setpriority(os.PRIO_USER, 0, 5)):
+    if tried(call): escaped("scheduling")
+"""),
+    _attack("reads with input and output of the kernel's own", """
+context = ctypes.c_ulong(0)
+if syscall(206, 8, ctypes.byref(context)) >= 0: escaped("aio")
+for number in (425, 426, 427):
+    if syscall(number, 8, ctypes.create_string_buffer(256), 0, 0, 0, 0) >= 0: escaped("io_uring", number)
+for number in (275, 276, 278):
+    if number != 275 and syscall(number, 0, 1, 1, 0) > 0: escaped("tee or vmsplice", number)
+"""),
+    _attack("goes on after its run, in its own session and group", """
+import signal
+for n in range(1, 65):
+    if n not in (9, 19, 32, 33): tried(signal.signal, n, signal.SIG_IGN)
+for _ in range(8):
+    if os.fork() == 0:
+        os.setsid()
+        libc.prctl(1, 0, 0, 0, 0)
+        for f in range(3): os.close(f)
+        while True:
+            try: open("/tmp/left-behind", "a").write("x")
+            except OSError: pass
+"""),
+    _attack("finds who went on", "import time\ntime.sleep(0.2)\n"
+            "if os.path.exists('/tmp/left-behind'): escaped('left-behind')\n"
+            "if tried(os.kill, 3, 0): escaped('a process')\n"),
+    _attack("eats the worker's input before its program is read", """
+for path in ("/dev/stdin", "/tmp/.stdin"):
+    with open(path, "rb") as f:
+        if len(f.read()) > 100: escaped(path)
+for n in (0, 1, 2):
+    try:
+        if len(os.pread(n, 1 << 20, 0)) > 100: escaped("descriptor", n)
+    except OSError: pass
+"""),
+    _attack("counts the runs before it", """
+import gc, itertools
+if os.getpid() != 2: escaped("its number", os.getpid())
+if sum(gc.get_stats()[g]["collections"] for g in range(3)) > 50: escaped("collections")
+"""),
+]  # fmt: skip
+
+RUN_TO_RUN = [
+    Attack(f"an earlier run by {name}", canaries.looker(reach), (), canaries.PATIENT, True)
+    for name, reach in reaches.ALL.items()
+]
+
+ALL = [*RESOURCES, *PROCESSES, *FILES, *KERNEL, *NETWORK, *JUDGE, *TEMPLATE, *RUN_TO_RUN]
 """Every attack."""

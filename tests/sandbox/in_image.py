@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import canaries
 from attacks import ALL, Attack
 from watched_host import SECRET, WatchedHost, bait, num_mounts
 
@@ -62,7 +63,9 @@ def outcome(attack: Attack, sandbox: LocalSandbox, host: WatchedHost) -> str:
     }
     for name, value in names.items():
         source = source.replace(f"@{name}@", value)
-    done = sandbox.run(Program(source), attack.limits)
+    if attack.is_after_canaries:
+        canaries.plant(sandbox, 1)
+    done = sandbox.run(Program(source, stdin=canaries.CONTROL), attack.limits)
     if "ESCAPED" in done.stdout:
         return done.stdout[:500]
     # Without control groups memory may run out before the time does.

@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import canaries
 import pytest
 from attacks import ALL, FILES, Attack
 from watched_host import EXPECTED, TALLY, WatchedHost
@@ -20,7 +21,10 @@ def carry_out(attack: Attack, sandbox: LocalSandbox, names: dict[str, str]) -> E
     source = attack.source
     for name, value in names.items():
         source = source.replace(f"@{name}@", value)
-    return sandbox.run(Program(source), attack.limits)
+    if not attack.is_after_canaries:
+        return sandbox.run(Program(source), attack.limits)
+    canaries.plant(sandbox, 1)  # by the same worker: the one that was free last
+    return sandbox.run(Program(source, stdin=canaries.CONTROL), attack.limits)
 
 
 @pytest.mark.parametrize("attack", ALL, ids=[a.name.replace(" ", "-") for a in ALL])
@@ -57,12 +61,12 @@ def test_host_when_all_attacks_are_over_then_honest_runs_are_unaffected_and_noth
         found = list(threads.map(honest, range(num_runs)))
     assert found == [(f"{n + 1}\n", f"{n * n}\n", 0, None) for n in range(num_runs)]
     assert watched_host.complaints() == []
-    # Each worker is a waiting process and, below it, the one that forks.
+    # Each worker is a waiting process and, below it, the one that serves and its template.
     # A run's own first process may still be on its way out when its answer is there.
     deadline = time.monotonic() + 5
-    while len(left := descendants(sandbox.worker_pids)) > sandbox.num_workers:
+    while len(left := descendants(sandbox.worker_pids)) > 2 * sandbox.num_workers:
         assert time.monotonic() < deadline, left
-    assert len(left) == len(sandbox.worker_pids) == sandbox.num_workers
+    assert len(left) == 2 * len(sandbox.worker_pids) == 2 * sandbox.num_workers
     assert list(Path("/tmp").glob("troupe-run-*")) == []
 
 

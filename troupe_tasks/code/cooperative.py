@@ -93,13 +93,14 @@ class CooperativeEnvironment:
     def _tested(self, problem: Problem, draft: Draft) -> tuple[float, str]:
         """Share of hidden tests passed, and words on the public ones."""
         hidden = problem.hidden_tests[: self._params.max_hidden_tests or None]
-        tests = [*hidden, *problem.public_tests]
         code = staged.joined(draft.helper, draft.main)
-        graded = self._grader.grade(problem, code, tests)
-        rate = sum(grade.passed for grade in graded[: len(hidden)]) / len(hidden)
+        # First and apart, with a budget of their own: what hidden tests did is in no prompt.
+        seen = self._grader.grade(problem, code, problem.public_tests)
+        judged = self._grader.grade(problem, code, hidden)
+        rate = sum(grade.passed for grade in judged) / len(hidden)
         failed = [
             f"{shown_test(problem, test)}\nfailed. {grade.ran.error}".strip()
-            for test, grade in zip(problem.public_tests, graded[len(hidden) :], strict=True)
+            for test, grade in zip(problem.public_tests, seen, strict=True)
             if not grade.passed
         ]
         if failed:

@@ -86,12 +86,11 @@ class CodeEnvironment:
         answer = read_program(action, self._max_code_chars)
         hidden = problem.hidden_tests[: self._max_hidden_tests or None]
         proposed = [TestCase(input=p.input, output=p.output) for p in before.proposals]
-        tests = [*hidden, *problem.public_tests, *proposed]
-        graded = self._grader.grade(problem, answer.code, tests) if answer.code else []
-        judged = graded[: len(hidden)]
-        outcomes = [_outcome(problem, t, g) for t, g in zip(tests, graded, strict=False)][
-            len(hidden) :
-        ]
+        shown = [*problem.public_tests, *proposed]
+        # First and apart, with a budget of their own: what hidden tests did is in no prompt.
+        seen = self._grader.grade(problem, answer.code, shown) if answer.code else []
+        judged = self._grader.grade(problem, answer.code, hidden) if answer.code else []
+        outcomes = [_outcome(problem, t, g) for t, g in zip(shown, seen, strict=False)]
         rate = sum(grade.passed for grade in judged) / len(hidden)
         after = replace(
             before,
@@ -100,7 +99,7 @@ class CodeEnvironment:
             public_outcomes=tuple(outcomes[: len(problem.public_tests)]),
             proposal_outcomes=tuple(outcomes[len(problem.public_tests) :]),
         )
-        compiles = bool(graded) and all(grade.ran.status != "syntax" for grade in graded)
+        compiles = bool(judged) and all(g.ran.status != "syntax" for g in (*seen, *judged))
         rewards = {
             "format": float(answer.is_well_formed),
             "compiles": float(compiles),
@@ -133,7 +132,6 @@ _FAILURES = {
     "syntax": "is not valid Python",
     "value": "returned something that is no plain value",
     "skipped": "was not run, as other tests took too long",
-    "lost": "ended the whole run",
 }
 
 

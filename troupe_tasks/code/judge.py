@@ -1,11 +1,13 @@
 """Runs programs on inputs in a sandbox, and reads what they did as data.
 
-Owns the protocol with ``guest.py``. Expected outputs never leave this process; see ``grade.py``.
-Whatever a program does is a result; only the sandbox itself raises.
+Each case is a run of its own, so no program meets another case. Owns the protocol with ``guest``.
+Expected outputs never leave this process; see ``grade.py``. Whatever a program does is a result;
+only the sandbox itself raises.
 """
 
 import hashlib
 import json
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,20 +15,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 from troupe.sandbox.sandbox import Execution, Limits, Program, Sandbox
+from troupe_tasks.code.guest.program import FAILED, NO_PYTHON
 from troupe_tasks.code.problem import ProgramLimits
 from troupe_tasks.code.values import UnreadableError, Value, decode
 
-Status = Literal[
-    "ok", "exit", "signal", "time", "output", "syntax", "error", "value", "skipped", "lost"
-]
-_STATUSES = frozenset(
-    ("ok", "exit", "signal", "time", "output", "syntax", "error", "value", "skipped")
-)
+Status = Literal["ok", "exit", "signal", "time", "output", "syntax", "error", "value", "skipped"]
+_TOLD = frozenset(("ok", "value"))
+_FIELDS = ("status", "value", "error", "passed", "asked")
 
-MAX_CASES_A_RUN = 16
 MAX_LATE = 2
 _FRAME_BYTES = 4096
 _GUEST_BYTES = 64 * 1024 * 1024
+_ERROR_CHARS = 600
+_MIN_STREAM_BYTES = 256 * 1024
+"""A program may print this much to stderr however small its output must be."""
+_PARTS = {
+    "stdin": ("program",),
+    "call": ("program", "values", "call"),
+    "script": ("program", "values", "call", "script"),
+}
+_OWN_LINES = ("from __future__ ", "from troupe_tasks.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +62,8 @@ class Case:
 class Ran:
     """What a program did with one input.
 
-    ``value`` is the result of a call when ``has_value``. ``lost`` means that the program ended
-    the run before its case was reported: its own doing, as the sandbox was well.
+    ``value`` is the result of a call when ``has_value``; a program that ended its run before it
+    could be told has none. ``error`` is one line on why ``status`` is not ``ok``.
     """
 
     status: Status
@@ -64,9 +72,6 @@ class Ran:
     value: Value = None
     has_value: bool = False
     report: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-LOST = Ran("lost", error="the program ended the whole run")
 
 
 class Judge:
@@ -89,79 +94,104 @@ class Judge:
         """
         ran: list[Ran] = []
         num_late, left_s = 0, self._budget_s
-        for start in range(0, len(cases), MAX_CASES_A_RUN):
-            part = cases[start : start + MAX_CASES_A_RUN]
+        for case in cases:
             if num_late >= self._max_late or left_s <= 0:
-                ran += [Ran("skipped")] * len(part)
+                ran.append(Ran("skipped"))
                 continue
-            document: dict[str, Any] = {
-                "programs": [{"kind": j.kind, "source": j.source, "entry": j.entry} for j in jobs],
-                "cases": [{"program": c.job, "input": c.input, **c.fields} for c in part],
-                "cpu_s": limits.cpu_time_s,
-                "wall_s": limits.wall_time_s,
-                "memory_bytes": limits.memory_bytes,
-                "output_bytes": output_bytes,
-                "stop_after": self._max_late - num_late,
-                "budget_s": left_s,
-            }
-            execution = self._execute(document, limits, left_s)
+            job = jobs[case.job]
+            nonce = _nonce(job, case)
+            execution = self._sandbox.run(
+                Program(_source(job, case, nonce, limits), stdin=case.input),
+                Limits(
+                    wall_time_s=limits.wall_time_s,
+                    cpu_time_s=limits.cpu_time_s,
+                    memory_bytes=limits.memory_bytes + _GUEST_BYTES,
+                    output_bytes=max(2 * output_bytes + _FRAME_BYTES, _MIN_STREAM_BYTES),
+                ),
+            )
             left_s -= execution.wall_time_s
-            reports = _read(execution.stdout, _nonce(document), len(part))
-            num_late += sum(report.status == "time" for report in reports)
-            ran += reports
+            ran.append(_ran(execution, nonce, output_bytes))
+            num_late += ran[-1].status == "time"
         return ran
-
-    def _execute(
-        self, document: Mapping[str, Any], limits: ProgramLimits, left_s: float
-    ) -> Execution:
-        """One run of the guest, with room for every case to use its own limits."""
-        num_cases = len(document["cases"])
-        text = json.dumps({"nonce": _nonce(document), **document})
-        return self._sandbox.run(
-            Program(guest_source(), stdin=text),
-            Limits(
-                wall_time_s=min(limits.wall_time_s * num_cases, left_s + limits.wall_time_s) + 2.0,
-                cpu_time_s=limits.cpu_time_s * num_cases + 2.0,
-                memory_bytes=limits.memory_bytes + _GUEST_BYTES,
-                output_bytes=num_cases * (2 * document["output_bytes"] + _FRAME_BYTES),
-            ),
-        )
 
 
 @cache
-def guest_source() -> str:
-    """The text of ``guest.py``."""
-    return Path(__file__).with_name("guest.py").read_text("utf-8")
+def guest_source(kind: str) -> str:
+    """The text of the ``guest`` modules that run a program of this kind."""
+    folder = Path(__file__).with_name("guest")
+    lines = ["from __future__ import annotations"]
+    for part in _PARTS[kind]:
+        text = (folder / f"{part}.py").read_text("utf-8")
+        lines += [line for line in text.splitlines() if not line.startswith(_OWN_LINES)]
+    return "\n".join(lines)
 
 
-def _nonce(document: Mapping[str, Any]) -> str:
-    """Marks the guest's lines among what programs print; equal runs have equal nonces.
+def _source(job: Job, case: Case, nonce: str, limits: ProgramLimits) -> str:
+    fields = {
+        "source": job.source,
+        "entry": job.entry,
+        "nonce": nonce,
+        "memory_bytes": limits.memory_bytes,
+        **case.fields,
+    }
+    guest = guest_source(job.kind)
+    return f"{guest}\nimport json\nrun_{job.kind}(json.loads({json.dumps(fields)!r}))\n"
+
+
+def _nonce(job: Job, case: Case) -> str:
+    """Marks the guest's line among what a program prints; equal runs have equal nonces.
 
     It is no secret that protects anything: a forged line only reports an output.
     """
-    return hashlib.blake2b(json.dumps(document).encode(), digest_size=12).hexdigest()
+    text = json.dumps([job.source, case.input, case.fields])
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def _read(stdout: str, nonce: str, num_cases: int) -> list[Ran]:
-    ran: dict[int, Ran] = {}
-    for line in stdout.splitlines():
-        if not line.startswith(nonce + " "):
-            continue
-        try:
-            report = json.loads(line[len(nonce) + 1 :])
-            number, case = report["case"], _ran(report)
-        except (ValueError, TypeError, KeyError, RecursionError):
-            continue
-        if isinstance(number, int) and 0 <= number < num_cases:
-            ran.setdefault(number, case)
-    return [ran.get(number, LOST) for number in range(num_cases)]
+def _ran(execution: Execution, nonce: str, output_bytes: int) -> Ran:
+    output, told = _split(execution.stdout, nonce)
+    status = _status(execution)
+    if status == "ok" and len(output.encode(errors="replace")) > output_bytes:
+        status = "output"
+    output = output[:output_bytes]
+    if told and status in ("ok", "exit", "error"):
+        return _told(told, output)
+    if status == "ok":
+        return Ran("ok", output)
+    error = _last_line(execution.stderr)
+    if execution.limit == "memory":
+        error = "it used too much memory"
+    return Ran(status, output, error)
 
 
-def _ran(report: Mapping[str, Any]) -> Ran:
-    status = report["status"]
-    if status not in _STATUSES:
-        return LOST
-    output, error = str(report.get("output", "")), str(report.get("error", ""))
+def _status(execution: Execution) -> Status:
+    if execution.limit in ("wall_time", "cpu_time") or execution.exit_code == -signal.SIGXCPU:
+        return "time"
+    if execution.limit == "output":
+        return "output"
+    if execution.exit_code < 0:
+        return "signal"
+    statuses: dict[int, Status] = {0: "ok", FAILED: "error", NO_PYTHON: "syntax"}
+    return statuses.get(execution.exit_code, "exit")
+
+
+def _split(stdout: str, nonce: str) -> tuple[str, str]:
+    """What the program printed, and the guest's line; the line is empty when there is none."""
+    before, mark, rest = stdout.partition(f"\n{nonce} ")
+    line, _, after = rest.partition("\n")
+    return before + after, line if mark else ""
+
+
+def _told(line: str, output: str) -> Ran:
+    """What a run says of itself; it may say anything, so only the shape is checked."""
+    try:
+        said = json.loads(line)
+        report = {name: said[name] for name in _FIELDS if name in said}
+        status = report["status"]
+        if status not in _TOLD:
+            raise ValueError(f"no status {status}")
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Ran("value", output, "the result cannot be read")
+    error = str(report.get("error", ""))
     if "value" not in report:
         return Ran(status, output, error, report=report)
     try:
@@ -169,3 +199,9 @@ def _ran(report: Mapping[str, Any]) -> Ran:
     except UnreadableError as problem:
         return Ran("value", output, str(problem))
     return Ran(status, output, error, value, has_value=True, report=report)
+
+
+def _last_line(text: str) -> str:
+    """The last line that is not empty."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][:_ERROR_CHARS] if lines else ""

@@ -93,7 +93,7 @@ def _verdict(number: int, fresh: Sequence[int], valid: dict[int, TestCase]) -> V
 def _is_caught(graded: Graded) -> bool:
     """Wrong by what it did. A program that ran late, or was not run as others did, is not caught:
     a tester could make all programs late with inputs that the reference just manages."""
-    return not graded.passed and graded.ran.status not in ("time", "skipped", "lost")
+    return not graded.passed and graded.ran.status not in ("time", "skipped")
 
 
 def _caught_share(grader: Grader, problem: Problem, tests: Sequence[TestCase]) -> float:

@@ -1,7 +1,7 @@
 """Plain values on their way between a judged program and the judge.
 
 Values travel as tagged JSON, and literals in problems are parsed as literals: nothing that a
-program or an agent writes is ever evaluated or unpickled. The tags are those of ``guest.py``.
+program or an agent writes is ever evaluated or unpickled. The tags are those of ``guest``.
 """
 
 import ast

@@ -26,7 +26,7 @@ MAX_TRIED = 48
 BUILD_BUDGET_S = 120.0
 MUTANT_LIMITS = ProgramLimits(cpu_time_s=1.0, wall_time_s=60.0)
 ENOUGH = 16
-_COSTLY = ("time", "skipped", "lost", "output", "syntax")
+_COSTLY = ("time", "skipped", "output", "syntax")
 
 
 def verified(problem: Problem, grader: Grader) -> Problem | None:

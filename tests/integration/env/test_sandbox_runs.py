@@ -165,17 +165,17 @@ def test_worker_when_killed_in_a_run_then_retryable_error_and_the_next_run_is_we
 
 
 def _until_busy(pid: int) -> None:
-    """A worker's process, the one that forks below it, the cell, the program: four deep."""
+    """A worker's process, below it the one that serves, its template and the cell, the program."""
     deadline = threading.Event()
     timer = threading.Timer(20, deadline.set)
     timer.start()
-    depth = 0
-    while depth < 3:
+    while _depth(pid) < 3:
         assert not deadline.is_set(), "the program did not start"
-        depth, current = 0, pid
-        while children := _children(current):
-            depth, current = depth + 1, children[0]
     timer.cancel()
+
+
+def _depth(pid: int) -> int:
+    return max((1 + _depth(child) for child in _children(pid)), default=0)
 
 
 def _children(pid: int) -> list[int]:
@@ -234,3 +234,20 @@ def test_sandbox_when_closed_then_running_programs_end_and_nothing_is_left():
 
 def own_cgroups() -> set[Path]:
     return set(Path("/sys/fs/cgroup").glob(f"*/**/troupe-sandbox-{os.getpid()}-*"))
+
+
+def test_queue_when_callers_come_back_at_once_then_no_one_waits_behind_them():
+    sandbox = opened(workers=1, wait_s=20.0)
+    order: list[str] = []
+
+    def keep_calling(name: str) -> None:
+        for _ in range(6):
+            run(sandbox, "import time; time.sleep(0.05)")
+            order.append(name)
+
+    with ThreadPoolExecutor(3) as threads:
+        for call in [threads.submit(keep_calling, name) for name in "abc"]:
+            call.result(60)
+    sandbox.close()
+    rounds = [order[start : start + 3] for start in range(3, 15, 3)]
+    assert all(sorted(each) == ["a", "b", "c"] for each in rounds), order

@@ -1,5 +1,6 @@
 """The Code family on the real sandbox: every reference passes, and attacks earn nothing."""
 
+import time
 from collections.abc import Iterator
 from random import Random
 
@@ -7,7 +8,7 @@ import pytest
 
 from troupe import plugins
 from troupe.errors import TroupeError
-from troupe.sandbox.sandbox import Sandbox
+from troupe.sandbox.sandbox import Execution, Limits, Program, Sandbox
 from troupe.tasks.registry import make_environment
 from troupe_tasks.code import Code, CodeParams
 from troupe_tasks.code.cooperative import CodeCooperative
@@ -121,6 +122,46 @@ def test_grade_when_a_program_attacks_then_it_earns_nothing_and_the_next_one_run
     quick_call = DOUBLE.model_copy(update={"limits": quick.limits})
     assert not any(_passed(sandbox, quick_call, f"def double(values):\n{body}"))
     assert all(_passed(sandbox, ADD, "print(sum(map(int, input().split())))"))
+
+
+STOPPING = (
+    "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)",
+    "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+    "import os, signal\nos.killpg(0, signal.SIGSTOP)",
+    "import os, signal\nos.kill(-1, signal.SIGSTOP)\nos.kill(0, signal.SIGSTOP)",
+    "import os, signal\nif os.fork():\n    os.kill(os.getpid(), signal.SIGSTOP)\n"
+    "while True:\n    os.kill(os.getppid(), signal.SIGSTOP)",
+)
+
+
+class _Timed:
+    """The sandbox, and how long it was held by each program."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.level = sandbox.level
+        self._sandbox = sandbox
+        self.held_s: list[float] = []
+
+    def run(self, program: Program, limits: Limits) -> Execution:
+        began = time.monotonic()
+        try:
+            return self._sandbox.run(program, limits)
+        finally:
+            self.held_s.append(time.monotonic() - began - limits.wall_time_s)
+
+    def close(self) -> None:
+        self._sandbox.close()
+
+
+@pytest.mark.parametrize("code", STOPPING)
+def test_grade_when_a_program_stops_processes_then_holds_a_worker_to_its_own_deadline(
+    sandbox: Sandbox, code: str
+) -> None:
+    limits = ADD.limits.model_copy(update={"cpu_time_s": 1.0, "wall_time_s": 1.0})
+    timed = _Timed(sandbox)
+    assert _passed(timed, ADD.model_copy(update={"limits": limits}), code) == [False, False]
+    assert len(timed.held_s) == 2
+    assert max(timed.held_s) < 2.0, timed.held_s
 
 
 def test_grade_when_a_function_is_right_then_calls_and_scripts_pass(sandbox: Sandbox) -> None:

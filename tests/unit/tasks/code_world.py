@@ -1,9 +1,13 @@
 """A sandbox at its seam: plain subprocesses, no isolation. For tests of the Code family only."""
 
+import atexit
+import functools
+import json
 import subprocess
 import sys
 import tempfile
-import time
+import threading
+from pathlib import Path
 
 from troupe.sandbox.sandbox import Execution, Limits, Program
 from troupe.tasks.family import Split, Task
@@ -11,9 +15,63 @@ from troupe_tasks.code import Code, CodeParams
 from troupe_tasks.code.environment import CodeEnvironment
 from troupe_tasks.code.problem import Problem, TestCase
 
+_SERVER = r"""
+import atexit, json, os, random, signal, sys, time, traceback, types
+
+def program():
+    os.setsid()
+    for number, name in ((0, "in"), (1, "out"), (2, "err")):
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+    os.closerange(3, 1024)
+    source, status = open("source", encoding="utf-8", errors="surrogatepass").read(), 0
+    for name in ("in", "out", "err", "source"): os.unlink(name)
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
+        setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        exec(compile(source, "main.py", "exec"), main.__dict__)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    if "threading" in sys.modules: sys.modules["threading"]._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush(); sys.stderr.flush()
+    os._exit(status & 255)
+
+def watch(pid, wall_s):
+    began = time.monotonic()
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended or time.monotonic() - began > wall_s: break
+        time.sleep(0.0005)
+    try: os.killpg(pid, signal.SIGKILL)
+    except OSError: pass
+    code = os.waitstatus_to_exitcode(status) if ended else -9
+    return code, not ended, time.monotonic() - began
+
+for line in sys.stdin:
+    job = json.loads(line)
+    os.chdir(job["folder"])
+    if os.fork() == 0:  # between a program and this server: programs kill their parents
+        null = os.open("/dev/null", os.O_RDWR)
+        os.dup2(null, 0); os.dup2(null, 1)
+        pid = os.fork()
+        if pid == 0:
+            program()
+        report = json.dumps(watch(pid, job["wall_s"]))
+        open("../report", "w").write(report)
+        os._exit(0)
+    os.wait()
+    is_there = os.path.exists("../report")
+    print(open("../report").read() if is_there else json.dumps([-9, False, 0.0]), flush=True)
+"""
+
 
 class ProcessSandbox:
-    """Runs each program as `python -I` in an empty folder, under a wall limit only."""
+    """Runs each program in a fork of a fresh interpreter, in an empty folder, under a wall limit
+    only."""
 
     level = "process"
 
@@ -24,27 +82,48 @@ class ProcessSandbox:
     def run(self, program: Program, limits: Limits) -> Execution:
         self.num_runs += 1
         self.programs.append(program)
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                done = subprocess.run(
-                    [sys.executable, "-s", "-S", "-P", "-c", program.source],
-                    env={"PYTHONHASHSEED": "0"},
-                    input=program.stdin.encode(),
-                    capture_output=True,
-                    cwd=folder,
-                    timeout=limits.wall_time_s,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired as error:
-                output = (error.stdout or b"").decode("utf-8", "replace")
-                return Execution(output, "", -9, "wall_time", time.monotonic() - began, 0)
-        output = done.stdout[: limits.output_bytes].decode("utf-8", "replace")
-        errors = done.stderr.decode("utf-8", "replace")
-        return Execution(output, errors, done.returncode, None, time.monotonic() - began, 0)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            (outside := Path(folder, "outside")).mkdir()
+            files = {"source": program.source, "in": program.stdin, "out": "", "err": ""}
+            for name, text in files.items():
+                (outside / name).write_bytes(text.encode(errors="surrogatepass"))
+            streams = [(outside / name).open("rb") for name in ("out", "err")]
+            code, is_late, wall_s = _asked({"folder": str(outside), "wall_s": limits.wall_time_s})
+            output, errors = (stream.read(limits.output_bytes + 1) for stream in streams)
+            for stream in streams:
+                stream.close()
+        limit = "wall_time" if is_late else "output" if len(output) > limits.output_bytes else None
+        shown = output[: limits.output_bytes].decode("utf-8", "replace")
+        return Execution(shown, errors.decode("utf-8", "replace"), code, limit, wall_s, 0)
 
     def close(self) -> None:
         pass
+
+
+@functools.cache
+def _server() -> "subprocess.Popen[bytes]":
+    server = subprocess.Popen(
+        [sys.executable, "-s", "-S", "-P", "-c", _SERVER],
+        env={"PYTHONHASHSEED": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    atexit.register(server.communicate)
+    return server
+
+
+_lock = threading.Lock()
+
+
+def _asked(job: dict[str, object]) -> tuple[int, bool, float]:
+    with _lock:
+        server = _server()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(job).encode() + b"\n")
+        server.stdin.flush()
+        code, is_late, wall_s = json.loads(server.stdout.readline())
+        return code, is_late, wall_s
 
 
 ADD = Problem(

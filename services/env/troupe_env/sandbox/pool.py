@@ -42,7 +42,7 @@ class LocalSandbox:
         self._num_workers = settings.workers or os.cpu_count() or 1
         self._free_slots = list(range(self._num_workers))
         self._all: dict[int, SandboxWorker] = {}
-        self._num_waiting = 0
+        self._waiting: list[object] = []
         self._is_closed = False
 
     @property
@@ -92,17 +92,19 @@ class LocalSandbox:
             worker.kill()
 
     def _acquire(self) -> int:
-        """Wait for a free slot."""
+        """Wait for a free slot; who came first gets it first."""
         deadline = time.monotonic() + self._settings.wait_s
         with self._condition:
-            if not self._free_slots and self._num_waiting >= self._settings.max_waiting:
+            if not self._free_slots and len(self._waiting) >= self._settings.max_waiting:
                 raise OverloadedError(
-                    f"{self._num_waiting} programs wait for the sandbox's {self._num_workers} "
+                    f"{len(self._waiting)} programs wait for the sandbox's {self._num_workers} "
                     "workers; try again, add replicas, or raise TROUPE_ENV_SANDBOX_MAX_WAITING."
                 )
-            self._count_waiting(+1)
+            ticket = object()
+            self._waiting.append(ticket)
+            self._count_waiting()
             try:
-                while not self._free_slots and not self._is_closed:
+                while not self._is_closed and not (self._free_slots and self._is_next(ticket)):
                     if not self._condition.wait(max(0.0, deadline - time.monotonic())):
                         raise OverloadedError(
                             f"No sandbox worker got free in {self._settings.wait_s:g} s; try "
@@ -112,16 +114,20 @@ class LocalSandbox:
                     raise UnavailableError("The sandbox is closed: its service is stopping.")
                 return self._free_slots.pop()
             finally:
-                self._count_waiting(-1)
+                self._waiting.remove(ticket)
+                self._count_waiting()
+                self._condition.notify_all()
 
-    def _count_waiting(self, change: int) -> None:
-        self._num_waiting += change
-        metrics.ENV_SANDBOX_WAITING.set(self._num_waiting)
+    def _is_next(self, ticket: object) -> bool:
+        return self._waiting[0] is ticket
+
+    def _count_waiting(self) -> None:
+        metrics.ENV_SANDBOX_WAITING.set(len(self._waiting))
 
     def _release(self, slot: int) -> None:
         with self._condition:
             self._free_slots.append(slot)
-            self._condition.notify()
+            self._condition.notify_all()
 
     def _run_in(self, slot: int, request: dict[str, Any], body: bytes) -> Execution:
         worker = self._worker(slot)

@@ -31,7 +31,7 @@ _ENVIRONMENT = {
 }
 _BOOT = (
     "import sys; sys.path.insert(0, {folder!r}); from inside import zygote; "
-    "del sys.path[0]; zygote.start()"
+    "del sys.path[0], sys; run = zygote.start(); del zygote; run()"
 )
 
 
@@ -74,7 +74,7 @@ class SandboxWorker:
         """The process that stands for the worker; killing it ends all that it runs."""
         return self._process.pid
 
-    def ask(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+    def ask(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytearray]:
         """Run one program; raises UnavailableError when the worker is no longer usable."""
         self.runs += 1
         try:

@@ -1,53 +1,67 @@
 """The first process of a run: builds the program's cell, starts the program in it, reports.
 
-It is pid 1 of the run's pid namespace: when it ends the kernel kills all that is left. It runs no
-line of the program, and the program can neither signal, trace nor read it.
+It is pid 1 of the run's pid namespace: when it ends the kernel kills all that is left. It reads the
+program itself, runs no line of it, and the program can neither signal, trace nor read it.
 """
 
+import functools
 import json
 import os
 import signal
+import socket
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import kernel, program, root
+from . import kernel, program, root, wire
 from .seccomp import Filter
 
 INSIDE_UID = 1000
 """The user that a program sees itself as."""
 
 
-def live(request: dict[str, Any], body: bytes, *, pipes: "Pipes", worker: "RunContext") -> NoReturn:
-    """Run the first process; never returns."""
+_REQUEST_S = 30.0
+
+
+class Ends:
+    """A run's descriptors: where its outputs go, and the channel of the request and the report."""
+
+    def __init__(self, stdout: int, stderr: int, channel: int) -> None:
+        self.stdout, self.stderr, self.channel = stdout, stderr, channel
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """In the order of the constructor."""
+        return self.stdout, self.stderr, self.channel
+
+
+def live(ends: Ends, worker: "RunContext") -> Callable[[], NoReturn]:
+    """Run the first process, which ends here; returns in its child, with the program to run."""
     try:
-        source = _prepare(request, body, pipes, worker)
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, ends.channel)
+        request, body = wire.receive(channel, _REQUEST_S)
+        source = _prepare(request, body, ends, worker)
         pid = os.fork()
         if pid == 0:
-            program.become(request, source, (pipes.stdout, pipes.stderr))
-        os.close(pipes.stdout)
-        os.close(pipes.stderr)
+            return functools.partial(program.become, request, source, (ends.stdout, ends.stderr))
+        os.close(ends.stdout)
+        os.close(ends.stderr)
         report = _await(pid, worker.is_namespaced)
     except BaseException as error:
         report = {"error": f"{type(error).__name__}: {error}"}
     try:
-        os.write(pipes.status, json.dumps(report).encode())
+        os.write(ends.channel, json.dumps(report).encode())
     finally:
         os._exit(0)
 
 
-class Pipes:
-    """The write ends of a run's pipes."""
-
-    def __init__(self, stdout: int, stderr: int, status: int) -> None:
-        self.stdout, self.stderr, self.status = stdout, stderr, status
-
-    def keep_only(self) -> None:
-        """Close every other descriptor above stderr."""
-        low = 3
-        for number in sorted((self.stdout, self.stderr, self.status)):
-            os.closerange(low, number)
-            low = number + 1
-        os.closerange(low, 4096)
+def keep_only(numbers: Iterable[int]) -> None:
+    """Close every other descriptor above stderr."""
+    low = 3
+    for number in sorted(numbers):
+        os.closerange(low, number)
+        low = number + 1
+    os.closerange(low, 4096)
 
 
 class RunContext:
@@ -61,7 +75,7 @@ class RunContext:
         self.filter = Filter()
 
 
-def _prepare(request: dict[str, Any], body: bytes, pipes: Pipes, worker: RunContext) -> str:
+def _prepare(request: dict[str, Any], body: bytearray, ends: Ends, worker: RunContext) -> str:
     for number in worker.joins:
         os.write(number, b"0")
     _be_killed_first(worker)
@@ -78,7 +92,7 @@ def _prepare(request: dict[str, Any], body: bytes, pipes: Pipes, worker: RunCont
         kernel.drop_capabilities()
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    pipes.keep_only()
+    keep_only(ends.numbers)
     os.umask(0o022)
     worker.filter.load()
     return source
@@ -103,12 +117,12 @@ def _map_user(worker: RunContext) -> None:
         os.close(number)
 
 
-def _write_files(request: dict[str, Any], body: bytes) -> str:
+def _write_files(request: dict[str, Any], body: bytearray) -> str:
     """Lay out standard input and files; the source text, which is a file too."""
-    texts: list[bytes] = []
+    texts: list[memoryview] = []
     start = 0
     for size in request["sizes"]:
-        texts.append(body[start : start + size])
+        texts.append(memoryview(body)[start : start + size])
         start += size
     for name, text in zip(request["names"], texts, strict=True):
         if "/" in name:
@@ -117,7 +131,7 @@ def _write_files(request: dict[str, Any], body: bytes) -> str:
         while text:
             text = text[os.write(number, text) :]
         os.close(number)
-    return texts[1].decode(errors="surrogatepass")
+    return str(texts[1], errors="surrogatepass")
 
 
 def _await(pid: int, is_namespaced: bool) -> dict[str, Any]:

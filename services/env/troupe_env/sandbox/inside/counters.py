@@ -31,7 +31,7 @@ class Counters:
         for number in joins:
             os.write(number, b"0")
             os.close(number)
-        self._num_members = 1 if joins else 0
+        self._num_members = 2 if joins else 0  # its template is born there too
 
     def begin(self, memory_bytes: int, num_processes: int) -> None:
         """Set the limits of the next run and remember where the counters stand."""
@@ -51,7 +51,7 @@ class Counters:
     def cpu_s(self) -> float:
         """CPU time of the whole run so far."""
         scale = 1e-9 if "cpu_ns" in self._files else 1e-6
-        own_s = (time.process_time() - self._own_cpu_s) * self._num_members
+        own_s = (time.process_time() - self._own_cpu_s) * (self._num_members > 0)
         return (self._number("cpu") - self._before["cpu"]) * scale - own_s
 
     def peak_bytes(self) -> int:

@@ -21,6 +21,7 @@ _after_fork_in_parent = ctypes.pythonapi.PyOS_AfterFork_Parent
 for _hook in (_before_fork, _after_fork_in_child, _after_fork_in_parent):
     _hook.restype = None
 
+CLONE_PARENT = 0x00008000
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
@@ -59,7 +60,8 @@ def unshare(flags: int) -> None:
 
 
 def fork_into(flags: int) -> int:
-    """``os.fork`` whose child starts in new namespaces; only for single-threaded processes.
+    """``os.fork`` whose child starts in new namespaces, or with ``CLONE_PARENT`` as a child of this
+    process's parent; only for single-threaded processes.
 
     The child's C library keeps the parent's idea of its thread id: it must fork again before it
     runs anything but this package.

@@ -1,4 +1,4 @@
-"""One run, seen from the worker: forks the cell, reads what it prints, ends it at a limit.
+"""One run, seen from the worker: has the cell forked, reads what it prints, ends it at a limit.
 
 Owns deadlines and caps. Everything that it reads from the program is bytes.
 """
@@ -8,26 +8,19 @@ import json
 import os
 import select
 import signal
+import socket
 import time
 from typing import Any
 
-from . import cell, kernel, sweep
+from . import sweep, wire
 from .capture import Capture
-from .cell import Pipes, RunContext
+from .cell import Ends, RunContext
 from .counters import Counters
+from .template import Template
 
-# The network namespace is the worker's: empty, without a way to make a socket, and never shared by
-# two programs at one time. A fresh one a run costs a fifth of the throughput and adds nothing.
-_NEW_NAMESPACES = (
-    kernel.CLONE_NEWUSER
-    | kernel.CLONE_NEWNS
-    | kernel.CLONE_NEWPID
-    | kernel.CLONE_NEWIPC
-    | kernel.CLONE_NEWUTS
-    | kernel.CLONE_NEWCGROUP
-)
 _TICK_S = 0.05
 _DEATH_S = 10.0
+_HAND_OVER_S = 30.0
 _CPU_SLACK_S = 0.02
 _LAST_WORDS = {
     b"MemoryError": "memory",
@@ -50,24 +43,31 @@ class Broken(Exception):  # noqa: N818 (told to the service as such)
 class Run:
     """One program under its limits; for one use. Nothing of it is left after its ``with``."""
 
-    def __init__(self, request: dict[str, Any], worker: RunContext, counters: Counters) -> None:
+    def __init__(
+        self,
+        request: dict[str, Any],
+        worker: RunContext,
+        template: Template,
+        counters: Counters,
+    ) -> None:
         self._request = request
         self._worker = worker
+        self._template = template
         self._counters = counters
         self._limit: str | None = None
         self._death_at = float("inf")
         self._pid = 0
-        self._pipes: list[int] = []
+        self._open: list[int] = []
 
     def __enter__(self) -> "Run":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end()
-        while self._pipes:
-            os.close(self._pipes.pop())
+        while self._open:
+            os.close(self._open.pop())
 
-    def execute(self, body: bytes, control: int) -> tuple[dict[str, Any], bytes]:
+    def execute(self, body: bytearray, control: int) -> tuple[dict[str, Any], bytes]:
         """Run it to its end: the answer's header and body (stdout, then stderr).
 
         The program has ended by then, not yet all that it may have started.
@@ -75,17 +75,20 @@ class Run:
         request = self._request
         self._counters.begin(request["memory_bytes"], request["num_processes"] + 1)
         began = time.monotonic()
-        (out, to_out), (err, to_err), (status, to_status) = (
-            os.pipe2(os.O_CLOEXEC) for _ in range(3)
-        )
-        pid = kernel.fork_into(_NEW_NAMESPACES) if self._worker.is_namespaced else os.fork()
-        if pid == 0:
-            cell.live(request, body, pipes=Pipes(to_out, to_err, to_status), worker=self._worker)
-        self._pid, self._pipes = pid, [out, err, status]
-        for number in (to_out, to_err, to_status):
-            os.close(number)
+        (out, to_out), (err, to_err) = (os.pipe2(os.O_CLOEXEC) for _ in range(2))
+        channel, cells_channel = socket.socketpair()
+        self._open = [out, err, channel.detach()]
+        ends = Ends(to_out, to_err, cells_channel.detach())
+        try:
+            self._template.ask(ends)
+        finally:
+            for number in ends.numbers:
+                os.close(number)
+        self._hand_over(body)
+        self._pid = self._template.answer()
         captures = (Capture(out, request["output_bytes"]), Capture(err, request["output_bytes"]))
-        report = self._watch(pid, captures, (status, control), began + request["wall_time_s"])
+        deadline = began + request["wall_time_s"]
+        report = self._watch(captures, (self._open[2], control), deadline)
         if not self._worker.is_namespaced:
             self._end()
         wall_s = time.monotonic() - began
@@ -96,8 +99,14 @@ class Run:
         answer = header | {"wall_s": wall_s, "sizes": sizes}
         return answer, bytes(captures[0].data + captures[1].data)
 
+    def _hand_over(self, body: bytearray) -> None:
+        """Give the cell its program; one that is dead already is found so by what watches it."""
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, os.dup(self._open[2]))
+        with channel, contextlib.suppress(wire.Closed):
+            wire.send(channel, self._request, body, _HAND_OVER_S)
+
     def _watch(
-        self, pid: int, captures: tuple[Capture, Capture], others: tuple[int, int], deadline: float
+        self, captures: tuple[Capture, Capture], others: tuple[int, int], deadline: float
     ) -> bytes:
         """Read until the cell reports or is ended; returns its report."""
         status, control = others
@@ -107,22 +116,20 @@ class Run:
             poller.register(number, select.POLLIN)
         while True:
             now = time.monotonic()
-            self._enforce(pid, captures, now, deadline)
+            self._enforce(captures, now, deadline)
             left_s = min(deadline, now + _TICK_S) - now
             for number, _ in poller.poll(max(1.0, left_s * 1000)):
                 if number == control:
                     raise Abandoned
                 if number == status:
-                    return os.read(status, select.PIPE_BUF)  # written at once; empty at an end
+                    return _report(status)
                 if not outputs[number].take():
                     poller.unregister(number)
 
-    def _enforce(
-        self, pid: int, captures: tuple[Capture, Capture], now: float, deadline: float
-    ) -> None:
+    def _enforce(self, captures: tuple[Capture, Capture], now: float, deadline: float) -> None:
         if self._limit is not None:
             if now > self._death_at:
-                raise Broken(f"process {pid} was killed and does not die")
+                raise Broken(f"process {self._pid} was killed and does not die")
             return
         if any(capture.is_over for capture in captures):
             self._limit = "output"
@@ -132,24 +139,26 @@ class Run:
             self._limit = "cpu_time"
         if self._limit is not None:
             self._death_at = now + _DEATH_S
-            self._kill(pid)
+            self._kill()
 
-    def _kill(self, pid: int) -> None:
+    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(self._pid, signal.SIGKILL)
+        self._sweep()
+
+    def _sweep(self) -> None:
         if not self._worker.is_namespaced:
-            sweep.kill_all(self._worker.uid)
+            sweep.kill_all(self._worker.uid, self._template.pid)
 
     def _end(self) -> None:
         """Leave nothing alive; returns when the kernel has taken down the whole pid namespace."""
         if not self._pid:
             return
-        self._kill(self._pid)
+        self._kill()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
         self._pid = 0
-        if not self._worker.is_namespaced:
-            sweep.kill_all(self._worker.uid)
+        self._sweep()
 
     def _header(self, report: bytes, captures: tuple[Capture, Capture]) -> dict[str, Any]:
         outcome: dict[str, Any] = json.loads(report) if report else {}
@@ -180,3 +189,11 @@ class Run:
             return "pids"
         last = stderr.rstrip().rpartition(b"\n")[2]
         return next((limit for start, limit in _LAST_WORDS.items() if last.startswith(start)), None)
+
+
+def _report(channel: int) -> bytes:
+    """What the cell says at its end, which it writes at once; empty when it died."""
+    try:
+        return os.read(channel, select.PIPE_BUF)
+    except ConnectionResetError:  # it died before it had read its program
+        return b""

@@ -13,16 +13,18 @@ from pathlib import Path
 _GIVE_UP_S = 5.0
 
 
-def kill_all(uid: int) -> None:
-    """Kill and reap until nothing is left; raises TimeoutError when something stays."""
+def kill_all(uid: int, spared: int) -> None:
+    """Kill and reap until nothing but ``spared`` is left; raises TimeoutError when it stays."""
     deadline = time.monotonic() + _GIVE_UP_S
     while True:
         if uid and os.geteuid() == 0:
             _kill_user(uid)
-        for pid in _descendants(os.getpid()):
+        left = [pid for pid in _descendants(os.getpid()) if pid != spared]
+        for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if not _reap():
+        _reap()
+        if not left:
             return
         if time.monotonic() > deadline:
             raise TimeoutError("a program's processes do not die")
@@ -56,12 +58,8 @@ def _descendants(pid: int) -> list[int]:
     return descendants
 
 
-def _reap() -> bool:
-    """Reap what has ended; whether children are left."""
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return False
-        if pid == 0:
-            return True
+def _reap() -> None:
+    """Reap what has ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

@@ -22,7 +22,9 @@ class TooLate(Exception):  # noqa: N818
     """The other end did not answer in time."""
 
 
-def send(connection: socket.socket, header: dict[str, Any], body: bytes, timeout_s: float) -> None:
+def send(
+    connection: socket.socket, header: dict[str, Any], body: bytes | bytearray, timeout_s: float
+) -> None:
     """Send one frame, within ``timeout_s``."""
     text = json.dumps(header).encode()
     data = memoryview(_HEAD.pack(len(text), len(body)) + text + body)
@@ -37,30 +39,30 @@ def send(connection: socket.socket, header: dict[str, Any], body: bytes, timeout
             raise Closed(str(error)) from error
 
 
-def receive(connection: socket.socket, timeout_s: float | None) -> tuple[dict[str, Any], bytes]:
-    """One frame, within ``timeout_s`` (None: wait until there is one or the end)."""
+def receive(connection: socket.socket, timeout_s: float | None) -> tuple[dict[str, Any], bytearray]:
+    """One frame, without a second copy of it; ``timeout_s`` None waits for one or the end."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     num_header, num_body = _HEAD.unpack(_exactly(connection, _HEAD.size, deadline))
     if num_header + num_body > MAX_FRAME_BYTES:
         raise Closed(f"a frame of {num_header + num_body} bytes is not one of ours")
-    data = _exactly(connection, num_header + num_body, deadline)
-    return json.loads(data[:num_header]), data[num_header:]
+    header = json.loads(_exactly(connection, num_header, deadline))
+    return header, _exactly(connection, num_body, deadline)
 
 
-def _exactly(connection: socket.socket, size: int, deadline: float | None) -> bytes:
-    data = bytearray()
-    while len(data) < size:
+def _exactly(connection: socket.socket, size: int, deadline: float | None) -> bytearray:
+    data, at = bytearray(size), 0
+    while at < size:
         _wait(connection, select.POLLIN, deadline)
         try:
-            part = connection.recv(size - len(data), socket.MSG_DONTWAIT)
+            part = connection.recv_into(memoryview(data)[at:], 0, socket.MSG_DONTWAIT)
         except BlockingIOError:
             continue
         except OSError as error:
             raise Closed(str(error)) from error
         if not part:
             raise Closed("end of stream")
-        data += part
-    return bytes(data)
+        at += part
+    return data
 
 
 def _wait(connection: socket.socket, event: int, deadline: float | None) -> None:
