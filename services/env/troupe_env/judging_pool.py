@@ -34,8 +34,8 @@ _T = TypeVar("_T")
 _WATCH_S = 1.0
 
 
-class Judge:
-    """Runs the pure functions of task families."""
+class JudgingPool:
+    """Threads that run the pure functions of task families, with a bounded queue and deadlines."""
 
     def __init__(self, settings: EnvSettings) -> None:
         self._settings = settings
