@@ -114,7 +114,7 @@ class BatchSpec(SpecModel):
     rows_per_microbatch: int = Field(default=8, ge=1)
     """See `tokens_per_row`."""
     checkpoint_activations: bool = False
-    """Compute activations again in the backward pass: about a third slower, with far less memory."""
+    """Compute activations again in the backward pass: about a third slower, in far less memory."""
 
 
 class TrainerSpec(SpecModel):
@@ -196,8 +196,8 @@ class JobSpec(SpecModel):
     tasks_per_step: int = Field(default=32, ge=1, le=100_000)
     """Number of task instances that a step plays."""
     max_staleness: int = Field(default=0, ge=0, le=16)
-    """Largest number of steps by which the weights that sampled a group may lag behind those that it
-    trains. Above 0 the next step is played while the trainer learns; 0: strictly on-policy."""
+    """Largest number of steps by which the weights that sampled a group may lag behind those that
+    it trains. Above 0 the next step is played while the trainer learns; 0: strictly on-policy."""
     task: TaskSpec
     """The task of the team."""
     workflow: WorkflowSpec

@@ -98,7 +98,7 @@ def draft_of(target: Path) -> Generator[BinaryIO]:
         draft.replace(target)
     except OSError as error:
         raise InvalidArgumentError(
-            f"{target} can't be written ({error.strerror}); give another path with room."
+            f"{target} can't be written ({error.strerror}); give a path on a disk with free space."
         ) from error
     finally:
         draft.unlink(missing_ok=True)
