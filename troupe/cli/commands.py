@@ -71,7 +71,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "down": CommandEntry(
         "Platform",
         "platform_commands:down",
-        "Stop the platform and every process of its jobs; unfinished jobs continue at the next `up`.",
+        "Stop the platform and its jobs' processes; unfinished jobs continue at the next `up`.",
     ),
     "status": CommandEntry(
         "Platform",
@@ -87,9 +87,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "Follow a job until it ends; Ctrl-C stops watching, not the job.",
     ),
     "jobs": CommandEntry("Jobs", "job_commands:jobs", "List jobs, newest first."),
-    "queue": CommandEntry(
-        "Jobs", "job_commands:queue", "Show which jobs wait, and for what."
-    ),
+    "queue": CommandEntry("Jobs", "job_commands:queue", "Show which jobs wait, and for what."),
     "pause": CommandEntry(
         "Jobs",
         "job_commands:pause",
@@ -117,7 +115,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "episodes": CommandEntry("Jobs", "run_commands:episodes_app", "Look at recorded episodes."),
     "keys": CommandEntry(
-        "Platform", "key_commands:keys_app", "Manage API keys of a router (TROUPE_ROUTER_API_KEYS)."
+        "Platform", "key_commands:keys_app", "Manage a router's API keys (TROUPE_ROUTER_API_KEYS)."
     ),
 }
 """Every command, in the order in which help shows them. ``summary`` is the beginning of its

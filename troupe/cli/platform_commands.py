@@ -57,7 +57,7 @@ def _active(config: PlatformConfig, api_key: str) -> list[str]:
 
 
 def down(runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
-    """Stop the platform and every process of its jobs; unfinished jobs continue at the next `up`."""
+    """Stop the platform and its jobs' processes; unfinished jobs continue at the next `up`."""
     settings = settings_from(runs_dir=runs_dir)
     was_up = platform.down(settings)
     if as_json:

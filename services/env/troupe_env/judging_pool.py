@@ -209,7 +209,7 @@ def _blamed(loaded: Loaded, state: bytes, *, is_ours: bool) -> Generator[None]:
         if is_ours:
             _log.error("env.task_failed", task=name, exc_info=error)
             raise TroupeError(
-                f"Task {name!r} failed on a state that it made ({what}). This is a bug of the task; "
+                f"Task {name!r} failed on a state it made ({what}). This is a bug of the task; "
                 "the env service's log has the traceback. Correct the task."
             ) from error
         metrics.ENV_REFUSED_STATES.labels("unreadable").inc()

@@ -152,7 +152,7 @@ class WeightReceiver:
         newest = self._epochs[self._trainer_of(policy)]
         if epoch < newest:
             raise FencedError(
-                f"A trainer with epoch {newest} has taken over policy '{policy}' from the trainer with "
+                f"A trainer with epoch {newest} has taken over policy '{policy}' from the one with "
                 f"epoch {epoch}. Stop the old trainer; nothing was changed here."
             )
 

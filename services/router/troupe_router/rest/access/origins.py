@@ -41,8 +41,8 @@ def check_host(headers: Mapping[str, str], allowed: Sequence[str]) -> None:
     if any(fnmatchcase(name, pattern.lower()) for pattern in (*_INNER, *allowed)):
         return
     raise ForbiddenError(
-        f"this router has no keys, so it accepts known host names only, and '{name[:100]}' is none of "
-        "them; have the operator add it to TROUPE_ROUTER_HOSTS, or use keys"
+        f"this router has no keys, so it accepts known host names only, not '{name[:100]}'; "
+        "have the operator add it to TROUPE_ROUTER_HOSTS, or use keys"
     )
 
 
