@@ -35,7 +35,7 @@ def spec(tmp_path: Path) -> Path:
         (["agents.tool.policy=shraed"], "did you mean 'shared'?"),
         (["task.name=plan_paht"], "plan_path"),
         (["steps"], "is not key=value"),
-        (["workflow.order.7=tool"], "is no place in a list"),
+        (["workflow.order.7=tool"], "is not an index of a list"),
         (["name.inner=1"], "inside a plain value"),
     ],
 )
