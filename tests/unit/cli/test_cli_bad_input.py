@@ -36,7 +36,7 @@ def spec(tmp_path: Path) -> Path:
         (["task.name=plan_paht"], "plan_path"),
         (["steps"], "is not key=value"),
         (["workflow.order.7=tool"], "is not an index of a list"),
-        (["name.inner=1"], "inside a plain value"),
+        (["name.inner=1"], "a plain value has no field"),
     ],
 )
 def test_validate_when_a_field_is_wrong_then_says_where_and_exits_2(
