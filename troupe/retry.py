@@ -1,8 +1,21 @@
-"""The retry loop and its growing pauses, for every room; how often is the caller's to say.
+"""The retry loop and its growing pauses, for every room. Each caller sets its own limit.
 
-Limits: ``limits.max_attempts`` of the spec for tickets, ``MAX_REJECTIONS`` of the publisher for
-weights, ``_TRIES`` of the cluster's writer. Owns schedule and loop. The caller decides which
-failures are transient and whether a call may run twice. Polling is not a retry.
+Limits:
+    Ticket, evaluated task: ``limits.max_attempts`` of the spec (router: play/workers.py;
+        troupe/evaluation/runner.py).
+    gRPC call, same address: ``retry_for_s`` of ``Client``, 2 s unless given; ``MAX_LOST_ANSWERS``
+        for answers that got lost (troupe/clients/channel.py).
+    gRPC call, another replica: until the call's timeout (router: play/routing/failover.py).
+    REST call: ``retry_for_s`` of the client (troupe/clients/rest/retry.py).
+    OpenAI-compatible server: ``max_attempts`` of ``ChatClient``, 6 unless given
+        (troupe/clients/chat.py).
+    Redis command: ``retry_for_s`` of ``connect``, 15 s unless given
+        (troupe/runtime/streams/redis.py).
+    Weight push: ``MAX_REJECTIONS`` and limits.startup_timeout_s (trainer: publish/publisher.py).
+    Kubernetes write: ``_TRIES`` (router: cluster/writer.py).
+
+Owns schedule and loop. The caller decides which failures are transient and whether a call may run
+twice. Polling is not a retry.
 """
 
 import asyncio

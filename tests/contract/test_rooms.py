@@ -60,6 +60,15 @@ def test_pauses_when_they_grow_then_the_schedule_is_that_of_the_retry_module() -
     assert not alone, f"use troupe.retry (Backoff, retry): {alone}"
 
 
+def test_packages_then_each_says_in_its_docstring_what_it_is() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in modules(PRODUCT)
+        if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    ]
+    assert not silent, f"one sentence: what the room is, and what it may import: {silent}"
+
+
 def test_files_and_functions_then_are_short_enough_to_read() -> None:
     too_long: list[str] = []
     for path in modules(PRODUCT):

@@ -30,7 +30,7 @@ from troupe.errors import (
 from troupe.ids import prompt_digest
 from troupe.runtime.weights import check_declared
 from troupe_env.families import Families
-from troupe_env.judge import judged
+from troupe_env.judging_pool import judged
 from troupe_router.members.store import Member, _decode, _encode, _last_words
 from troupe_router.servicer import _checked
 from troupe_trainer.learn.validation import Expected, fault

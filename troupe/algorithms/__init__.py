@@ -1,0 +1,1 @@
+"""Algorithms: a group's advantages, and the loss. Pure; torch only in `losses`."""

@@ -1,0 +1,1 @@
+"""The `troupe` command: parses, calls, prints. May import any room of the SDK."""

@@ -36,7 +36,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "validate": CommandEntry(
         "Specs and models",
         "spec_commands:validate",
-        "Check a spec, with everything that it names, and change nothing.",
+        "Check a spec and everything that it names; change nothing.",
     ),
     "dryrun": CommandEntry(
         "Specs and models",
@@ -71,15 +71,15 @@ COMMANDS: dict[str, CommandEntry] = {
     "down": CommandEntry(
         "Platform",
         "platform_commands:down",
-        "Stop the platform and every process of its jobs; unfinished jobs go on at the next `up`.",
+        "Stop the platform and its jobs' processes; unfinished jobs continue at the next `up`.",
     ),
     "status": CommandEntry(
         "Platform",
         "platform_commands:status",
-        "Show the platform, its processes and its jobs; status 1 when it is down or ill.",
+        "Show the platform, its processes and its jobs; status 1 when it is down or not ready.",
     ),
     "submit": CommandEntry(
-        "Jobs", "job_commands:submit", "Submit a job to a router that runs, and print its id."
+        "Jobs", "job_commands:submit", "Submit a job to a running router, and print its id."
     ),
     "watch": CommandEntry(
         "Jobs",
@@ -87,18 +87,16 @@ COMMANDS: dict[str, CommandEntry] = {
         "Follow a job until it ends; Ctrl-C stops watching, not the job.",
     ),
     "jobs": CommandEntry("Jobs", "run_folder_commands:jobs_app", "List jobs, newest first."),
-    "queue": CommandEntry(
-        "Jobs", "job_commands:queue", "Show which jobs wait for their turn, and for what."
-    ),
+    "queue": CommandEntry("Jobs", "job_commands:queue", "Show which jobs wait, and for what."),
     "pause": CommandEntry(
         "Jobs",
         "job_commands:pause",
-        "Stop a job for now: its processes end and others may use their place.",
+        "Stop a job for now: its processes end and free their replicas.",
     ),
     "resume": CommandEntry(
         "Jobs",
         "job_commands:resume",
-        "Queue a paused, failed or cancelled job again; it goes on from its last checkpoint.",
+        "Queue a paused, failed or cancelled job again; it continues from its last checkpoint.",
     ),
     "cancel": CommandEntry(
         "Jobs", "job_commands:cancel", "End a job; what it learned stays in its run folder."
@@ -106,18 +104,18 @@ COMMANDS: dict[str, CommandEntry] = {
     "delete": CommandEntry(
         "Jobs",
         "job_commands:delete",
-        "Forget a job that has ended; its run folder stays unless --files is given.",
+        "Delete the record of an ended job; its run folder stays unless --files is given.",
     ),
-    "logs": CommandEntry("Jobs", "run_commands:logs", "Show what the processes of a job log."),
+    "logs": CommandEntry("Jobs", "run_commands:logs", "Show the logs of a job's processes."),
     "checkpoints": CommandEntry(
-        "Jobs", "run_commands:checkpoints", "List what can be downloaded of a job."
+        "Jobs", "run_commands:checkpoints", "List what can be downloaded from a job."
     ),
     "download": CommandEntry(
         "Jobs", "run_commands:download", "Download a policy as a tar archive."
     ),
     "episodes": CommandEntry("Jobs", "run_commands:episodes_app", "Look at recorded episodes."),
     "keys": CommandEntry(
-        "Platform", "key_commands:keys_app", "API keys of a router (TROUPE_ROUTER_API_KEYS)."
+        "Platform", "key_commands:keys_app", "Manage a router's API keys (TROUPE_ROUTER_API_KEYS)."
     ),
 }
 """Every command, in the order in which help shows them. ``summary`` is the beginning of its

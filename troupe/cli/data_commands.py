@@ -52,11 +52,11 @@ def prepare_dataset(
         "data"
     ),
     split: Annotated[
-        list[str] | None, typer.Option(help="Only this split (again for more).")
+        list[str] | None, typer.Option(help="Only this split; may be repeated.")
     ] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(help="Prepared file that must not be overlapped (again for more)."),
+        typer.Option(help="Prepared file to compare with for overlap; may be repeated."),
     ] = None,
     drop_contaminated: Annotated[
         bool, typer.Option("--drop-contaminated", help="Leave overlapping rows out.")
@@ -64,7 +64,7 @@ def prepare_dataset(
     min_share: Annotated[
         float,
         typer.Option(
-            min=0.01, max=1.0, help="Share of a row's 13-word runs that makes an overlap."
+            min=0.01, max=1.0, help="Share of a row's 13-word sequences from which it overlaps."
         ),
     ] = 0.5,
     revision: Annotated[str | None, typer.Option(help="Revision of the hub repository.")] = None,

@@ -160,7 +160,7 @@ def _gpu(_: CliSettings) -> Finding:
     command = "nvidia-smi"
     if shutil.which(command) is None:
         advice = "fine for small models; larger ones want an NVIDIA GPU with its driver"
-        return Finding("gpu", "warning", "none found: the cpu engine is used", advice)
+        return Finding("gpu", "warning", "no GPU: the cpu engine is used", advice)
     query = [command, "--query-gpu=name,memory.free", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=_ASK_S, check=False)
@@ -176,7 +176,7 @@ def _engine(_: CliSettings) -> Finding:
     if find_spec("sglang") is not None:
         return Finding("engine", "ok", "sglang and cpu")
     if has_gpu:
-        advice = "pip install 'troupe[sglang]' in an environment of its own: docs/rollout.md"
+        advice = "pip install 'troupe[sglang]' in a separate environment: docs/rollout.md"
         return Finding("engine", "warning", "cpu only, beside a GPU", advice)
     return Finding("engine", "ok", "cpu")
 

@@ -18,7 +18,7 @@ def doctor(url: opt.Url = None, runs_dir: opt.RunsDir = None, as_json: opt.AsJso
     if as_json:
         print_json(document(findings))
     else:
-        table = Table("", "what", "found", box=None)
+        table = Table("", "check", "result", box=None)
         for finding in findings:
             detail = Text(finding.detail)
             if finding.advice and finding.verdict != "ok":

@@ -142,7 +142,7 @@ def _evaluate_policies(
 def _refuse_flags(what: Path, eval_flags: EvalFlags) -> None:
     if flags := eval_flags.flags_of_task_form():
         raise InvalidArgumentError(
-            f"{', '.join(flags)} cannot be combined with {what}: a run or a spec says it itself "
+            f"{', '.join(flags)} cannot be combined with {what}: a run or a spec sets it "
             f"(change fields with --set); to evaluate any policy, leave {what} out, or give it as "
             f"--policy {what}"
         )

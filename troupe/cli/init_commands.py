@@ -37,22 +37,22 @@ def init(
     task: Annotated[str | None, typer.Option(help="Task family.")] = None,
     model: Annotated[str | None, typer.Option(help="Model folder or hub id.")] = None,
     sharing: Annotated[
-        str | None, typer.Option(help="shared: one policy for all agents; each: one an agent.")
+        str | None, typer.Option(help="shared: one policy for all agents; each: one per agent.")
     ] = None,
     small: Annotated[
         bool | None, typer.Option("--small/--large", help="For a machine without a GPU, or with.")
     ] = None,
     steps: Annotated[int | None, typer.Option(min=0, help="Training steps.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the job; the task's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the job [the task's].")] = None,
     is_quiet: Annotated[
-        bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")
+        bool, typer.Option("--yes", "-y", help="Ask nothing; use the defaults.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
     as_json: opt.AsJson = False,
 ) -> None:
     """Write a first job spec: five questions, about 30 lines with comments."""
     if target.exists() and not overwrite:
-        raise ConflictError(f"{target} is there already; give another name, or --force")
+        raise ConflictError(f"{target} exists already; give another name, or --force")
     asks = not is_quiet and not as_json and err().is_terminal
     families = plugins.registered(plugins.TASKS)
     task = task or (_ask("1/5 Task", families, "plan_path") if asks else "plan_path")

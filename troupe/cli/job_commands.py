@@ -31,7 +31,7 @@ def submit(
     runs_dir: opt.RunsDir = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Submit a job to a router that runs, and print its id."""
+    """Submit a job to a running router, and print its id."""
     settings = settings_from(rest_url=url, runs_dir=runs_dir)
     document = read_spec(spec, overrides or ())
     if not opt.is_remote(settings):
@@ -89,10 +89,10 @@ def steers(verb: Steering, about: str) -> Callable[..., None]:
     return steer
 
 
-pause = steers("pause", "Stop a job for now: its processes end and others may use their place.")
+pause = steers("pause", "Stop a job for now: its processes end and free their replicas.")
 resume = steers(
     "resume",
-    "Queue a paused, failed or cancelled job again; it goes on from its last checkpoint.",
+    "Queue a paused, failed or cancelled job again; it continues from its last checkpoint.",
 )
 cancel = steers("cancel", "End a job; what it learned stays in its run folder.")
 
@@ -104,7 +104,7 @@ def delete(
     runs_dir: opt.RunsDir = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Forget a job that has ended; its run folder stays unless --files is given."""
+    """Delete the record of an ended job; its run folder stays unless --files is given."""
     job_id = opt.job_id_of(job)
     with opt.connect(url, runs_dir) as client:
         client.delete(job_id, files=files)
@@ -115,7 +115,7 @@ def delete(
 
 
 def queue(url: opt.Url = None, runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
-    """Show which jobs wait for their turn, and for what."""
+    """Show which jobs wait, and for what."""
     with opt.connect(url, runs_dir) as client:
         quota = client.quota()
     if as_json:

@@ -13,7 +13,9 @@ from troupe.clients.rest.keys import add_key, read_keys, remove_key
 from troupe.clients.rest.models.session import Scope
 from troupe.errors import InvalidArgumentError
 
-keys_app = typer.Typer(no_args_is_help=True, help="API keys of a router (TROUPE_ROUTER_API_KEYS).")
+keys_app = typer.Typer(
+    no_args_is_help=True, help="Manage a router's API keys (TROUPE_ROUTER_API_KEYS)."
+)
 KeyName = Annotated[str, typer.Argument(help="Who uses the key.", metavar="NAME")]
 File = Annotated[Path, typer.Option("--file", help="File of keys.")]
 _FILE = Path("runs/.troupe/keys.yaml")
@@ -23,11 +25,11 @@ _SCOPES: dict[str, Scope] = {"read": "read", "submit": "submit", "admin": "admin
 @keys_app.command()
 def add(
     name: KeyName,
-    scope: Annotated[str, typer.Option(help="read, submit or admin; each holds those before.")] = (
+    scope: Annotated[str, typer.Option(help="read, submit or admin; each includes the former.")] = (
         "submit"
     ),
-    days: Annotated[int | None, typer.Option(min=1, help="Ends after so many days.")] = None,
-    rate_per_s: Annotated[float | None, typer.Option(help="Requests a second.")] = None,
+    days: Annotated[int | None, typer.Option(min=1, help="Days until the key expires.")] = None,
+    rate_per_s: Annotated[float | None, typer.Option(help="Requests allowed a second.")] = None,
     max_replicas: Annotated[int | None, typer.Option(min=1, help="Replicas of its jobs.")] = None,
     file: File = _FILE,
     as_json: opt.AsJson = False,

@@ -24,7 +24,7 @@ Overrides = Annotated[
     typer.Option("--set", help="Override a field: steps=20, policies.shared.model=models/x."),
 ]
 Url = Annotated[
-    str | None, typer.Option("--url", help="Router to talk to [TROUPE_REST_URL].", metavar="URL")
+    str | None, typer.Option("--url", help="URL of the router [TROUPE_REST_URL].", metavar="URL")
 ]
 RunsDir = Annotated[
     Path | None,

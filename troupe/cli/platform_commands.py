@@ -61,7 +61,7 @@ def _active(config: PlatformConfig, api_key: str) -> list[str]:
 
 
 def down(runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
-    """Stop the platform and every process of its jobs; unfinished jobs go on at the next `up`."""
+    """Stop the platform and its jobs' processes; unfinished jobs continue at the next `up`."""
     settings = settings_from(runs_dir=runs_dir)
     was_up = platform.down(settings)
     if as_json:
@@ -71,7 +71,7 @@ def down(runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
 
 
 def status(runs_dir: opt.RunsDir = None, as_json: opt.AsJson = False) -> None:
-    """Show the platform, its processes and its jobs; status 1 when it is down or ill."""
+    """Show the platform, its processes and its jobs; status 1 when it is down or not ready."""
     settings = settings_from(runs_dir=runs_dir)
     document = _status(settings)
     if as_json:

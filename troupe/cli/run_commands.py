@@ -19,7 +19,7 @@ episodes_app = typer.Typer(no_args_is_help=True, help="Look at recorded episodes
 _FOLLOW_WAIT_S = 10.0
 
 Component = Annotated[
-    str | None, typer.Argument(help="trainer-0, rollout-shared-0, env-0; all without.")
+    str | None, typer.Argument(help="trainer-0, rollout-shared-0, env-0; default: all.")
 ]
 
 
@@ -28,13 +28,13 @@ def logs(
     component: Component = None,
     tail: Annotated[int, typer.Option(min=0, max=10_000, help="Last lines of each log.")] = 50,
     is_following: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new lines until the job ends.")
+        bool, typer.Option("--follow", "-f", help="Follow new lines until the job ends.")
     ] = False,
     url: opt.Url = None,
     runs_dir: opt.RunsDir = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Show what the processes of a job log."""
+    """Show the logs of a job's processes."""
     if as_json and is_following:
         raise InvalidArgumentError(
             "--json prints one document and --follow goes on; leave one of them out"
@@ -60,7 +60,7 @@ def logs(
 @episodes_app.command("list")
 def list_episodes(
     job: opt.JobArgument,
-    step: Annotated[int | None, typer.Option(min=0, help="Only of this step.")] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="Episodes of this step only.")] = None,
     kind: Annotated[str | None, typer.Option(help="train or eval.")] = None,
     agent: Annotated[str | None, typer.Option(help="Rewards of this agent.")] = None,
     min_reward: Annotated[float | None, typer.Option(help="Least mean reward.")] = None,
@@ -125,7 +125,7 @@ def checkpoints(
     runs_dir: opt.RunsDir = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """List what can be downloaded of a job."""
+    """List what can be downloaded from a job."""
     with opt.connect(url, runs_dir) as client:
         documents = client.checkpoints(opt.job_id_of(job))
     if as_json:

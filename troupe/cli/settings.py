@@ -26,19 +26,19 @@ class CliSettings(BaseSettings):
     )
 
     rest_url: str = ""
-    """Router to talk to; empty means the one of ``troupe up``, else http://127.0.0.1:8480."""
+    """URL of the router; empty means the one of ``troupe up``, else http://127.0.0.1:8480."""
     api_key: str = Field(default="", repr=False)
-    """Key for a router that asks for one (`troupe keys add`)."""
+    """API key, for a router that requires one (`troupe keys add`)."""
     rest_ca: Path | None = None
     """Certificate authority (PEM) of a router whose certificate is not public; not set: tls_ca."""
     tls_ca: Path | None = None
-    """Certificate authority of the services among each other (docs/operations/tls.md)."""
+    """Certificate authority for connections between services (docs/operations/tls.md)."""
     router_tls_certificate: Path | None = None
-    """Certificate of the router that ``troupe up`` starts; with it, that router speaks https."""
+    """Certificate of the router that ``troupe up`` starts; with it, that router serves https."""
     runs_dir: Path = Path("runs")
     """Folder of the run folders and of the platform's state (``.troupe``)."""
     redis_url: str = ""
-    """Redis to use; empty starts an embedded Valkey."""
+    """URL of the Redis server; empty starts an embedded Valkey."""
     rest_port: int = Field(default=8480, ge=1, le=65535)
     """Port of the router's REST API and web page, for ``troupe up``."""
     grpc_port: int = Field(default=8481, ge=1, le=65535)
@@ -52,13 +52,13 @@ class CliSettings(BaseSettings):
     ports: Literal["fixed", "auto"] = "fixed"
     """fixed: the ports above; auto: these, or the next four in a row that are free."""
     start_timeout_s: float = Field(default=60.0, gt=0)
-    """From ``troupe up`` until the router answers, seconds."""
+    """Longest wait of ``troupe up`` for the router's first answer, seconds."""
     grace_s: float = Field(default=15.0, gt=0)
-    """A process that was told to end is killed after this time, seconds."""
+    """Time for a process to end before it is killed, seconds."""
 
     @property
     def router_ca(self) -> Path | None:
-        """Whose certificate a router may show; None: a public authority's."""
+        """The certificate authority to trust; None: the public ones."""
         return self.rest_ca or self.tls_ca
 
     @property

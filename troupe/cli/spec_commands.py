@@ -33,7 +33,7 @@ def _model() -> None:
 def validate(
     spec: opt.SpecPath, overrides: opt.Overrides = None, as_json: opt.AsJson = False
 ) -> None:
-    """Check a spec, with everything that it names, and change nothing."""
+    """Check a spec and everything that it names; change nothing."""
     job_spec = _read(spec, overrides)
     load_parts(job_spec)
     if as_json:
@@ -109,9 +109,9 @@ def tiny(
         str, typer.Option(help="Task family that it is warm-started on.")
     ] = "plan_path",
     size: Annotated[
-        int | None, typer.Option(min=1, help="Size of the task's instances; the task's default.")
+        int | None, typer.Option(min=1, help="Size of the task's instances [the task's default].")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
     params: Annotated[str | None, typer.Option(help="Other task parameters, JSON.")] = None,
     shape: Annotated[str | None, typer.Option(help="Dimensions of the network, JSON.")] = None,
     warm_start: Annotated[str | None, typer.Option(help="Warm start, JSON.")] = None,

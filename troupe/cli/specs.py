@@ -144,7 +144,7 @@ def _child(node: Any, part: str, override: str) -> Any:
 def _position(node: list[Any], part: str, override: str) -> int:
     if not part.isdigit() or int(part) >= len(node):
         raise InvalidArgumentError(
-            f"--set {override!r}: '{part}' is no place in a list of {len(node)}; "
+            f"--set {override!r}: '{part}' is not an index of a list of {len(node)}; "
             f"give 0 to {len(node) - 1}"
         )
     return int(part)
@@ -152,5 +152,5 @@ def _position(node: list[Any], part: str, override: str) -> int:
 
 def _not_inside(override: str, part: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"--set {override!r}: there is nothing called '{part}' inside a plain value; check the key"
+        f"--set {override!r}: a plain value has no field '{part}'; check the key"
     )

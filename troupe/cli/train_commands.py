@@ -38,7 +38,7 @@ Begin = Callable[[RestClient], JobDocument]
 def train(
     spec: Annotated[Path | None, typer.Argument(help="Job spec.", metavar="SPEC")] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Run folder of a job to go on with, instead of SPEC.")
+        Path | None, typer.Option(help="Run folder of a job to continue, instead of SPEC.")
     ] = None,
     overrides: opt.Overrides = None,
     runs_dir: opt.RunsDir = None,
@@ -152,7 +152,7 @@ def _on_interrupt(
             if not ended.is_over:
                 _await_end(client, job.job_id)
     except TroupeError as error:
-        err().print(f"the job was not told to end ({error.message})", markup=False)
+        err().print(f"the job could not be cancelled ({error.message})", markup=False)
     note(f"go on with: troupe train --resume {_shown(Path(job.run_dir))}")
 
 

@@ -32,8 +32,10 @@ client library accepts no lower value."""
 CORE_FAILED = "Internal error from Core"
 """What gRPC for asyncio reports instead of the server's answer when it came while a stream was
 still being sent (https://github.com/grpc/grpc/issues/36066)."""
-MAX_LOST = 5
-"""How often such an attempt is repeated, even for a call that is otherwise made once."""
+MAX_LOST_ANSWERS = 5
+"""How often an attempt is repeated whose answer was lost: `CORE_FAILED`, or an ended connection.
+
+It counts even for a call that is otherwise made once, and bounds nothing else."""
 _BACKOFF = Backoff(0.05, 1.0)
 
 RECEIVED_BYTES = "grpc.max_receive_message_length"
@@ -69,8 +71,10 @@ _T = TypeVar("_T")
 class Client:
     """A connection to one address. ``retry_for_s`` bounds retries on that same address.
 
-    Errors that are ``retryable`` are retried for idempotent calls, inside the call's deadline; a
-    caller who knows another replica wants a short bound. With TROUPE_TLS_* set the server must
+    Errors that are ``retryable`` are retried for idempotent calls, inside the call's deadline. The
+    router's calls on behalf of episodes pass ``retry_for_s=0.0``
+    (services/router/troupe_router/play/routing/fleet.py): failover.py there asks another replica
+    instead. With TROUPE_TLS_* set the server must
     hold a certificate of the role ``peer``.
     """
 
@@ -119,7 +123,7 @@ class Client:
                 raise _error_of(failure, what, self.address) from failure
 
         async def until_heard() -> _T:
-            most = MAX_LOST + 1
+            most = MAX_LOST_ANSWERS + 1
             return await retry(once, _BACKOFF, max_attempts=most, may_pass=self._is_answer_lost)
 
         within_s = min(timeout_s, self._retry_for_s) if retries else 0.0

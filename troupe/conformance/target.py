@@ -51,7 +51,7 @@ def load_target(reference: Reference) -> TaskFamily:
     missing = [name for name in _NEEDED if not hasattr(family_class, name)]
     if missing:
         raise InvalidArgumentError(
-            f"'{reference.name}' is no task family: it has no {', '.join(missing)}; name the "
+            f"'{reference.name}' is not a task family: it has no {', '.join(missing)}; name the "
             "class that implements troupe.tasks.family.TaskFamily"
         )
     return load_family(reference.name, reference.params)

@@ -77,7 +77,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         return Manifest.model_validate_json(path.read_text(encoding="utf-8"))
     except (ValidationError, ValueError) as error:
         raise InvalidArgumentError(
-            f"{path} is no manifest of prepared data ({error}); give another --out, or remove it"
+            f"{path} is not a manifest of prepared data ({error}); give another --out, or remove it"
         ) from error
 
 

@@ -1,0 +1,1 @@
+"""Plays episodes: draws candidates, has each judged, groups them. No Redis, no service."""

@@ -96,8 +96,8 @@ class BranchContext:
         )
         return await self.rollout.generate(request, timeout_s=spec.limits.generate_timeout_s)
 
-    async def judge(self, state: bytes, agent: str, actions: Sequence[str]) -> list[Outcome]:
-        """One outcome per action. Equal texts are judged once, because ``step`` is pure."""
+    async def outcomes(self, state: bytes, agent: str, actions: Sequence[str]) -> list[Outcome]:
+        """One outcome per action. Equal texts are sent once, because an environment is pure."""
         distinct = list(dict.fromkeys(actions))
         outcomes = await self.env.step(
             state=state,
@@ -148,7 +148,7 @@ class Branch:
         generation = await self._sample(agent, turn, observation)
         sampled = time.monotonic()
         texts = [c.text for c in generation.candidates]
-        outcomes = await self._context.judge(self._state, agent, texts)
+        outcomes = await self._context.outcomes(self._state, agent, texts)
         judged = time.monotonic()
         terms = [terms_by_agent(agent, outcome.local_rewards) for outcome in outcomes]
         rewards = [

@@ -144,7 +144,7 @@ class JointTree:
             }
             texts = [candidate.text for candidate in generations[agent].candidates]
             judged = await gather(
-                self._context.judge(
+                self._context.outcomes(
                     chains[b][-1][1].state if b else state, agent, [texts[k] for k in indices[b]]
                 )
                 for b in going

@@ -79,7 +79,7 @@ class EvaluationFolder:
         except OSError as error:
             raise self._unwritable(str(error.strerror)) from error
         if num_written != len(data):
-            raise self._unwritable("it took only a part of a line")
+            raise self._unwritable("it accepted only part of a line")
 
     def lines(self) -> Iterator[Line]:
         """Every line so far, in order of play. A retried sample has several lines."""

@@ -71,7 +71,7 @@ class NamedReward:
             raise self._failure(problem, transition, task) from error
         if isinstance(value, Real) and math.isfinite(value):
             return float(value)
-        raise self._failure(f"gave {value!r}, which is no finite number", transition, task)
+        raise self._failure(f"gave {value!r}, which is not a finite number", transition, task)
 
     def _failure(self, problem: str, done: JudgedTransition, task: Task) -> RewardFailedError:
         action = repr(done.action)

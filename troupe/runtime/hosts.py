@@ -26,7 +26,7 @@ def check_addresses(url: str) -> None:
     try:
         resolved = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise UnavailableError(f"the name {host} of a server is not known: {error}") from error
+        raise UnavailableError(f"the host name {host} cannot be resolved: {error}") from error
     for entry in resolved:
         if _is_forbidden(ipaddress.ip_address(str(entry[4][0]).partition("%")[0])):
             raise _forbidden(host)

@@ -31,7 +31,7 @@ def step_name(step: int) -> str:
 def step_of(folder: Path) -> int:
     """The step of a checkpoint's folder; raises ValueError for another name."""
     if not (named := _STEP.fullmatch(folder.name)):
-        raise ValueError(f"{folder.name!r} is no checkpoint's name, such as {step_name(12)}")
+        raise ValueError(f"{folder.name!r} does not name a checkpoint, such as {step_name(12)}")
     return int(named[1])
 
 

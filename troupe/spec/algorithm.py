@@ -9,23 +9,23 @@ from troupe.spec.policy import FullSpec, LoraSpec
 
 
 class KlSpec(SpecModel):
-    """KL divergence to the reference: the policy as the job found it (adapter off, or a copy)."""
+    """KL divergence to the reference: the policy before the first step (adapter off, or a copy)."""
 
     coef: float = Field(default=0.0, ge=0.0)
     """Weight; 0 computes no reference."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
     """Schulman's estimators; k1 has no useful gradient and is for the reward only."""
     where: Literal["loss", "reward"] = "loss"
-    """Added to the loss of each token, or taken off the candidate's reward."""
+    """Added to the loss of each token, or subtracted from the candidate's reward."""
 
 
 class ImportanceSpec(SpecModel):
-    """Truncated importance sampling: corrects what engine and trainer compute differently."""
+    """Truncated importance sampling: corrects for differences between engine and trainer."""
 
     level: Literal["token", "sequence"] = "token"
-    """One weight a token, or the product over a completion."""
+    """One weight for each token, or their product for each completion."""
     cap: float = Field(default=2.0, gt=0.0)
-    """Weights are cut to this."""
+    """Largest weight; larger ones are cut to it."""
 
 
 class LossSpec(SpecModel):
@@ -43,9 +43,9 @@ class LossSpec(SpecModel):
     entropy_coef: float = Field(default=0.0, ge=0.0)
     """Weight of an entropy bonus, per token."""
     kl: KlSpec = KlSpec()
-    """Pull towards the reference."""
+    """KL penalty towards the reference."""
     importance: ImportanceSpec | None = None
-    """Correction of the rollout engine's probabilities; costs one more forward pass."""
+    """Correction for the rollout engine's probabilities; needs one more forward pass."""
 
 
 class FilterSpec(SpecModel):
@@ -61,30 +61,30 @@ class JointSpec(SpecModel):
     """Joint actions of agents that act at once, and the tree that they span over the turns."""
 
     mode: Literal["aligned", "cross"] = "aligned"
-    """aligned: the k-th candidates of all agents, K joint actions a node; cross: every combination,
-    K ** agents."""
+    """aligned: the k-th candidates of all agents, K joint actions in each node; cross: every
+    combination, K ** agents."""
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Discount of what the next turn brings."""
+    """Discount of the next turn's return."""
 
 
 class CriticSpec(SpecModel):
     """A value function, and the advantages that are estimated with it."""
 
     kind: Literal["model", "head"] = "model"
-    """model: a network of its own; head: a linear head on the policy's features, which it reads
-    and does not move."""
+    """model: a separate network; head: a linear head on the policy's features, which it reads
+    and does not train."""
     model: str | None = None
-    """Local folder or hub id of the critic's network; the policy's own when left out."""
+    """Local folder or hub id of the critic's network; the policy's model when left out."""
     train: Annotated[LoraSpec | FullSpec, Field(discriminator="kind")] = LoraSpec()
-    """What of the critic's network is trained beside its head."""
+    """Which weights of the critic's network are trained, besides its head."""
     learning_rate: float = Field(default=1e-3, gt=0.0, le=1.0)
     """AdamW's learning rate."""
     epochs: int = Field(default=4, ge=1, le=100)
     """Optimizer steps on the values of one training step."""
     clip: float | None = Field(default=0.2, gt=0.0)
-    """A value moves at most so far from its prediction within a step; left out: no limit."""
+    """Largest change of a value from its prediction within a step; left out: no limit."""
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Discount a turn."""
+    """Discount per turn."""
     gae_lambda: float = Field(default=0.95, ge=0.0, le=1.0)
     """GAE: 0 trusts the next value, 1 the rewards of the whole episode."""
     max_tokens: int = Field(default=4096, ge=16)
@@ -118,23 +118,23 @@ class AlgorithmSpec(SpecModel):
     """K: candidates in a group."""
     scale: Literal["std", "none"] | None = None
     """Divide advantages by a standard deviation, the group's or the step's (docs/algorithms.md), or
-    do not; the algorithm's own when left out."""
+    do not; the algorithm's default when left out."""
     aggregation: Literal["token", "sequence", "sequence_sum"] | None = None
     """Mean over tokens, over completions of their token means, or over completions of their token
-    sums; the algorithm's own when left out."""
+    sums; the algorithm's default when left out."""
     minibatches: int = Field(default=1, ge=1, le=64)
     """Optimizer steps per training step; each sees its share of the groups once."""
     loss: LossSpec = LossSpec()
     """The loss."""
     filters: FilterSpec = FilterSpec()
-    """What is not learnt from."""
+    """Completions and groups that are left out of the loss."""
     redraws: int = Field(default=0, ge=0, le=64)
     """Dynamic sampling: other tasks that a ticket may play while no group has any variance."""
     alternate: AlternateSpec | None = None
     """Which policies learn at which steps; all of them always when left out."""
     joint: JointSpec | None = None
-    """Joint actions, for the algorithms that can draw them (workflow kind `simultaneous`)."""
+    """Joint actions, for algorithms that draw them (workflow kind `simultaneous`)."""
     critic: CriticSpec | None = None
-    """The value function, for the algorithms that need one."""
+    """The value function, for algorithms that need one."""
     preference: PreferenceSpec | None = None
-    """Pairs, for the algorithms that learn from them."""
+    """Pairs, for algorithms that learn from them."""

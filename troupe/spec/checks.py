@@ -112,7 +112,7 @@ def _per_policy(spec: JobSpec) -> list[Issue]:
     issues = [
         Issue(
             f"/policies/{name}/past/every",
-            f"a trainer of its own can't take over the weights of '{policy.past.of}', which "
+            f"a separate trainer can't take over the weights of '{policy.past.of}', which "
             f"another process trains; {remedy}, or set every: 0",
         )
         for name, policy in spec.policies.items()

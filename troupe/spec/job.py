@@ -16,25 +16,25 @@ from troupe.spec.policy import PolicySpec
 
 
 class TaskSpec(SpecModel):
-    """Which task family, with which parameters."""
+    """The task family and its parameters."""
 
     name: str
     """Registered name (`troupe.tasks` entry point) or `module:attr`."""
     params: dict[str, Any] = Field(default_factory=dict)
-    """Parameters of the family, checked by the family's own model."""
+    """Parameters of the family, checked by the family's model."""
 
 
 class WorkflowSpec(SpecModel):
-    """Who acts, in which order, for how long."""
+    """Which agents act, in which order, for how many turns."""
 
     kind: str = "turn_based"
     """Registered name (`troupe.workflows` entry point) or `module:attr`."""
     order: list[str] = Field(min_length=1, max_length=MAX_NAMED)
     """Agents in the order in which they act inside one turn."""
     max_turns: int = Field(default=4, ge=1, le=1000)
-    """Turns after which an episode ends, solved or not."""
+    """Largest number of turns; then an episode ends, solved or not."""
     params: PluginParams = Field(default_factory=dict, exclude_if=is_empty)
-    """Parameters of the workflow, checked by its own model `Params`."""
+    """Parameters of the workflow, checked by its model `Params`."""
 
 
 class SamplingSpec(SpecModel):
@@ -75,14 +75,14 @@ class RewardSpec(SpecModel):
     kind: str = Field(default="", exclude_if=is_empty)
     """Reward function: registered name (`troupe.rewards` entry point) or `module:attr`."""
     name: str = Field(default="", max_length=40, pattern=r"^\w*$", exclude_if=is_empty)
-    """Name of its term in records and metrics; the last part of `kind` when left out."""
+    """Name of the function's term in records and metrics; the last part of `kind` when left out."""
     params: PluginParams = Field(default_factory=dict, exclude_if=is_empty)
-    """Its parameters: checked by its model `Params`, or a function's keyword-only arguments."""
+    """Parameters of the function, checked by its model `Params` or its keyword-only arguments."""
     weight: float = Field(default=1.0, exclude_if=lambda weight: weight == 1.0)
-    """Weight of its term for every agent; `weights` may give one agent another."""
+    """Weight of the function's term for every agent; `weights` may set another for one agent."""
     mode: Literal["add", "replace"] = Field(default="add", exclude_if=lambda mode: mode == "add")
-    """add: beside the team reward and the task's terms; replace: these are recorded and count
-    nothing, but for terms that `weights` names."""
+    """add: the term counts beside the team reward and the task's terms; replace: these are recorded
+    and do not count, except terms that `weights` names."""
 
     @property
     def team_weight(self) -> float:
@@ -114,7 +114,7 @@ class BatchSpec(SpecModel):
     rows_per_microbatch: int = Field(default=8, ge=1)
     """See `tokens_per_row`."""
     checkpoint_activations: bool = False
-    """Compute activations again in the backward pass: about a third slower, far less memory."""
+    """Compute activations again in the backward pass: about a third slower, in far less memory."""
 
 
 class TrainerSpec(SpecModel):
@@ -122,58 +122,58 @@ class TrainerSpec(SpecModel):
 
     per_policy: bool = False
     """One trainer process for each policy, so that all policies learn at once; false: one trainer
-    learns all of them, one after another. Refused for what looks across policies."""
+    learns all of them, one after another. Refused for algorithms that look across policies."""
 
 
 class EvalSpec(SpecModel):
-    """Success on tasks that are never trained on."""
+    """Evaluation on tasks that are never trained on."""
 
     num_tasks: int = Field(default=200, ge=0, le=1_000_000)
     """Held-out instances; 0 turns evaluation off."""
     split: Literal["validation", "test"] = "test"
     """Split that the instances come from."""
     every: int = Field(default=0, ge=0)
-    """Evaluate every so many steps; 0: only before the first step and after the last."""
+    """Steps between evaluations; 0: only before the first step and after the last."""
     sampling: SamplingSpec | None = None
-    """Sampling for evaluation; the agents' own when left out."""
+    """Sampling for evaluation; that of the agents when left out."""
 
 
 class CheckpointSpec(SpecModel):
-    """When the trainer can be resumed from."""
+    """When the trainer writes checkpoints, and which it keeps."""
 
     every: int = Field(default=1, ge=1)
-    """Steps between checkpoints; groups are kept in Redis until one covers them."""
+    """Steps between checkpoints; Redis keeps groups until a checkpoint covers them."""
     keep_last: int = Field(default=2, ge=1)
-    """Newest checkpoints kept."""
+    """How many of the newest checkpoints are kept."""
     keep_best: int = Field(default=0, ge=0)
-    """Checkpoints kept besides, whose weights earned the highest mean reward in training."""
+    """How many further checkpoints are kept: those of the highest mean reward in training."""
 
 
 class LimitsSpec(SpecModel):
-    """Deadlines and budgets; nothing waits for ever."""
+    """Deadlines and budgets: no part of a job waits for ever."""
 
     generate_timeout_s: float = Field(default=120.0, gt=0.0)
-    """One Generate call, retries included."""
+    """Longest Generate call, retries included."""
     env_timeout_s: float = Field(default=60.0, gt=0.0)
-    """One Reset or Step call, retries included."""
+    """Longest Reset or Step call, retries included."""
     episode_timeout_s: float = Field(default=900.0, gt=0.0)
-    """One episode; after it the ticket is tried again."""
+    """Longest episode; after that its ticket is tried again."""
     step_timeout_s: float = Field(default=3600.0, gt=0.0)
-    """One step; after it the job fails and names what it waited for."""
+    """Longest step; after that the job fails and names what it waited for."""
     phase_deadline_s: float = Field(default=600.0, gt=0.0)
-    """One phase of a step; after it the event `phase.overdue` names who is waited for."""
+    """Longest phase of a step; after that the event `phase.overdue` names what it waits for."""
     startup_timeout_s: float = Field(default=300.0, gt=0.0)
-    """From launch until every service of the job serves."""
+    """Longest time from launch until every service of the job serves."""
     max_attempts: int = Field(default=5, ge=1)
     """Failed plays of one ticket before it is parked and its groups count as dropped."""
     max_dropped_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
-    """The job fails when more of a step's tickets than this are dropped."""
+    """Largest fraction of a step's tickets that may be dropped; beyond it the job fails."""
     episodes_in_flight: int = Field(default=64, ge=1, le=100_000)
     """Episodes that one worker plays at once."""
 
 
 class TrackerSpec(SpecModel):
-    """An experiment tracker that is told the job's numbers. It can never stop the job."""
+    """An experiment tracker that receives the job's metrics. It can never stop the job."""
 
     kind: str
     """`csv`, `tensorboard`, `wandb`, `mlflow`, another `troupe.trackers` entry point, or
@@ -185,41 +185,41 @@ class TrackerSpec(SpecModel):
 
 
 class JobSpec(SpecModel):
-    """One training job, complete: same spec and seed, same curves."""
+    """A complete training job: the same spec and seed give the same curves."""
 
     name: Name
-    """Name of the job; its run folder carries it."""
+    """Name of the job and part of its run folder's name."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    """All randomness of the job derives from it."""
+    """Seed from which all randomness of the job derives."""
     steps: int = Field(ge=0, le=1_000_000)
-    """Training steps; 0 only evaluates."""
+    """Number of training steps; 0 only evaluates."""
     tasks_per_step: int = Field(default=32, ge=1, le=100_000)
-    """Task instances that one step plays."""
+    """Number of task instances that a step plays."""
     max_staleness: int = Field(default=0, ge=0, le=16)
-    """Steps by which the weights that sampled a group may lag behind those that it trains; above 0
-    the next step is played while this one is learnt. 0: strictly on-policy."""
+    """Largest number of steps by which the weights that sampled a group may lag behind those that
+    it trains. Above 0 the next step is played while the trainer learns; 0: strictly on-policy."""
     task: TaskSpec
-    """What the team does."""
+    """The task of the team."""
     workflow: WorkflowSpec
-    """Who acts when."""
+    """Which agent acts when."""
     agents: dict[Name, AgentSpec] = Field(min_length=1, max_length=MAX_NAMED)
-    """Seat -> policy; the policy level (shared, adapter each, model each) is only this map."""
+    """Agent -> policy. This map alone decides who shares weights, an adapter or a model."""
     policies: dict[Name, PolicySpec] = Field(min_length=1, max_length=MAX_NAMED)
-    """Weights that are trained; those that no agent samples from are left out."""
+    """Weights to train; a policy that no agent samples from is left out."""
     algorithm: AlgorithmSpec = AlgorithmSpec()
-    """How they are trained."""
+    """The algorithm that trains the policies."""
     reward: RewardPart = RewardSpec()
-    """What for."""
+    """The reward."""
     sampling: SamplingSpec = SamplingSpec()
-    """How agents sample unless they say otherwise."""
+    """Sampling of agents that set none."""
     batch: BatchSpec = BatchSpec()
-    """Layout in the trainer."""
+    """Layout of sequences in the trainer."""
     trainer: TrainerSpec = TrainerSpec()
     """One trainer, or one for each policy."""
     eval: EvalSpec = EvalSpec()
     """Held-out evaluation."""
     checkpoint: CheckpointSpec = CheckpointSpec()
-    """Resuming."""
+    """Checkpoints, for resuming."""
     limits: LimitsSpec = LimitsSpec()
     """Deadlines."""
     trackers: tuple[TrackerSpec, ...] = Field(default=(), max_length=8)
@@ -227,7 +227,7 @@ class JobSpec(SpecModel):
 
     @model_validator(mode="after")
     def _leave_out_unused(self) -> "JobSpec":
-        """Let the level change by the map alone: nothing waits for a policy that nobody has."""
+        """Drop policies without an agent, so that the agents' map alone sets the policy level."""
         used = {agent.policy for agent in self.agents.values()}
         if used <= self.policies.keys():  # a wrong name is an issue, which suggests the others
             policies = {name: policy for name, policy in self.policies.items() if name in used}
@@ -258,7 +258,7 @@ class JobSpec(SpecModel):
         return turns.order[step // turns.every % len(turns.order)] == policy
 
     def sampling_for(self, agent: str, *, evaluate: bool = False) -> SamplingSpec:
-        """Sampling of ``agent``: the eval override, then its own, then the job's."""
+        """Sampling of ``agent``: the eval override, else the agent's, else the job's."""
         sampling = self.agents[agent].sampling or self.sampling
         if not evaluate or self.eval.sampling is None:
             return sampling

@@ -31,11 +31,11 @@ class OptimizerSpec(SpecModel):
     """AdamW and its schedule."""
 
     learning_rate: float = Field(default=1e-4, gt=0.0, le=1.0)
-    """Peak learning rate. LoRA wants about ten times that of full weights."""
+    """Peak learning rate. LoRA needs about ten times that of full weights."""
     schedule: Literal["constant", "cosine", "linear"] = "constant"
     """Shape after the warm-up, over the whole job."""
     warmup_steps: int = Field(default=5, ge=0)
-    """Optimizer steps from 0 to the peak, linear."""
+    """Optimizer steps of the linear warm-up from 0 to the peak."""
     min_ratio: float = Field(default=0.1, ge=0.0, le=1.0)
     """Learning rate at the end of cosine or linear, as a fraction of the peak."""
     weight_decay: float = Field(default=0.0, ge=0.0)
@@ -49,12 +49,13 @@ class OptimizerSpec(SpecModel):
 
 
 class PastSpec(SpecModel):
-    """Weights that are not trained: an opponent, or a partner, from the past."""
+    """Weights that are not trained: an opponent or partner that is a past version."""
 
     of: Name
     """Policy whose past weights these are, or that plays against them."""
     every: int = Field(default=0, ge=0)
-    """Take over that policy's weights after every so many steps; 0: stay as `model` is."""
+    """Steps after which this policy takes over the weights of `of`, again and again; 0: it stays
+    `model`."""
 
 
 class PolicySpec(SpecModel):
@@ -73,4 +74,4 @@ class PolicySpec(SpecModel):
     past: PastSpec | None = None
     """Makes it a past version of another policy, or a frozen model, that is never trained."""
     frozen: bool = False
-    """Its agents play and it never learns: the model stays as the job found it."""
+    """Its agents play and it never learns: the weights stay those of `model`."""

@@ -60,5 +60,5 @@ class DrawnTaskset:
             if payload is not None:
                 return Task(f"{self._name}/{split}/{index}", split, index, payload)
         raise InvalidArgumentError(
-            f"No {split} task of '{self._name}' found in {self._max_draws} draws; {self._hint}."
+            f"No {split} task of '{self._name}' occurred in {self._max_draws} draws; {self._hint}."
         )

@@ -1,0 +1,1 @@
+"""Workflows: which agent acts when. May import `spec` and `tasks`."""

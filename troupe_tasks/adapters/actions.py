@@ -148,4 +148,4 @@ def last_line(text: str) -> str:
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

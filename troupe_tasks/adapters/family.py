@@ -172,6 +172,6 @@ def missing_package(package: str, error: ImportError) -> InvalidArgumentError:
     """What to say when an adapter's package is not installed."""
     return InvalidArgumentError(
         f"this task needs the package '{package}', which cannot be imported ({error}); install it "
-        "with pip install 'troupe[adapters]', or by its own name",
+        "with pip install 'troupe[adapters]', or by its name",
         pointer="/task/name",
     )

@@ -208,13 +208,13 @@ class HttpSession:
             return
         if count == 0 and self._num_steps > 0:
             raise InvalidArgumentError(
-                f"{url} has forgotten the episode after a step: it makes a new environment for "
+                f"{url} lost the episode after a step: it makes a new environment for "
                 "each HTTP request; use transport: websocket"
             )
         if isinstance(count, int) and count != self._num_steps:
             raise UnavailableError(
-                f"{url} counts {count} steps where {self._num_steps} were made: somebody else uses "
-                "it too; give each env process a server of its own"
+                f"{url} counts {count} steps where {self._num_steps} were made: another "
+                "client uses it; give each env process a separate server"
             )
 
     def _exchange(self, path: str, body: Mapping[str, Any]) -> Served:
@@ -273,7 +273,7 @@ def _object(raw: str | bytes, where: str) -> dict[str, Any]:
     try:
         document = json.loads(raw)
     except ValueError as error:
-        raise UnavailableError(f"{where} answered something that is no JSON: {error}") from error
+        raise UnavailableError(f"{where} answered with no JSON: {error}") from error
     if not isinstance(document, dict):
         raise UnavailableError(f"{where} answered {str(document)[:200]}, not an object")
     return document

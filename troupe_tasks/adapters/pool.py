@@ -81,9 +81,9 @@ class Worlds:
         if trace != record.trace:
             world.close()
             raise InvalidArgumentError(
-                f"replaying {len(record.history)} actions after seed {record.seed} showed "
-                "something else than the first time, so this environment is not determined by its "
-                "seed and cannot be trained on; fix its randomness, or give functions that save "
-                "and restore its state where the adapter takes them"
+                f"replaying {len(record.history)} actions after seed {record.seed} gave "
+                "other observations than the first time, so this environment is not determined by "
+                "its seed and cannot be trained on; fix its randomness, or give functions that "
+                "save and restore its state where the adapter takes them"
             )
         return world

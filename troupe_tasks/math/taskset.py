@@ -51,7 +51,7 @@ class BuiltInProblems:
                 )
                 return Task(name, split, index, row.model_dump_json().encode())
         raise InvalidArgumentError(
-            f"No {split} problem of {subject}, level {level}, found in {MAX_DRAWS} draws; ask for "
+            f"No {split} problem of {subject}, level {level}, came in {MAX_DRAWS} draws; ask for "
             "more subjects or levels."
         )
 

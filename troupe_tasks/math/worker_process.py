@@ -66,7 +66,9 @@ class WorkerProcess:
                 return self._given_up()
             raise
         if answer.get("id") != self._num_asked:
-            raise UnavailableError("The answer checker lost count; it is replaced. Try again.")
+            raise UnavailableError(
+                "The answer checker's replies are out of step; it is replaced. Try again."
+            )
         return answer["verdict"]
 
     @property

@@ -37,7 +37,7 @@ class PuzzleEnvironment:
         if not first:
             raise InvalidArgumentError(
                 f"{self._puzzle.title} task '{task.id}' is solved or unsolvable from the start; "
-                "take tasks from the family's own taskset."
+                "take tasks from the family's taskset."
             )
         return encode_state(State(instance, board, first, best=first, tried=first))
 

@@ -1,4 +1,4 @@
-"""Wires the env service: families, judge, sandbox, servicer, membership."""
+"""Wires the env service: families, judging pool, sandbox, servicer, membership."""
 
 import asyncio
 import uuid
@@ -15,7 +15,7 @@ from troupe.runtime.serving import Membership, replica_name
 from troupe.runtime.telemetry import metrics
 from troupe.sandbox.sandbox import Limit
 from troupe_env.families import Families
-from troupe_env.judge import Judge
+from troupe_env.judging_pool import JudgingPool
 from troupe_env.sandbox.settings import SandboxSettings
 from troupe_env.sandbox.source import SandboxSource
 from troupe_env.servicer import EnvServicer
@@ -32,7 +32,7 @@ class EnvApp:
         self._settings = settings
         self._sandbox = SandboxSource(sandbox or SandboxSettings())
         self._families = Families(settings.max_environments, self._sandbox.get)
-        self._judge = Judge(settings)
+        self._pool = JudgingPool(settings)
         self._router: RouterClient | None = None
         self._replica_id = replica_name(settings, self.name)
         self._incarnation = uuid.uuid4().hex
@@ -47,7 +47,7 @@ class EnvApp:
         self._router = RouterClient(self._settings.router)
 
     def register(self, server: grpc.aio.Server) -> None:
-        servicer = EnvServicer(self._settings, self._families, self._judge)
+        servicer = EnvServicer(self._settings, self._families, self._pool)
         add_EnvServiceServicer_to_server(servicer, server)
 
     async def warm(self, address: str) -> None:
@@ -60,15 +60,15 @@ class EnvApp:
         assert self._router is not None
         membership = Membership(self._router, self._describe)
         await _first(
-            asyncio.create_task(_live(membership)), asyncio.create_task(self._judge.watch())
+            asyncio.create_task(_live(membership)), asyncio.create_task(self._pool.watch())
         )
 
     async def drain(self) -> None:
         self._is_serving = False
-        await self._judge.wait_idle()
+        await self._pool.wait_idle()
 
     async def close(self) -> None:
-        self._judge.close()
+        self._pool.close()
         await asyncio.to_thread(self._sandbox.close)
         if self._router is not None:
             await self._router.close()
@@ -81,7 +81,7 @@ class EnvApp:
             job_id=self._settings.job_id,
             admin_address=self._settings.admin_address,
             incarnation=self._incarnation,
-            num_in_flight=self._judge.num_requests,
+            num_in_flight=self._pool.num_requests,
             is_serving=self._is_serving,
         )
 

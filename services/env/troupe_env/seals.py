@@ -51,7 +51,7 @@ class Seals:
         metrics.ENV_REFUSED_STATES.labels("changed").inc()
         raise StateChangedError(
             f"The {len(state)} state bytes of task {self._task!r} do not fit their seal: they, the "
-            "seal or the task's parameters changed since an env service gave them out. Send state "
+            "seal or the task's parameters changed since an env service issued them. Send state "
             "and seal as Reset or Step returned them, with the same task; if nobody changed them "
             "on purpose, a machine or a proxy on the way damages data.",
             pointer="/state",

@@ -13,7 +13,7 @@ from troupe.episodes.sealed import seal_with
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Task
 from troupe_env.families import Families, Loaded
-from troupe_env.judge import Judge, begun
+from troupe_env.judging_pool import JudgingPool, begun
 from troupe_env.settings import EnvSettings
 
 MAX_PAGE = 1000
@@ -24,10 +24,10 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class EnvServicer(EnvServiceServicer):
     """Answers ListTasks, Reset and Step for whatever family the request names."""
 
-    def __init__(self, settings: EnvSettings, families: Families, judge: Judge) -> None:
+    def __init__(self, settings: EnvSettings, families: Families, pool: JudgingPool) -> None:
         self._settings = settings
         self._families = families
-        self._judge = judge
+        self._pool = pool
 
     async def ListTasks(  # noqa: N802
         self, request: pb.ListTasksRequest, context: _Context
@@ -45,7 +45,7 @@ class EnvServicer(EnvServiceServicer):
             indices = range(request.start_index, stop if size is None else min(stop, size))
             return [taskset.task(split, index) for index in indices], size or 0
 
-        tasks, size = await self._judge.run("ListTasks", work, _seconds_left(context))
+        tasks, size = await self._pool.run("ListTasks", work, _seconds_left(context))
         entries = [
             pb.TaskEntry(
                 task_id=task.id,
@@ -67,7 +67,7 @@ class EnvServicer(EnvServiceServicer):
             task = loaded.taskset.task(split, request.task.index)
             return begun(loaded, task, request.observe_agents)
 
-        start = await self._judge.run("Reset", work, _seconds_left(context))
+        start = await self._pool.run("Reset", work, _seconds_left(context))
         return pb.ResetResponse(
             task_id=start.task_id,
             state=start.state,
@@ -87,9 +87,9 @@ class EnvServicer(EnvServiceServicer):
         ref = request.environment
         loaded = self._families.cached(ref.name, ref.params_json, ref.reward_json)
         if loaded is None:
-            loaded = await self._judge.run("Step", lambda: self._load(ref), timeout_s)
+            loaded = await self._pool.run("Step", lambda: self._load(ref), timeout_s)
         _check_agents(loaded, [request.agent, *request.observe_agents])
-        outcomes = await self._judge.step(
+        outcomes = await self._pool.step(
             loaded,
             state=request.state,
             seal=request.seal,

@@ -16,13 +16,13 @@ class EnvSettings(ServingSettings):
     max_requests: int = Field(default=1024, ge=1)
     """Requests queued or being judged; one more is refused with RESOURCE_EXHAUSTED."""
     max_environments: int = Field(default=16, ge=1)
-    """Constructed task families that are kept; the least recently used goes first."""
+    """Constructed task families that are kept; the least recently used is dropped first."""
     max_actions: int = Field(default=1024, ge=1)
-    """Actions in one Step request."""
+    """Largest number of actions in one Step request."""
     actions_per_thread: int = Field(default=16, ge=1)
     """Actions of one request that one thread judges in a row; 1 for a task that runs programs."""
     call_timeout_s: float = Field(default=60.0, gt=0.0)
-    """Time for one request, whatever deadline the caller set."""
+    """Longest time for one request, whatever deadline the caller set."""
     hung_threads_s: float = Field(default=120.0, gt=0.0)
-    """A process whose threads all judge past their deadline for this long ends, to be started
-    afresh: Python can't end a thread. ``troupe_env_hung_threads`` shows them coming."""
+    """A process whose threads all judge past their deadline for this long ends and is started
+    again, because Python can't end a thread. ``troupe_env_hung_threads`` counts such threads."""

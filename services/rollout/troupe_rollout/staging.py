@@ -223,7 +223,7 @@ def _held_folder(parent: Path) -> tuple[Path, int]:
             if _is_locked_by(lock) and folder.is_dir():
                 return folder, lock
             os.close(lock)
-    raise OSError(f"{_TRIES} new folders were taken away at once")
+    raise OSError(f"{_TRIES} new folders were removed at once")
 
 
 def _remove_unless_held(folder: Path) -> None:

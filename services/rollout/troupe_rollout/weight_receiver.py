@@ -152,8 +152,8 @@ class WeightReceiver:
         newest = self._epochs[self._trainer_of(policy)]
         if epoch < newest:
             raise FencedError(
-                f"The trainer with epoch {epoch} was taken over from: policy '{policy}' gets its "
-                f"weights from the one with epoch {newest} now. Stop it; nothing was changed here."
+                f"A trainer with epoch {newest} has taken over policy '{policy}' from the one with "
+                f"epoch {epoch}. Stop the old trainer; nothing was changed here."
             )
 
     def _trainer_of(self, policy: str) -> str:
@@ -178,8 +178,8 @@ class WeightReceiver:
         held = self._staged.get(key) or self._loaded.get(key)
         if tensor_digest and held is not None and held != tensor_digest:
             raise VersionNotLoadedError(
-                f"Version {key[1]} of policy '{key[0]}' is here with the digest {held[:16]}, and "
-                f"{tensor_digest[:16]} is to serve: its stage was dropped. Stage it again."
+                f"Version {key[1]} of policy '{key[0]}' is here with the digest {held[:16]}; the "
+                f"stage with the digest {tensor_digest[:16]} was dropped. Stage it again."
             )
 
     def _note_loaded(self, key: Key) -> None:

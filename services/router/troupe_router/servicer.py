@@ -74,9 +74,9 @@ def _checked(replica: pb.Replica, context: Context) -> pb.Replica:
     roles = peer_roles(context)
     if roles is not None and _ROLE_OF_KIND.get(replica.kind) not in roles:
         raise ForbiddenError(
-            f"replica '{replica.replica_id}' says that it is of kind "
+            f"replica '{replica.replica_id}' reports the kind "
             f"{pb.ReplicaKind.Name(replica.kind)}, and its certificate names "
-            f"{' and '.join(sorted(roles)) or 'no role'}; give it the certificate of its own role "
+            f"{' and '.join(sorted(roles)) or 'no role'}; give it the certificate of its role "
             "(TROUPE_TLS_CERT)"
         )
     return replica

@@ -30,39 +30,39 @@ class RouterSettings(ServingSettings):
     rest_address: str = "127.0.0.1:8480"
     """host:port of the REST API."""
     redis_url: str = "redis://127.0.0.1:6390/0"
-    """The Redis or Valkey that holds streams and records."""
+    """URL of the Redis or Valkey with streams and records."""
     runs_dir: Path = Path("runs")
     """Folder of the run folders."""
     launcher: Literal["local", "kubernetes", "none"] = "local"
     """local: start a job's processes on this machine; kubernetes: as objects of the cluster that
-    the router runs in; none: they come by themselves."""
+    the router runs in; none: other means start them."""
     release: str = "troupe"
     """Name of the chart's objects: the launcher's templates are the ConfigMap <it>-launcher."""
     namespace: str = ""
-    """Namespace of the launcher's objects; empty: the router's own."""
+    """Namespace of the launcher's objects; empty: the router's namespace."""
     kubeconfig: str = ""
     """Kubeconfig file of the launcher; empty: the service account of the router's pod."""
     players: Literal["inside", "outside"] = "inside"
-    """inside: the router plays the episodes of jobs; outside: processes of their own do
+    """inside: the router plays the episodes of jobs; outside: separate processes do
     (`python -m troupe_router.play`), beside any number of routers."""
     env_replicas: int = Field(default=1, ge=1, le=64)
     """Env processes that a launcher starts for a job."""
     process_threads: int = Field(default=1, ge=1)
     """OMP_NUM_THREADS of the processes that a launcher starts."""
     replica_ttl_s: float = Field(default=5.0, gt=0.0)
-    """A replica that is silent for so long is evicted."""
+    """Silence after which a replica is evicted."""
     claim_idle_s: float = Field(default=5.0, gt=0.0)
-    """A ticket whose worker is silent for so long is played by another."""
+    """Silence of a worker after which another plays its tickets."""
     lease_ttl_s: float = Field(default=5.0, gt=0.0)
-    """A job whose router is silent for so long is conducted by another."""
+    """Silence of a router after which another conducts its jobs."""
     reconcile_s: float = Field(default=0.25, gt=0.0)
-    """Time between two looks at a job's processes."""
+    """Time between two checks of a job's processes."""
     watch_s: float = Field(default=2.0, gt=0.0)
-    """Time between two looks at what a job waits for."""
+    """Time between two checks of what a job waits for."""
     series_linger_s: float = Field(default=120.0, ge=0.0)
-    """The Prometheus series of a job that ended stay for so long: several scrapes."""
+    """Time for which an ended job keeps its Prometheus series: several scrapes."""
     generate_calls: int = Field(default=8192, ge=1)
-    """Generate calls of one job that are under way or wait here; one more is refused."""
+    """Generate calls of one job that run or wait here; one more is refused."""
     record_fraction: float = Field(default=1.0, ge=0.0, le=1.0)
     """Share of the training episodes that episodes.jsonl keeps; evaluation is kept whole."""
     record_tokens: bool = True
@@ -72,18 +72,18 @@ class RouterSettings(ServingSettings):
     max_streams: int = Field(default=2000, ge=1)
     """Clients that may follow events (SSE) at once."""
     max_streams_per_caller: int = Field(default=1000, ge=1)
-    """Of these, those of one key, or of one address without keys."""
+    """Those among them with one key, or from one address where there are no keys."""
     max_replicas: int = Field(default=0, ge=0)
-    """Rollout replicas of all jobs at work; jobs beyond wait in the queue; 0: no limit."""
+    """Rollout replicas of all active jobs; other jobs wait in the queue; 0: no limit."""
     max_jobs: int = Field(default=0, ge=0)
-    """Jobs at work at once; 0: no limit."""
+    """Jobs that are active at once; 0: no limit."""
     api_keys: Path | None = None
-    """File of API keys (`troupe keys add`), read again when it changes; none: no key is needed."""
+    """File of API keys (`troupe keys add`), read again when it changes; none: no keys."""
     allow_anonymous: bool = False
-    """Serve REST without keys on an address that is not loopback: others guard the way to it."""
+    """Serve REST without keys on other addresses than loopback; control access by other means."""
     hosts: str = ""
-    """Names by which a router without keys may be asked, comma-separated, with * for any part;
-    addresses, names without a dot and those of a cluster's Services (*.svc) always."""
+    """Host names that a router without keys accepts, comma-separated, with * for any part.
+    Addresses, names without a dot and those of a cluster's Services (*.svc) are always accepted."""
     rate_per_s: float | None = Field(default=None, ge=0.0)
     """Requests a second of one key, or of one address without keys; 0: no limit. Not set: no limit
     where REST listens on loopback alone, else 50."""
@@ -105,7 +105,7 @@ class RouterSettings(ServingSettings):
     any part, beside MLFLOW_TRACKING_URI; "*": any. Not set: any where REST listens on loopback
     alone, else none."""
     tls_certificate: Path | None = None
-    """PEM certificate (chain) of the REST port; with tls_key it speaks https."""
+    """PEM certificate (chain) of the REST port; with tls_key the port serves https."""
     tls_key: Path | None = None
     """PEM private key of tls_certificate."""
     retention_max_age_s: float = Field(default=0.0, ge=0.0)
@@ -120,11 +120,11 @@ class RouterSettings(ServingSettings):
     retention_every_s: float = Field(default=3600.0, gt=0.0)
     """Time between two looks at the run folders, where any of these limits is set."""
     commit: str = ""
-    """Version-control commit for summary.json; asked of git when empty."""
+    """Version-control commit for summary.json; empty: git's answer."""
 
     @model_validator(mode="after")
     def _knows_every_variable(self) -> Self:
-        """Refuse unknown variables: a misspelt limit would be no limit."""
+        """Refuse unknown variables: a misspelt limit would not limit anything."""
         known = [name.upper() for name in type(self).model_fields]
         for variable in sorted(
             set_name for set_name in os.environ if set_name.upper().startswith(_PREFIX)
@@ -139,5 +139,5 @@ class RouterSettings(ServingSettings):
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """``hosts``, taken apart."""
+        """The names in ``hosts``."""
         return tuple(name.strip() for name in self.hosts.split(",") if name.strip())

@@ -20,13 +20,13 @@ class TrainerSettings(ServingSettings):
     redis_url: str = "redis://127.0.0.1:6390/0"
     """Redis or Valkey that holds the job's streams."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the models live; auto takes an accelerator if there is one."""
+    """Where the models live; auto selects an accelerator if there is one."""
     attention: Literal["auto", "tree", "packed"] = "auto"
     """tree: each prompt once, then a tree of its completions; packed: plain sequences side by side,
     as flash attention wants them; auto: packed where flash attention is installed and fits."""
     ranks: int = Field(default=1, ge=1, le=1024)
-    """Processes on this machine that the weights are spread over (FSDP2). Over several machines:
-    start the trainer with torchrun instead, which sets rank and size itself."""
+    """Processes of this machine that share the weights (FSDP2). For several machines start the
+    trainer with torchrun instead, which sets rank and size."""
     torch_threads: int = Field(default=1, ge=1, le=1024)
     """Threads of one CPU operation."""
     weights_via: Literal["grpc", "store", "distributed"] = "grpc"
@@ -35,8 +35,8 @@ class TrainerSettings(ServingSettings):
     weights_url: str = ""
     """The store: a shared folder, or s3://, gs://, az://."""
     weights_options: dict[str, str] = Field(default_factory=dict[str, str])
-    """Options of an object store (JSON): endpoint, region, keys; what obstore knows."""
+    """Options of an object store (JSON): endpoint, region, keys; any that obstore knows."""
     weights_join_timeout_s: float = Field(default=60.0, gt=0.0)
-    """A torch.distributed group that has not come together by then is given up, seconds."""
+    """Longest time for a torch.distributed group to form, seconds."""
     run_dir: str = ""
     """Folder of the job's artifacts; empty: the one that the router assigns."""

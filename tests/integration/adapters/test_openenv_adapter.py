@@ -195,7 +195,7 @@ def test_http_when_somebody_else_uses_the_server_too_then_is_retryable(server: s
     env = walk.environment()
     state = env.step(env.reset(walk.taskset().task("train", 1)), "player", "on").state
     httpx.post(f"{server}/step", json={"action": {"move": 1}})
-    with pytest.raises(UnavailableError, match="somebody else"):
+    with pytest.raises(UnavailableError, match="another client"):
         env.step(state, "player", "on")
     assert env.step(state, "player", "on").team_reward == pytest.approx(-0.1)
     walk._worlds.close()

@@ -16,7 +16,7 @@ from troupe.errors import DeadlineError, InvalidArgumentError, UnavailableError
 from troupe.sandbox.sandbox import Limits, Program, Sandbox
 from troupe.tasks.family import Message, Task, Transition
 from troupe_env.app import EnvApp
-from troupe_env.judge import Judge
+from troupe_env.judging_pool import JudgingPool
 from troupe_env.sandbox.settings import SandboxSettings
 from troupe_env.sandbox.source import SandboxSource
 from troupe_env.settings import EnvSettings
@@ -148,19 +148,19 @@ def test_source_when_a_level_was_refused_then_refused_again_without_a_probe():
 async def test_watch_when_every_thread_hangs_then_raises_and_one_free_thread_is_enough():
     gate = threading.Event()
     settings = EnvSettings(threads=2, hung_threads_s=0.1)
-    judge = Judge(settings)
+    pool = JudgingPool(settings)
     with pytest.raises(TimeoutError):
-        await _within(judge.run("Step", lambda: gate.wait(30), 0.05), 5)
+        await _within(pool.run("Step", lambda: gate.wait(30), 0.05), 5)
     try:
         with pytest.raises(TimeoutError):
-            await _within(judge.watch(), 0.5)
+            await _within(pool.watch(), 0.5)
         with pytest.raises(TimeoutError):
-            await _within(judge.run("Step", lambda: gate.wait(30), 0.05), 5)
+            await _within(pool.run("Step", lambda: gate.wait(30), 0.05), 5)
         with pytest.raises(UnavailableError, match="All 2 threads"):
-            await _within(judge.watch(), 10)
+            await _within(pool.watch(), 10)
     finally:
         gate.set()
-        judge.close()
+        pool.close()
 
 
 async def _within(work: Any, timeout_s: float) -> Any:

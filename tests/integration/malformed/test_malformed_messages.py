@@ -30,7 +30,7 @@ from troupe.episodes.sealed import seal_with
 from troupe.errors import OverloadedError
 from troupe.spec.job import JobSpec
 from troupe_env.families import Families
-from troupe_env.judge import begun
+from troupe_env.judging_pool import begun
 
 GROWTH_BYTES = 96 << 20
 """Memory that a service may take more than after the first tenth of the messages."""

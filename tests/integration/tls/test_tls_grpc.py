@@ -92,7 +92,7 @@ async def test_member_when_its_certificate_fits_then_joins_as_its_own_kind_alone
                 continue
             with pytest.raises(ForbiddenError, match=f"certificate names {role}"):
                 await client.register(replica(kind), timeout_s=30)
-            with pytest.raises(ForbiddenError, match="says that it is of kind"):
+            with pytest.raises(ForbiddenError, match="reports the kind"):
                 await client.heartbeat(replica(kind), timeout_s=30)
 
 

@@ -35,8 +35,8 @@ def spec(tmp_path: Path) -> Path:
         (["agents.tool.policy=shraed"], "did you mean 'shared'?"),
         (["task.name=plan_paht"], "plan_path"),
         (["steps"], "is not key=value"),
-        (["workflow.order.7=tool"], "is no place in a list"),
-        (["name.inner=1"], "inside a plain value"),
+        (["workflow.order.7=tool"], "is not an index of a list"),
+        (["name.inner=1"], "a plain value has no field"),
     ],
 )
 def test_validate_when_a_field_is_wrong_then_says_where_and_exits_2(

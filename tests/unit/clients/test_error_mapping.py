@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 
 from troupe.clients import RolloutClient
-from troupe.clients.channel import CORE_FAILED, MAX_LOST
+from troupe.clients.channel import CORE_FAILED, MAX_LOST_ANSWERS
 from troupe.errors import DeadlineError, TroupeError, UnavailableError, error_for_code
 
 
@@ -40,7 +40,9 @@ LOST = {
 
 
 @pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
-@pytest.mark.parametrize(("num_lost", "arrives"), [(MAX_LOST, True), (MAX_LOST + 1, False)])
+@pytest.mark.parametrize(
+    ("num_lost", "arrives"), [(MAX_LOST_ANSWERS, True), (MAX_LOST_ANSWERS + 1, False)]
+)
 async def test_call_when_its_answer_got_lost_then_is_made_again(
     num_lost: int, arrives: bool, lost: BaseException
 ) -> None:
@@ -59,7 +61,7 @@ async def test_call_when_its_answer_got_lost_then_is_made_again(
         else:
             with pytest.raises(UnavailableError, match="Send it again"):
                 await call
-    assert len(calls) == MAX_LOST + 1
+    assert len(calls) == MAX_LOST_ANSWERS + 1
 
 
 async def test_call_when_its_task_is_cancelled_then_ends_so_and_is_not_made_again() -> None:

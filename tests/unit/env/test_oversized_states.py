@@ -6,7 +6,7 @@ import pytest
 
 from troupe.errors import InvalidArgumentError
 from troupe_env.families import Families
-from troupe_env.judge import judged
+from troupe_env.judging_pool import judged
 
 SIDE = 16
 BLOCKS = "abcdefghijklmnopqrstuvwxyz"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from troupe_router.cluster.pod_status import judge
+from troupe_router.cluster.pod_status import status_of
 
 
 def died(words: str, *, restarts: int = 2, **more: Any) -> dict[str, Any]:
@@ -47,17 +47,17 @@ def died(words: str, *, restarts: int = 2, **more: Any) -> dict[str, Any]:
 def test_process_when_it_dies_of_its_surroundings_then_the_condition_names_them(
     words: str, condition: str, advice: str
 ) -> None:
-    verdict = judge(died(words))
+    verdict = status_of(died(words))
     assert (verdict.state, verdict.condition) == ("restarting", condition)
     assert words in verdict.detail
     assert advice in verdict.detail
 
 
 def test_process_when_its_words_say_nothing_known_then_it_only_crashed() -> None:
-    assert judge(died("ValueError: nan", restarts=0)).condition == "Crashed"
-    assert judge(died("ValueError: nan", restarts=3)).condition == "CrashLooping"
+    assert status_of(died("ValueError: nan", restarts=0)).condition == "Crashed"
+    assert status_of(died("ValueError: nan", restarts=3)).condition == "CrashLooping"
 
 
 def test_process_when_killed_for_memory_then_its_words_do_not_count() -> None:
-    verdict = judge(died("No space left on device", reason="OOMKilled"))
+    verdict = status_of(died("No space left on device", reason="OOMKilled"))
     assert verdict.condition == "OutOfMemory"

@@ -27,5 +27,5 @@ def test_step_when_named_then_is_read_back(step: int) -> None:
 
 
 def test_step_when_the_name_is_no_checkpoints_then_raises() -> None:
-    with pytest.raises(ValueError, match="'step-foo' is no checkpoint's name, such as step-00012"):
+    with pytest.raises(ValueError, match="'step-foo' does not name a checkpoint"):
         step_of(Path("a/step-foo"))

@@ -99,7 +99,7 @@ def draft_of(target: Path) -> Generator[BinaryIO]:
         put(draft, target)
     except OSError as error:
         raise InvalidArgumentError(
-            f"{target} can't be written ({error.strerror}); give another path with room."
+            f"{target} can't be written ({error.strerror}); give a path on a disk with free space."
         ) from error
     finally:
         draft.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ class CallerInterceptor(WrappingInterceptor):
             if not roles & allowed:
                 raise ForbiddenError(
                     f"{method} is for {_listed(allowed)}, and the caller's certificate names "
-                    f"{_listed(roles)}. Give each service the certificate of its own role "
+                    f"{_listed(roles)}. Give each service the certificate of its role "
                     "(TROUPE_TLS_CERT)."
                 )
             return await behaviour(request, context)

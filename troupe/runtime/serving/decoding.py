@@ -92,7 +92,7 @@ def _refusal(method: str, error: DecodeError) -> TroupeError:
             "the service more of it."
         )
     return InvalidArgumentError(
-        f"The bytes of a request to {method} are not its message ({error}). Send what this "
+        f"The bytes of a request to {method} cannot be decoded ({error}). Send what this "
         "release's proto files describe."
     )
 

@@ -5,7 +5,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class ServingSettings(BaseSettings):
-    """Where a service listens, whom it reports to and how long it drains.
+    """Where a service listens, to which router it reports and how long it drains.
 
     A subclass sets ``model_config = SettingsConfigDict(env_prefix="TROUPE_<SERVICE>_")``.
     """
@@ -19,7 +19,7 @@ class ServingSettings(BaseSettings):
     admin_address: str = "127.0.0.1:0"
     """host:port of /metrics, /livez and /readyz."""
     max_calls: int = Field(default=10_000, ge=1)
-    """gRPC calls under way at once, health checks among them; one more is refused with
+    """gRPC calls that run at once, health checks included; one more is refused with
     RESOURCE_EXHAUSTED before a byte of it is read. Above TROUPE_ROUTER_GENERATE_CALLS, so that a
     router's whole queue fits one replica."""
     max_request_bytes: int = Field(default=64 << 20, ge=1024)
@@ -32,6 +32,6 @@ class ServingSettings(BaseSettings):
     router: str = "127.0.0.1:8481"
     """host:port of the router's gRPC server."""
     job_id: str = ""
-    """Take only this job's work; empty takes any job's."""
+    """Id of the only job to work for; empty: any job."""
     replica_id: str = ""
-    """Stable name of this process; empty: made from the service, the host and the process."""
+    """Stable name of this process; empty: derived from the service, the host and the process."""

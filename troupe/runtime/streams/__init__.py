@@ -1,0 +1,1 @@
+"""Redis: connection, streams, step ledger, events, fencing. The only room that knows key names."""

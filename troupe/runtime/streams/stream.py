@@ -39,7 +39,7 @@ class Stream:
             entry_id = await self._append(keys=[self._key], args=[self._max_length, payload])
         if entry_id is None:
             raise OverloadedError(
-                f"Stream {self._key} holds {self._max_length} entries that nobody has finished; "
+                f"Stream {self._key} holds {self._max_length} unfinished entries; "
                 "its consumers are down or too slow. Try again later."
             )
         return entry_id.decode()

@@ -1,0 +1,1 @@
+"""Logs, metrics and traces of every process. Never fails the work that it observes."""

@@ -152,7 +152,7 @@ JOB_OVERDUE = Gauge(
 )
 JOB_STREAM_ENTRIES = Gauge(
     "troupe_job_stream_entries",
-    "Entries of a stream that nobody acknowledged.",
+    "Unacknowledged entries of a stream.",
     ["job_id", "stream"],
 )
 JOB_VERSION_LAG = Gauge(

@@ -124,7 +124,7 @@ def _checked(answer: httpx.Response) -> dict[str, Any]:
     # The body stays here: the address may be a stranger's choice, and errors become events.
     if answer.is_error:
         raise UnavailableError(
-            f"MLflow answered {answer.status_code} at {answer.request.url.path}; its own log says "
+            f"MLflow answered {answer.status_code} at {answer.request.url.path}; MLflow's log says "
             "why"
         )
     return cast("dict[str, Any]", answer.json())

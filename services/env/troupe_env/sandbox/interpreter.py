@@ -79,7 +79,7 @@ def _imported_from(argv: tuple[str, ...]) -> list[Path]:
         return _resolved(json.loads(answer.stdout))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise InvalidArgumentError(
-            f"The sandbox's interpreter {argv[0]!r} does not say what it imports from "
+            f"The sandbox's interpreter {argv[0]!r} does not report its import path "
             f"({type(error).__name__}: {error}); set TROUPE_ENV_SANDBOX_PYTHON to one that runs."
         ) from error
 

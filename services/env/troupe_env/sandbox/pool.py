@@ -107,7 +107,7 @@ class LocalSandbox:
                 while not self._is_closed and not (self._free_slots and self._is_next(ticket)):
                     if not self._condition.wait(max(0.0, deadline - time.monotonic())):
                         raise OverloadedError(
-                            f"No sandbox worker got free in {self._settings.wait_s:g} s; try "
+                            f"No sandbox worker became free in {self._settings.wait_s:g} s; try "
                             "again, add replicas, or raise TROUPE_ENV_SANDBOX_WORKERS."
                         )
                 if self._is_closed:
@@ -238,7 +238,7 @@ def _checked(program: Program, source_file: str) -> dict[str, str]:
     """The program's files, whose names can't lead out of its folder."""
     if len(program.files) > _MAX_FILES:
         raise InvalidArgumentError(
-            f"The program brings {len(program.files)} files; {_MAX_FILES} are allowed."
+            f"The program has {len(program.files)} files; {_MAX_FILES} are allowed."
         )
     for name in program.files:
         path = PurePosixPath(name)

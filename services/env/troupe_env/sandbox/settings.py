@@ -19,15 +19,15 @@ class Language(BaseModel):
 
 
 class SandboxSettings(BaseSettings):
-    """``TROUPE_ENV_SANDBOX*``. See docs/sandbox.md for what each level promises."""
+    """``TROUPE_ENV_SANDBOX*``. docs/sandbox.md says what each level guarantees."""
 
     model_config = SettingsConfigDict(
         env_prefix="TROUPE_ENV_SANDBOX_", extra="ignore", populate_by_name=True
     )
 
     level: Level | None = Field(default=None, validation_alias="TROUPE_ENV_SANDBOX")
-    """Isolation that is required. Set: it is probed at start, and the service does not start below
-    it. Not set: ``namespaces``, probed when a task first runs a program."""
+    """Required isolation. Set: it is probed at start, and the service does not start without it.
+    Not set: ``namespaces``, probed when a task first runs a program."""
     workers: int = Field(default=0, ge=0, le=1024)
     """Programs that run at once; 0 is one for each core."""
     max_waiting: int = Field(default=256, ge=0)
@@ -40,7 +40,7 @@ class SandboxSettings(BaseSettings):
     """Interpreter of Python programs; empty: the one that runs the service, without its packages.
     A virtual environment's interpreter brings that environment's packages."""
     preload: list[str] = Field(default_factory=list)
-    """Modules that are imported once a worker, such as ``["numpy"]``; their import is then free."""
+    """Modules that each worker imports once, such as ``["numpy"]``, to save programs the time."""
     shown_paths: list[str] = Field(default_factory=list)
     """Further folders that programs may read, absolute. Put nothing secret there."""
     languages: dict[str, Language] = Field(default_factory=dict)

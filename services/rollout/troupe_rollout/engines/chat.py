@@ -57,5 +57,5 @@ def check_token_ids(token_ids: Sequence[int], *, vocab_size: int, model: str, mi
     if (largest := max(token_ids)) >= vocab_size or min(token_ids) < 0:
         raise InvalidArgumentError(
             f"Token id {largest if largest >= vocab_size else min(token_ids)} is outside the "
-            f"vocabulary of '{model}', which has {vocab_size} ids. Use its own tokenizer."
+            f"vocabulary of '{model}', which has {vocab_size} ids. Use that model's tokenizer."
         )

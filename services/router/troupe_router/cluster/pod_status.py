@@ -17,7 +17,7 @@ State = Literal["running", "waiting", "restarting", "exited", "failed", "absent"
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """The verdict on one pod. ``restarts`` counts those of its container inside this pod."""
+    """State and condition of a pod. ``restarts`` counts those of its container inside this pod."""
 
     state: State
     condition: str = ""
@@ -101,8 +101,8 @@ def classify(words: str, default: str) -> str:
     return default
 
 
-def judge(pod: Object, *, events: Sequence[str] = ()) -> PodStatus:
-    """The verdict on one pod; ``events`` are the messages of its latest warnings."""
+def status_of(pod: Object, *, events: Sequence[str] = ()) -> PodStatus:
+    """The status of one pod; ``events`` are the messages of its latest warnings."""
     status: Object = pod.get("status", {})
     phase = status.get("phase", "Pending")
     containers: list[Object] = status.get("containerStatuses") or []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from troupe.runtime.launch.launcher import ComponentStatus
 from troupe_router.cluster import names
 from troupe_router.cluster.api import Object
-from troupe_router.cluster.pod_status import PodStatus, classify, judge, with_advice
+from troupe_router.cluster.pod_status import PodStatus, classify, status_of, with_advice
 from troupe_router.cluster.workloads import Workload
 
 
@@ -36,7 +36,7 @@ class WorkloadStatus:
         for pod in self._pods.values():
             if pod is None:
                 uids.append(self._object["metadata"]["uid"])
-            elif judge(pod).condition == "Starting":
+            elif status_of(pod).condition == "Starting":
                 uids.append(pod["metadata"]["uid"])
         return list(dict.fromkeys(uids))
 
@@ -49,7 +49,7 @@ class WorkloadStatus:
                 # A pod of an object that is being removed does not count.
                 verdict = self._without_pod(warnings.get(self._object["metadata"]["uid"], ()))
             else:
-                verdict = judge(pod, events=warnings.get(uid, ()))
+                verdict = status_of(pod, events=warnings.get(uid, ()))
             observed.append(Observed(self._status(name, verdict), uid, verdict.restarts))
         return observed
 
@@ -67,7 +67,7 @@ class WorkloadStatus:
         The pods of a multi-node trainer are one replica: each waits for all.
         """
         # Final, though servers without podFailurePolicy make another pod, which would fail again.
-        if misconfigured := [pod for pod in pods if judge(pod).condition == "Misconfigured"]:
+        if misconfigured := [pod for pod in pods if status_of(pod).condition == "Misconfigured"]:
             return _newest(misconfigured)
         if self._object["spec"].get("completionMode") != "Indexed":
             return _newest(pods)
@@ -75,7 +75,7 @@ class WorkloadStatus:
         for pod in pods:
             by_index[int(pod["metadata"]["labels"][names.COMPLETION_INDEX])].append(pod)
         newest = [_newest(replicas) for replicas in by_index]
-        halting = (pod for pod in newest if pod is None or judge(pod).state != "running")
+        halting = (pod for pod in newest if pod is None or status_of(pod).state != "running")
         return next(halting, newest[0])
 
     def _owns(self, pod: Object) -> bool:

@@ -63,7 +63,7 @@ def _workload(stem: str, members: list[Component]) -> Workload:
     first = members[0]
     if first.argv:
         raise InvalidArgumentError(
-            f"component '{first.name}' runs a program of its own; containers run Python modules"
+            f"component '{first.name}' does not run a Python module, as containers must"
         )
     env, args, restarts = shapes[0]
     return Workload(

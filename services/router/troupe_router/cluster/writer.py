@@ -58,7 +58,7 @@ class Writer:
             try:
                 replaced = await retry(once, _BACKOFF, max_attempts=_TRIES, may_pass=_is_stale)
             except StaleError as error:
-                why = f"{kind.name} {name} is changed by somebody else all the time"
+                why = f"{kind.name} {name} keeps being changed by another process"
                 raise Blocked("Contended", why) from error
         self._mirror.put(kind, replaced)
         _log.info("launcher.replaced", kind=kind.name, name=name)

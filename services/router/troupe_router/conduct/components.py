@@ -120,7 +120,7 @@ class JobComponents:
             why = status.condition or f"exit status {code}"
             raise JobFailedError(
                 f"component {status.name} cannot run ({why}): "
-                f"{plain_lines(status.detail) or 'it said nothing'}"
+                f"{plain_lines(status.detail) or 'it wrote nothing'}"
             )
         if status.condition and (before is None or before.condition != status.condition):
             await self._emit_condition(status)

@@ -142,7 +142,7 @@ class JobStore:
         """The record; raises NotFoundError."""
         record = await self.find(job_id)
         if record is None:
-            raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists the jobs that there are")
+            raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists all jobs")
         return record
 
     async def all(self) -> list[JobRecord]:
@@ -326,7 +326,7 @@ class JobStore:
         """The state that forbade what a script was to do, or ""; raises NotFoundError."""
         answer = await cast("Awaitable[bytes]", running)
         if answer == b"absent":
-            raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists the jobs that there are")
+            raise NotFoundError(f"no job '{job_id}'; GET /v1/jobs lists all jobs")
         return answer.decode()
 
 

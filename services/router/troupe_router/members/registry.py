@@ -133,6 +133,6 @@ def _check_name(replica: Replica, held: Member | None, jobs: Sequence[JobRecord]
         names = " or ".join(sorted(ReplicaKind.Name(kind) for kind in owners))
         raise ForbiddenError(
             f"'{replica.replica_id}' is the name of a replica of kind {names}, and this one is of "
-            f"kind {ReplicaKind.Name(replica.kind)}; give it a name of its own "
+            f"kind {ReplicaKind.Name(replica.kind)}; give it another name "
             "(TROUPE_<SERVICE>_REPLICA_ID)"
         )

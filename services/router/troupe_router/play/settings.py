@@ -19,11 +19,11 @@ class PlaySettings(ServingSettings):
     redis_url: str = "redis://127.0.0.1:6390/0"
     """The Redis or Valkey of the routers."""
     claim_idle_s: float = Field(default=5.0, gt=0.0)
-    """A ticket whose worker is silent for so long is played by another."""
+    """Silence of a worker after which another plays its tickets."""
     generate_calls: int = Field(default=8192, ge=1)
-    """Generate calls of one job that are under way or wait here; one more is refused."""
+    """Generate calls of one job that run or wait here; one more is refused."""
     series_linger_s: float = Field(default=120.0, ge=0.0)
-    """The Prometheus series of a job that ended stay for so long: several scrapes."""
+    """Time for which an ended job keeps its Prometheus series: several scrapes."""
 
     def options(self) -> PlayOptions:
         """The options that the players need."""

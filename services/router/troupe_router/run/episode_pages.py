@@ -177,11 +177,11 @@ def _decode(cursor: str, wanted: EpisodeFilter) -> tuple[float | None, int]:
         if digest != _digest(wanted):
             raise ValueError("it belongs to another filter")
         if not 0 <= int(place) < 2**62:
-            raise ValueError("it names no place")
+            raise ValueError("it holds no position")
         return (None if reward is None else float(reward)), int(place)
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidArgumentError(
             f"the cursor {cursor[:80]!r} is not one of this list ({error}); give next_cursor of a "
-            "page with the same filters, or none to begin anew",
+            "page with the same filters, or none to start again",
             pointer="/query/cursor",
         ) from error

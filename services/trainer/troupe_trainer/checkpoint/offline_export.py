@@ -72,8 +72,8 @@ def _chosen(run_dir: Path, spec: JobSpec, which: str) -> int:
         steps = common[:1]
     elif which == "best" and spec.trainer.per_policy:
         raise InvalidArgumentError(
-            "the best step is chosen by the reward of all agents, and each policy's trainer wrote "
-            f"down its own agents' alone; name a step: {names}"
+            "the best step is chosen by the reward of all agents, and each policy's trainer "
+            f"recorded only that of its agents; name a step: {names}"
         )
     elif which == "best":
         steps = [step_of(path) for path in best_first(folders[0])[:1]]

@@ -104,7 +104,7 @@ class Critics:
     def _joint_prompt(self, candidate: pb.Candidate, group: pb.Group) -> Prompt:
         if not candidate.joint_observation:
             raise JobFailedError(
-                f"Group {group.group_id} does not say what the team saw, and its critic reads it. "
+                f"Group {group.group_id} lacks the joint observation that its critic reads. "
                 "Run router and trainer of one version."
             )
         ids = self._tokenizer(candidate.joint_observation, add_special_tokens=False)["input_ids"]

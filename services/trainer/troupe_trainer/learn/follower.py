@@ -43,7 +43,7 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
         owner: Any = learner if hasattr(Learner, method) else learner.model
         work: Any = getattr(owner, method, None)
         if not runs_on_all_ranks(work):
-            raise ConnectionError(f"rank 0 told to run {method!r}, which ranks do not run")
+            raise ConnectionError(f"rank 0 asked for {method!r}, which ranks do not run")
         try:
             work(*arguments)
         except NonFiniteError as error:  # rank 0 raises the same error and ends the job

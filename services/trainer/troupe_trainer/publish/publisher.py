@@ -35,6 +35,10 @@ _log = get_logger(__name__)
 POLL_S = 0.2
 WATCH_S = 1.0
 MAX_REJECTIONS = 3
+"""How often one life of a replica may reject a version before the job fails.
+
+It rejects by an error, another tensor digest or a canary outside the tolerance. Any other retryable
+error is retried until limits.startup_timeout_s."""
 
 Act = Callable[[Sequence[Replica], Push], Awaitable[Errors]]
 """One attempt on some replicas; what went wrong with each of them."""
@@ -92,12 +96,18 @@ class Publisher:
             await asyncio.sleep(POLL_S)
 
     async def publish(self, export: Export) -> None:
-        """Make every replica of the policy serve ``export``; on failure the old version stays.
+        """Make every replica of the policy serve ``export``: stage on all, then activate on all.
+
+        Staging and activation each repeat what may succeed later. If staging fails for good, the
+        version is discarded everywhere and every replica serves the old one. If activation fails
+        for good on one replica, others may serve the new version already, and nothing undoes that.
+        The caller has not committed it then; a resumed job publishes the same version again.
 
         Raises:
-            JobFailedError: a replica refused the weights, answered the canary with other numbers,
-                or could not be reached within limits.startup_timeout_s.
-            FencedError: a replica now gets its weights from another trainer.
+            JobFailedError: a replica failed with an error that no repetition cures, rejected the
+                version ``MAX_REJECTIONS`` times (digest or canary differ), or did not succeed
+                within limits.startup_timeout_s.
+            FencedError: a replica now takes its weights from another trainer; nothing is discarded.
         """
         policy = export.manifest.policy
         push = Push(export)
@@ -177,7 +187,7 @@ class Publisher:
             errors = await act(todo, push) if todo else []
             for member, error in zip(todo, errors, strict=True):
                 if error is not None:
-                    await self._judge(member, error, push)
+                    await self._note_failure(member, error, push)
             if todo and not any(errors):
                 continue
             if time.monotonic() > deadline:
@@ -198,8 +208,8 @@ class Publisher:
             push.problem = error.message
             return []
 
-    async def _judge(self, replica: Replica, error: TroupeError, push: Push) -> None:
-        """Record a transient failure; raise a permanent one."""
+    async def _note_failure(self, replica: Replica, error: TroupeError, push: Push) -> None:
+        """Record a failure that may pass, and count rejections; raise any other as the job's."""
         if isinstance(error, FencedError):
             raise error
         push.problem = f"{replica.replica_id}: {error.message}"

@@ -58,7 +58,7 @@ class PushListener(Protocol):
         ...
 
     async def refused(self, export: Export, via: str, refusal: PushRefusal) -> None:
-        """A replica does not take the version; the old one serves on."""
+        """A replica refused the version for good; the job fails."""
         ...
 
     async def caught_up(self, export: Export, via: str, result: PushResult) -> None:

@@ -53,8 +53,9 @@ class Versions:
         """Make the learners' weights ``version`` of every policy.
 
         Raises:
-            JobFailedError: it did not reach every replica, so the old version keeps serving; or it
-                was committed with weights that are lost.
+            JobFailedError: it did not reach every replica, so it is not committed
+                (``Publisher.publish`` says which version each then serves); or it was committed
+                with weights that are lost.
             FencedError: another trainer has taken over.
         """
         committed, digests = await self._ledger.versions(), await self._ledger.digests()

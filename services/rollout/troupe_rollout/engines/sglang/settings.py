@@ -16,7 +16,7 @@ VERSION = "0.5.23"
 
 
 class SglangSettings(BaseSettings):
-    """``TROUPE_ROLLOUT_SGLANG_*``. Zero or empty means: the engine's or SGLang's own choice."""
+    """``TROUPE_ROLLOUT_SGLANG_*``. Zero or empty leaves the choice to the engine or to SGLang."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, extra="ignore", frozen=True, use_attribute_docstrings=True
@@ -59,8 +59,8 @@ class SglangSettings(BaseSettings):
     deterministic: bool = False
     """Honour seeds (SGLang's deterministic inference; a GPU only, about a third slower)."""
     extra_flags: str = ""
-    """More arguments of sglang.launch_server, as on a command line; they win over Troupe's, except
-    over --host and --port: a server is always on loopback."""
+    """More arguments of sglang.launch_server, as on a command line; they override Troupe's, except
+    --host and --port: a server is always on loopback."""
     threads: int = Field(default=1, ge=1, le=256)
     """OMP_NUM_THREADS of a server without a GPU."""
     work_dir: str = ""
@@ -68,15 +68,16 @@ class SglangSettings(BaseSettings):
     log_level: str = "warning"
     """Log level of the server."""
     start_timeout_s: float = Field(default=600.0, gt=0.0)
-    """From the start of a server until it answers."""
+    """Longest time from the start of a server until it answers."""
     call_timeout_s: float = Field(default=600.0, gt=0.0)
-    """One HTTP call to the server, whatever the caller's deadline."""
+    """Longest HTTP call to the server, whatever the caller's deadline."""
     drain_timeout_s: float = Field(default=120.0, gt=0.0)
-    """Requests of other full weights are waited for this long before a swap is given up."""
+    """Longest wait of a swap for the requests of other full weights."""
     health_interval_s: float = Field(default=2.0, gt=0.0)
-    """Between two looks at the server's health."""
+    """Time between two health checks of the server."""
     health_timeout_s: float = Field(default=10.0, gt=0.0)
-    """No answer for this long counts as a failed look; three in a row restart the server."""
+    """Time without an answer after which a check has failed; three failures in a row restart the
+    server."""
     backoff_s: float = Field(default=1.0, gt=0.0)
     """Wait before the first restart; doubles with each one that fails, up to 30 s."""
 

@@ -65,7 +65,7 @@ class Supervisor:
         if self.state != "ready" or self._client is None:
             raise UnavailableError(
                 f"The SGLang server of '{self._plan.model}' is {self.state}: {self._why}. It is "
-                "being brought back; ask another replica, or try again."
+                "being restarted; ask another replica, or try again."
             )
         return self._client
 

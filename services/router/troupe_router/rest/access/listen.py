@@ -17,10 +17,10 @@ def check_listen_address(settings: RouterSettings) -> None:
     host = settings.rest_address.rpartition(":")[0]
     if settings.api_keys is None and not settings.allow_anonymous and not is_loopback(host):
         raise InvalidArgumentError(
-            f"REST would listen on {settings.rest_address}, which other machines reach, and ask "
-            "for no key. Set TROUPE_ROUTER_API_KEYS to a file of keys (`troupe keys add NAME`), or "
+            f"REST would listen on {settings.rest_address}, which others reach, without "
+            "keys. Set TROUPE_ROUTER_API_KEYS to a file of keys (`troupe keys add NAME`), or "
             "listen on 127.0.0.1, or set TROUPE_ROUTER_ALLOW_ANONYMOUS=true where something else "
-            "guards the way to it."
+            "controls access to it."
         )
 
 

@@ -20,7 +20,7 @@ def check_origin(headers: Mapping[str, str]) -> None:
     origin = headers.get("origin")
     if origin is not None and _place(origin) != headers.get("host", "").lower():
         raise ForbiddenError(
-            f"a page of {origin[:100]!r} may not act here; use the router's own page (a proxy "
+            f"a page of {origin[:100]!r} may not act here; use the router's page (a proxy "
             "before the router must leave the Host header as it is)"
         )
 
@@ -41,8 +41,8 @@ def check_host(headers: Mapping[str, str], allowed: Sequence[str]) -> None:
     if any(fnmatchcase(name, pattern.lower()) for pattern in (*_INNER, *allowed)):
         return
     raise ForbiddenError(
-        f"this router asks for no key, so it answers to its own names alone, and '{name[:100]}' is "
-        "none; have the operator add it to TROUPE_ROUTER_HOSTS, or use keys"
+        f"this router has no keys, so it accepts known host names only, not '{name[:100]}'; "
+        "have the operator add it to TROUPE_ROUTER_HOSTS, or use keys"
     )
 
 

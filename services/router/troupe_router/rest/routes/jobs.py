@@ -199,11 +199,11 @@ def _decode(cursor: str) -> float:
     try:
         value = float(base64.urlsafe_b64decode(cursor.encode()))
         if not 0 < value < 2**53:
-            raise ValueError("it names no place")
+            raise ValueError("it holds no position")
         return value
     except ValueError as error:
         raise InvalidArgumentError(
             f"the cursor {cursor[:80]!r} is not one of this list; give next_cursor of a page, or "
-            "none to begin anew",
+            "none to start again",
             pointer="/query/cursor",
         ) from error

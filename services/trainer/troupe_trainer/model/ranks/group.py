@@ -163,7 +163,7 @@ def together(method: Callable[_P, _T]) -> Callable[_P, _T]:
     def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         owner: Any = args[0]
         if kwargs:
-            raise TypeError(f"{method.__name__} is told to other ranks: give arguments by place")
+            raise TypeError(f"{method.__name__} runs on all ranks: pass arguments by position")
         with owner.ranks.telling(owner.policy, method.__name__, args[1:]):
             return method(*args, **kwargs)
 

@@ -34,8 +34,8 @@ _T = TypeVar("_T")
 _WATCH_S = 1.0
 
 
-class Judge:
-    """Runs the pure functions of task families."""
+class JudgingPool:
+    """Threads that run the pure functions of task families, with a bounded queue and deadlines."""
 
     def __init__(self, settings: EnvSettings) -> None:
         self._settings = settings
@@ -104,7 +104,7 @@ class Judge:
             if self._overdue(limit_s) >= self._settings.threads:
                 raise UnavailableError(
                     f"All {hung} threads judge for more than {limit_s:g} s past their deadline: a "
-                    "task's code hangs. The process ends, to be started afresh; correct the task."
+                    "task's code hangs. The process ends and is started again; correct the task."
                 )
             await asyncio.sleep(_WATCH_S)
 
@@ -209,7 +209,7 @@ def _blamed(loaded: Loaded, state: bytes, *, is_ours: bool) -> Generator[None]:
         if is_ours:
             _log.error("env.task_failed", task=name, exc_info=error)
             raise TroupeError(
-                f"Task {name!r} failed on a state of its own ({what}). This is a bug of the task; "
+                f"Task {name!r} failed on a state it made ({what}). This is a bug of the task; "
                 "the env service's log has the traceback. Correct the task."
             ) from error
         metrics.ENV_REFUSED_STATES.labels("unreadable").inc()
