@@ -63,9 +63,23 @@ def _baselines(rewards: Sequence[float], baseline: Baseline) -> list[float]:
     return [0.0] * count
 
 
-def whitened(advantages: Sequence[Sequence[float]]) -> list[list[float]]:
-    """(A - mean) / (std + 1e-6) over every candidate of a step; 0 when all are equal."""
-    every = [value for values in advantages for value in values]
+def whitened(
+    advantages: Sequence[Sequence[float]], trajectories: Sequence[Sequence[int]] | None = None
+) -> list[list[float]]:
+    """(A - mean) / (std + 1e-6) of each candidate of a step; 0 when all are equal.
+
+    Mean and deviation are over all candidates. With ``trajectories``, the number of each
+    candidate's trajectory in its group, they are over trajectories: one that took many turns,
+    each of which carries its return, counts once.
+    """
+    if trajectories is None:
+        every = [value for values in advantages for value in values]
+    else:
+        every = [
+            value
+            for numbers, values in zip(trajectories, advantages, strict=True)
+            for value in dict(zip(numbers, values, strict=True)).values()
+        ]
     std = sample_std(every)
     if std < ZERO_STD:
         return [[0.0] * len(values) for values in advantages]

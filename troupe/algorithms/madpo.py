@@ -60,8 +60,9 @@ class Madpo(GroupRelative):
     ) -> list[list[float]]:
         """+K * w for the winner and -K * w for the loser of each node, 0 for the others.
 
-        The loss is divided by the number of completions, K a pair: a mean over pairs.
-        Joint actions are compared by the mean of the agents' returns; a tie forms no pair.
+        The loss is divided by the number of completions, K a node: a mean over nodes, in which a
+        tie adds 0 (``filters.zero_variance`` leaves ties out).
+        Joint actions are compared by the mean of the agents' returns.
         """
         preferences = [list(group_advantages) for group_advantages in advantages]
         nodes: defaultdict[str, list[int]] = defaultdict(list)

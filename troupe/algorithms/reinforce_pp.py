@@ -1,9 +1,10 @@
 """REINFORCE++: no baseline per prompt; one whitening over the whole step.
 
-The mean and the deviation over all completions of a step are estimated from far more samples than
+The mean and the deviation over all trajectories of a step are estimated from far more samples than
 a group has, so no prompt is divided by its own small deviation. ``ReinforcePpBaseline`` subtracts
 the group's mean first, which the paper recommends where each prompt is sampled several times.
-``scale: none`` leaves the whitening out.
+``scale: none`` leaves the whitening out. A reward is one number a completion: KL in the reward is
+summed over the completion, where the paper subtracts from each token what is still to come.
 
 Source: REINFORCE++ (arXiv 2501.03262), Sections 3.1 (global normalisation) and 3.2 (baseline).
 """
@@ -18,7 +19,7 @@ from troupe.algorithms.base import GroupRelative
 
 
 class ReinforcePp(GroupRelative):
-    """Rewards, whitened over all completions of the step."""
+    """Rewards, whitened over all trajectories of the step."""
 
     baseline = "none"
     compares_in_group = False
@@ -30,12 +31,14 @@ class ReinforcePp(GroupRelative):
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]
     ) -> list[list[float]]:
-        """Whitened over every candidate of the step, unless ``scale`` is none."""
-        return whitened(advantages) if self.is_scaled else list(advantages)
+        """Whitened over the trajectories of the step, unless ``scale`` is none."""
+        if not self.is_scaled:
+            return list(advantages)
+        return whitened(advantages, [[c.trajectory for c in g.candidates] for g in groups])
 
 
 class ReinforcePpBaseline(ReinforcePp):
-    """Rewards minus the group's mean, whitened over all completions of the step."""
+    """Rewards minus the group's mean, whitened over all trajectories of the step."""
 
     baseline = "mean"
     compares_in_group = True

@@ -32,12 +32,12 @@ class LossSpec(SpecModel):
     """Policy-gradient loss."""
 
     kind: Literal["ppo_clip", "gspo", "cispo"] = "ppo_clip"
-    """ppo_clip: token ratio; gspo: one ratio a completion (clip it at about 3e-4); cispo: clips
-    the weight and keeps every token's gradient."""
-    clip_low: float = Field(default=0.2, gt=0.0, le=1.0)
-    """Ratio is clipped below 1 - clip_low; 1 does not clip it."""
-    clip_high: float = Field(default=0.2, gt=0.0)
-    """Ratio is clipped above 1 + clip_high."""
+    """ppo_clip: token ratio; gspo: one ratio a completion; cispo: clips the weight and keeps every
+    token's gradient."""
+    clip_low: float | None = Field(default=None, gt=0.0, le=1.0)
+    """Ratio is clipped below 1 - clip_low; 1 does not clip it. Left out: 0.2, of gspo 3e-4."""
+    clip_high: float | None = Field(default=None, gt=0.0)
+    """Ratio is clipped above 1 + clip_high. Left out: 0.2, of gspo 4e-4."""
     dual_clip: float | None = Field(default=None, gt=1.0)
     """ppo_clip: largest ratio that a negative advantage is multiplied by; left out: no limit."""
     entropy_coef: float = Field(default=0.0, ge=0.0)
@@ -46,6 +46,19 @@ class LossSpec(SpecModel):
     """KL penalty towards the reference."""
     importance: ImportanceSpec | None = None
     """Correction for the rollout engine's probabilities; needs one more forward pass."""
+
+    @property
+    def clip_range(self) -> tuple[float, float]:
+        """How far below and above 1 the ratio may go.
+
+        Source of the defaults: PPO (arXiv 1707.06347), Section 6.1; GSPO (arXiv 2507.18071),
+        Section 5.1.
+        """
+        low, high = (3e-4, 4e-4) if self.kind == "gspo" else (0.2, 0.2)
+        return (
+            low if self.clip_low is None else self.clip_low,
+            high if self.clip_high is None else self.clip_high,
+        )
 
 
 class FilterSpec(SpecModel):

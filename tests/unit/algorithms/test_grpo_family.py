@@ -147,6 +147,18 @@ def test_reinforce_pp_when_whitened_then_over_the_whole_step() -> None:
     assert got[0] == got[1] == pytest.approx([-1 / unit, 1 / unit], abs=1e-5)
 
 
+def test_reinforce_pp_when_a_trajectory_took_many_turns_then_it_counts_once() -> None:
+    # Returns 0 2 | 0 2 as above; the one with return 0 took five turns.
+    long = [Sample(i, 0.0, 3, False, trajectory=0) for i in range(5)]
+    members = [*long, Sample(5, 2.0, 3, False, trajectory=1)]
+    groups = [GroupOutcome("g", "solver", 0, members), _group(0.0, 2.0)]
+    algorithm = ReinforcePp(AlgorithmSpec())
+    got = algorithm.across_groups(groups, [algorithm.advantages(g) for g in groups])
+    low, high = -1 / math.sqrt(4 / 3), 1 / math.sqrt(4 / 3)
+    assert got[0] == pytest.approx([low] * 5 + [high], abs=1e-5)
+    assert got[1] == pytest.approx([low, high], abs=1e-5)
+
+
 @pytest.mark.parametrize("scale", ["std", None])
 def test_reinforce_pp_when_scaled_then_the_unit_is_the_steps_and_no_groups(
     scale: str | None,

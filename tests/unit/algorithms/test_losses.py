@@ -1,4 +1,6 @@
 import math
+from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -63,6 +65,14 @@ def test_gspo_when_the_completion_leaves_the_range_then_all_its_tokens_lose_thei
     inputs = _inputs([2.0, 1.0, 1.0], [1.0, 1.0, 1.0], [0, 0, 1])
     spec = LossSpec(kind="gspo", clip_low=0.2, clip_high=0.2)
     assert _gradient(inputs, spec) == pytest.approx([0.0, 0.0, -1.0])
+
+
+def test_gspo_when_no_range_is_given_then_it_is_the_papers_and_not_ppos() -> None:
+    # exp(0.0005) is above 1 + 4e-4, exp(0.0003) is not.
+    inputs = _inputs([math.exp(5e-4), math.exp(3e-4)], [1.0, 1.0], [0, 1])
+    assert _gradient(inputs, LossSpec(kind="gspo")) == pytest.approx([0.0, -math.exp(3e-4)])
+    assert LossSpec(kind="gspo", clip_low=0.1).clip_range == (0.1, 4e-4)
+    assert LossSpec().clip_range == LossSpec(kind="cispo").clip_range == (0.2, 0.2)
 
 
 def test_cispo_when_the_ratio_leaves_the_range_then_the_weight_is_cut_and_the_gradient_stays() -> (
@@ -136,3 +146,26 @@ def test_importance_when_by_sequence_then_the_product_weighs_every_token() -> No
 def test_importance_when_the_old_logprobs_are_missing_then_says_so() -> None:
     with pytest.raises(ValueError, match="old_logprobs_N"):
         policy_loss(_inputs([1.0], [1.0], [0]), LossSpec(importance=ImportanceSpec()))
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_kl_when_it_is_a_loss_term_then_its_expected_gradient_is_the_named_divergences(
+    estimator: Literal["k1", "k2", "k3"],
+) -> None:
+    ref_V = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5], dtype=torch.float64), 0)
+
+    def gradient(of: Callable[[torch.Tensor], torch.Tensor]) -> list[float]:
+        logits_V = torch.tensor([1.0, 0.2, -0.7], dtype=torch.float64, requires_grad=True)
+        of(torch.log_softmax(logits_V, 0)).backward()  # pyright: ignore[reportUnknownMemberType]
+        assert logits_V.grad is not None
+        return logits_V.grad.tolist()
+
+    def sampled(policy_V: torch.Tensor) -> torch.Tensor:
+        return (policy_V.exp().detach() * kl_estimate(policy_V, ref_V, estimator)).sum()
+
+    expected: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "k1": lambda policy_V: 0.0 * policy_V.sum(),
+        "k2": lambda policy_V: (policy_V.exp() * (policy_V - ref_V)).sum(),
+        "k3": lambda policy_V: (ref_V.exp() * (ref_V - policy_V)).sum(),
+    }
+    assert gradient(sampled) == pytest.approx(gradient(expected[estimator]), abs=1e-9)

@@ -14,6 +14,12 @@ def test_fault_when_the_group_is_sound_then_none() -> None:
     assert fault(make_group(random.Random(0)), EXPECTED) is None
 
 
+def test_fault_when_a_certain_token_is_rounded_up_then_none() -> None:
+    group = make_group(random.Random(0))
+    group.candidates[0].rollout_logprobs[0] = 1e-7
+    assert fault(group, EXPECTED) is None
+
+
 def _mix(group: pb.Group) -> None:
     other = make_group(random.Random(9), task=1)
     group.prompts.extend(other.prompts)
@@ -48,6 +54,10 @@ def _short(group: pb.Group) -> None:
     group.candidates[0].rollout_logprobs.append(-1.0)
 
 
+def _likelier_than_certain(group: pb.Group) -> None:
+    group.candidates[0].rollout_logprobs[0] = 0.5
+
+
 def _foreign(group: pb.Group) -> None:
     group.job_id = "another"
 
@@ -67,6 +77,7 @@ def _unknown(group: pb.Group) -> None:
         (_alone, "too_few_candidates"),
         (_empty, "empty_completion"),
         (_short, "bad_logprobs"),
+        (_likelier_than_certain, "bad_logprobs"),
         (_foreign, "foreign"),
         (_unknown, "unknown_token"),
     ],

@@ -21,10 +21,11 @@ def cispo(inputs: LossInputs, log_ratio_N: Tensor, spec: LossSpec) -> Surrogate:
 
     ``clip_fraction_low`` and ``clip_fraction_high`` count the tokens whose weight was cut.
     """
+    low, high = spec.clip_range
     ratio_N = torch.exp(log_ratio_N).detach()
-    weight_N = torch.clamp(ratio_N, 1.0 - spec.clip_low, 1.0 + spec.clip_high)
+    weight_N = torch.clamp(ratio_N, 1.0 - low, 1.0 + high)
     sums = {
-        "clip_fraction_low": (ratio_N < 1.0 - spec.clip_low).sum(),
-        "clip_fraction_high": (ratio_N > 1.0 + spec.clip_high).sum(),
+        "clip_fraction_low": (ratio_N < 1.0 - low).sum(),
+        "clip_fraction_high": (ratio_N > 1.0 + high).sum(),
     }
     return Surrogate(-weight_N * inputs.advantages_N * inputs.trainer_logprobs_N, sums)

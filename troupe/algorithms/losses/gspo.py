@@ -22,12 +22,13 @@ def gspo(inputs: LossInputs, log_ratio_N: Tensor, spec: LossSpec) -> Surrogate:
 
     Example: token ratios 2 and 1/2 have s = 1.
     """
+    low, high = spec.clip_range
     lengths_N = sequence_sums(torch.ones_like(log_ratio_N), inputs.sequence_N)
     mean_N = sequence_sums(log_ratio_N.detach(), inputs.sequence_N) / lengths_N
     trainer_N = inputs.trainer_logprobs_N
     ratio_N = torch.exp(mean_N + trainer_N - trainer_N.detach())
-    clipped_N = torch.clamp(ratio_N, 1.0 - spec.clip_low, 1.0 + spec.clip_high)
+    clipped_N = torch.clamp(ratio_N, 1.0 - low, 1.0 + high)
     advantages_N = inputs.advantages_N
     objective_N = torch.minimum(ratio_N * advantages_N, clipped_N * advantages_N)
-    sums = clip_counts(ratio_N, advantages_N, spec.clip_low, spec.clip_high)
+    sums = clip_counts(ratio_N, advantages_N, low, high)
     return Surrogate(-objective_N, sums | {"gspo_ratio": ratio_N.detach().sum()})

@@ -14,8 +14,9 @@ def kl_estimate(
 ) -> Tensor:
     """With d = log ref - log pi: k1 = -d, k2 = d^2 / 2, k3 = exp(d) - 1 - d.
 
-    k1 is unbiased and may be negative; k2 is biased, with the right gradient to first order; k3 is
-    unbiased and never negative.
+    As values: k1 is unbiased and may be negative, k2 is biased, k3 is unbiased and never negative.
+    As terms of a loss on samples of the policy: k2's expected gradient is that of KL(pi || ref),
+    k3's is that of KL(ref || pi), k1's is 0.
 
     Example: a token twice as likely under the policy has k1 = log 2, k3 = 1/2 - 1 + log 2.
     """

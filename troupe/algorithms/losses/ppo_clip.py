@@ -22,11 +22,12 @@ def ppo_clip(inputs: LossInputs, log_ratio_N: Tensor, spec: LossSpec) -> Surroga
 
     Example: ratio 1.5 and A = 1 clip to a loss of -1.2, with no gradient.
     """
+    low, high = spec.clip_range
     advantages_N = inputs.advantages_N
     ratio_N = torch.exp(log_ratio_N)
-    clipped_N = torch.clamp(ratio_N, 1.0 - spec.clip_low, 1.0 + spec.clip_high)
+    clipped_N = torch.clamp(ratio_N, 1.0 - low, 1.0 + high)
     objective_N = torch.minimum(ratio_N * advantages_N, clipped_N * advantages_N)
-    sums = clip_counts(ratio_N, advantages_N, spec.clip_low, spec.clip_high)
+    sums = clip_counts(ratio_N, advantages_N, low, high)
     if spec.dual_clip is not None:
         is_negative_N = advantages_N < 0.0
         limited_N = torch.maximum(objective_N, spec.dual_clip * advantages_N)

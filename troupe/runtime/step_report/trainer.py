@@ -74,7 +74,7 @@ class TrainerPart(Part):
         curve=Curve("kl", "rollout"),
     )
     parity_kl: Number = number(
-        "kl_rollout of the first minibatch, before any weight moved.",
+        "kl_rollout of all minibatches, before any weight moved.",
         "nats",
         BY_TOKENS,
         curve=Curve("kl", "parity"),

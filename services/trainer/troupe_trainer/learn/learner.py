@@ -6,6 +6,7 @@ which algorithm it runs.
 # ruff: noqa: N815 (tensor names carry shape suffixes)
 
 import math
+import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +21,15 @@ from troupe.algorithms.algorithm import Algorithm, LossInputs
 from troupe.algorithms.losses.kl import kl_estimate
 from troupe.runtime.faults import reached
 from troupe.runtime.step_report.catalogue import loss_metric_name
+from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
-from troupe_trainer.learn.outcome import LearnOutcome, Minibatch, NonFiniteError, correction
+from troupe_trainer.learn.outcome import (
+    LearnOutcome,
+    Minibatch,
+    NonFiniteError,
+    correction,
+    parity,
+)
 from troupe_trainer.learn.schedule import learning_rate
 from troupe_trainer.model.kernels import AttentionChoice, choose
 from troupe_trainer.model.learner_state import LearnerState, check_fits
@@ -106,23 +114,26 @@ class Learner:
         reset_peak(self.model.device)
         totals: dict[str, float] = defaultdict(float)
         maximum, trained = 0.0, 0
-        parity: dict[str, float] = {}
-        parts = [groups[part :: self._num_minibatches] for part in range(self._num_minibatches)]
+        parts = self._minibatches(groups)
         fixed = [self._fixed_logprobs(part) for part in parts]
-        for part, part_fixed in zip(parts, fixed, strict=True):
+        is_current = version is None or all(g.record.policy_version == version for g in groups)
+        later = zip(parts[1:], fixed[1:], strict=True) if is_current else ()
+        unmoved = [self._drift(part, part_fixed) for part, part_fixed in later]
+        for number, (part, part_fixed) in enumerate(zip(parts, fixed, strict=True)):
             outcome = self._minibatch(part, part_fixed)
+            if number == 0:
+                unmoved.append(outcome)
             for name, value in outcome.sums.items():
                 totals[name] += value
             maximum = max(maximum, outcome.ratio_max)
-            parity = parity or outcome.parity()
             trained += outcome.num_tokens
             totals["_loss"] += outcome.loss / self._num_minibatches
             totals["_grad_norm"] += outcome.grad_norm / self._num_minibatches
         loss, grad_norm = totals.pop("_loss", 0.0), totals.pop("_grad_norm", 0.0)
         metrics = {name: value / max(1, trained) for name, value in totals.items()}
         metrics |= {"loss": loss, "grad_norm": grad_norm, "ratio_max": maximum}
-        if version is None or all(g.record.policy_version == version for g in groups):
-            metrics |= parity
+        if is_current:
+            metrics |= parity(unmoved)
         metrics["learning_rate"] = self._rate(self._optimizer_step - 1)
         low, high = metrics.get("clip_fraction_low"), metrics.get("clip_fraction_high")
         if low is not None and high is not None:
@@ -204,6 +215,18 @@ class Learner:
                 self._optimizer.state[parameter] = moments
         self._optimizer_step = state.optimizer_step
 
+    def _minibatches(self, groups: Sequence[CreditedGroup]) -> list[Sequence[CreditedGroup]]:
+        """Equal shares of ``groups``, drawn at random from the job's seed and the optimizer step.
+
+        Groups arrive ordered by id: every n-th of them could be one agent's alone.
+        """
+        count = self._num_minibatches
+        if count == 1:
+            return [groups]
+        seed = derive_seed(self._make[0].seed, "minibatches", self.policy, self._optimizer_step)
+        order = random.Random(seed).sample(range(len(groups)), len(groups))
+        return [[groups[place] for place in order[part::count]] for part in range(count)]
+
     def _rate(self, step: int) -> float:
         return learning_rate(self._config, max(0, step), self._num_optimizer_steps)
 
@@ -237,6 +260,16 @@ class Learner:
     @torch.no_grad()
     def _old_logprobs(self, batch: Microbatch) -> Tensor:
         return self.model.logprobs(batch, want_entropy_grad=False)[0]
+
+    def _drift(self, groups: Sequence[CreditedGroup], fixed: Sequence["_Fixed"]) -> Minibatch:
+        """How far the present weights are from the rollout's probabilities; no gradient."""
+        outcome = Minibatch(sums=defaultdict(float))
+        for number, (batch, counts) in enumerate(self._share(groups)):
+            old_N = fixed[number].old_N if fixed else None
+            trainer_N = self._old_logprobs(batch) if old_N is None else old_N
+            if counts:
+                outcome.add_drift(trainer_N, torch.from_numpy(batch.rollout_logprobs_N))
+        return outcome.over(self.ranks)
 
     def _minibatch(self, groups: Sequence[CreditedGroup], fixed: Sequence["_Fixed"]) -> Minibatch:
         """Accumulate the gradient of all groups, then step once."""

@@ -36,8 +36,8 @@ class NonFiniteError(JobFailedError):
 class LearnOutcome:
     """The result of one training step. ``metrics`` are means over tokens or minibatches.
 
-    ``parity_ratio`` (largest |ratio - 1| of a token) and ``parity_kl`` (mean k3) are of the first
-    minibatch, before any weight moved: there the rollout's and the trainer's probabilities are
+    ``parity_ratio`` (largest |ratio - 1| of a token) and ``parity_kl`` (mean k3) are of all
+    minibatches before any weight moved: there the rollout's and the trainer's probabilities are
     those of the same weights. ``peak_memory_bytes`` is the step's largest memory use.
     ``trained_groups`` had a gradient: of their advantages or, where the loss has such terms, of KL
     and entropy alone.
@@ -81,12 +81,26 @@ class Minibatch:
         """Loss and gradient are numbers."""
         return math.isfinite(self.loss) and math.isfinite(self.grad_norm)
 
-    def parity(self) -> dict[str, float]:
-        """The difference between rollout and trainer; empty when nothing was trained."""
-        if not self.num_tokens or "kl_rollout" not in self.sums:
-            return {}
-        kl = self.sums["kl_rollout"] / self.num_tokens
-        return {"parity_ratio": self.drift_max, "parity_kl": kl}
+    def add_drift(self, trainer_N: Tensor, rollout_N: Tensor) -> None:
+        """Count tokens that the rollout sampled with ``rollout_N`` and the trainer scores."""
+        log_ratio_N = (trainer_N.cpu() - rollout_N).double()
+        ratio_less_one_N = torch.expm1(log_ratio_N)
+        self.sums["kl_rollout"] += float((ratio_less_one_N - log_ratio_N).sum())
+        self.drift_max = max(self.drift_max, float(ratio_less_one_N.abs().max()))
+        self.num_tokens += len(log_ratio_N)
+
+
+def parity(minibatches: Sequence[Minibatch]) -> dict[str, float]:
+    """The difference between rollout and trainer; empty when nothing was trained.
+
+    ``minibatches`` were measured with the weights that the rollout sampled from.
+    """
+    measured = [part for part in minibatches if part.num_tokens and "kl_rollout" in part.sums]
+    if not measured:
+        return {}
+    num_tokens = sum(part.num_tokens for part in measured)
+    kl = sum(part.sums["kl_rollout"] for part in measured) / num_tokens
+    return {"parity_ratio": max(part.drift_max for part in measured), "parity_kl": kl}
 
 
 def correction(old_N: Tensor | None, rollout_N: Tensor) -> dict[str, float]:

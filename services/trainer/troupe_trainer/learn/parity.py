@@ -27,7 +27,7 @@ LIMITS = {"float32": ParityLimits(0.005, 1e-4), "bfloat16": ParityLimits(0.3, 0.
 def parity_alarms(
     spec: JobSpec, step: int, outcomes: Mapping[str, LearnOutcome]
 ) -> list[dict[str, Any]]:
-    """One event for each policy whose first minibatch of ``step`` exceeded its limits.
+    """One event for each policy whose groups of ``step`` exceeded its limits.
 
     Example: ``{"step": 4, "policy": "coder", "ratio": 0.4, "kl": 0.02, ...}``.
     """

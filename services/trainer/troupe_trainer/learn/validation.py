@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import prompt_digest
 
+ROUNDING = 1e-3
+"""A log probability above 0 by more than an engine's rounding is none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -81,5 +84,7 @@ def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
             return "non_finite_reward"
         logprobs = candidate.rollout_logprobs
         if len(logprobs) != len(candidate.token_ids) or not math.isfinite(sum(logprobs)):
+            return "bad_logprobs"
+        if max(logprobs) > ROUNDING:
             return "bad_logprobs"
     return None
