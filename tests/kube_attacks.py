@@ -1,7 +1,7 @@
 """Ways to reach a Secret that the router's rights in the cluster would open, as requests.
 
-Each changes a workload that the launcher really makes in one point, or is a request of another kind.
-The policy of the chart must refuse each: tests/chart evaluates its CEL on them, tests/k8s sends them.
+Each changes a workload that the launcher makes in one point, or is a request of another kind. The
+policy of the chart must refuse each: tests/chart evaluates its CEL on them, tests/k8s sends them.
 """
 
 import copy
@@ -147,7 +147,11 @@ def other_attacks(release: str = RELEASE) -> list[Request]:
         )
         for version, resource, kind, body in bodies
     ]
-    unnamed = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OTHER, "labels": labels}}
+    unnamed = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": OTHER, "labels": labels},
+    }
     unlabelled = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{release}-x"}}
     known = {"apiVersion": "v1", "metadata": {"name": OTHER}}
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
@@ -163,7 +167,13 @@ def other_attacks(release: str = RELEASE) -> list[Request]:
         Request("delete another's pod", "DELETE", "v1", "pods", None, OTHER, "", known),
         Request("delete another's ConfigMap", "DELETE", "v1", "configmaps", None, OTHER, "", known),
         Request(
-            "delete another's StatefulSet", "DELETE", "apps/v1", "statefulsets", None, OTHER, "",
+            "delete another's StatefulSet",
+            "DELETE",
+            "apps/v1",
+            "statefulsets",
+            None,
+            OTHER,
+            "",
             theirs,
         ),
     ]
@@ -172,7 +182,12 @@ def other_attacks(release: str = RELEASE) -> list[Request]:
 def _anchor(release: str) -> Object:
     name = names.object_name(release, "demo-1")
     metadata = {"name": name, "labels": names.labels(release, "demo-1")}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"job": "demo-1"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"job": "demo-1"},
+    }
 
 
 def _create(body: Object, name: str = "") -> Request:

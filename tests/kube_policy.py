@@ -28,26 +28,32 @@ class Policy:
 
     def refusals(self, request: Request, user: str) -> list[str]:
         """The messages against it; empty when it is let through, or is none of the policy's."""
-        world: Object = {
-            "request": {
-                "operation": request.operation,
-                "resource": {"resource": request.resource},
-                "subResource": request.subresource,
-                "userInfo": {"username": user},
-            },
-            "object": request.body,
-            "oldObject": request.old,
-            "variables": {},
+        # Made once: a context for each expression would convert the objects each time.
+        world = cel.Context()
+        asked = {
+            "operation": request.operation,
+            "resource": {"resource": request.resource},
+            "subResource": request.subresource,
+            "userInfo": {"username": user},
         }
+        for name, value in (
+            ("request", asked),
+            ("object", request.body),
+            ("oldObject", request.old),
+        ):
+            world.add_variable(name, value)
         if not self._matches(request) or not all(c.execute(world) for c in self._conditions):
             return []
+        variables: Object = {}
+        world.add_variable("variables", variables)
         for name, expression in self._variables.items():
-            world["variables"][name] = expression.execute(world)
+            variables[name] = expression.execute(world)
+            world.add_variable("variables", variables)
         found: list[str] = []
         for message, expression in self._validations:
             try:
                 is_valid = expression.execute(world)
-            except Exception as error:  # noqa: BLE001 (failurePolicy: Fail, whatever it is)
+            except Exception as error:
                 found.append(f"failed: {error!r}, where the rule is: {message}")
                 continue
             if is_valid is not True:

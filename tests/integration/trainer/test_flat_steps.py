@@ -127,8 +127,7 @@ async def test_completions_when_cut_off_then_the_advice_is_to_raise_the_limit(
     finally:
         team.close()
     told = [
-        (stored.event.type, json.loads(stored.event.data_json))
-        for stored in await events.read()
+        (stored.event.type, json.loads(stored.event.data_json)) for stored in await events.read()
     ]
     cut = [data for name, data in told if name == "learning.truncated"]
     assert [data["step"] for data in cut] == [0, 3]

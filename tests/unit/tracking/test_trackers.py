@@ -17,8 +17,8 @@ from troupe.runtime.tracking.csv import CsvTracker
 from troupe.runtime.tracking.mlflow import MlflowTracker
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.runtime.tracking.tracker import TrackedRun
-from troupe.spec import JobSpec, parse_spec
 from troupe.runtime.tracking.values import tracked_step, tracked_values
+from troupe.spec import JobSpec, parse_spec
 
 LINE = {
     "kind": "train",

@@ -39,4 +39,3 @@ class Tracker(Protocol):
     def close(self, state: str) -> None:
         """End the run; ``state`` is succeeded, failed, cancelled, or "" when it continues later."""
         ...
-

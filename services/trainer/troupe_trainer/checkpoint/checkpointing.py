@@ -24,8 +24,8 @@ _BACKOFF = Backoff(1.0, 1.0, STEADY)
 """Between two tries of a checkpoint that must be written now."""
 
 RAISE_LIMIT = (
-    "Raise sampling.max_new_tokens (completion_tokens says how many were used), or have the prompts "
-    "ask for shorter answers."
+    "Raise sampling.max_new_tokens (completion_tokens says how many were used), or have the "
+    "prompts ask for shorter answers."
 )
 """What to do against truncated completions."""
 
@@ -210,9 +210,7 @@ def _advice(report: TrainerPart) -> str:
     if _is_truncated(report):
         share = f"{report.truncated_fraction:.0%} of the completions ran into the token limit"
         return f"{share}, so their rewards judge unfinished answers. {RAISE_LIMIT}"
-    return (
-        "Make the tasks easier or harder, raise group_size or the temperature, or set redraws."
-    )
+    return "Make the tasks easier or harder, raise group_size or the temperature, or set redraws."
 
 
 def _moved(report: TrainerPart) -> str:
