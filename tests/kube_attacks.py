@@ -154,7 +154,12 @@ def other_attacks(release: str = RELEASE) -> list[Request]:
     }
     unlabelled = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{release}-x"}}
     known = {"apiVersion": "v1", "metadata": {"name": OTHER}}
-    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "metadata": {"name": OTHER},
+        "spec": {},
+    }
     return [
         *created,
         Request("token of an account", "CREATE", "v1", "serviceaccounts", token, OTHER, "token"),
