@@ -42,6 +42,8 @@ def test_manifests_when_validated_strictly_then_each_has_a_schema_and_fits_it(
     manifests = render([values])
     assert len(manifests) > 20
     for found in manifests:
+        if version == "1.29.0" and found["kind"].startswith("ValidatingAdmissionPolicy"):
+            continue  # rendered from 1.30 on (test_chart_admission.py)
         # Raises SchemaNotFoundError where the command line only warns.
         used = kubernetes_validate.validate(found, version, strict=True)
         assert version.startswith(used)

@@ -134,6 +134,17 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if summary.get("steps_flat"):
         text = f"{summary['steps_flat']} of {summary['steps']}: all rewards of each group equal"
         lines.append(("steps that taught nothing", text))
+    if summary.get("steps_truncated"):
+        text = (
+            f"{summary['steps_truncated']} of {summary['steps']}: most answers ran into the token "
+            "limit and were judged unfinished; raise sampling.max_new_tokens"
+        )
+        lines.append(("steps of cut off answers", text))
+    if summary.get("steps_truncated") or (
+        summary.get("steps") and summary.get("steps_flat") == summary.get("steps")
+    ):
+        text = "every step ran and its weights are written; not that the agents learnt"
+        lines.append(("what succeeded means", text))
     return lines
 
 

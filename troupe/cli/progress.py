@@ -20,6 +20,7 @@ _NOTEWORTHY = frozenset(
     {
         "phase.overdue",
         "learning.flat",
+        "learning.truncated",
         "weights.refused",
         "job.interrupted",
         "checkpoint.failed",

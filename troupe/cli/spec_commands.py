@@ -20,7 +20,9 @@ from troupe.conformance.target import find_targets, load_target
 from troupe.episodes.build import load_parts
 from troupe.episodes.dryrun import DryEpisode, dry_run
 from troupe.errors import InvalidArgumentError
-from troupe.spec import JobSpec, parse_spec
+from troupe.runtime.tracking.options import tracker_issues
+from troupe.spec import JobSpec, SpecInvalidError, parse_spec
+from troupe.spec.context import context_issues
 
 model_app = typer.Typer(no_args_is_help=True, help="Make base models.")
 
@@ -36,6 +38,7 @@ def validate(
     """Check a spec and everything that it names; change nothing."""
     job_spec = _read(spec, overrides)
     load_parts(job_spec)
+    _check(job_spec)
     if as_json:
         print_json(job_spec.model_dump(mode="json"))
     else:
@@ -62,6 +65,7 @@ def dryrun(
 ) -> None:
     """Play a few tasks with a scripted policy, down to groups and advantages; no services."""
     job_spec = _task_alone(str(spec), overrides) if names_a_task(spec) else _read(spec, overrides)
+    _check(job_spec)
     episodes = asyncio.run(dry_run(job_spec, num_tasks=num_tasks))
     if as_json:
         print_json([_document(episode) for episode in episodes])
@@ -89,6 +93,12 @@ def _task_alone(target: str, overrides: opt.Overrides) -> JobSpec:
     load_target(reference)  # its folder joins the import path
     document = starter_spec(reference.name, name="dryrun", is_small=True)
     return parse_spec(with_overrides(document, overrides or ()), source=target)
+
+
+def _check(spec: JobSpec) -> None:
+    """Raise SpecInvalidError for trackers and token limits that a router would refuse."""
+    if issues := [*tracker_issues(spec), *context_issues(spec)]:
+        raise SpecInvalidError(issues)
 
 
 def _read(path: Path, overrides: opt.Overrides) -> JobSpec:

@@ -19,7 +19,7 @@ from troupe.spec import (
     load_spec,
     parse_spec,
     plain_yaml,
-    read_yaml,
+    read_file,
 )
 
 
@@ -98,11 +98,7 @@ def _absolute(model: str) -> str:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    try:
-        document = read_yaml(path.read_bytes(), source=str(path))
-    except OSError:
-        load_spec(path)
-        raise
+    document = read_file(path)
     if not isinstance(document, dict):
         raise SpecInvalidError([Issue("", "must be a mapping of fields")], source=str(path))
     return document
@@ -117,7 +113,7 @@ def _set(document: dict[str, Any], override: str) -> None:
         )
     try:
         value = plain_yaml(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, OverflowError, RecursionError, yaml.YAMLError) as error:
         raise InvalidArgumentError(f"--set {key}: the value is not YAML: {error}") from error
     *path, last = key.split(".")
     node: Any = document

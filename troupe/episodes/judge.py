@@ -41,16 +41,21 @@ def outcomes(
 def _outcome(
     environment: Environment, done: Transition, observe: Sequence[str], seal: Seal
 ) -> Outcome:
-    """``info`` values that JSON cannot hold are written as text."""
+    """``info`` values that JSON cannot hold are written as text, and sets as sorted lists of it."""
     return Outcome(
         state=seal(done.state),
         team_reward=done.team_reward,
         local_rewards=done.local_rewards,
         is_done=done.done,
         is_success=done.success,
-        info_json=json.dumps(dict(done.info), separators=(",", ":"), default=str),
+        info_json=json.dumps(dict(done.info), separators=(",", ":"), default=_as_text),
         observations=_observations(environment, done.state, observe),
     )
+
+
+def _as_text(value: object) -> object:
+    # The text of a set has another order in each process.
+    return sorted(map(str, value)) if isinstance(value, set | frozenset) else str(value)
 
 
 def _observations(

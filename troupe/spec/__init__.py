@@ -2,7 +2,7 @@
 
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import JobSpec
-from troupe.spec.load import load_spec, parse_spec, plain_yaml, read_yaml
+from troupe.spec.load import load_spec, parse_spec, plain_yaml, read_file, read_yaml
 
 __all__ = [
     "Issue",
@@ -11,5 +11,6 @@ __all__ = [
     "load_spec",
     "parse_spec",
     "plain_yaml",
+    "read_file",
     "read_yaml",
 ]

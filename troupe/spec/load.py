@@ -4,6 +4,7 @@ A document may be untrusted: its size and depth are checked before anything walk
 that JSON can't hold are refused, because a spec is stored and sent as JSON.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -18,17 +19,22 @@ from troupe.spec.job import JobSpec
 
 MAX_DEPTH = 64
 """Maximum nesting of lists and mappings; the JSON encoder refuses more than 255."""
-MAX_VALUES = 100_000
-"""Maximum values with aliases expanded: a few lines of YAML can stand for millions."""
+MAX_VALUES = 10_000
+"""Maximum values, written and with aliases expanded: a few lines of YAML can stand for millions."""
 MAX_YAML_BYTES = 1 << 16
-"""A larger document takes the YAML parser seconds; JSON is read much faster."""
+"""Maximum size of a YAML document; a larger one is written as JSON, which is read much faster."""
+MAX_YAML_NUMBER = 100
+"""Maximum characters of a number: one in base 60 (``1:5:5``) costs its length squared."""
 _MERGE = "tag:yaml.org,2002:merge"
+# libyaml's parser is ten times as fast; the same document in Python alone costs that much more.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """Reads plain values and refuses merge keys: ``<<`` copies what an alias only references.
+class _PlainLoader(_Loader):
+    """Reads plain values; refuses merge keys, endless numbers and what is no single document.
 
-    Each nested merge multiplies the pairs before it, so 400 bytes can stand for billions.
+    Merge keys (``<<``) copy what an alias only references: each nested one multiplies the pairs
+    before it, so 400 bytes can stand for billions.
     """
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -40,12 +46,43 @@ class _PlainLoader(yaml.SafeLoader):
                 )
         super().flatten_mapping(node)
 
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """An integer or a float; raises ConstructorError for a longer one than is read."""
+        if len(node.value) > MAX_YAML_NUMBER:
+            why = f"a number of {len(node.value)} characters; {MAX_YAML_NUMBER} are read"
+            raise yaml.constructor.ConstructorError(None, None, why, node.start_mark)
+        is_int = node.tag == "tag:yaml.org,2002:int"
+        number: int | float = (
+            self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
+        )
+        return number
+
+
+for _kind in ("int", "float"):
+    _PlainLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _PlainLoader.construct_number)
+
 
 def plain_yaml(text: str | bytes) -> Any:
     """The document in ``text`` as plain values; raises YAMLError, as PyYAML does.
 
-    Reads every YAML text of a spec.
+    Reads every YAML text that a user writes. Size, depth and number of values are checked on the
+    parser's events, before values are made of them: making them is recursive, and libyaml's way
+    of it ends the process some thousand levels deep.
     """
+    if len(text) > MAX_YAML_BYTES:
+        raise yaml.YAMLError(f"it has {len(text)} bytes and {MAX_YAML_BYTES} are read; use JSON")
+    depth = num_values = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.NodeEvent):
+            num_values += 1
+            depth += isinstance(event, yaml.CollectionStartEvent)
+        if depth > MAX_DEPTH:
+            raise yaml.YAMLError(f"nested more than {MAX_DEPTH} deep; make it flatter")
+        # Names count here and not in a walk, so twice as many are read.
+        if num_values > 2 * MAX_VALUES:
+            raise yaml.YAMLError(f"it holds more than {MAX_VALUES} values; make it smaller")
     return yaml.load(text, Loader=_PlainLoader)
 
 
@@ -64,33 +101,43 @@ def parse_spec(document: Any, *, source: str = "job spec") -> JobSpec:
 def read_yaml(text: str | bytes, *, source: str = "job spec") -> Any:
     """The document in ``text``; raises SpecInvalidError for any fault."""
     try:
-        if len(text) > MAX_YAML_BYTES:
-            raise ValueError(f"it has {len(text)} bytes and {MAX_YAML_BYTES} are read; use JSON")
         return plain_yaml(text)
     # Invalid dates and numbers raise ValueError, and so do bytes that are not UTF-8.
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, OverflowError, RecursionError, yaml.YAMLError) as error:
         why = str(error) or type(error).__name__
         raise SpecInvalidError([Issue("", f"not valid YAML: {why}")], source=source) from error
 
 
 def load_spec(path: Path) -> JobSpec:
     """The spec in a YAML or JSON file; raises SpecInvalidError."""
+    return parse_spec(read_file(path), source=str(path))
+
+
+def read_file(path: Path) -> Any:
+    """The document in a JSON (``.json``) or YAML file; raises SpecInvalidError for any fault."""
     try:
         text = path.read_bytes()
     except OSError as error:
         raise SpecInvalidError(
             [Issue("", f"cannot read the file: {error.strerror}; check the path")], source=str(path)
         ) from error
-    return parse_spec(read_yaml(text, source=str(path)), source=str(path))
+    if path.suffix != ".json":
+        return read_yaml(text, source=str(path))
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        why = str(error) or type(error).__name__
+        raise SpecInvalidError([Issue("", f"not valid JSON: {why}")], source=str(path)) from error
 
 
 def _faults(document: Mapping[Any, Any]) -> Iterator[Issue]:
     """Values that can't be walked or stored; a document that contains itself is too deep."""
     waiting: list[tuple[tuple[Any, ...], Any]] = [((), document)]
-    num_values = 0
+    num_values = 1
     while waiting:
         path, value = waiting.pop()
-        num_values += 1
+        if isinstance(value, Mapping | list | tuple):
+            num_values += len(cast("list[Any]", value))
         if num_values > MAX_VALUES:
             yield Issue("", f"holds more than {MAX_VALUES} values; make it smaller")
             return

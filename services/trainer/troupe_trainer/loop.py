@@ -50,6 +50,7 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
         report = step_report(batch, learned, learn_s, policy=parts.learners.policy)
         await parts.checkpointing.emit_alarms(parity_alarms(spec, step, learned.outcomes))
         await parts.checkpointing.emit_flat(report)
+        await parts.checkpointing.emit_truncated(report)
         with progress.during("checkpoint"):
             covered = await parts.checkpointing.write(step + 1, batch, learned, report)
         with progress.during("publish"):

@@ -9,6 +9,7 @@ import pytest
 from redis.asyncio import Redis
 from trainer_data import job_spec, make_group
 
+from troupe.api.records.v1 import records_pb2 as pb
 from troupe.runtime.streams.events import EventLog
 from troupe_trainer.checkpoint.checkpointing import Checkpointing
 from troupe_trainer.checkpoint.files import Checkpoints
@@ -101,3 +102,38 @@ async def test_flat_step_when_something_else_learns_then_the_event_does_not_say_
         team.close()
     (found,) = [stored.event for stored in await events.read()]
     assert words in json.loads(found.data_json)["sentence"]
+
+
+@pytest.mark.parametrize("rewards", [[0.0] * 4, [1.0, 0.0, 0.0, 0.0]], ids=["flat", "varied"])
+async def test_completions_when_cut_off_then_the_advice_is_to_raise_the_limit(
+    redis: Redis, tiny_model: Path, tmp_path: Path, rewards: list[float]
+) -> None:
+    spec = job_spec(tiny_model)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1)
+    events = EventLog(redis, "unit-1", source="trainer")
+    journal = Checkpointing(spec, team, Checkpoints(tmp_path, spec), events)
+    try:
+        # Cut off, cut off again, all finished, cut off once more.
+        for step, num_cut in enumerate([4, 2, 0, 3]):
+            group = make_group(random.Random(step), step=step, rewards=rewards)
+            for candidate in group.candidates[:num_cut]:
+                candidate.finish_reason = pb.FINISH_REASON_LENGTH
+            for candidate in group.candidates[num_cut:]:
+                candidate.finish_reason = pb.FINISH_REASON_STOP
+            batch = Batch(step, {"shared": [group]}, {})
+            report = step_report(batch, await team.learn(batch), 1.0)
+            await journal.emit_flat(report)
+            await journal.emit_truncated(report)
+    finally:
+        team.close()
+    told = [
+        (stored.event.type, json.loads(stored.event.data_json)) for stored in await events.read()
+    ]
+    cut = [data for name, data in told if name == "learning.truncated"]
+    assert [data["step"] for data in cut] == [0, 3]
+    assert all("Raise sampling.max_new_tokens" in data["sentence"] for data in cut)
+    flat = {data["step"]: data["sentence"] for name, data in told if name == "learning.flat"}
+    assert set(flat) == (set() if rewards[0] else {0, 1, 2, 3})
+    for step, sentence in flat.items():
+        assert ("max_new_tokens" in sentence) is (step != 2)
+        assert ("easier or harder" in sentence) is (step == 2)

@@ -36,6 +36,15 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
     return summarize(job(), lines, None, state="succeeded", reason="", commit=None)
 
 
+def test_truncated_steps_when_most_answers_were_cut_off_then_are_counted() -> None:
+    shares = [1.0, 0.5, 0.49, None, 0.0]
+    steps = [
+        {**line(step, 1.0, 1.0, interrupted=False), "truncated_fraction": share}
+        for step, share in enumerate(shares)
+    ]
+    assert summary(steps)["steps_truncated"] == 2
+
+
 def test_busy_ratio_when_a_step_was_interrupted_then_it_only_counts_in_the_second_one() -> None:
     found = summary(
         [

@@ -1,12 +1,16 @@
 """Documents that are small as text and huge as values, or slow to check."""
 
+import contextlib
+import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from troupe.spec import SpecInvalidError, parse_spec, read_yaml
+from troupe.spec import SpecInvalidError, parse_spec, read_file, read_yaml
 from troupe.spec.base import MAX_NAMED
+from troupe.spec.load import MAX_DEPTH, MAX_VALUES, MAX_YAML_BYTES
 
 
 def merge_bomb(depth: int, width: int = 8) -> str:
@@ -47,9 +51,92 @@ def test_agents_when_there_are_too_many_then_are_refused_by_name_and_not_compare
     assert len(parse_spec(crowd(MAX_NAMED)).agents) == MAX_NAMED
     began = time.process_time()
     with pytest.raises(SpecInvalidError) as caught:
-        parse_spec({**crowd(20_000), "reward": {"weights": {f"x{i}": {} for i in range(20_000)}}})
+        parse_spec({**crowd(2_000), "reward": {"weights": {f"x{i}": {} for i in range(2_000)}}})
     pointers = {issue.pointer for issue in caught.value.issues}
     assert pointers == {"/agents", "/workflow/order", "/reward/weights"}
     assert "at most 256" in caught.value.message
-    # Comparing each name with each other one takes minutes.
-    assert time.process_time() - began < 20.0
+    # Comparing each name with each other one takes seconds.
+    assert time.process_time() - began < 2.0
+
+
+SIZE = 64_000
+BOMBS = {
+    "open lists": "[" * SIZE,
+    "lists": "[" * (SIZE // 2) + "]" * (SIZE // 2),
+    "mappings": "{a: " * (SIZE // 8) + "}" * (SIZE // 8),
+    "dashes": "- " * (SIZE // 2) + "x",
+    "keys of keys": "? " * (SIZE // 2) + "x",
+    "indents": "\n".join(" " * i + "a:" for i in range(350)),
+    "values": "[" + "a," * (SIZE // 2) + "]",
+    "quotes": '["' + '","' * (SIZE // 3) + '"]',
+    "pairs": "{" + ",".join(f"k{i}: 1" for i in range(6_000)) + "}",
+    "one name": "{" + "a: 1," * (SIZE // 5) + "}",
+    "empty lists": "[" + "[]," * (SIZE // 3) + "]",
+    "lists as names": "{" + "[a,b]: 1," * (SIZE // 9) + "}",
+    "deep lists": "[" + ("[" * 60 + "]" * 60 + ",") * (SIZE // 121) + "]",
+    "aliases": "a: &x [1]\nb: [" + "*x," * (SIZE // 3) + "]",
+    "anchors": "[" + ",".join(f"&a{i} 1" for i in range(6_000)) + "]",
+    "tags": "[" + "!!int 1," * (SIZE // 8) + "]",
+    "dates": "[" + "2001-01-01," * (SIZE // 11) + "]",
+    "documents": "---\n" * (SIZE // 4),
+    "base 60": "a: 1" + ":5" * (SIZE // 2),
+    "base 60 with a fraction": "a: 1" + ":5" * (SIZE // 2) + ".5",
+    "digits": "a: " + "1" * SIZE,
+    "hexadecimal": "a: 0x" + "f" * SIZE,
+    "escapes": 'a: "' + "\\x41" * (SIZE // 4) + '"',
+    "an open quote": 'a: "' + "x" * SIZE,
+    "words": "a: " + "x " * (SIZE // 2),
+    "directives": "%A b\n" * (SIZE // 5) + "---\na",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_yaml_when_60_kilobytes_of_it_are_odd_then_costs_a_fraction_of_a_second(name: str) -> None:
+    assert len(BOMBS[name]) < MAX_YAML_BYTES
+    began = time.process_time()
+    with contextlib.suppress(SpecInvalidError):
+        read_yaml(BOMBS[name])
+    # 0.1 s on a busy core. PyYAML's own parser takes 1.0 s for many of them and 2.4 s for lists.
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":[' + "1," * 500_000 + "1]}",
+        '{"a":[' + '{"a":1},' * 120_000 + "1]}",
+        '{"name":"d","steps":1,"trackers":[' + "{}," * 300_000 + "{}]}",
+        '{"agents":{' + ",".join(f'"k{i}":1' for i in range(80_000)) + "}}",
+        '{"a":' * 60 + "[" + "[],".join([""] * 100_000) + "1]" + "}" * 60,
+    ],
+    ids=["numbers", "objects", "trackers", "agents", "deep"],
+)
+def test_json_when_a_megabyte_holds_too_many_values_then_is_refused_before_it_is_walked(
+    text: str,
+) -> None:
+    document = json.loads(text)
+    began = time.process_time()
+    with pytest.raises(SpecInvalidError, match=f"more than {MAX_VALUES} values"):
+        parse_spec(document)
+    assert time.process_time() - began < 0.2
+
+
+def test_yaml_when_nested_to_the_bound_then_is_read_and_beyond_it_is_refused() -> None:
+    read_yaml("[" * MAX_DEPTH + "]" * MAX_DEPTH)
+    with pytest.raises(SpecInvalidError, match="make it flatter"):
+        read_yaml("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
+
+
+@pytest.mark.parametrize("text", ["1" * 101, "1" + ":5" * 60, "1" + ":5" * 60 + ".5"])
+def test_number_when_endless_then_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(SpecInvalidError, match=r"a number of \d+ characters; 100 are read"):
+        read_yaml(f"a: {text}")
+
+
+def test_spec_file_when_json_then_is_not_bound_by_what_yaml_costs(tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({"name": "x" * MAX_YAML_BYTES}), encoding="utf-8")
+    assert read_file(path) == {"name": "x" * MAX_YAML_BYTES}
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(SpecInvalidError, match="not valid JSON"):
+        read_file(path)

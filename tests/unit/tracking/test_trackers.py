@@ -15,8 +15,10 @@ from troupe import plugins
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.runtime.tracking.csv import CsvTracker
 from troupe.runtime.tracking.mlflow import MlflowTracker
+from troupe.runtime.tracking.options import tracker_issues
 from troupe.runtime.tracking.tracker import TrackedRun
 from troupe.runtime.tracking.values import tracked_step, tracked_values
+from troupe.spec import JobSpec, parse_spec
 
 LINE = {
     "kind": "train",
@@ -73,11 +75,71 @@ def test_csv_when_the_job_is_resumed_then_the_table_goes_on(tmp_path: Path) -> N
     ]
 
 
-def test_tracker_when_an_option_is_unknown_then_says_which_there_are(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"no option colour.*none"):
-        CsvTracker(run(tmp_path, options={"colour": "red"}))
+@pytest.mark.parametrize("kind", plugins.registered(plugins.TRACKERS))
+def test_tracker_when_an_option_is_unknown_then_the_spec_is_refused_at_its_place(kind: str) -> None:
+    """Every registered tracker, also one that another package brings."""
+    [issue] = tracker_issues(spec({"kind": kind, "options": {"colour": "red"}}))
+    assert issue.pointer == "/trackers/0/options/colour"
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "pointer"),
+    [
+        ("wandb", {"mode": "sometimes"}, "/options/mode"),
+        ("wandb", {"tags": "one"}, "/options/tags"),
+        ("wandb", {"entitiy": "a"}, "/options/entitiy"),
+        ("mlflow", {"tracking_uri": 3}, "/options/tracking_uri"),
+        ("tensorboard", {"logdir": ["a"]}, "/options/logdir"),
+        (f"{__name__}:Bare", {"any": 1}, "/options"),
+        ("nothing", {}, "/kind"),
+    ],
+)
+def test_tracker_when_an_option_does_not_fit_its_model_then_is_refused(
+    kind: str, options: dict[str, Any], pointer: str
+) -> None:
+    [issue] = tracker_issues(spec({"kind": "csv"}, {"kind": kind, "options": options}))
+    assert issue.pointer == f"/trackers/1{pointer}"
+
+
+def test_tracker_when_its_options_fit_then_passes() -> None:
+    fitting = [
+        {"kind": "csv"},
+        {"kind": "tensorboard", "options": {"logdir": "a/b"}},
+        {"kind": "wandb", "options": {"mode": "offline", "tags": ["a", "b"]}},
+        {"kind": "mlflow", "options": {"tracking_uri": "http://h:5000"}},
+        {"kind": f"{__name__}:Bare"},
+    ]
+    assert tracker_issues(spec(*fitting)) == []
+
+
+def test_mlflow_when_its_address_is_no_servers_then_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="MLFLOW_TRACKING_URI"):
         MlflowTracker(run(tmp_path, options={"tracking_uri": "file:///x"}))
+
+
+class Bare:
+    """A tracker of a plug-in, without options."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        self.run = run
+
+    def log(self, step: int, values: dict[str, float]) -> None: ...
+
+    def close(self, state: str) -> None: ...
+
+
+def spec(*trackers: dict[str, Any]) -> JobSpec:
+    return parse_spec(
+        {
+            "name": "t",
+            "steps": 1,
+            "task": {"name": "plan_path"},
+            "workflow": {"order": ["tool", "planner"]},
+            "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
+            "policies": {"p": {"model": "m"}},
+            "trackers": list(trackers),
+        }
+    )
 
 
 @pytest.mark.parametrize("logdir", ["/tmp/elsewhere", "../other", "a/../../b"])

@@ -37,6 +37,8 @@ from troupe.runtime.step_report.reductions import (
 )
 
 _GROUPS = "troupe_job_groups_total"
+TRUNCATED_SHARE = 0.5
+"""`truncated_fraction` from which on the token limit is what a step is judged by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

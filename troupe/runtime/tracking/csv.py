@@ -5,14 +5,17 @@ import os
 from collections.abc import Mapping
 
 from troupe.durable import sync
-from troupe.runtime.tracking.tracker import TrackedRun, checked_options
+from troupe.runtime.tracking.tracker import TrackedRun
+from troupe.spec.params import NoParams
 
 
 class CsvTracker:
     """Appends rows; a resumed job continues the same file."""
 
+    Params = NoParams
+
     def __init__(self, run: TrackedRun) -> None:
-        checked_options(run, "csv")
+        self.Params.model_validate(run.options)
         path = run.run_dir / "tracking.csv"
         is_new = not (run.resumes and path.is_file())
         self._file = path.open("w" if is_new else "a", newline="", encoding="utf-8")

@@ -15,7 +15,8 @@ import httpx
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.runtime.hosts import check_addresses
 from troupe.runtime.tracking.settings import MlflowSettings
-from troupe.runtime.tracking.tracker import TrackedRun, checked_options
+from troupe.runtime.tracking.tracker import TrackedRun
+from troupe.spec import params
 
 _BATCH = 100
 """Parameters in one log-batch call: the server's limit."""
@@ -27,10 +28,15 @@ _TAG = "troupe.job_id"
 class MlflowTracker:
     """One MLflow run, found again by its tag when the job is resumed."""
 
+    class Params(params.Params):
+        """Options: the server's address, where it is not the operator's."""
+
+        tracking_uri: str = ""
+
     def __init__(self, run: TrackedRun) -> None:
-        options = checked_options(run, "mlflow", "tracking_uri")
+        options = self.Params.model_validate(run.options)
         settings = MlflowSettings()
-        uri = str(options.get("tracking_uri") or settings.uri)
+        uri = options.tracking_uri or settings.uri
         if not uri.startswith(("http://", "https://")):
             raise InvalidArgumentError(
                 f"tracker 'mlflow' needs the address of a server, not '{uri}'; set "

@@ -12,17 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe.runtime.tracking.tracker import TrackedRun, checked_options
+from troupe.runtime.tracking.tracker import TrackedRun
+from troupe.spec import params
 
 
 class TensorBoardTracker:
     """Writes scalars, and the spec as text at step 0."""
 
+    class Params(params.Params):
+        """Options: a folder of the run folder."""
+
+        logdir: str = "tensorboard"
+
     def __init__(self, run: TrackedRun) -> None:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        options = checked_options(run, "tensorboard", "logdir")
-        logdir = _inside(run.run_dir, str(options.get("logdir") or "tensorboard"))
+        options = self.Params.model_validate(run.options)
+        logdir = _inside(run.run_dir, options.logdir or "tensorboard")
         self._writer: Any = EventFileWriter(str(logdir))
         if not run.resumes:
             self._text("spec", json.dumps(dict(run.config), indent=2))

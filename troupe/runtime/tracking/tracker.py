@@ -1,11 +1,12 @@
-"""The Tracker interface. Extension point ``troupe.trackers``: classes that take a TrackedRun."""
+"""The Tracker interface. Extension point ``troupe.trackers``: classes that take a TrackedRun.
+
+A tracker with options declares them as a model ``Params``; one without it has none.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-
-from troupe.errors import InvalidArgumentError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Tracker(Protocol):
     """One open run. Every method may block and may raise; neither reaches the job."""
 
     def __init__(self, run: TrackedRun) -> None:
-        """Open or reopen the run; raises InvalidArgumentError for options that it does not have."""
+        """Open or reopen the run; ``Params.model_validate(run.options)`` reads its options."""
         ...
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -38,14 +39,3 @@ class Tracker(Protocol):
     def close(self, state: str) -> None:
         """End the run; ``state`` is succeeded, failed, cancelled, or "" when it continues later."""
         ...
-
-
-def checked_options(run: TrackedRun, kind: str, *names: str) -> dict[str, Any]:
-    """The options of ``run``; raises InvalidArgumentError when one is not among ``names``."""
-    unknown = sorted(set(run.options) - set(names))
-    if unknown:
-        accepted = ", ".join(names) or "none"
-        raise InvalidArgumentError(
-            f"tracker '{kind}' has no option {', '.join(unknown)}; its options are: {accepted}"
-        )
-    return dict(run.options)

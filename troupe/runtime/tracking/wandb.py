@@ -5,18 +5,27 @@ looks for them (WANDB_API_KEY, WANDB_BASE_URL, its own login), never from a spec
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from troupe.runtime.tracking.tracker import TrackedRun, checked_options
+from troupe.runtime.tracking.tracker import TrackedRun
+from troupe.spec import params
 
 
 class WandbTracker:
     """One run with the job's id, so that a resumed job goes on in it."""
 
+    class Params(params.Params):
+        """Options, as `wandb.init` has them."""
+
+        mode: Literal["online", "offline", "disabled", "shared"] | None = None
+        entity: str | None = None
+        group: str | None = None
+        tags: tuple[str, ...] | None = None
+
     def __init__(self, run: TrackedRun) -> None:
         import wandb
 
-        options = checked_options(run, "wandb", "mode", "entity", "group", "tags")
+        options = self.Params.model_validate(run.options)
         self._run: Any = wandb.init(
             project=run.project or "troupe",
             id=run.job_id,
@@ -24,10 +33,10 @@ class WandbTracker:
             resume="allow",
             dir=str(run.run_dir),
             config=dict(run.config),
-            mode=options.get("mode"),
-            entity=options.get("entity"),
-            group=options.get("group"),
-            tags=options.get("tags"),
+            mode=options.mode,
+            entity=options.entity,
+            group=options.group,
+            tags=options.tags,
             settings=wandb.Settings(console="off", silent=True, init_timeout=60),
         )
 

@@ -12,7 +12,9 @@ from troupe.durable import make_folder
 from troupe.episodes.build import JobParts, load_parts
 from troupe.errors import InvalidArgumentError
 from troupe.ids import is_hub_id
+from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import Issue, JobSpec, SpecInvalidError
+from troupe.spec.context import context_issues
 from troupe.spec.policy import PolicySpec
 from troupe.tasks.family import TaskFamily
 from troupe_router.jobs.allowlist import Allowlist
@@ -50,6 +52,9 @@ def _resolved(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
             policies[name] = policy.model_copy(update={"model": model})
     resolved = spec.model_copy(update={"policies": policies})
     issues += _tracker_issues(spec, allowed)
+    if not issues:
+        # Only folders that may be read.
+        issues += context_issues(resolved)
     if strange := _data_issues(spec, allowed):
         # Making the task would read them.
         raise SpecInvalidError([*issues, *strange])
@@ -85,13 +90,9 @@ def check_runs_dir(runs_dir: Path) -> None:
 
 
 def _tracker_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:
-    """Trackers that are unknown, and addresses that they may not talk to."""
-    issues: list[Issue] = []
+    """Trackers and options that are unknown, and addresses that they may not talk to."""
+    issues = tracker_issues(spec)
     for index, tracker in enumerate(spec.trackers):
-        try:
-            plugins.load(plugins.TRACKERS, tracker.kind, pointer=f"/trackers/{index}/kind")
-        except InvalidArgumentError as error:
-            issues.append(Issue(error.pointer or "", error.message))
         for option, value in tracker.options.items():
             if isinstance(value, str) and "://" in value and (why := allowed.tracker_fault(value)):
                 issues.append(Issue(f"/trackers/{index}/options/{option}", why))

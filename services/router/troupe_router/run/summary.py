@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from troupe.durable import replace_file
+from troupe.runtime.step_report.trainer import TRUNCATED_SHARE
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.jobs.record import JobRecord
 
@@ -61,6 +62,9 @@ def summarize(
         "steps_wall_s": round(sum(line["wall_s"] for line in train), 3),
         "steps_interrupted": len(train) - len(whole),
         "steps_flat": sum(bool(line.get("is_flat")) for line in train),
+        "steps_truncated": sum(
+            (line.get("truncated_fraction") or 0.0) >= TRUNCATED_SHARE for line in train
+        ),
         "busy_ratio": _busy_ratio(whole),
         "busy_ratio_with_interruptions": _busy_ratio(train),
         "groups_trained": sum(int(line.get("groups_trained") or 0) for line in train),

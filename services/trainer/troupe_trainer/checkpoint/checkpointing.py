@@ -11,7 +11,7 @@ from typing import Any
 
 from troupe.errors import UnavailableError
 from troupe.retry import STEADY, Backoff, retry
-from troupe.runtime.step_report.trainer import TrainerPart
+from troupe.runtime.step_report.trainer import TRUNCATED_SHARE, TrainerPart
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
@@ -22,6 +22,12 @@ from troupe_trainer.learn.learners import Learned, Learners
 _log = get_logger(__name__)
 _BACKOFF = Backoff(1.0, 1.0, STEADY)
 """Between two tries of a checkpoint that must be written now."""
+
+RAISE_LIMIT = (
+    "Raise sampling.max_new_tokens (completion_tokens says how many were used), or have the "
+    "prompts ask for shorter answers."
+)
+"""What to do against truncated completions."""
 
 
 class Checkpointing:
@@ -45,6 +51,7 @@ class Checkpointing:
         self._writing: asyncio.Task[None] | None = None
         self._began = 0
         self._refusal = ""
+        self._is_truncated = False
 
     async def restore(self, *, with_all: bool = False) -> int:
         """Load the newest checkpoint into the learners; returns the step to continue with.
@@ -161,12 +168,30 @@ class Checkpointing:
             "groups_dropped": report.groups_dropped,
             "reward_mean": report.trained_reward_mean,
             "sentence": f"No group{whose} of this step had advantages other than 0: "
-            f"{_moved(report)}. Make the tasks easier or harder, raise group_size or the "
-            "temperature, or set redraws.",
+            f"{_moved(report)}. {_advice(report)}",
         }
         _log.warning("learning.flat", **data)
         event_id = f"flat-{self._mark}{report.step}"
         await self._events.emit("learning.flat", data, event_id=event_id)
+
+    async def emit_truncated(self, report: TrainerPart) -> None:
+        """Emit an event when the token limit begins to cut off most completions of a step."""
+        was_truncated, self._is_truncated = self._is_truncated, _is_truncated(report)
+        if was_truncated or not self._is_truncated:
+            return
+        policy = self._learners.policy
+        whose = f" of policy '{policy}'" if policy else ""
+        data = {
+            "step": report.step,
+            "truncated_fraction": report.truncated_fraction,
+            "completion_tokens": report.completion_tokens,
+            "sentence": f"{report.truncated_fraction:.0%} of the completions{whose} in this step "
+            "ran into the token limit, and their rewards judge unfinished answers. "
+            f"{RAISE_LIMIT} The job goes on.",
+        }
+        _log.warning("learning.truncated", **data)
+        event_id = f"truncated-{self._mark}{report.step}"
+        await self._events.emit("learning.truncated", data, event_id=event_id)
 
     async def emit_alarms(self, alarms: Sequence[Mapping[str, Any]]) -> None:
         """Emit one event for each policy whose rollout and trainer disagree."""
@@ -174,6 +199,18 @@ class Checkpointing:
             _log.warning("parity.alarm", **alarm)
             event_id = f"parity-{alarm['policy']}-{alarm['step']}"
             await self._events.emit("parity.alarm", alarm, event_id=event_id)
+
+
+def _is_truncated(report: TrainerPart) -> bool:
+    return (report.truncated_fraction or 0.0) >= TRUNCATED_SHARE
+
+
+def _advice(report: TrainerPart) -> str:
+    """What to change after a flat step: first whatever makes all answers alike."""
+    if _is_truncated(report):
+        share = f"{report.truncated_fraction:.0%} of the completions ran into the token limit"
+        return f"{share}, so their rewards judge unfinished answers. {RAISE_LIMIT}"
+    return "Make the tasks easier or harder, raise group_size or the temperature, or set redraws."
 
 
 def _moved(report: TrainerPart) -> str:

@@ -317,13 +317,17 @@ def _adapted(policy: str, base: Any, spec: LoraSpec, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]), quiet_peft():
         torch.manual_seed(derive_seed(seed, "adapter", policy))
         try:
-            return get_peft_model(base, config)
+            adapted = get_peft_model(base, config)
         except ValueError as error:
             raise InvalidArgumentError(
                 f"The adapter of policy '{policy}' can't be made: {error}. Name linear layers of "
                 "the model, or use 'all-linear'.",
                 pointer=f"/policies/{policy}/train/targets",
             ) from error
+    # peft keeps a set, whose order differs between processes and would reach adapter_config.json.
+    made: Any = adapted.peft_config["default"]
+    made.target_modules = sorted(made.target_modules)
+    return adapted
 
 
 @contextmanager

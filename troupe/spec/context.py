@@ -1,0 +1,46 @@
+"""Whether completions fit into a model's context, where the model is a folder of this machine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from troupe.spec.issues import Issue
+from troupe.spec.job import JobSpec
+
+
+def context_length(folder: Path) -> int | None:
+    """Positions that the engines serve of the model in ``folder``, or None where it is not said.
+
+    That is `max_position_embeddings`; a RoPE scaling beyond it is not served.
+    """
+    try:
+        config: Any = json.loads((folder / "config.json").read_text("utf-8"))
+        positions = config.get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return positions if isinstance(positions, int) and positions > 0 else None
+
+
+def context_issues(spec: JobSpec) -> list[Issue]:
+    """Agents whose `max_new_tokens` leave no room for a prompt in their model's context.
+
+    An engine cuts a completion to what the prompt leaves, so these would be cut off each time.
+    """
+    issues: list[Issue] = []
+    lengths = {
+        name: context_length(Path(policy.model).expanduser())
+        for name, policy in spec.policies.items()
+    }
+    for name, agent in spec.agents.items():
+        length = lengths.get(agent.policy)
+        limit = spec.sampling_for(name).max_new_tokens
+        if length is None or limit < length:
+            continue
+        pointer = f"/agents/{name}/sampling" if agent.sampling else "/sampling"
+        message = (
+            f"agent '{name}' may write {limit} tokens and the context of its model "
+            f"'{spec.policies[agent.policy].model}' has {length}, prompt and completion together; "
+            "lower max_new_tokens by the prompt's length, or take a model with a longer context"
+        )
+        issues.append(Issue(f"{pointer}/max_new_tokens", message))
+    return issues
