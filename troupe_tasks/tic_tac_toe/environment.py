@@ -148,9 +148,8 @@ def _is_at_par(state: State, opponent: Opponent) -> bool:
     A lost opening asks for no more than a loss, and that loss must be played.
     """
     team = SEATS if opponent == "none" else SEATS[:1]
-    return state.forfeited_by is None and all(
-        state.result_for(seat) >= state.par_for(seat) for seat in team
-    )
+    held = all(state.result_for(seat) >= state.par_for(seat) for seat in team)
+    return held and state.forfeited_by is None
 
 
 def _result(state: State) -> str:

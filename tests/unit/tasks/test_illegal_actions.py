@@ -1,4 +1,4 @@
-"""In every game an action that is refused is no success, pays nothing, and never beats a loss by ending."""
+"""In every game a refused action is no success, pays nothing, and ends no better than a loss."""
 
 from collections.abc import Iterator, Mapping
 from random import Random
