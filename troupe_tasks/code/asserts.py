@@ -5,8 +5,9 @@ a script, which is judged by replay. Reads source text only, and never runs it.
 """
 
 import ast
+import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from troupe_tasks.code.problem import TestCase
 
@@ -56,11 +57,38 @@ def _cases_of_check(source: str, names: Sequence[str]) -> list[TestCase]:
     cases: list[TestCase] = []
     for node in checks[-1].body:
         if _holds_assert(node):
-            script = "\n".join(ast.unparse(part) for part in (*before, node))
+            script = "\n".join(ast.unparse(part) for part in _calling_first(before, node))
             cases.append(_plain(node, called) or TestCase(script=_renamed(script, called)))
         elif not _is_text(node):
             before.append(node)
     return cases
+
+
+def _calling_first(before: Sequence[ast.stmt], node: ast.stmt) -> list[ast.stmt]:
+    """A script that makes the calls of a loop first, without its asserts, and then runs all of it.
+
+    A script that lacks an answer goes on only as far as comparisons and arithmetic carry it, so a
+    loop such as ``x = candidate(xs); assert math.fabs(poly(xs, x)) < 1e-4`` would tell one call a
+    round of the few that there are. The loop's second run meets the calls of the first: ``before``
+    is run again, and tests are deterministic.
+    """
+    if not (isinstance(node, ast.For | ast.While) and _is_call_kept(node)):
+        return [*before, node]
+    calls = cast(ast.stmt, _WithoutAsserts().visit(copy.deepcopy(node)))
+    return [*before, calls, *before, node]
+
+
+def _is_call_kept(node: ast.stmt) -> bool:
+    """Some call stands outside of the asserts, so that what it returns has a name in them."""
+    return any(
+        isinstance(part, ast.Assign) and any(isinstance(n, ast.Call) for n in ast.walk(part.value))
+        for part in ast.walk(node)
+    )
+
+
+class _WithoutAsserts(ast.NodeTransformer):
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        return ast.copy_location(ast.Pass(), node)
 
 
 def _plain(node: ast.stmt, names: Sequence[str]) -> TestCase | None:

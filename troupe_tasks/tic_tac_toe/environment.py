@@ -143,9 +143,13 @@ def _transition(
 
 
 def _is_at_par(state: State, opponent: Opponent) -> bool:
-    """No seat of the team got less than perfect play gets from the opening."""
+    """No seat of the team got less than perfect play gets from the opening, and none forfeited.
+
+    A lost opening asks for no more than a loss, and that loss must be played.
+    """
     team = SEATS if opponent == "none" else SEATS[:1]
-    return all(state.result_for(seat) >= state.par_for(seat) for seat in team)
+    held = all(state.result_for(seat) >= state.par_for(seat) for seat in team)
+    return held and state.forfeited_by is None
 
 
 def _result(state: State) -> str:

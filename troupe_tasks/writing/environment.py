@@ -17,7 +17,7 @@ from troupe_tasks.writing.row import WritingRow
 from troupe_tasks.writing.state import State, decode_state, encode_state
 from troupe_tasks.writing.words import MAX_TEXT_CHARS, tokens
 
-RewardKind = Literal["grounded", "published"]
+RewardKind = Literal["surface", "published"]
 
 WRITER = "writer"
 """The agent that writes both texts by itself."""
@@ -107,10 +107,10 @@ class WritingEnvironment:
         return dict(zip(self._genre.agents, (first.strip(), second.strip()), strict=True))
 
     def _judge(self, source: str, first: str, second: str) -> tuple[float, dict[str, object]]:
-        is_grounded = self._reward == "grounded"
-        paid = score(self._genre.formula, first, second, self._transitions, is_strict=is_grounded)
+        is_surface = self._reward == "surface"
+        paid = score(self._genre.formula, first, second, self._transitions, is_strict=is_surface)
         info: dict[str, object] = {"levels": asdict(paid), "texts": [first[:2000], second[:2000]]}
-        if not is_grounded:
+        if not is_surface:
             return paid.total, info
         opened = gate(self._genre.gate, source, first, second)
         return paid.total * opened.factor, {**info, "gate": asdict(opened)}

@@ -33,9 +33,10 @@ class WritingParams(BaseModel):
         "without it, texts written by this project.",
     )
     reward: RewardKind = Field(
-        default="grounded",
+        default="surface",
         description="published: the published formula, which never looks at the source; "
-        "grounded: the same, times a gate from 0 to 1 for texts on the source, in prose.",
+        "surface: the same, times a gate from 0 to 1 for words of the source in the order of "
+        "prose; meaning is not read, so it trains form.",
     )
     transitions: dict[str, tuple[str, ...]] = Field(
         default=dict(TRANSITIONS),

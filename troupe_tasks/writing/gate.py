@@ -2,30 +2,32 @@
 
 The published formula reads the two outputs only, so one memorised pair earns everything for any
 source. The gate is a factor from 0 to 1: it cannot add to the reward, only take away what texts
-earn that are off the topic, copied, repetitive, or no prose. It reads words, not meaning.
+earn that are off the topic, copied, repetitive, or no prose. The least factor counts, so that more
+of one never makes up for less of another. It reads words and their order, not meaning.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
+from troupe_tasks.writing.word_order import gain
 from troupe_tasks.writing.words import STOPWORDS, content, tokens, words
 
-COPY_RUN = 8
+COPY_RUN = 4
 """Words in a row that count as copied."""
 
 MAX_WORD_CHARS = 32
 
-DETERMINERS = frozenset(("the", "a", "an", "my", "your", "our", "their", "its", "every"))
-AFTER_DETERMINER = frozenset(
-    ("few", "most", "more", "much", "other", "own", "same", "such", "very")
-)
-PREPOSITIONS = frozenset(("of", "from", "with", "into", "by", "at", "for", "in", "on", "to"))
-NEVER_AFTER_PREPOSITION = frozenset(
-    ("of", "from", "into", "by", "for", "to", "and", "or", "but", "is", "are", "was", "were", "has")
-) | frozenset(("had", "does", "did", "can", "could", "will", "would", "may", "might", "if", "than"))
-"""Pairs that hardly occur in prose and often in shuffled words."""
+NEAR = 8
+"""Words apart in the source up to which two words are near each other."""
 
-MAX_DISORDER, NO_ORDER = 0.075, 0.15
-"""Share of such pairs up to which a text is in order, and from which on it is in none."""
+STEM_CHARS = 6
+"""Words that begin with the same letters, as many as this, count as one when nearness is asked."""
+
+NO_ORDER, FULL_ORDER = -0.5, 0.1
+"""Bits a word that the order of a pair gains over chance: shut below, open from the second on."""
+
+NO_ORDER_ALONE, FULL_ORDER_ALONE = -2.0, -1.3
+"""The same for each text by itself: a text of a line may have rare words only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,15 @@ class GateRule:
     """Shares from which on the gate is fully open; below, it closes in proportion.
 
     ``min_grounded`` is the share of a text's content words that the source has, ``min_covered`` of
-    the source's that the pair has, ``max_copied`` of a text's eight-word runs that are the
-    source's, ``min_new_pairs`` of a text's word pairs that are distinct; prose has between
-    ``min_stop`` and ``max_stop`` stop words, at most ``max_sentence`` words a sentence, and English
-    word order.
+    the source's that the pair has, ``min_related`` of the pair's neighbours among grounded words
+    that are near each other in the source too, ``max_copied`` of a text's words that stand in runs
+    of the source, ``min_new_pairs`` of a text's word pairs that are distinct; prose has between
+    ``min_stop`` and ``max_stop`` stop words and at most ``max_sentence`` words a sentence.
     """
 
     min_grounded: float
     min_covered: float
+    min_related: float
     max_copied: float = 0.5
     min_new_pairs: float = 0.9
     min_stop: float = 0.2
@@ -48,8 +51,8 @@ class GateRule:
     max_sentence: float = 60.0
 
 
-TLDR_GATE = GateRule(min_grounded=0.35, min_covered=0.2)
-ARXIV_GATE = GateRule(min_grounded=0.12, min_covered=0.25)
+TLDR_GATE = GateRule(min_grounded=0.35, min_covered=0.2, min_related=0.3)
+ARXIV_GATE = GateRule(min_grounded=0.12, min_covered=0.25, min_related=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Gate:
 
     grounded: float
     covered: float
+    related: float
     original: float
     varied: float
     ordered: float
@@ -66,8 +70,8 @@ class Gate:
     @property
     def factor(self) -> float:
         """What the reward is multiplied by."""
-        factors = (self.grounded, self.covered, self.original, self.varied)
-        return min(*factors, self.ordered, self.prose)
+        about = (self.grounded, self.covered, self.related)
+        return min(*about, self.original, self.varied, self.ordered, self.prose)
 
 
 def gate(rule: GateRule, source: str, first: str, second: str) -> Gate:
@@ -79,9 +83,10 @@ def gate(rule: GateRule, source: str, first: str, second: str) -> Gate:
     return Gate(
         grounded=min(_rising(_grounded(text, wanted), rule.min_grounded) for text in pair),
         covered=_rising(covered, rule.min_covered),
+        related=_rising(_related(pair, source), rule.min_related),
         original=min(_falling(_copied(text, source), rule.max_copied) for text in pair),
         varied=min(_rising(_new_pairs(text), rule.min_new_pairs) for text in pair),
-        ordered=min(_ordered(text) for text in pair),
+        ordered=_ordered(pair),
         prose=min(_prose(rule, text) for text in pair),
     )
 
@@ -101,9 +106,31 @@ def _grounded(text: str, wanted: frozenset[str]) -> float:
     return len(used & wanted) / len(used) if used else 0.0
 
 
+def _related(pair: tuple[str, str], source: str) -> float:
+    """Of neighbours among a text's grounded words, the share that are near in the source too."""
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(words(source)):
+        if word not in STOPWORDS:
+            places.setdefault(word[:STEM_CHARS], []).append(place)
+    num_neighbours = num_near = 0
+    for text in pair:
+        stems = [word[:STEM_CHARS] for word in words(text) if word not in STOPWORDS]
+        grounded = [stem for stem in stems if stem in places]
+        for one, other in pairwise(grounded):
+            if one != other:
+                num_neighbours += 1
+                num_near += any(abs(a - b) <= NEAR for a in places[one] for b in places[other])
+    return num_near / num_neighbours if num_neighbours else 0.0
+
+
 def _copied(text: str, source: str) -> float:
-    runs, source_runs = _runs(words(text), COPY_RUN), set(_runs(words(source), COPY_RUN))
-    return sum(run in source_runs for run in runs) / len(runs) if runs else 0.0
+    """The share of a text's words that stand in runs of the source."""
+    source_runs, prose = set(_runs(words(source), COPY_RUN)), words(text)
+    copied: set[int] = set()
+    for start, run in enumerate(_runs(prose, COPY_RUN)):
+        if run in source_runs:
+            copied.update(range(start, start + COPY_RUN))
+    return len(copied) / len(prose) if prose else 0.0
 
 
 def _new_pairs(text: str) -> float:
@@ -111,19 +138,11 @@ def _new_pairs(text: str) -> float:
     return len(set(pairs)) / len(pairs) if pairs else 0.0
 
 
-def _ordered(text: str) -> float:
+def _ordered(pair: tuple[str, str]) -> float:
     """1 for words in the order of English, 0 for words in any order."""
-    pairs = _runs(words(text), 2)
-    chances = disorders = 0
-    for word, following in pairs:
-        if word in DETERMINERS:
-            chances += 1
-            disorders += following in STOPWORDS and following not in AFTER_DETERMINER
-        elif word in PREPOSITIONS:
-            chances += 1
-            disorders += following in NEVER_AFTER_PREPOSITION
-    share = disorders / chances if chances else 0.0
-    return min(1.0, max(0.0, (NO_ORDER - share) / (NO_ORDER - MAX_DISORDER)))
+    together = (gain(" ".join(pair)) - NO_ORDER) / (FULL_ORDER - NO_ORDER)
+    alone = [(gain(text) - NO_ORDER_ALONE) / (FULL_ORDER_ALONE - NO_ORDER_ALONE) for text in pair]
+    return min(1.0, max(0.0, min(together, *alone)))
 
 
 def _prose(rule: GateRule, text: str) -> float:

@@ -1,0 +1,1 @@
+"""Makes the table by which the writing tasks judge the order of words."""
