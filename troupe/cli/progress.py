@@ -20,6 +20,7 @@ _NOTEWORTHY = frozenset(
     {
         "phase.overdue",
         "learning.flat",
+        "reward.suspect",
         "weights.refused",
         "job.interrupted",
         "checkpoint.failed",

@@ -15,7 +15,7 @@ from troupe.episodes.dryrun import dry_run
 from troupe.errors import InvalidArgumentError, RewardFailedError, UnavailableError
 from troupe.rewards.family import rewarded, with_reward
 from troupe.rewards.mix import RewardMix
-from troupe.rewards.reward import JudgedTransition, load_reward, reward_json, reward_of_json
+from troupe.rewards.reward import JudgedTransition, load_reward, reward_json, rewards_of_json
 from troupe.spec import JobSpec, SpecInvalidError, load_spec, parse_spec
 from troupe.spec.job import RewardSpec
 from troupe.tasks.family import Task
@@ -200,7 +200,7 @@ def test_environment_when_it_has_a_reward_then_judges_as_before_and_adds_the_ter
 
 
 def test_environment_when_the_state_has_no_task_then_says_why() -> None:
-    env = rewarded(load_family("plan_path", {}), load_reward(named("words"), {})).environment()
+    env = rewarded(load_family("plan_path", {}), [load_reward(named("words"), {})]).environment()
     bare = load_family("plan_path", {})
     state = bare.environment().reset(bare.taskset().task("train", 0))
     with pytest.raises(InvalidArgumentError, match="without the job's reward function"):
@@ -209,17 +209,16 @@ def test_environment_when_the_state_has_no_task_then_says_why() -> None:
 
 def test_json_when_read_again_then_is_the_same_function_and_term() -> None:
     spec = RewardSpec(kind=named("Counts"), params={"letter": "o"}, weight=9.0, name="letters")
-    again = reward_of_json(reward_json(spec))
-    assert again is not None
+    (again,) = rewards_of_json(reward_json(spec))
     assert (again.term, again(DONE, TASK)) == ("letters", 4.0)
     assert "9.0" not in reward_json(spec)
-    assert reward_of_json(reward_json(RewardSpec())) is None
+    assert rewards_of_json(reward_json(RewardSpec())) == ()
 
 
 @pytest.mark.parametrize("wrong", ["{", "[]", '{"name": "x"}', '{"kind": 3}'])
 def test_json_when_it_is_garbage_then_invalid_argument(wrong: str) -> None:
     with pytest.raises(InvalidArgumentError):
-        reward_of_json(wrong)
+        rewards_of_json(wrong)
 
 
 def test_dryrun_when_the_job_names_a_reward_then_candidates_are_paid_by_it() -> None:
