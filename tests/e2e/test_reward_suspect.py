@@ -21,7 +21,11 @@ def test_job_when_its_reward_is_farmed_then_says_that_the_reward_is_suspect(
         "steps": 20,
         "tasks_per_step": 8,
         "algorithm": {"kind": "at_grpo", "group_size": 8},
-        "reward": {"kind": "planted_rewards:ups", "mode": "replace", "strict": "planted_rewards:way"},
+        "reward": {
+            "kind": "planted_rewards:ups",
+            "mode": "replace",
+            "strict": "planted_rewards:way",
+        },
         "eval": {"num_tasks": 0},
     }
     document["policies"]["shared"]["optimizer"] = {"learning_rate": 1e-2, "warmup_steps": 0}
@@ -41,6 +45,7 @@ def test_job_when_its_reward_is_farmed_then_says_that_the_reward_is_suspect(
     told = {episode["episode_id"] for episode in events[0].data["episodes"]}
     recorded = (run_dir / "episodes.jsonl").read_text().splitlines()
     assert told <= {json.loads(line)["episode_id"] for line in recorded}
-    assert "reward.suspect: Since step" in done.stderr
+    watched = platform.troupe("watch", job_id)
+    assert "reward.suspect: Since step" in watched.stdout + watched.stderr
     assert json.loads((run_dir / "summary.json").read_text())["steps_suspect"] == suspect
     assert "## Suspect reward" in (run_dir / "report.md").read_text()

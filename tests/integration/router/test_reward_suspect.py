@@ -1,4 +1,4 @@
-"""The recorder says that a reward is suspect: once, with episodes that are on disk, restart or not."""
+"""The recorder says once that a reward is suspect, and names episodes that are on disk."""
 
 import json
 import sys

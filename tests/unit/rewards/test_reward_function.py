@@ -182,7 +182,7 @@ def test_mix_when_weights_name_an_agents_term_then_they_count_for_that_agent() -
 
 def test_environment_when_it_has_a_reward_then_judges_as_before_and_adds_the_term() -> None:
     family = load_family("plan_path", {"size": 6})
-    more: Any = rewarded(family, load_reward(named("words"), {}))
+    more: Any = rewarded(family, [load_reward(named("words"), {})])
     task = family.taskset().task("train", 7)
     plain, env = family.environment(), more.environment()
     state, bare = env.reset(task), plain.reset(task)
@@ -259,3 +259,32 @@ def test_viewer_when_the_job_has_a_reward_then_shows_its_term_and_weight(
     shown = reward_parts(candidate, "tool", parts)
     assert {part.term: part.weight for part in shown} == weights
     assert sum(part.contribution for part in shown) == pytest.approx(candidate["reward"])
+
+
+def strict_is_right(transition: JudgedTransition, task: Task) -> float:
+    return float(transition.success)
+
+
+def test_strict_judge_when_named_then_is_recorded_with_weight_0_and_judges_a_share() -> None:
+    strict = {"kind": named("strict_is_right"), "fraction": 0.5}
+    spec = RewardSpec.model_validate({"strict": strict})
+    family: Any = with_reward(load_family("plan_path", {}), spec)
+    assert all(terms["strict"] == 0.0 for terms in family.local_terms.values())
+    (judge,) = rewards_of_json(reward_json(spec))
+    assert (judge.term, judge.fraction) == ("strict", 0.5)
+    env, rng = family.environment(), Random(0)
+    state = env.reset(family.taskset().task("train", 0))
+    texts = [family.random_action(state, "tool", rng) + str(n) for n in range(200)]
+    judged = ["strict" in env.step(state, "tool", text).local_rewards for text in texts]
+    assert judged == ["strict" in env.step(state, "tool", text).local_rewards for text in texts]
+    assert 60 < sum(judged) < 140
+
+
+def test_strict_judge_when_beside_a_reward_function_then_both_terms_are_there() -> None:
+    spec = RewardSpec.model_validate({"kind": named("words"), "strict": named("strict_is_right")})
+    family: Any = with_reward(load_family("plan_path", {}), spec)
+    env = family.environment()
+    state = env.reset(family.taskset().task("train", 0))
+    done = env.step(state, "tool", "one two")
+    assert (done.local_rewards["words"], done.local_rewards["strict"]) == (2.0, 0.0)
+    assert family.local_terms["tool"]["words"] == 1.0

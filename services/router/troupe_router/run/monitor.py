@@ -8,7 +8,7 @@ splits the last steps in two at every place and compares the means before and af
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, variance
+from statistics import NormalDist, fmean
 from typing import Any, Literal
 
 from troupe.rewards.reward import STRICT
@@ -34,7 +34,7 @@ _FLOOR = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class StepValue:
     """One number of one step; ``count``: tasks behind a share."""
 
     step: int
@@ -46,12 +46,12 @@ class Observed:
 class Witness:
     """One number over the steps. ``agent`` is "" where it is the team's.
 
-    Example: ``Witness("success", "share", (Observed(0, 0.5, 32), Observed(1, 0.25, 32)))``.
+    Example: ``Witness("success", "share", (StepValue(0, 0.5, 32), StepValue(1, 0.25, 32)))``.
     """
 
     name: str
     kind: Kind
-    observed: tuple[Observed, ...]
+    observed: tuple[StepValue, ...]
     agent: str = ""
 
 
@@ -137,7 +137,8 @@ def suspicion(
         if newest - spec.window < since <= newest - MIN_AFTER + 1
         and sum(step < since for step in recent) >= MIN_BEFORE
     ]
-    num_looks = 2 * (len(witnesses) + 1) * spec.window  # two estimates of the spread
+    # Two spreads and two ends of what is after the change, for each witness and place.
+    num_looks = 4 * (len(witnesses) + 1) * spec.window
     level = spec.false_alarm_rate / num_looks
     limit = NormalDist().inv_cdf(1.0 - level)
     found: Suspicion | None = None
@@ -151,7 +152,7 @@ def suspicion(
     if held_out is None:
         return found
     whole = _witness(train, "reward", "score", "reward_mean")
-    rise = _rise_since(whole, held_out.since, spec)
+    rise = _rise_between(whole, sorted(evals)[-4:], spec)
     return Suspicion(newest, rise, (held_out,)) if rise else found
 
 
@@ -187,75 +188,94 @@ def _witnesses(train: Mapping[int, Mapping[str, Any]]) -> Iterator[Witness]:
 def _witness(
     train: Mapping[int, Mapping[str, Any]], name: str, kind: Kind, *path: str, agent: str = ""
 ) -> Witness:
-    observed: list[Observed] = []
+    observed: list[StepValue] = []
     for step in sorted(train):
         value: Any = train[step]
         for key in path:
             value = (value or {}).get(key)
         if isinstance(value, int | float):
             count = int(train[step].get("num_episodes") or 1) if kind == "share" else 1
-            observed.append(Observed(step, float(value), count))
+            observed.append(StepValue(step, float(value), count))
     return Witness(name, kind, tuple(observed), agent)
 
 
 def _rise(reward: Witness, since: int, spec: MonitorSpec) -> Change | None:
-    change = _change(reward, since, spec)
     limit = NormalDist().inv_cdf(1.0 - RISE_LEVEL)
-    return change if change and change.after > change.before and change.z > limit else None
+    changes = [c for c in _changes(reward, since, spec) if c.after > c.before and c.z > limit]
+    return max(changes, key=lambda change: change.z, default=None)
 
 
-def _rise_since(reward: Witness, since: int, spec: MonitorSpec) -> Change | None:
-    """The reward of the last steps over that of the steps around the evaluation at ``since``."""
-    before = [o for o in reward.observed if o.step < since][-spec.window :]
-    before += [o for o in reward.observed if o.step >= since][: max(0, MIN_BEFORE - len(before))]
-    last = max((o.step for o in before), default=-1)
-    after = [o for o in reward.observed if o.step > last][-spec.window :]
-    shown = Witness("reward", "score", (*before, *after))
-    return _rise(shown, after[0].step, spec) if after else None
+def _rise_between(reward: Witness, evals: Sequence[int], spec: MonitorSpec) -> Change | None:
+    """The reward since the evaluation before the newest, over that before one of ``evals``."""
+    after = [o for o in reward.observed if o.step >= evals[-2]][-spec.window :]
+    rises: list[Change] = []
+    for step in evals[:-1]:
+        before = [o for o in reward.observed if o.step < step][-spec.window :]
+        before = before or list(reward.observed[:MIN_BEFORE])
+        later = [o for o in after if o.step > before[-1].step]
+        if later:
+            shown = Witness(reward.name, reward.kind, (*before, *later))
+            rises += [rise] if (rise := _rise(shown, later[0].step, spec)) else []
+    return max(rises, key=lambda rise: rise.z, default=None)
 
 
 def _fall(witness: Witness, since: int, spec: MonitorSpec, limit: float) -> Change | None:
-    change = _change(witness, since, spec)
-    if change is None or change.z < limit:
-        return None
+    falls = [
+        change
+        for change in _changes(witness, since, spec)
+        if change.z >= limit and _is_large(witness.kind, change)
+    ]
+    return max(falls, key=lambda fall: fall.z, default=None)
+
+
+def _is_large(kind: Kind, change: Change) -> bool:
+    """Whether the fall would matter even if it were certain."""
     fall = change.before - change.after
-    is_large = {
-        "share": fall >= MIN_FALL,
-        "diversity": fall >= MIN_FALL_OF_DIVERSITY
-        and change.after < KEPT_DIVERSITY * change.before,
-        "score": fall >= MIN_FALL_OF_SCORE * abs(change.before) and fall > 0,
-        "agreement": fall >= MIN_FALL and change.after < MIN_AGREEMENT,
-    }[witness.kind]
-    return change if is_large else None
+    if kind == "diversity":
+        is_narrow = change.after < KEPT_DIVERSITY * change.before
+        return fall >= MIN_FALL_OF_DIVERSITY and is_narrow
+    if kind == "score":
+        return fall > 0 and fall >= MIN_FALL_OF_SCORE * abs(change.before)
+    return fall >= MIN_FALL and (kind == "share" or change.after < MIN_AGREEMENT)
 
 
-def _change(witness: Witness, since: int, spec: MonitorSpec) -> Change | None:
-    """The means on both sides of ``since``; None with too few steps on one of them."""
+def _changes(witness: Witness, since: int, spec: MonitorSpec) -> Iterator[Change]:
+    """The means before ``since`` and from it on, and those before it and of the newest steps.
+
+    The second leaves out the steps in which a change is under way. Nothing with too few steps.
+    """
     before = [o for o in witness.observed if o.step < since][-spec.window :]
-    after = [o for o in witness.observed if o.step >= since][: spec.window]
-    if len(before) < MIN_BEFORE or len(after) < MIN_AFTER:
-        return None
+    after = [o for o in witness.observed if o.step >= since][-spec.window :]
+    if len(before) >= MIN_BEFORE and len(after) >= MIN_AFTER:
+        yield _change(witness, since, before, after)
+        if len(after) > MIN_AFTER:
+            yield _change(witness, since, before, after[-MIN_AFTER:])
+
+
+def _change(
+    witness: Witness, since: int, before: Sequence[StepValue], after: Sequence[StepValue]
+) -> Change:
     first, second = _mean(before), _mean(after)
     size, ways = abs(first - second), 1 / len(before) + 1 / len(after)
-    first_variance = variance([o.value for o in before])
+    squares = [_squares(before), _squares(after)]
     # A change takes some steps, which spread what is after it: the spread before it is asked too.
-    pooled = fmean(
-        [first_variance] * (len(before) - 1)
-        + [variance([o.value for o in after])] * (len(after) - 1)
-    )
+    alone, both = len(before) - 1, len(before) + len(after) - 2
+    spreads = ((sum(squares) / both, both), (squares[0] / alone, alone))
     if witness.kind == "share":
         # Tasks are drawn anew each step, so the binomial error is known and needs no degrees.
-        error = max(first_variance * ways, _binomial(before, after))
-        z = size / math.sqrt(error)
+        z = size / math.sqrt(max(squares[0] / alone * ways, _binomial(before, after)))
     else:
         z = max(
             normal_of_t(size / math.sqrt(max(spread, _FLOOR**2) * ways), degrees)
-            for spread, degrees in (
-                (pooled, len(before) + len(after) - 2),
-                (first_variance, len(before) - 1),
-            )
+            for spread, degrees in spreads
         )
     return Change(witness.name, witness.agent, since, first, second, z)
+
+
+def _squares(side: Sequence[StepValue]) -> float:
+    """Sum of the squared differences from the mean of the steps."""
+    mean = fmean(o.value for o in side)
+    return math.fsum((o.value - mean) ** 2 for o in side)
 
 
 def _held_out_fall(evals: Mapping[int, Mapping[str, Any]], now: int, limit: float) -> Change | None:
@@ -263,7 +283,7 @@ def _held_out_fall(evals: Mapping[int, Mapping[str, Any]], now: int, limit: floa
     steps = [step for step in sorted(evals) if evals[step].get("success") is not None]
     if len(steps) < 2 or steps[-1] != now:
         return None
-    seen = [Observed(s, evals[s]["success"], int(evals[s].get("num_tasks") or 1)) for s in steps]
+    seen = [StepValue(s, evals[s]["success"], int(evals[s].get("num_tasks") or 1)) for s in steps]
     before, after = seen[-4:-1], seen[-1:]
     first, second = _mean(before), _mean(after)
     z = (first - second) / math.sqrt(_binomial(before, after))
@@ -272,12 +292,12 @@ def _held_out_fall(evals: Mapping[int, Mapping[str, Any]], now: int, limit: floa
     return Change(HELD_OUT, "", before[0].step, first, second, z)
 
 
-def _mean(side: Sequence[Observed]) -> float:
+def _mean(side: Sequence[StepValue]) -> float:
     total = sum(o.count for o in side)
     return math.fsum(o.value * o.count for o in side) / total if total else fmean([0.0])
 
 
-def _binomial(before: Sequence[Observed], after: Sequence[Observed]) -> float:
+def _binomial(before: Sequence[StepValue], after: Sequence[StepValue]) -> float:
     """Variance of the difference of two shares; a task is added to each side (never 0)."""
     error = 0.0
     for side in (before, after):
