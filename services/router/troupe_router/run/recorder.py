@@ -166,7 +166,8 @@ class Recorder:
             was_suspect = any(line.get("is_suspect") for line in evals.values())
         else:
             newest = {**train, state.step: play.to_line()}
-            was_suspect = bool(train.get(state.step - 1, {}).get("is_suspect"))
+            recent = range(state.step - self._job.spec.monitor.window, state.step)
+            was_suspect = any(train.get(step, {}).get("is_suspect") for step in recent)
         suspect = suspicion(newest, evals, self._job.spec.monitor)
         # A step's own suspicion is not an evaluation's: it was said when the step was played.
         if suspect is None or (kind == "eval" and not suspect.is_held_out):
