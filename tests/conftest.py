@@ -39,6 +39,7 @@ SLOW = (
     "integration/serving/test_exit_statuses.py",
     "integration/tls/test_tls_job.py",
     "integration/trainer/test_trainer_process.py",
+    "unit/conformance/test_audit_programs.py",
     "unit/tasks/test_code_judging.py",
     "unit/tasks/test_code_problems.py",
     "unit/trainer/test_critic.py",

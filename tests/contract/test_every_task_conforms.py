@@ -12,9 +12,10 @@ import pytest
 
 from troupe import plugins
 from troupe.conformance import CheckLimits, Reference, check_family
+from troupe.conformance.audit import AuditLimits, audit_family
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
-from troupe.tasks.family import SandboxedTaskFamily
+from troupe.tasks.family import SandboxedTaskFamily, TaskFamily
 from troupe.tasks.registry import load_family
 
 QUICK = CheckLimits(
@@ -65,11 +66,8 @@ def sandbox() -> Iterator[Sandbox | None]:
     started.close()
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", sorted({*plugins.registered(plugins.TASKS)} - ELSEWHERE))
-def test_family_when_the_kit_tries_to_break_it_then_holds(
-    name: str, sandbox: Sandbox | None
-) -> None:
+def loaded(name: str, sandbox: Sandbox | None) -> TaskFamily:
+    """The family ``name``; a skip where what it needs is not installed."""
     try:
         family = load_family(name, PARAMS.get(name, {}))
     except InvalidArgumentError as error:
@@ -78,6 +76,18 @@ def test_family_when_the_kit_tries_to_break_it_then_holds(
         pytest.skip(error.message)
     if isinstance(family, SandboxedTaskFamily) and sandbox is None:
         pytest.skip(f"{name} runs programs and no sandbox is installed")
+    return family
+
+
+NAMES = sorted({*plugins.registered(plugins.TASKS)} - ELSEWHERE)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", NAMES)
+def test_family_when_the_kit_tries_to_break_it_then_holds(
+    name: str, sandbox: Sandbox | None
+) -> None:
+    family = loaded(name, sandbox)
     is_sandboxed = isinstance(family, SandboxedTaskFamily)
     reference = Reference(name, PARAMS.get(name, {}))
     report = check_family(
@@ -87,6 +97,19 @@ def test_family_when_the_kit_tries_to_break_it_then_holds(
         limits=COSTLY if is_sandboxed else QUICK,
     )
     assert report.is_ok, f"{name}: {', '.join(report.failed)}\n{report.text()}"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", NAMES)
+def test_reward_when_it_is_attacked_then_pays_nobody_for_nothing(
+    name: str, sandbox: Sandbox | None
+) -> None:
+    family = loaded(name, sandbox)
+    limits = AuditLimits(num_tasks=8, budget=240)
+    if isinstance(family, SandboxedTaskFamily):
+        limits = AuditLimits(num_tasks=2, budget=0)
+    report = audit_family(family, sandbox=sandbox, limits=limits)
+    assert report.is_ok, report.text()
 
 
 def test_no_family_when_it_is_registered_then_is_forgotten() -> None:

@@ -58,6 +58,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "kit_commands:check",
         "Try to break a task family: purity, replay, forks, splits, bounded reward, odd texts.",
     ),
+    "audit": CommandEntry(
+        "Tasks",
+        "audit_commands:audit",
+        "Attack a task's reward: copies, constants, echoes, salad, searches; 1 on a finding.",
+    ),
     "doctor": CommandEntry(
         "Platform",
         "doctor_commands:doctor",

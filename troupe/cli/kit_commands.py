@@ -1,10 +1,9 @@
 """``troupe new`` and ``troupe check``: make a task package, and try to break a task family."""
 
-import json
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,7 +13,6 @@ from troupe.conformance import CheckLimits, CheckReport, Reference, check_family
 from troupe.conformance.sandbox import DEFAULT, sandbox_for
 from troupe.conformance.scaffold import class_name, write_task_file, write_task_package
 from troupe.conformance.target import find_targets, load_target
-from troupe.errors import InvalidArgumentError
 
 
 class NewKind(StrEnum):
@@ -80,7 +78,7 @@ def check(
     limits = CheckLimits(num_tasks=num_tasks, seconds=seconds, step_limit_s=step_limit, seed=seed)
     reports = [
         _checked(reference, limits, only, sandbox)
-        for reference in find_targets(target, _object(params))
+        for reference in find_targets(target, opt.params_of(params))
     ]
     if as_json:
         documents = [report.document() for report in reports]
@@ -110,16 +108,3 @@ def _tell(report: CheckReport) -> None:
     counts = {word: len(report.named(word)) for word in ("passed", "warned", "failed", "skipped")}
     summary = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     note(f"{report.family}: {summary}")
-
-
-def _object(text: str | None) -> dict[str, Any]:
-    try:
-        params = json.loads(text) if text else {}
-    except ValueError as error:
-        raise InvalidArgumentError(f"--params is not JSON: {error}") from error
-    if not isinstance(params, dict):
-        raise InvalidArgumentError(
-            f"--params holds a JSON {type(params).__name__}; give an object, "
-            "for example --params '{\"size\": 6}'"
-        )
-    return params

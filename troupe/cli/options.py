@@ -1,7 +1,8 @@
 """The arguments and options that several commands share, each declared once."""
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,6 +10,7 @@ from troupe.cli import platform
 from troupe.cli.platform_record import PlatformConfig
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.clients.rest import RestClient
+from troupe.errors import InvalidArgumentError
 
 SpecPath = Annotated[Path, typer.Argument(help="Job spec, YAML or JSON.", metavar="SPEC")]
 JobArgument = Annotated[
@@ -90,3 +92,17 @@ def client_for(
 def job_id_of(text: str) -> str:
     """The job id in ``text``: itself, or the name of a run folder."""
     return Path(text).resolve().name if "/" in text else text
+
+
+def params_of(text: str | None) -> dict[str, Any]:
+    """The object of ``--params``; raises InvalidArgumentError for anything else."""
+    try:
+        params = json.loads(text) if text else {}
+    except ValueError as error:
+        raise InvalidArgumentError(f"--params is not JSON: {error}") from error
+    if not isinstance(params, dict):
+        raise InvalidArgumentError(
+            f"--params holds a JSON {type(params).__name__}; give an object, "
+            "for example --params '{\"size\": 6}'"
+        )
+    return params

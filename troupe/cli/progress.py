@@ -21,6 +21,7 @@ _NOTEWORTHY = frozenset(
         "phase.overdue",
         "learning.flat",
         "learning.truncated",
+        "reward.suspect",
         "weights.refused",
         "job.interrupted",
         "checkpoint.failed",

@@ -32,12 +32,12 @@ class Estimate:
     num_samples: int
 
 
-def wilson(mean: float, num_trials: float) -> tuple[float, float]:
+def wilson(mean: float, num_trials: float, level: float = LEVEL) -> tuple[float, float]:
     """Score interval of a proportion ``mean`` of ``num_trials`` independent trials.
 
     Source: Wilson, JASA 22 (1927); never leaves [0, 1] and does not collapse at 0 or 1.
     """
-    z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+    z = NormalDist().inv_cdf(0.5 + level / 2)
     share = z * z / num_trials
     centre = (mean + share / 2) / (1 + share)
     spread = z / (1 + share) * math.sqrt(mean * (1 - mean) / num_trials + share / num_trials / 4)

@@ -65,6 +65,7 @@ def write_run_report(run_dir: Path) -> str:
             f"# {run_dir.name}",
             *_lost(run_dir / "summary.json"),
             "## Rounds\n\n" + _rounds(metrics),
+            *_suspects(metrics),
             "## Policies over all rounds\n\n" + _policies(policies),
             "## Evaluations by outcome\n\n" + _outcomes(rounds),
             "Conversations: transcripts/ shows some of the first and the last evaluation; "
@@ -156,6 +157,18 @@ def _rounds(metrics: list[Line]) -> str:
     ]
     head = ["round", "step", "success", "reward", "return", "turns", "tokens", "dropped", "s"]
     return table(head, rows)
+
+
+def _suspects(metrics: list[Line]) -> list[str]:
+    """What to read before the curve is trusted; nothing where no round is suspect."""
+    rounds = [f"{line['kind']} {line['step']}" for line in metrics if line.get("is_suspect")]
+    if not rounds:
+        return []
+    return [
+        "## Suspect reward\n\nThe reward rose while success, answer diversity or the strict judge "
+        f"fell (events `reward.suspect`): {', '.join(rounds)}. Read their episodes before you "
+        "trust the curve."
+    ]
 
 
 def _policies(policies: Mapping[tuple[str, str], PolicyTally]) -> str:

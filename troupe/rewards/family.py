@@ -5,14 +5,14 @@ reward function receives the task and an environment keeps no state. Everything 
 family's. Never applies weights: ``local_terms`` holds them, and the mix applies them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe.rewards.reward import JudgedTransition, NamedReward, load_reward
+from troupe.rewards.reward import STRICT, JudgedTransition, NamedReward, load_rewards
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.issues import Issue, SpecInvalidError
 from troupe.spec.job import RewardSpec
@@ -32,37 +32,41 @@ _KEPT_TASKS = 256
 
 
 def with_reward(family: TaskFamily, spec: RewardSpec) -> TaskFamily:
-    """``family`` with the term of the function that ``spec`` names; ``family`` itself without one.
+    """``family`` with the terms of the functions that ``spec`` names; itself without one.
 
-    Raises InvalidArgumentError or SpecInvalidError with pointers below /reward.
+    The strict judge's term weighs nothing. Raises InvalidArgumentError or SpecInvalidError with
+    pointers below /reward.
     """
-    if not spec.kind:
+    rewards = load_rewards(spec)
+    if not rewards:
         return family
-    reward = load_reward(spec.kind, spec.params, term=spec.name)
-    conflicts = sorted(agent for agent, terms in family.local_terms.items() if reward.term in terms)
-    if conflicts:
-        message = f"task '{family.name}' has a term '{reward.term}' already; give another name"
-        raise SpecInvalidError([Issue("/reward/name", message)])
+    names = [reward.term for reward in rewards]
+    for term in names:
+        is_taken = any(term in own for own in family.local_terms.values())
+        if is_taken or names.count(term) > 1:
+            message = f"task '{family.name}' has a term '{term}' already; give another name"
+            raise SpecInvalidError([Issue("/reward/name", message)])
     is_kept = spec.mode == "add"
+    added = {reward.term: 0.0 if reward.term == STRICT else spec.weight for reward in rewards}
     weights = {
         agent: {
             **{term: weight if is_kept else 0.0 for term, weight in terms.items()},
-            reward.term: spec.weight,
+            **added,
         }
         for agent, terms in family.local_terms.items()
     }
-    return rewarded(family, reward, weights)
+    return rewarded(family, rewards, weights)
 
 
 def rewarded(
     family: TaskFamily,
-    reward: NamedReward,
+    rewards: Sequence[NamedReward],
     local_terms: Mapping[str, Mapping[str, float]] | None = None,
 ) -> TaskFamily:
-    """``family`` with the term of ``reward``; without ``local_terms`` it has no weights to tell."""
+    """``family`` with the terms of ``rewards``; it tells the weights ``local_terms`` if given."""
     of_programs = isinstance(family, SandboxedTaskFamily)
     kind: Any = _RewardedPrograms if of_programs else _RewardedFamily
-    return kind(family, reward, local_terms or family.local_terms)
+    return kind(family, rewards, local_terms or family.local_terms)
 
 
 class _RewardedFamily:
@@ -71,11 +75,11 @@ class _RewardedFamily:
     def __init__(
         self,
         family: TaskFamily,
-        reward: NamedReward,
+        rewards: Sequence[NamedReward],
         local_terms: Mapping[str, Mapping[str, float]],
     ) -> None:
         self._family = family
-        self._reward = reward
+        self._rewards = rewards
         self.name = family.name
         self.local_terms = local_terms
         # Of the optional parts only these two take a state, and both may be missing.
@@ -92,7 +96,7 @@ class _RewardedFamily:
         return self._rewarding(self._family.environment())
 
     def _rewarding(self, environment: Environment) -> Environment:
-        return _RewardingEnvironment(environment, self._family.taskset(), self._reward)
+        return _RewardingEnvironment(environment, self._family.taskset(), self._rewards)
 
 
 class _RewardedPrograms(_RewardedFamily):
@@ -107,9 +111,11 @@ class _RewardedPrograms(_RewardedFamily):
 class _RewardingEnvironment:
     """See ``troupe.tasks.family.Environment``."""
 
-    def __init__(self, environment: Environment, taskset: Taskset, reward: NamedReward) -> None:
+    def __init__(
+        self, environment: Environment, taskset: Taskset, rewards: Sequence[NamedReward]
+    ) -> None:
         self._environment = environment
-        self._reward = reward
+        self._rewards = rewards
         self._task = lru_cache(_KEPT_TASKS)(taskset.task)
 
     def reset(self, task: Task) -> bytes:
@@ -121,7 +127,7 @@ class _RewardingEnvironment:
         return self._environment.observe(_split(state)[1], agent)
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
-        """The family's transition with one more term."""
+        """The family's transition with one more term of each function."""
         reference, before = _split(state)
         task = self._task_of(reference)
         done = self._environment.step(before, agent, action)
@@ -136,11 +142,11 @@ class _RewardingEnvironment:
             agent=agent,
             action=action,
         )
-        value = self._reward(judged, task)
+        values = {r.term: r(judged, task) for r in self._rewards if r.judges(judged)}
         return replace(
             done,
             state=_referenced(reference, done.state),
-            local_rewards={**done.local_rewards, self._reward.term: value},
+            local_rewards={**done.local_rewards, **values},
         )
 
     def _task_of(self, reference: bytes) -> Task:

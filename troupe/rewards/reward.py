@@ -9,8 +9,9 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from numbers import Real
 from typing import Any, Protocol, get_type_hints
 
@@ -22,6 +23,8 @@ from troupe.spec.job import RewardSpec
 from troupe.tasks.family import Task, Transition
 
 _MAX_SHOWN = 200
+STRICT = "strict"
+"""Name of the strict judge's term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,19 @@ class Reward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NamedReward:
-    """A loaded reward function, and the name of its term."""
+    """A loaded reward function, and the name of its term. It judges ``fraction`` of the actions."""
 
     kind: str
     term: str
     function: Reward
+    fraction: float = 1.0
+
+    def judges(self, transition: JudgedTransition) -> bool:
+        """Whether this action is in the share that is judged; a retry gives the same answer."""
+        if self.fraction >= 1.0:
+            return True
+        digest = blake2b(transition.before + transition.action.encode(), digest_size=8).digest()
+        return int.from_bytes(digest) < self.fraction * 2**64
 
     def __call__(self, transition: JudgedTransition, task: Task) -> float:
         """The function's number.
@@ -104,31 +115,47 @@ def load_reward(
     return NamedReward(kind, term, partial(function, **values) if values else function)
 
 
+def load_rewards(spec: RewardSpec) -> tuple[NamedReward, ...]:
+    """The function of ``spec``, then its strict judge, as far as it names them.
+
+    Raises InvalidArgumentError or SpecInvalidError with pointers below /reward.
+    """
+    rewards: list[NamedReward] = []
+    if spec.kind:
+        rewards.append(load_reward(spec.kind, spec.params, term=spec.name))
+    if strict := spec.strict:
+        judge = load_reward(strict.kind, strict.params, term=STRICT, pointer="/reward/strict")
+        rewards.append(replace(judge, fraction=strict.fraction))
+    return tuple(rewards)
+
+
 def reward_json(spec: RewardSpec) -> str:
-    """The function of ``spec`` as sent to env services; "" without one.
+    """The functions of ``spec`` as sent to env services; "" without one.
 
     Omits the weight, which env services do not need.
     """
-    if not spec.kind:
-        return ""
-    document = {"kind": spec.kind, "name": spec.term, "params": spec.params}
-    return json.dumps(document, sort_keys=True)
+    document: dict[str, Any] = {}
+    if spec.kind:
+        document = {"kind": spec.kind, "name": spec.term, "params": spec.params}
+    if spec.strict:
+        document["strict"] = spec.strict.model_dump()
+    return json.dumps(document, sort_keys=True) if document else ""
 
 
-def reward_of_json(text: str) -> NamedReward | None:
-    """The function in the text of ``reward_json``; None for "".
+def rewards_of_json(text: str) -> tuple[NamedReward, ...]:
+    """The functions in the text of ``reward_json``; none for "".
 
     Raises InvalidArgumentError for anything else.
     """
     if not text:
-        return None
+        return ()
     try:
         spec = RewardSpec.model_validate_json(text)
     except ValueError as error:
         raise InvalidArgumentError(f"reward_json is not a reward function: {error}") from error
-    if not spec.kind:
+    if not (spec.kind or spec.strict):
         raise InvalidArgumentError("reward_json names no reward function; give its kind")
-    return load_reward(spec.kind, spec.params, term=spec.name)
+    return load_rewards(spec)
 
 
 @dataclass(frozen=True, slots=True)

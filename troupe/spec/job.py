@@ -61,6 +61,31 @@ class AgentSpec(SpecModel):
     """Overrides the job's sampling for this agent."""
 
 
+def _function_alone(value: Any) -> Any:
+    """``reward: my_rewards:fluency`` names a function and changes nothing else."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+class StrictRewardSpec(SpecModel):
+    """A stricter second judge: a reward function that is recorded and never paid.
+
+    A text in the place of these fields is its `kind`.
+    """
+
+    kind: str
+    """Reward function: registered name (`troupe.rewards` entry point) or `module:attr`."""
+    params: PluginParams = Field(default_factory=dict, exclude_if=is_empty)
+    """Its parameters."""
+    fraction: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Share of the actions that it judges, drawn by a digest of state and action."""
+
+
+StrictRewardPart = Annotated[
+    StrictRewardSpec,
+    BeforeValidator(_function_alone, json_schema_input_type=str | StrictRewardSpec),
+]
+
+
 class RewardSpec(SpecModel):
     """reward = alpha * team + sum of weight * local term (arXiv 2510.11062, Eq. 3).
 
@@ -83,6 +108,8 @@ class RewardSpec(SpecModel):
     mode: Literal["add", "replace"] = Field(default="add", exclude_if=lambda mode: mode == "add")
     """add: the term counts beside the team reward and the task's terms; replace: these are recorded
     and do not count, except terms that `weights` names."""
+    strict: StrictRewardPart | None = Field(default=None, exclude_if=lambda strict: strict is None)
+    """Second judge whose term `strict` weighs nothing; `monitor` compares it with the reward."""
 
     @property
     def team_weight(self) -> float:
@@ -93,11 +120,6 @@ class RewardSpec(SpecModel):
     def term(self) -> str:
         """Name of the function's term; "" without a function."""
         return self.name or self.kind.rpartition(":")[2].rpartition(".")[2]
-
-
-def _function_alone(value: Any) -> Any:
-    """``reward: my_rewards:fluency`` names a function and changes nothing else."""
-    return {"kind": value} if isinstance(value, str) else value
 
 
 RewardPart = Annotated[
@@ -136,6 +158,17 @@ class EvalSpec(SpecModel):
     """Steps between evaluations; 0: only before the first step and after the last."""
     sampling: SamplingSpec | None = None
     """Sampling for evaluation; that of the agents when left out."""
+
+
+class MonitorSpec(SpecModel):
+    """Watches whether the reward still means what it should: the event `reward.suspect`."""
+
+    is_on: bool = True
+    """False: no event."""
+    window: int = Field(default=8, ge=4, le=200)
+    """Steps before and after a change that are compared, at most."""
+    false_alarm_rate: float = Field(default=1e-4, gt=0.0, le=0.1)
+    """Chance that a step of a job without a change is called suspect, at most."""
 
 
 class CheckpointSpec(SpecModel):
@@ -218,6 +251,8 @@ class JobSpec(SpecModel):
     """One trainer, or one for each policy."""
     eval: EvalSpec = EvalSpec()
     """Held-out evaluation."""
+    monitor: MonitorSpec = MonitorSpec()
+    """Alarms about the reward."""
     checkpoint: CheckpointSpec = CheckpointSpec()
     """Checkpoints, for resuming."""
     limits: LimitsSpec = LimitsSpec()

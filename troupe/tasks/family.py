@@ -118,6 +118,8 @@ class TaskFamily(Protocol):
       every policy.
     - ``vocabulary() -> Sequence[str]``, words that a small generated tokenizer keeps whole.
     - ``hidden_texts(task)`` and ``is_scripted``, for the conformance kit.
+    - ``attackers() -> Mapping[str, Policy]``, own attackers by name for ``troupe audit``, and
+      ``audit_exceptions: ClassVar[Mapping[str, str]]``, why an attacker may be paid.
     """
 
     name: ClassVar[str]

@@ -13,7 +13,7 @@ from typing import Any
 from troupe import plugins
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.rewards.family import rewarded
-from troupe.rewards.reward import reward_of_json
+from troupe.rewards.reward import rewards_of_json
 from troupe.runtime.telemetry import metrics
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.issues import SpecInvalidError
@@ -103,11 +103,11 @@ def _load(
         raise NotFoundError(error.message) from error
     try:
         family = load_family(name, params)
-        reward = reward_of_json(reward_json)
+        rewards = rewards_of_json(reward_json)
     except SpecInvalidError as error:
         raise InvalidArgumentError(error.message, pointer=error.pointer) from error
-    if reward is not None:
-        family = rewarded(family, reward)
+    if rewards:
+        family = rewarded(family, rewards)
     opened = sandbox() if sandbox and isinstance(family, SandboxedTaskFamily) else None
     environment = make_environment(family, opened)
     return Loaded(family, family.taskset(), environment, Seals(*key))

@@ -15,7 +15,7 @@ from troupe.episodes.dryrun import dry_run
 from troupe.errors import InvalidArgumentError, RewardFailedError, UnavailableError
 from troupe.rewards.family import rewarded, with_reward
 from troupe.rewards.mix import RewardMix
-from troupe.rewards.reward import JudgedTransition, load_reward, reward_json, reward_of_json
+from troupe.rewards.reward import JudgedTransition, load_reward, reward_json, rewards_of_json
 from troupe.spec import JobSpec, SpecInvalidError, load_spec, parse_spec
 from troupe.spec.job import RewardSpec
 from troupe.tasks.family import Task
@@ -182,7 +182,7 @@ def test_mix_when_weights_name_an_agents_term_then_they_count_for_that_agent() -
 
 def test_environment_when_it_has_a_reward_then_judges_as_before_and_adds_the_term() -> None:
     family = load_family("plan_path", {"size": 6})
-    more: Any = rewarded(family, load_reward(named("words"), {}))
+    more: Any = rewarded(family, [load_reward(named("words"), {})])
     task = family.taskset().task("train", 7)
     plain, env = family.environment(), more.environment()
     state, bare = env.reset(task), plain.reset(task)
@@ -200,7 +200,7 @@ def test_environment_when_it_has_a_reward_then_judges_as_before_and_adds_the_ter
 
 
 def test_environment_when_the_state_has_no_task_then_says_why() -> None:
-    env = rewarded(load_family("plan_path", {}), load_reward(named("words"), {})).environment()
+    env = rewarded(load_family("plan_path", {}), [load_reward(named("words"), {})]).environment()
     bare = load_family("plan_path", {})
     state = bare.environment().reset(bare.taskset().task("train", 0))
     with pytest.raises(InvalidArgumentError, match="without the job's reward function"):
@@ -209,17 +209,16 @@ def test_environment_when_the_state_has_no_task_then_says_why() -> None:
 
 def test_json_when_read_again_then_is_the_same_function_and_term() -> None:
     spec = RewardSpec(kind=named("Counts"), params={"letter": "o"}, weight=9.0, name="letters")
-    again = reward_of_json(reward_json(spec))
-    assert again is not None
+    (again,) = rewards_of_json(reward_json(spec))
     assert (again.term, again(DONE, TASK)) == ("letters", 4.0)
     assert "9.0" not in reward_json(spec)
-    assert reward_of_json(reward_json(RewardSpec())) is None
+    assert rewards_of_json(reward_json(RewardSpec())) == ()
 
 
 @pytest.mark.parametrize("wrong", ["{", "[]", '{"name": "x"}', '{"kind": 3}'])
 def test_json_when_it_is_garbage_then_invalid_argument(wrong: str) -> None:
     with pytest.raises(InvalidArgumentError):
-        reward_of_json(wrong)
+        rewards_of_json(wrong)
 
 
 def test_dryrun_when_the_job_names_a_reward_then_candidates_are_paid_by_it() -> None:
@@ -260,3 +259,32 @@ def test_viewer_when_the_job_has_a_reward_then_shows_its_term_and_weight(
     shown = reward_parts(candidate, "tool", parts)
     assert {part.term: part.weight for part in shown} == weights
     assert sum(part.contribution for part in shown) == pytest.approx(candidate["reward"])
+
+
+def strict_is_right(transition: JudgedTransition, task: Task) -> float:
+    return float(transition.success)
+
+
+def test_strict_judge_when_named_then_is_recorded_with_weight_0_and_judges_a_share() -> None:
+    strict = {"kind": named("strict_is_right"), "fraction": 0.5}
+    spec = RewardSpec.model_validate({"strict": strict})
+    family: Any = with_reward(load_family("plan_path", {}), spec)
+    assert all(terms["strict"] == 0.0 for terms in family.local_terms.values())
+    (judge,) = rewards_of_json(reward_json(spec))
+    assert (judge.term, judge.fraction) == ("strict", 0.5)
+    env, rng = family.environment(), Random(0)
+    state = env.reset(family.taskset().task("train", 0))
+    texts = [family.random_action(state, "tool", rng) + str(n) for n in range(200)]
+    judged = ["strict" in env.step(state, "tool", text).local_rewards for text in texts]
+    assert judged == ["strict" in env.step(state, "tool", text).local_rewards for text in texts]
+    assert 60 < sum(judged) < 140
+
+
+def test_strict_judge_when_beside_a_reward_function_then_both_terms_are_there() -> None:
+    spec = RewardSpec.model_validate({"kind": named("words"), "strict": named("strict_is_right")})
+    family: Any = with_reward(load_family("plan_path", {}), spec)
+    env = family.environment()
+    state = env.reset(family.taskset().task("train", 0))
+    done = env.step(state, "tool", "one two")
+    assert (done.local_rewards["words"], done.local_rewards["strict"]) == (2.0, 0.0)
+    assert family.local_terms["tool"]["words"] == 1.0

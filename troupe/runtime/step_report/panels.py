@@ -59,6 +59,14 @@ PANELS = (
         is_wide=True,
     ),
     Panel(
+        "diversity",
+        _LEARNING,
+        "Answer diversity",
+        "Chance that an agent's answers to two different prompts differ: near 0 it answers "
+        "everything alike. With a strict judge, how often it agrees with the reward.",
+        range=(0, 1),
+    ),
+    Panel(
         "lengths",
         _LEARNING,
         "Completion length",

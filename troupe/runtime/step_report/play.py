@@ -29,6 +29,7 @@ _SUCCESS = "troupe_job_success_ratio"
 _DROPPED = Metric("Episodes that could not be played to their end.", "count")
 _REWARD = Metric("Mean reward of the candidates that were played.", "number")
 _RETURN = Metric("Mean team return of an episode.", "number")
+_SUSPECT = Metric("The reward rose while a witness fell (the event reward.suspect).", "flag")
 _TURNS = Metric("Mean turns of an episode.", "count", curve=Curve("turns", "turns"))
 
 
@@ -75,6 +76,19 @@ class PlayPart(Part):
         "tokens/s",
         curve=Curve("tokens", "sampled"),
     )
+    answer_diversity: ByKey = numbers(
+        "Chance that an agent's answers to two different prompts differ.",
+        "share",
+        curve=Curve("diversity"),
+        tracked_as="answer_diversity",
+    )
+    strict_agreement: Number = number(
+        "Share of the pairs of a group that the strict judge orders as the reward does.",
+        "share",
+        curve=Curve("diversity", "agreement with the strict judge"),
+        is_optional=True,
+    )
+    is_suspect: bool | None = same_as(_SUSPECT)
     play_s: Number = number("Wall time of the round.", "seconds")
 
     generate_s: float = 0.0
@@ -124,4 +138,5 @@ class EvalPart(Part):
     reward_mean: Number = same_as(_REWARD)
     return_mean: Number = same_as(_RETURN)
     turns_mean: Number = same_as(_TURNS)
+    is_suspect: bool | None = same_as(_SUSPECT)
     wall_s: Number = number("Wall time of the evaluation.", "seconds")

@@ -139,6 +139,11 @@ JOB_PARITY_ALARMS = Counter(
     "Steps in which a policy's rollout and trainer disagreed about its logprobs.",
     ["job_id", "policy"],
 )
+JOB_REWARD_SUSPECTS = Counter(
+    "troupe_job_reward_suspects_total",
+    "Times that the reward rose while success, diversity or a stricter judge's score fell.",
+    ["job_id"],
+)
 JOB_RESTARTS = Counter(
     "troupe_job_component_restarts_total",
     "Processes of the job that ended and came back.",

@@ -32,6 +32,7 @@ _OF_JOB = (
     metrics.JOB_GROUPS,
     metrics.JOB_TOKENS,
     metrics.JOB_PARITY_ALARMS,
+    metrics.JOB_REWARD_SUSPECTS,
     metrics.JOB_RESTARTS,
 )
 _BY_NAME = {next(iter(metric.describe())).name: metric for metric in _OF_JOB}
@@ -87,6 +88,8 @@ def observe_event(job_id: str, type: str, data: Mapping[str, Any]) -> None:
     """Count an event of ``job_id`` that has a series."""
     if type == "parity.alarm":
         metrics.JOB_PARITY_ALARMS.labels(job_id, data["policy"]).inc()
+    elif type == "reward.suspect":
+        metrics.JOB_REWARD_SUSPECTS.labels(job_id).inc()
     elif type == "component.restarted":
         metrics.JOB_RESTARTS.labels(job_id).inc()
 
@@ -98,6 +101,7 @@ def begin(job_id: str, num_steps: int, policies: Iterable[str]) -> None:
         leaving.cancel()
     metrics.JOB_NUM_STEPS.labels(job_id).set(num_steps)
     metrics.start_at_zero(metrics.JOB_RESTARTS, [job_id])
+    metrics.start_at_zero(metrics.JOB_REWARD_SUSPECTS, [job_id])
     metrics.start_at_zero(metrics.JOB_PARITY_ALARMS, [job_id], policies)
     for entry in METRICS["train"].values():
         series = entry.metric.series

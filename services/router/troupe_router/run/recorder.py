@@ -9,7 +9,8 @@ line is.
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,9 +28,11 @@ from troupe.runtime.telemetry.tracing import root_span
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
 from troupe_router.run import job_metrics
+from troupe_router.run.answers import shown_episodes
 from troupe_router.run.episode_index import EpisodeIndex
 from troupe_router.run.episodes_file import episode_lines, is_kept
 from troupe_router.run.learned_steps import LearnedSteps
+from troupe_router.run.monitor import suspicion
 from troupe_router.run.record_file import RecordFile, part_name
 from troupe_router.run.record_restore import JobRecords, RecordRestorer, metrics_line
 from troupe_router.run.round_metrics import eval_line, play_metrics, train_line
@@ -146,6 +149,7 @@ class Recorder:
         reached("router.round_recording", state.round_id)
         play = await asyncio.to_thread(play_metrics, episodes, wall_s)
         kind = "eval" if state.kind == pb.ROUND_KIND_EVAL else "train"
+        play = await self._watched(kind, state, play, episodes)
         await self._emit(
             "round.played",
             state.round_id,
@@ -165,6 +169,39 @@ class Recorder:
             await self._emit("eval.done", str(state.step), data)
         else:
             await self._note(f"play:{state.step}", {**play.to_wire(), "opened_at": state.opened_at})
+
+    async def _watched(
+        self, kind: str, state: RoundState, play: PlayPart, episodes: Sequence[pb.Episode]
+    ) -> PlayPart:
+        """``play``, marked if the reward is suspect with it; the first such round says so."""
+        train, evals = self._lines_of("train"), self._lines_of("eval")
+        if kind == "eval":
+            evals[state.step] = eval_line(state.step, play)
+            newest = {step: line for step, line in train.items() if step < state.step}
+            was_suspect = any(line.get("is_suspect") for line in evals.values())
+        else:
+            newest = {**train, state.step: play.to_line()}
+            recent = range(state.step - self._job.spec.monitor.window, state.step)
+            was_suspect = any(train.get(step, {}).get("is_suspect") for step in recent)
+        suspect = suspicion(newest, evals, self._job.spec.monitor)
+        # A step's own suspicion is not an evaluation's: it was said when the step was played.
+        if suspect is None or (kind == "eval" and not suspect.is_held_out):
+            return replace(play, is_suspect=False)
+        if not was_suspect:
+            kept = [e for e in episodes if is_kept(e, self._fraction)] or episodes
+            shown = shown_episodes(kept, suspect.falls[0].agent)
+            data = {**suspect.to_json(), "kind": kind, "episodes": shown}
+            _log.warning("reward.suspect", job_id=self._job.job_id, sentence=suspect.sentence)
+            await self._emit("reward.suspect", state.round_id, data)
+        return replace(play, is_suspect=True)
+
+    def _lines_of(self, kind: str) -> dict[int, dict[str, Any]]:
+        """The recorded lines of a kind by step, and what was played and has no line yet."""
+        lines = {step: line for (of_kind, step), line in self._lines.items() if of_kind == kind}
+        if kind == "train":
+            notes = {n.partition(":")[2]: note for n, note in self._notes.items() if "play:" in n}
+            lines = {**{int(step): note for step, note in notes.items()}, **lines}
+        return lines
 
     async def catch_up(self, step: int) -> None:
         """Record the training round of ``step`` if it is complete and nobody recorded it.

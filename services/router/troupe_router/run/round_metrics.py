@@ -8,6 +8,7 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.busy import busy_seconds
 from troupe.runtime.step_report.play import EvalPart, PlayPart, StepPart
 from troupe.runtime.step_report.trainer import TrainerPart
+from troupe_router.run.answers import answer_diversity, strict_agreement
 
 _LEARN = ("learn", "advantages", "pack", "collate")
 _NOT_WORK = ("collect", "wait", "idle", "generate", "env")
@@ -43,6 +44,8 @@ def play_metrics(episodes: Sequence[pb.Episode], wall_s: float) -> PlayPart:
         num_tokens=num_tokens,
         cached_token_ratio=_cached_ratio(played),
         tokens_per_s=round(num_tokens / busy.generate, 1) if busy.generate > 0 else None,
+        answer_diversity=answer_diversity(played),
+        strict_agreement=strict_agreement(played),
         play_s=round(wall_s, 4),
         generate_s=round(busy.generate, 4),
         env_s=round(busy.env, 4),
@@ -104,6 +107,7 @@ def eval_line(step: int, play: PlayPart) -> dict[str, Any]:
         reward_mean=play.reward_mean,
         return_mean=play.return_mean,
         turns_mean=play.turns_mean,
+        is_suspect=play.is_suspect,
         wall_s=play.play_s,
     )
     return {"kind": "eval", "step": step, **part.to_line()}

@@ -1,0 +1,1 @@
+"""Attackers that seek reward without solving a task, and the searches that improve them."""
