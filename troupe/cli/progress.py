@@ -25,6 +25,8 @@ _NOTEWORTHY = frozenset(
         "checkpoint.failed",
         "recording.failed",
         "tracker.failed",
+        "disk.low",
+        "disk.resolved",
     }
 )
 """Events that are shown besides progress; the event carries the text."""
