@@ -227,6 +227,35 @@ FAILOVERS = (
 )
 """To a replica that has all that was answered, or (lossy) lacks the writes of some moments."""
 
+NO_ROOM, LOW_ROOM = "no room", "little room"
+DISKS = (
+    *(
+        Case("redis", BY_NAME[name], NO_ROOM)
+        for name in (
+            "opening a step",
+            "before a stream append",
+            "mid-record",
+            "mid-learn",
+            "mid-push, staged on all",
+            "at the last step",
+        )
+    ),
+    Case("redis", BY_NAME["mid-learn"], LOW_ROOM),
+)
+"""A file system with the run folders and Redis' data, filled for 15 s by a file of others."""
+REDIS_ELSEWHERE = tuple(
+    Case(role, BY_NAME[name], NO_ROOM)
+    for role, name in (
+        ("router", "mid-record"),
+        ("env", "mid-env-step"),
+        ("trainer", "mid-learn"),
+        ("trainer", "checkpoint written"),
+        ("rollout", "mid-push, staging"),
+        ("trainer", "at the last step"),
+    )
+)
+"""A full file system with the run folders alone: Redis goes on, and the one named meets it first."""
+
 LOSS = "packets lost"
 LOSSES = tuple(
     Case(role, BY_NAME[name], LOSS)
@@ -251,6 +280,8 @@ ALL = (
     *CLOCKS,
     *FAILOVERS,
     *LOSSES,
+    *DISKS,
+    *REDIS_ELSEWHERE,
 )
 """What `make chaos` records."""
 
@@ -272,4 +303,5 @@ QUICK = tuple(
 """What every commit proves: each role at the moment at which it holds most."""
 
 QUICK_NETWORK = Case("router:redis", BY_NAME["before a stream append"], RESETS)
+QUICK_DISK = Case("redis", BY_NAME["mid-learn"], NO_ROOM)
 QUICK_STREAM = Case("groups", BY_NAME["idle, a step is played"], DUPLICATED)

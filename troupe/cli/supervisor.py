@@ -1,7 +1,8 @@
 """Keeps the platform's processes alive until it receives a signal to stop.
 
-Owns the reconcile loop, the orderly stop, and that Redis takes no writes while the disk is full. Never serves anything itself; when it is killed, the
-processes stay, and the next ``troupe up`` or ``troupe down`` cleans up after it.
+Owns the reconcile loop, the orderly stop, and that Redis takes no writes while the disk is full.
+Never serves anything itself; when it is killed, the processes stay, and the next ``troupe up`` or
+``troupe down`` cleans up after it.
 """
 
 import asyncio

@@ -80,8 +80,8 @@ class DiskSpace:
             else f"{self.free_bytes / 2**20:.0f} MiB free and needs {needed / 2**20:.0f} MiB"
         )
         return (
-            f"The disk of {self.folder} has {lack}: no step begins until then, nothing is lost, and "
-            "the work goes on by itself. Free space there."
+            f"The disk of {self.folder} has {lack}: no step begins until then, nothing is lost, "
+            "and the work goes on by itself. Free space there."
         )
 
 

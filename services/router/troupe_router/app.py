@@ -38,7 +38,6 @@ from troupe_router.rest.parts import RestParts
 from troupe_router.servicer import RouterServicer
 from troupe_router.settings import RouterSettings
 
-
 _log = get_logger(__name__)
 _DISK_S = 1.0
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 from redis.asyncio import Redis
 
+from troupe.runtime.disk_space import DiskSpace
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.members.store import MemberStore

@@ -6,7 +6,7 @@ const TYPES = [
   "job.state", "job.warning", "job.interrupted", "round.opened", "round.played", "step.learned", "step.recorded", "eval.done",
   "component.restarted", "component.condition", "replica.joined", "replica.left", "phase.overdue", "phase.resolved",
   "weights.published", "weights.caught_up", "weights.refused", "parity.alarm", "learning.flat",
-  "checkpoint.failed", "recording.failed", "tracker.failed",
+  "checkpoint.failed", "recording.failed", "tracker.failed", "disk.low", "disk.resolved",
 ];
 const FINISHED = ["succeeded", "failed", "cancelled"];
 const RETRY_MS = 3_000;
