@@ -13,10 +13,10 @@ _PIECE = 1 << 20
 
 
 @contextmanager
-def small_disk(folder: Path, size_bytes: int) -> Generator[Path]:
+def small_disk(folder: Path, size_bytes: int, *, num_files: int = 10_000) -> Generator[Path]:
     """Mount a tmpfs of ``size_bytes`` at ``folder``; skips, with the reason, without root."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = f"size={size_bytes},mode=0755"
+    options = f"size={size_bytes},nr_inodes={num_files},mode=0755"
     mounting = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     done = subprocess.run(mounting, capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:

@@ -254,7 +254,7 @@ REDIS_ELSEWHERE = tuple(
         ("trainer", "at the last step"),
     )
 )
-"""A full file system with the run folders alone: Redis goes on, and the one named meets it first."""
+"""A full file system with the run folders alone: Redis goes on, so the one named meets it first."""
 
 LOSS = "packets lost"
 LOSSES = tuple(

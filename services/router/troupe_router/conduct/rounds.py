@@ -30,8 +30,8 @@ _LOOK_S = 1.0
 class RoundRunner:
     """One job's steps.
 
-    ``missing`` names what does not serve, for the reasons of failed jobs. While ``disk`` is short of
-    room, no round is opened.
+    ``missing`` names what does not serve, for the reasons of failed jobs. While ``disk`` is short
+    of room, no round is opened.
     """
 
     def __init__(
