@@ -218,14 +218,17 @@ CLOCKS = tuple(
 )
 """By more than an hour, until the job ends."""
 
-FAILOVER, LOSSY = "failover", "lossy failover"
+FAILOVER, LOSSY, CUT = "failover", "lossy failover", "writes cut"
 FAILOVERS = (
     Case("redis", BY_NAME["before a stream append"], FAILOVER),
     Case("redis", BY_NAME["mid-learn"], FAILOVER),
     Case("redis", BY_NAME["mid-push, staged on all"], LOSSY),
     Case("redis", BY_NAME["before a stream append"], LOSSY),
+    Case("redis", BY_NAME["mid-push, staged on all"], CUT),
+    Case("redis", BY_NAME["before a stream append"], CUT),
 )
-"""To a replica that has all that was answered, or (lossy) lacks the writes of some moments."""
+"""To a replica that has all that was answered, or (lossy) lacks the writes of some moments; or to
+the same server without them (cut), as a power cut leaves one that syncs each second."""
 
 NO_ROOM, LOW_ROOM = "no room", "little room"
 DISKS = (

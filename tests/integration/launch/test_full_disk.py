@@ -1,6 +1,8 @@
 """Launcher, embedded server and logs on a small file system that is really full (needs root)."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -118,7 +120,7 @@ async def test_process_when_it_dies_of_a_full_disk_then_is_never_given_up(
     ballast.fill()
     (status,) = await launcher.reconcile("job", [component])
     assert status.pid
-    subprocess.run(["kill", "-9", str(status.pid)], check=True)
+    os.kill(status.pid, signal.SIGKILL)
     await until(launcher, component, lambda s: s.restarts > 2 * FAST.max_restarts)
     ballast.free()
     pids = {None}
