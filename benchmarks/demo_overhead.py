@@ -37,7 +37,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="troupe-overhead-") as scratch:
         model = args.model
         if not (model / "config.json").is_file():
-            model = _quick_model(Path(scratch) / "model")
+            model = quick_model(Path(scratch) / "model")
         overrides.append(f"policies.shared.model={model}")
         lines = _train(args.spec, overrides, Path(scratch) / "runs")
     if lines is None:
@@ -46,7 +46,7 @@ def main() -> int:
     return 0
 
 
-def _quick_model(folder: Path) -> Path:
+def quick_model(folder: Path) -> Path:
     """A model that is right now and then, made in seconds.
 
     As slow as a good one, and its groups have rewards that differ: a flat step learns nothing, and
@@ -62,7 +62,7 @@ def _train(spec: Path, overrides: list[str], runs_dir: Path) -> list[dict[str, A
     """Lines of metrics.jsonl of the training steps, or None when the job failed."""
     flags = [part for override in overrides for part in ("--set", override)]
     for name in ("rest", "grpc", "admin", "redis"):
-        flags += [f"--{name}-port", str(_free_port())]
+        flags += [f"--{name}-port", str(free_port())]
     command = [sys.executable, "-m", "troupe.cli", "train", str(spec), "--runs-dir", str(runs_dir)]
     if _run([*command, *flags]) != 0:
         return None
@@ -127,7 +127,8 @@ def _busy(line: dict[str, Any]) -> float:
     return _busy_s(line) / line["wall_s"]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -218,14 +218,46 @@ CLOCKS = tuple(
 )
 """By more than an hour, until the job ends."""
 
-FAILOVER, LOSSY = "failover", "lossy failover"
+FAILOVER, LOSSY, CUT = "failover", "lossy failover", "writes cut"
 FAILOVERS = (
     Case("redis", BY_NAME["before a stream append"], FAILOVER),
     Case("redis", BY_NAME["mid-learn"], FAILOVER),
     Case("redis", BY_NAME["mid-push, staged on all"], LOSSY),
     Case("redis", BY_NAME["before a stream append"], LOSSY),
+    Case("redis", BY_NAME["mid-push, staged on all"], CUT),
+    Case("redis", BY_NAME["before a stream append"], CUT),
 )
-"""To a replica that has all that was answered, or (lossy) lacks the writes of some moments."""
+"""To a replica that has all that was answered, or (lossy) lacks the writes of some moments; or to
+the same server without them (cut), as a power cut leaves one that syncs each second."""
+
+NO_ROOM, LOW_ROOM = "no room", "little room"
+DISKS = (
+    *(
+        Case("redis", BY_NAME[name], NO_ROOM)
+        for name in (
+            "opening a step",
+            "before a stream append",
+            "mid-record",
+            "mid-learn",
+            "mid-push, staged on all",
+            "at the last step",
+        )
+    ),
+    Case("redis", BY_NAME["mid-learn"], LOW_ROOM),
+)
+"""A file system with the run folders and Redis' data, filled for 15 s by a file of others."""
+REDIS_ELSEWHERE = tuple(
+    Case(role, BY_NAME[name], NO_ROOM)
+    for role, name in (
+        ("router", "mid-record"),
+        ("env", "mid-env-step"),
+        ("trainer", "mid-learn"),
+        ("trainer", "checkpoint written"),
+        ("rollout", "mid-push, staging"),
+        ("trainer", "at the last step"),
+    )
+)
+"""A full file system with the run folders alone: Redis goes on, so the one named meets it first."""
 
 LOSS = "packets lost"
 LOSSES = tuple(
@@ -268,6 +300,8 @@ ALL = (
     *FAILOVERS,
     *LOSSES,
     *POWER_CUTS,
+    *DISKS,
+    *REDIS_ELSEWHERE,
 )
 """What `make chaos` records."""
 
@@ -289,5 +323,6 @@ QUICK = tuple(
 """What every commit proves: each role at the moment at which it holds most."""
 
 QUICK_NETWORK = Case("router:redis", BY_NAME["before a stream append"], RESETS)
+QUICK_DISK = Case("redis", BY_NAME["mid-learn"], NO_ROOM)
 QUICK_STREAM = Case("groups", BY_NAME["idle, a step is played"], DUPLICATED)
 QUICK_POWER_CUT = Case("machine", BY_NAME["mid-checkpoint"], POWER)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import redis
-from chaos_cases import LOSSY, Case
+from chaos_cases import CUT, LOSSY, Case
 from chaos_outcome import Outcome
 from chaos_world import NotSucceededError
 from follower import Follower
@@ -36,6 +36,8 @@ class FailoverWorld(WiredWorld):
 
     def _inject(self, case: Case, job_id: str, stander: int) -> tuple[float, int]:
         """Promote a replica that has everything, or one that was cut off moments ago."""
+        if case.how == CUT:
+            return self._cut(job_id, stander)
         replica = self._follow()
         self._may_fail = case.how == LOSSY
         if case.how == LOSSY:
@@ -52,6 +54,22 @@ class FailoverWorld(WiredWorld):
         self.valkey = replica
         self._wire.retarget("redis", (FAR, replica.port))
         os.kill(stander, signal.SIGCONT)
+        return hit_at, stander
+
+    def _cut(self, job_id: str, stander: int) -> tuple[float, int]:
+        """Kill the server and start it again with the file that it had some changes ago."""
+        self._may_fail = True
+        logs = self.valkey.folder.glob("appendonlydir/*.incr.aof")
+        log = max(logs, key=lambda path: path.stat().st_mtime)
+        size = log.stat().st_size
+        os.kill(stander, signal.SIGCONT)
+        self._wait_changes(job_id)
+        self.valkey.stop()
+        os.truncate(log, size)
+        hit_at = time.time()
+        self.valkey.start()
+        assert self.valkey.process is not None
+        self._elders |= {self.valkey.process.pid}
         return hit_at, stander
 
     def _follow(self) -> Valkey:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos_cases import FAILOVERS, LOSSY, Case
+from chaos_cases import CUT, FAILOVERS, LOSSY, Case
 from failover_world import FailoverWorld
 from process_tree import descendants
 from wired_world import Valkey, run_wired
@@ -53,5 +53,5 @@ def failing_over(
 def test_job_when_redis_fails_over_then_goes_on_or_ends_with_a_reason(
     failing_over: FailoverWorld, chaos_spec: dict[str, Any], undisturbed: Path, case: Case
 ):
-    spec = {**chaos_spec, "limits": LIMITS} if case.how == LOSSY else chaos_spec
+    spec = {**chaos_spec, "limits": LIMITS} if case.how in (LOSSY, CUT) else chaos_spec
     assert failing_over.run(case, spec, undisturbed).faults == []

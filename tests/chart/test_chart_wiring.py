@@ -176,6 +176,7 @@ def test_redis_when_it_has_a_password_then_the_shell_line_asks_for_it(
         with Redis(port=port, password="right", retry=retry) as known:
             assert known.ping()
             assert known.config_get("appendonly") == {"appendonly": "yes"}
+            assert known.config_get("appendfsync") == {"appendfsync": "always"}
         with Redis(port=port) as stranger, pytest.raises(AuthenticationError):
             stranger.ping()
         assert "right" not in Path(f"/proc/{process.pid}/cmdline").read_text("utf-8")

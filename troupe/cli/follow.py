@@ -6,7 +6,8 @@ Owns watching and the closing summary. Never starts or stops a process.
 import json
 import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def watch(client: RestClient, job: JobDocument, *, quiet: bool = False) -> JobDo
         refresh_per_second=4,
         vertical_overflow="crop",
     )
-    with live if is_live else nullcontext():
+    notices = nullcontext() if is_live or quiet else _shortage_notices(waits)
+    with live if is_live else nullcontext(), notices:
         for event in client.events(job.job_id):
             line = progress.apply(event)
             if line and not quiet and (not is_live or not line.startswith("step ")):
@@ -56,8 +58,35 @@ def _has_paused(event: EventDocument) -> bool:
     return event.type == "job.state" and event.data.get("state") == "paused"
 
 
+@contextmanager
+def _shortage_notices(waits: "Waits") -> Generator[None]:
+    """Print once when the job waits for room on a disk: a full one takes no events."""
+    over = threading.Event()
+
+    def listen() -> None:
+        is_told = False
+        while not over.wait(_ASK_EVERY_S):
+            waits.ask()
+            if waits.phase == "disk" and not is_told:
+                err().print(f"disk.low: {waits.sentence()}", markup=False)
+            is_told = waits.phase == "disk" or (is_told and not waits.phase)
+
+    listening = threading.Thread(target=listen, daemon=True)
+    listening.start()
+    try:
+        yield
+    finally:
+        over.set()
+        listening.join(_ASK_EVERY_S)
+
+
 class Waits:
-    """What the job waits for, polled every two seconds on a thread: drawing never blocks."""
+    """What the job waits for, polled every two seconds on a thread: drawing never blocks.
+
+    ``phase`` is the router's latest; empty when it did not answer.
+    """
+
+    phase = ""
 
     def __init__(self, client: RestClient, job_id: str) -> None:
         self._client = client
@@ -70,16 +99,23 @@ class Waits:
         """The router's latest sentence; empty when it did not answer."""
         is_old = time.monotonic() - self._asked_at >= _ASK_EVERY_S
         if is_old and self._asking.acquire(blocking=False):
-            threading.Thread(target=self._ask, daemon=True).start()
+            threading.Thread(target=self._ask_and_release, daemon=True).start()
         return self._sentence
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Ask now."""
         try:
-            self._sentence = self._client.progress(self._job_id).waiting.sentence
+            waiting = self._client.progress(self._job_id).waiting
+            self._sentence, self.phase = waiting.sentence, waiting.phase
         except (TroupeError, RuntimeError):
-            self._sentence = ""
+            self._sentence, self.phase = "", ""
         finally:
             self._asked_at = time.monotonic()
+
+    def _ask_and_release(self) -> None:
+        try:
+            self.ask()
+        finally:
             self._asking.release()
 
 

@@ -5,7 +5,6 @@ process.
 """
 
 import fcntl
-import os
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from troupe.cli.settings import HOST, CliSettings
 from troupe.clients.rest import RestClient
 from troupe.runtime.launch.launcher import Component
 from troupe.runtime.launch.processes import ProcessId, identify, look
+from troupe.runtime.launch.records import write_record
 from troupe.runtime.streams import embedded
 
 _POLL_S = 0.05
@@ -82,15 +82,16 @@ class PlatformConfig(BaseModel):
             tls_ca=self.router_ca,
         )
 
-    def components(self) -> list[Component]:
+    def components(self, *, takes_writes: bool = True) -> list[Component]:
         """The processes to keep alive, in starting order."""
-        return [*self.redis(), self._router()]
+        return [*self.redis(takes_writes=takes_writes), self._router()]
 
-    def redis(self) -> list[Component]:
+    def redis(self, *, takes_writes: bool = True) -> list[Component]:
         """The embedded server, when this platform runs one."""
         if not self.is_redis_embedded:
             return []
-        return [embedded.component(self.redis_port, self.state_dir / "redis")]
+        folder = self.state_dir / "redis"
+        return [embedded.component(self.redis_port, folder, takes_writes=takes_writes)]
 
     def _router(self) -> Component:
         env = {
@@ -167,10 +168,8 @@ def _try_lock(file: int) -> bool:
 
 
 def _write(config: PlatformConfig) -> None:
-    path = record_of(config.state_dir)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(config.model_dump_json(indent=1), encoding="utf-8")
-    temporary.replace(path)
+    text = config.model_dump_json(indent=1)
+    write_record(record_of(config.state_dir), text, short=text)
 
 
 def record_of(state_dir: Path) -> Path:

@@ -28,6 +28,8 @@ _NOTEWORTHY = frozenset(
         "recording.failed",
         "records.lost",
         "tracker.failed",
+        "disk.low",
+        "disk.resolved",
     }
 )
 """Events that are shown besides progress; the event carries the text."""

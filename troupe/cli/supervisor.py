@@ -1,13 +1,15 @@
 """Keeps the platform's processes alive until it receives a signal to stop.
 
-Owns the reconcile loop and the orderly stop. Never serves anything itself; when it is killed, the
-processes stay, and the next ``troupe up`` or ``troupe down`` cleans up after it.
+Owns the reconcile loop, the orderly stop, and that Redis takes no writes while the disk is full.
+Never serves anything itself; when it is killed, the processes stay, and the next ``troupe up`` or
+``troupe down`` cleans up after it.
 """
 
 import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 
 from troupe.cli.platform import OWNER, stop_all
 from troupe.cli.platform_record import (
@@ -17,8 +19,10 @@ from troupe.cli.platform_record import (
     remember,
     running,
 )
+from troupe.runtime.disk_space import FULL_BYTES, DiskSpace
 from troupe.runtime.launch.launcher import EXIT_CONFIGURATION, ComponentStatus
 from troupe.runtime.launch.local import LocalLauncher, RestartPolicy
+from troupe.runtime.transient import is_transient
 
 _PERIOD_S = 0.5
 _RESTARTS = RestartPolicy(steady_s=5.0, counts_steady=False)
@@ -30,21 +34,28 @@ _LOCK_S = 10.0
 async def supervise(config: PlatformConfig, stopping: asyncio.Event) -> None:
     """Reconcile until ``stopping`` is set, then end everything in order."""
     launcher = LocalLauncher(config.state_dir, restarts=_RESTARTS, grace_s=config.grace_s)
-    desired = config.components()
+    disk = DiskSpace(config.state_dir, needed_bytes=FULL_BYTES)
     last_states: dict[str, tuple[str, int]] = {}
     try:
         while not stopping.is_set():
-            for status in await launcher.reconcile(OWNER, desired):
-                _tell(status, last_states)
+            try:
+                desired = config.components(takes_writes=not disk.look())
+                for status in await launcher.reconcile(OWNER, desired):
+                    _tell(status, last_states)
+            except OSError as error:
+                if not is_transient(error):
+                    raise
+                _print(f"the platform is left as it is until this passes: {error}")
             try:
                 await asyncio.wait_for(stopping.wait(), _PERIOD_S)
             except TimeoutError:
                 continue
     finally:
-        mark_stopping(config)
-        print("stopping", flush=True)
+        with suppress(OSError):
+            mark_stopping(config)
+        _print("stopping")
         await stop_all(config)
-        print("stopped", flush=True)
+        _print("stopped")
 
 
 def _tell(status: ComponentStatus, last_states: dict[str, tuple[str, int]]) -> None:
@@ -52,10 +63,15 @@ def _tell(status: ComponentStatus, last_states: dict[str, tuple[str, int]]) -> N
     state = (status.state, status.restarts)
     if last_states.get(status.name) != state:
         last_states[status.name] = state
-        print(f"{status.name}: {status.state} pid={status.pid} restarts={status.restarts}")
-        if status.state in ("failed", "restarting"):
-            print(status.detail)
-        sys.stdout.flush()
+        _print(f"{status.name}: {status.state} pid={status.pid} restarts={status.restarts}")
+        if status.state in ("failed", "restarting", "waiting"):
+            _print(status.detail)
+
+
+def _print(text: str) -> None:
+    """Log a line; one that a full disk refuses is dropped."""
+    with suppress(OSError):
+        print(text, flush=True)
 
 
 async def _main(config: PlatformConfig) -> None:

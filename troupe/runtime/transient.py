@@ -28,6 +28,8 @@ _PHRASES: Mapping[type[Exception], tuple[str, ...]] = {
 }
 """Errors that mean many things, and the words in which Python, torch (on the CPU) and protobuf say
 that there is no memory."""
+_FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full")
+"""How libraries with errors of their own (safetensors, SQLite, torch) say that a disk is full."""
 
 
 def is_transient(error: BaseException) -> bool:
@@ -37,6 +39,8 @@ def is_transient(error: BaseException) -> bool:
     """
     if isinstance(error, OSError):
         return error.errno in _ERRNOS
+    if any(phrase in str(error) for phrase in _FULL):
+        return True
     for kind, words in _PHRASES.items():
         if isinstance(error, kind):
             return any(phrase in str(error) for phrase in words)

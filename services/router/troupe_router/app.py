@@ -12,8 +12,11 @@ from redis.exceptions import RedisError
 
 from troupe.aio import cancel_all
 from troupe.api.router.v1 import router_pb2_grpc
+from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.serving import replica_name
 from troupe.runtime.streams.redis import connect
+from troupe.runtime.telemetry import metrics
+from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.telemetry.tracing import traced_app
 from troupe_router.conduct.controller import ControllerParts
 from troupe_router.conduct.launching import Launching
@@ -35,6 +38,9 @@ from troupe_router.rest.event_fanout import EventFanout
 from troupe_router.rest.parts import RestParts
 from troupe_router.servicer import RouterServicer
 from troupe_router.settings import RouterSettings
+
+_log = get_logger(__name__)
+_DISK_S = 1.0
 
 
 class RestServer(uvicorn.Server):
@@ -63,6 +69,7 @@ class RouterApp:
 
     def __init__(self, settings: RouterSettings) -> None:
         self._settings = settings
+        self._disk = DiskSpace(settings.runs_dir, needed_bytes=settings.min_free_bytes)
         self._redis: Redis | None = None
         self._socket: socket.socket | None = None
         self._certificate: RestCertificate | None = None
@@ -100,7 +107,7 @@ class RouterApp:
         launcher = await self._launching.start(self._unfinished)
         limits = self._keys.replica_limits
         parts = ControllerParts(
-            settings, redis, self._store, self._members, launcher, address, limits
+            settings, redis, self._store, self._members, launcher, address, self._disk, limits
         )
         self._fanout = EventFanout(
             redis,
@@ -125,6 +132,7 @@ class RouterApp:
             members=self._members,
             fanout=self._fanout,
             is_ready=self._is_ready,
+            disk=self._disk,
             keys=self._keys,
         )
         self._keeper = RunFolderKeeper(
@@ -160,6 +168,7 @@ class RouterApp:
             asyncio.create_task(keep_counting(self._store, self._members, every_s=every_s)),
             asyncio.create_task(self._follow_certificate()),
             asyncio.create_task(self._keeper.run()),
+            asyncio.create_task(self._watch_disk()),
         ]
         try:
             await asyncio.wait({*working, self._serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -168,6 +177,17 @@ class RouterApp:
                     task.result()
         finally:
             await cancel_all(*working, *beside)
+
+    async def _watch_disk(self) -> None:
+        """Measure the room for run folders each second."""
+        while True:
+            try:
+                await asyncio.to_thread(self._disk.look)
+            except OSError as error:
+                _log.warning("disk.not_measured", error=str(error))
+            metrics.RUNS_FREE_BYTES.set(self._disk.free_bytes)
+            metrics.RUNS_SIZE_BYTES.set(self._disk.total_bytes)
+            await asyncio.sleep(_DISK_S)
 
     async def _follow_certificate(self) -> None:
         assert self._rest is not None

@@ -33,6 +33,8 @@ class RouterSettings(ServingSettings):
     """URL of the Redis or Valkey with streams and records."""
     runs_dir: Path = Path("runs")
     """Folder of the run folders."""
+    min_free_bytes: int = Field(default=128 << 20, ge=0)
+    """Free bytes on the disk of runs_dir below which no step begins (a tenth of a small disk)."""
     launcher: Literal["local", "kubernetes", "none"] = "local"
     """local: start a job's processes on this machine; kubernetes: as objects of the cluster that
     the router runs in; none: other means start them."""

@@ -12,6 +12,7 @@ from troupe.aio import cancel_all
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.ids import ticket_id
+from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.launch.launcher import Component, ComponentStatus
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import JobSpec, parse_spec
@@ -76,11 +77,13 @@ class World:
     store: JobStore = field(init=False)
     members: MemberStore = field(init=False)
     ledger: StepLedger = field(init=False)
+    disk: DiskSpace = field(init=False)
 
     def __post_init__(self) -> None:
         self.store = JobStore(self.redis)
         self.members = MemberStore(self.redis, ttl_s=60)
         self.ledger = StepLedger(self.redis, JOB)
+        self.disk = DiskSpace(self.runs_dir, needed_bytes=0)
 
     async def add_job(self, spec: JobSpec, state: str) -> JobRecord:
         """A job in ``state`` ("launching" or "running"), as an earlier router left it."""
@@ -102,7 +105,13 @@ class World:
         """Run the job's controller to its end, with players beside it; the record then."""
         settings = RouterSettings(runs_dir=self.runs_dir, commit="c", grace_s=1.0)
         parts = ControllerParts(
-            settings, self.redis, self.store, self.members, IdleLauncher(), "127.0.0.1:1"
+            settings,
+            self.redis,
+            self.store,
+            self.members,
+            IdleLauncher(),
+            "127.0.0.1:1",
+            self.disk,
         )
         playing = asyncio.create_task(self.players().run())
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 from redis.asyncio import Redis
 
+from troupe.runtime.disk_space import DiskSpace
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.members.store import MemberStore
@@ -49,10 +50,12 @@ async def rest_world(
     )
     commands = JobCommands(found, redis, store, keys.replica_limits)
 
+    disk = DiskSpace(found.runs_dir, needed_bytes=found.min_free_bytes)
+
     async def is_ready() -> bool:
         return True
 
-    app = create_app(RestParts(found, redis, store, commands, members, hub, is_ready, keys))
+    app = create_app(RestParts(found, redis, store, commands, members, hub, is_ready, disk, keys))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     client = httpx.AsyncClient(transport=transport, base_url="http://router", headers=headers)
     async with client:

@@ -112,6 +112,28 @@ async def test_job_when_the_trainer_went_on_while_no_router_was_there_then_the_s
         assert len((record.run_dir / "episodes.jsonl").read_text().splitlines()) == 3
 
 
+async def test_job_when_two_steps_were_learnt_while_no_router_was_there_then_both_are_recorded(
+    world: World,
+) -> None:
+    record = await world.add_job(job_spec(steps=2), "running")
+    await world.store.note(JOB, "play:0", {"opened_at": 1.0, "num_episodes": 3})
+    log = EventLog(world.redis, JOB, source="trainer")
+    for step in (0, 1):
+        opened = tickets(train_round(step), 3, step)
+        await world.ledger.open_round(train_round(step), records.ROUND_KIND_TRAIN, step, opened)
+        for ticket in opened:
+            episode = records.Episode(episode_id=ticket.ticket_id, round_id=ticket.round_id)
+            await world.ledger.complete_ticket(ticket, "", [], episode)
+        await log.emit("step.learned", {"step": step})
+    await world.ledger.mark_recorded(train_round(0))
+    await world.ledger.commit_version("p", 2, "e")
+    await world.ledger.set_result({"step": 2})
+    ended = await world.drive(record)
+    assert ended.state == "succeeded", ended.reason
+    lines = (record.run_dir / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [0, 1]
+
+
 async def test_job_when_the_export_does_not_come_in_time_then_fails_and_says_so(
     world: World,
 ) -> None:

@@ -72,6 +72,7 @@ def watchdog(world: World, record: Any) -> Watchdog:
         members=world.members,
         events=EventLog(world.redis, JOB, source="router"),
         settings=RouterSettings(runs_dir=world.runs_dir),
+        disk=world.disk,
     )
 
 
@@ -134,7 +135,8 @@ async def test_lookout_when_trainers_have_told_their_results_then_waits_for_the_
     await world.ledger.open_round("eval-00002", records.ROUND_KIND_EVAL, 2, [])
     # Both have ended: nobody is there to be asked.
     record = await world.store.get(JOB)
-    progress = ProgressReader(world.redis, world.members, RouterSettings(runs_dir=world.runs_dir))
+    settings = RouterSettings(runs_dir=world.runs_dir)
+    progress = ProgressReader(world.redis, world.members, settings, world.disk)
     await world.ledger.set_result({"step": 2, "policies": {"p": {}}}, policy="p")
     waiting = await progress.look(record)
     assert "the trainer of policy 'q', which does not answer" in waiting.sentence

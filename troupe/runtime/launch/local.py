@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from troupe.runtime.disk_space import FULL_BYTES, DiskSpace, is_full
 from troupe.runtime.launch.launcher import EXIT_CONFIGURATION, Component, ComponentStatus
 from troupe.runtime.launch.processes import (
     ProcessId,
@@ -71,6 +72,7 @@ class LocalLauncher:
         self._state_dir = state_dir.absolute()
         self._policy = restarts or RestartPolicy()
         self._grace_s = grace_s
+        self._disk = DiskSpace(self._state_dir, needed_bytes=FULL_BYTES)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def reconcile(self, owner: str, desired: Sequence[Component]) -> list[ComponentStatus]:
@@ -81,7 +83,7 @@ class LocalLauncher:
             stale = [r for r in records if digests.get(r.name) != r.digest]
             await self._end(owner, stale, self._grace_s)
             return await _to_the_end(
-                lambda: [self._step(owner, component) for component in desired]
+                lambda: [self._try_step(owner, component) for component in desired]
             )
 
     async def stop(self, owner: str, *, grace_s: float) -> None:
@@ -105,6 +107,23 @@ class LocalLauncher:
             reap(process.pid)
         for record in records:
             forget_record(self._procs(owner), record.name)
+
+    def _try_step(self, owner: str, component: Component) -> ComponentStatus:
+        """``_step``; on a disk without room for the record it is tried again at the next call."""
+        try:
+            return self._step(owner, component)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return ComponentStatus(
+                name=component.name,
+                state="waiting",
+                pid=None,
+                restarts=0,
+                exit_code=None,
+                detail=f"the disk of {self._state_dir} is full ({error}); free space there",
+                condition="DiskFull",
+            )
 
     def _step(self, owner: str, component: Component) -> ComponentStatus:
         """Bring one component one step closer to running; returns its status then."""
@@ -138,19 +157,20 @@ class LocalLauncher:
         return False
 
     def _settle(self, record: ProcRecord, component: Component, folder: Path) -> None:
-        """Decide what an exit means."""
+        """Decide what an exit means. One on a full disk, which passes, is held against nobody."""
         now = time.time()
+        is_excused = self._disk.look()
         record.detail = _tail(Path(record.log), record.log_start)
         record.pid = None
         is_steady = now - record.started_at >= self._policy.steady_s
         if is_steady:
             record.num_quick = 0
-        if is_steady and not self._policy.counts_steady:
+        if is_excused or (is_steady and not self._policy.counts_steady):
             record.failures = []
         record.failures = [t for t in record.failures if abs(now - t) < self._policy.window_s]
         if record.exit_code == 0 and not component.restarts:
             record.state = "exited"
-        elif record.exit_code == EXIT_CONFIGURATION:
+        elif record.exit_code == EXIT_CONFIGURATION and not is_excused:
             record.state = "failed"
         elif len(record.failures) >= self._policy.max_restarts:
             record.state = "failed"

@@ -4,10 +4,17 @@ Owns the record's format and its atomic write. Never looks at processes.
 """
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from troupe.runtime.disk_space import is_full
+
+_BLOCK = 4096
+"""Bytes that file systems give to a file at once, at least."""
 
 
 @dataclass(slots=True)
@@ -37,11 +44,42 @@ class ProcRecord:
     num_quick: int = 0
 
     def save(self, folder: Path) -> None:
-        """Write the record atomically to ``<folder>/<name>.json``."""
+        """Write the record to ``<folder>/<name>.json``, also where the disk is full.
+
+        Raises:
+            OSError: the disk is full and has no earlier record that could be overwritten.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{self.name}.json.tmp"
-        temporary.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        temporary.replace(folder / f"{self.name}.json")
+        document = asdict(self)
+        short = json.dumps(document | {"detail": ""})
+        write_record(folder / f"{self.name}.json", json.dumps(document, indent=1), short=short)
+
+
+def write_record(path: Path, text: str, *, short: str) -> None:
+    """Replace a small file atomically; on a full disk, overwrite it in the blocks that it has.
+
+    ``short`` takes the place of a ``text`` that is longer than these blocks; JSON, since both are
+    filled up with spaces. Only the power cut that hits an overwriting can tear it.
+
+    Raises:
+        OSError: the disk is full and there is no file yet, or none of this length.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if not is_full(error) or not path.is_file():
+            raise
+        size = path.stat().st_size
+        room = -(-size // _BLOCK) * _BLOCK
+        data = next((d for d in (text.encode(), short.encode()) if len(d) <= room), None)
+        if data is None:
+            raise
+        with path.open("r+b", buffering=0) as file:
+            file.write(data.ljust(size))
 
 
 def load_record(folder: Path, name: str) -> ProcRecord | None:

@@ -46,17 +46,23 @@ def url(port: int) -> str:
     return f"redis://{HOST}:{port}/0"
 
 
-def server_argv(port: int, data_dir: Path, *, fsync: str = "always") -> list[str]:
+def server_argv(
+    port: int, data_dir: Path, *, fsync: str = "always", takes_writes: bool = True
+) -> list[str]:
     """Command line of the server: append-only file, never evicts, loopback only.
 
-    ``fsync`` is Redis' appendfsync: "always" keeps every answered write through a power cut.
+    ``fsync`` is Redis' appendfsync: "always" keeps every answered write through a power cut, and
+    ends the server when its file can't be written. One that takes no writes stays up on a full disk
+    and answers reads: it refuses writes as if it lacked replicas, and what it writes by itself
+    (keys that expire) waits.
     """
     options = {
         "bind": HOST,
         "port": str(port),
         "dir": str(data_dir),
         "appendonly": "yes",
-        "appendfsync": fsync,
+        "appendfsync": fsync if takes_writes else "everysec",
+        "min-replicas-to-write": "0" if takes_writes else "1",
         "save": "",
         "maxmemory-policy": "noeviction",
         "daemonize": "no",
@@ -66,9 +72,12 @@ def server_argv(port: int, data_dir: Path, *, fsync: str = "always") -> list[str
     return [str(find_server()), *flags]
 
 
-def component(port: int, data_dir: Path, *, name: str = "redis") -> Component:
+def component(
+    port: int, data_dir: Path, *, name: str = "redis", takes_writes: bool = True
+) -> Component:
     """The server as a launcher's component."""
-    args = ("--port", str(port), "--data-dir", str(data_dir))
+    args = ["--port", str(port), "--data-dir", str(data_dir)]
+    args += [] if takes_writes else ["--no-writes"]
     return Component(name, "troupe.runtime.streams.embedded", args=args)
 
 
@@ -78,10 +87,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--fsync", choices=["always", "everysec", "no"], default="always")
+    parser.add_argument("--no-writes", action="store_true", help="refuse writes, answer reads")
     args = parser.parse_args(argv)
     try:
         _prepare(args.port, args.data_dir)
-        command = server_argv(args.port, args.data_dir, fsync=args.fsync)
+        command = server_argv(
+            args.port, args.data_dir, fsync=args.fsync, takes_writes=not args.no_writes
+        )
     except TroupeError as error:
         print(f"troupe redis: {error.message}", file=sys.stderr)
         return EXIT_CONFIGURATION

@@ -6,6 +6,7 @@ services and tools do, once, at start.
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -26,8 +27,7 @@ def configure_logging(service: str, *, level: str = "info", **bound: str) -> Non
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer(default=str)],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        # The stream of the moment: whoever replaces sys.stderr afterwards gets the lines.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: _LineLogger(),
         cache_logger_on_first_use=False,
     )
     formatter = structlog.stdlib.ProcessorFormatter(
@@ -45,6 +45,23 @@ def configure_logging(service: str, *, level: str = "info", **bound: str) -> Non
     for noisy in ("httpx", "httpcore", "uvicorn.access", "filelock"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     structlog.contextvars.bind_contextvars(service=service, **bound)
+
+
+class _LineLogger(structlog.PrintLogger):
+    """Prints lines to the stream of the moment: whoever replaces sys.stderr later gets them.
+
+    A line that a full disk refuses is lost, and its work is not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+
+    def msg(self, message: str) -> None:
+        """Print ``message``."""
+        with suppress(OSError):
+            super().msg(message)
+
+    debug = info = warn = warning = error = critical = exception = fatal = failure = log = msg
 
 
 def _add_trace_ids(_logger: Any, _method: str, event: Any) -> Any:

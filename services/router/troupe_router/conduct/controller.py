@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from troupe.aio import WallClockDeadline
 from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
+from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.launch.launcher import Launcher
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
@@ -53,7 +54,8 @@ class Paused(Exception):  # noqa: N818 (the user's wish, not a failure)
 class ControllerParts:
     """What every controller of a router shares. ``router`` is this router's gRPC address.
 
-    ``replica_limits`` returns the quotas of API keys.
+    ``disk`` is the run folders'; somebody looks at it. ``replica_limits`` returns the quotas of API
+    keys.
     """
 
     settings: RouterSettings
@@ -62,6 +64,7 @@ class ControllerParts:
     members: MemberStore
     launcher: Launcher | None
     router: str
+    disk: DiskSpace
     replica_limits: Callable[[], Mapping[str, int]] = dict
 
     def quota(self) -> Quota:
@@ -177,6 +180,7 @@ class JobController:
                 parts.members,
                 self._events,
                 self._components,
+                parts.disk,
             )
         )
         self._recorder = job_tasks.recorder
@@ -210,7 +214,7 @@ class JobController:
                 missing = [f"the trainer's first version of policy '{p}'" for p in late]
             if not missing:
                 return
-            if patience.left_s(began) <= 0:
+            if patience.left_s(max(began, self._parts.disk.short_at)) <= 0:
                 raise JobFailedError(
                     f"not everything was up within limits.startup_timeout_s = {limit_s:g} s; "
                     f"missing: {', '.join(missing)}. Look at {self._job.run_dir / 'logs'}"
@@ -300,7 +304,10 @@ class JobController:
                 await self._recorder.catch_up(step)
 
     async def _write(self, summary: dict[str, Any]) -> None:
+        """Write the summary; raises OSError, which passes, when the disk is full."""
         try:
             await write_summary(self._job.run_dir, summary)
         except OSError as error:
+            if is_transient(error):
+                raise
             _log.error("summary.failed", job_id=self._job.job_id, error=str(error))

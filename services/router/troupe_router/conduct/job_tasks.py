@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from troupe.aio import first_to_end
 from troupe.episodes.build import load_parts
 from troupe.errors import JobFailedError
+from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe_router.conduct.components import JobComponents
@@ -37,6 +38,7 @@ class JobTasksParts:
     members: MemberStore
     events: EventLog
     components: JobComponents
+    disk: DiskSpace
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class JobTasks:
             parts.events,
             loaded.family.taskset(),
             missing=parts.components.missing,
+            disk=parts.disk,
         )
         watchdog = Watchdog(
             job,
@@ -70,6 +73,7 @@ class JobTasks:
             members=parts.members,
             events=parts.events,
             settings=parts.settings,
+            disk=parts.disk,
         )
         return cls(recorder, conductor, watchdog)
 

@@ -16,13 +16,14 @@ from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.clients.trainer import TrainerClient, TrainerStatus
 from troupe.errors import TroupeError
 from troupe.ids import eval_round, train_round
+from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.streams.ledger import RoundState, StepLedger
 from troupe_router.jobs.processes import needs
 from troupe_router.jobs.record import JobRecord
 from troupe_router.members.store import Member, MemberStore
 from troupe_router.settings import RouterSettings
 
-Phase = Literal["none", "queue", "launch", "play", "collect", "learn", "publish", "export"]
+Phase = Literal["none", "queue", "launch", "play", "collect", "learn", "publish", "export", "disk"]
 
 _TRAINER_PHASES: Mapping[str, Phase] = {
     "load": "launch",
@@ -234,10 +235,13 @@ async def _at_work(job: JobRecord, ledger: StepLedger) -> list[str]:
 class ProgressReader:
     """Reads the progress of jobs."""
 
-    def __init__(self, redis: Redis, members: MemberStore, settings: RouterSettings) -> None:
+    def __init__(
+        self, redis: Redis, members: MemberStore, settings: RouterSettings, disk: DiskSpace
+    ) -> None:
         self._redis = redis
         self._members = members
         self._settings = settings
+        self._disk = disk
         self._silent: dict[str, dict[str, float]] = {}
         """By job: the trainers, by policy, that do not answer, and since when."""
 
@@ -250,6 +254,8 @@ class ProgressReader:
         if not job.is_active:
             self._silent.pop(job.job_id, None)
             return explain(Facts(job))
+        if self._disk.is_short and (shortage := self._disk.shortage) is not None:
+            return Waiting("disk", job.step, shortage.began_at, ("disk",), shortage.sentence)
         ledger = StepLedger(self._redis, job.job_id)
         wanted = needs(job.spec, self._settings)
         facts = Facts(

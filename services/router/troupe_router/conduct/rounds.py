@@ -12,6 +12,7 @@ from troupe.aio import WallClockDeadline
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
 from troupe.ids import eval_round, train_round
+from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.faults import reached
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import RoundState, StepLedger
@@ -29,7 +30,8 @@ _LOOK_S = 1.0
 class RoundRunner:
     """One job's steps.
 
-    ``missing`` names what does not serve, for the reasons of failed jobs.
+    ``missing`` names what does not serve, for the reasons of failed jobs. While ``disk`` is short
+    of room, no round is opened.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class RoundRunner:
         taskset: Taskset,
         *,
         missing: Callable[[], Awaitable[list[str]]],
+        disk: DiskSpace,
     ) -> None:
         self._job = job
         self._spec = job.spec
@@ -51,6 +54,7 @@ class RoundRunner:
         self._events = events
         self._taskset = taskset
         self._missing = missing
+        self._disk = disk
         self._evals = eval_steps(job.spec.steps, job.spec.eval.every)
         if not job.spec.eval.num_tasks:
             self._evals = []
@@ -113,6 +117,7 @@ class RoundRunner:
         """Open the round unless it is open, await its last ticket, and record it."""
         state = await self._ledger.round(round_id)
         if state is None:
+            await self._wait_room()
             now = time.time()
             versions = await self._versions(kind, step)
             tickets = make_tickets(
@@ -177,10 +182,18 @@ class RoundRunner:
                 return result
             await self._wait("the trainer to export the trained policies", since)
 
+    async def _wait_room(self) -> None:
+        """Wait while the disk is short of room: a step that is not open writes nothing."""
+        while self._disk.is_short:
+            await self._wait("room on the disk", self._disk.short_at)
+
     async def _wait(self, what: str, since: float) -> None:
-        """Wait until the ledger changes; raises JobFailedError on a failure or when time is up."""
+        """Wait until the ledger changes; raises JobFailedError on a failure or when time is up.
+
+        A time without room on the disk is nobody's fault: the limit counts from its end.
+        """
         limit_s = self._spec.limits.step_timeout_s
-        left_s = self._patience.left_s(since)
+        left_s = self._patience.left_s(max(since, self._disk.short_at))
         if left_s <= 0:
             missing = await self._missing()
             raise JobFailedError(

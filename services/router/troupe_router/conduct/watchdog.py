@@ -6,13 +6,13 @@ do.
 """
 
 import asyncio
-import shutil
 
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.errors import TroupeError
+from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
@@ -40,6 +40,7 @@ class Watchdog:
         members: MemberStore,
         events: EventLog,
         settings: RouterSettings,
+        disk: DiskSpace,
     ) -> None:
         self._job_id = job.job_id
         self._redis = redis
@@ -47,7 +48,9 @@ class Watchdog:
         self._members = members
         self._events = events
         self._settings = settings
-        self._progress = ProgressReader(redis, members, settings)
+        self._disk = disk
+        self._progress = ProgressReader(redis, members, settings, disk)
+        self._reported = 0.0, 0.0
         self._overdue: Waiting | None = None
         self._seen: set[str] = set()
 
@@ -66,6 +69,7 @@ class Watchdog:
             job = await self._store.find(self._job_id)
         if job is None or job.is_finished:
             return
+        await self._report_disk(job)
         waiting = await self._progress.look(job)
         self._show(waiting)
         await self._report(waiting)
@@ -93,6 +97,23 @@ class Watchdog:
             await self._emit("phase.overdue", waiting)
             self._overdue = waiting
 
+    async def _report_disk(self, job: JobRecord) -> None:
+        """Report the last time without room, once each: afterwards where Redis took no writes."""
+        shortage = self._disk.shortage
+        if shortage is None or 0 < shortage.ended_at < job.started_at:
+            return
+        if self._reported == (shortage.began_at, shortage.ended_at):
+            return
+        mark = round(shortage.began_at, 3)
+        data = {"sentence": shortage.sentence, "began_at": shortage.began_at}
+        await self._events.emit("disk.low", data, event_id=f"disk.low:{mark}")
+        if shortage.ended_at:
+            for_s = round(shortage.ended_at - shortage.began_at, 1)
+            text = f"The disk of {self._disk.folder} has room again after {for_s} s."
+            data = {"sentence": text, "for_s": for_s}
+            await self._events.emit("disk.resolved", data, event_id=f"disk.resolved:{mark}")
+        self._reported = shortage.began_at, shortage.ended_at
+
     async def _emit(self, type: str, waiting: Waiting) -> None:
         event_id = f"{type}:{waiting.phase}:{waiting.step}:{round(waiting.since)}"
         _log.warning(type, job_id=self._job_id, sentence=waiting.sentence)
@@ -114,9 +135,6 @@ class Watchdog:
             ]
             lag = max(0, *lags) if lags else 0
             metrics.JOB_VERSION_LAG.labels(job.job_id, member.replica.replica_id).set(lag)
-        disk = await asyncio.to_thread(shutil.disk_usage, self._settings.runs_dir)
-        metrics.RUNS_FREE_BYTES.set(disk.free)
-        metrics.RUNS_SIZE_BYTES.set(disk.total)
 
     async def _unacknowledged(self, key: str, group: str) -> int:
         """Entries that were not read by ``group`` or are pending there; all before it exists."""

@@ -57,7 +57,7 @@ def create_app(parts: RestParts) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.parts = parts
-    problems.install(app)
+    problems.install(app, parts.disk)
     for resource in _ROUTES:
         app.include_router(resource.routes)
     app.include_router(web_routes())

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Request
 from redis.asyncio import Redis
 
+from troupe.runtime.disk_space import DiskSpace
 from troupe_router.conduct.progress import ProgressReader
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
@@ -37,6 +38,7 @@ class RestParts:
     members: MemberStore
     fanout: EventFanout
     is_ready: Callable[[], Awaitable[bool]]
+    disk: DiskSpace
     keys: KeyStore = field(default_factory=lambda: KeyStore(None))
     wrong_keys: WrongKeys = field(default_factory=WrongKeys)
     lines: MetricLines = field(default_factory=MetricLines)
@@ -54,7 +56,7 @@ class RestParts:
     @cached_property
     def progress(self) -> ProgressReader:
         """Says what a job waits for."""
-        return ProgressReader(self.redis, self.members, self.settings)
+        return ProgressReader(self.redis, self.members, self.settings, self.disk)
 
 
 async def _parts(request: Request) -> RestParts:

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from troupe.clients.rest.errors import TooManyError
 from troupe.clients.rest.models.base import FaultDocument, ProblemDocument
 from troupe.errors import TroupeError, UnavailableError
+from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec import SpecInvalidError
 from troupe.spec.issues import pointer_of
@@ -20,11 +21,13 @@ _log = get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
 
 
-def install(app: FastAPI) -> None:
-    """Answer every error of ``app`` as problem+json."""
+def install(app: FastAPI, disk: DiskSpace) -> None:
+    """Answer every error of ``app`` as problem+json; one that passes says what ``disk`` lacks."""
 
     async def on_troupe(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, TroupeError)
+        if error.retryable and disk.sentence:
+            error = UnavailableError(f"{disk.sentence} ({error.message})")
         return answer_to(error)
 
     async def on_request(_: Request, error: Exception) -> JSONResponse:
@@ -46,8 +49,9 @@ def install(app: FastAPI) -> None:
         answer.headers.update(error.headers or {})
         return answer
 
-    async def on_redis(_: Request, error: Exception) -> JSONResponse:
-        return answer_to(UnavailableError(f"the router's Redis does not answer ({error})"))
+    async def on_redis(request: Request, error: Exception) -> JSONResponse:
+        away = UnavailableError(f"the router's Redis does not answer ({error})")
+        return await on_troupe(request, away)
 
     async def on_bug(request: Request, error: Exception) -> JSONResponse:
         _log.error("rest.crashed", path=request.url.path, exc_info=error)

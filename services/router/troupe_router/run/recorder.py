@@ -115,6 +115,7 @@ class Recorder:
             sentence = f"{loss['file']} lacks a part of {loss['part']}: {loss['loss']}."
             data = {**loss, "sentence": sentence}
             await self._emit("records.lost", f"{loss['file']}:{loss['part']}", data)
+        await self._end_left_open(step)
 
     async def run(self) -> None:
         """Follow the trainers' reports and write step lines, until cancelled."""
@@ -237,6 +238,16 @@ class Recorder:
         if f"play:{step}" in self._notes and f"ended:{step}" not in self._notes:
             await self._note(f"ended:{step}", ended_at)
             await self._settle()
+
+    async def _end_left_open(self, step: int) -> None:
+        """End the steps before the last one that a predecessor left open.
+
+        The next step may be played and learnt before anybody conducts the job again.
+        """
+        played = [int(name.partition(":")[2]) for name in self._notes if name.startswith("play:")]
+        for earlier in sorted(number for number in played if number < step - 1):
+            following = await self._ledger.round(train_round(earlier + 1))
+            await self._end_step(earlier, following.opened_at if following else time.time())
 
     async def _listen(self, *, block_s: float) -> None:
         read = partial(self._events.read, self._cursor, count=200, block_s=block_s)

@@ -9,8 +9,10 @@ from troupe.clients.rest.models.jobs import JobState
 class WaitingDocument(Document):
     """What a job waits for now."""
 
-    phase: Literal["none", "queue", "launch", "play", "collect", "learn", "publish", "export"]
-    """What kind of wait."""
+    phase: Literal[
+        "none", "queue", "launch", "play", "collect", "learn", "publish", "export", "disk"
+    ]
+    """What kind of wait; disk: there is no room for the run folders."""
     step: int
     """The training step."""
     who: list[str]
