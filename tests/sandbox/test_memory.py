@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,9 @@ def test_memory_when_searched_from_outside_then_only_the_one_that_serves_holds_r
     canaries.plant(planted, 77)
     (waiting,) = planted.worker_pids
     (serving,) = _children(waiting)
+    deadline = time.monotonic() + 20
+    while len(_children(serving)) > 1:  # the last run's first process may be on its way out
+        assert time.monotonic() < deadline
     (template,) = _children(serving)
     assert b"00000077" in _canaries_of(serving)  # the search finds what is there
     assert _canaries_of(template) == set()

@@ -185,10 +185,10 @@ def test_keyring_follows_its_file_and_keeps_old_keys_when_it_breaks(
     assert ring.caller(keys["read"]).scopes == ("read",)
     fresh = add_key(file, "read", ("admin",))
     assert ring.caller(fresh).scopes == ("read", "submit", "admin")
-    with pytest.raises(Exception, match="not known"):
+    with pytest.raises(Exception, match="cannot be resolved"):
         ring.caller(keys["read"])
     remove_key(file, "submit")
-    with pytest.raises(Exception, match="not known"):
+    with pytest.raises(Exception, match="cannot be resolved"):
         ring.caller(keys["submit"])
     file.write_text("keys: [nonsense")
     os.utime(file, (1, 1))
@@ -329,7 +329,7 @@ def test_loopback_is_known(host: str, expected: bool) -> None:
 
 
 def test_public_address_without_keys_is_refused_unless_told(file: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="ask for no key"):
+    with pytest.raises(InvalidArgumentError, match="without keys"):
         check_listen_address(RouterSettings(rest_address="0.0.0.0:8480"))
     check_listen_address(RouterSettings(rest_address="0.0.0.0:8480", allow_anonymous=True))
     check_listen_address(RouterSettings(rest_address="0.0.0.0:8480", api_keys=file))

@@ -44,7 +44,7 @@ def test_name_when_nobody_knows_it_then_may_be_asked_again(monkeypatch: pytest.M
         raise OSError("no such name")
 
     monkeypatch.setattr("socket.getaddrinfo", resolve)
-    with pytest.raises(UnavailableError, match="is not known"):
+    with pytest.raises(UnavailableError, match="cannot be resolved"):
         check_addresses("http://unknown.example")
 
 
