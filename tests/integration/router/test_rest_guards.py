@@ -185,10 +185,10 @@ def test_keyring_follows_its_file_and_keeps_old_keys_when_it_breaks(
     assert ring.caller(keys["read"]).scopes == ("read",)
     fresh = add_key(file, "read", ("admin",))
     assert ring.caller(fresh).scopes == ("read", "submit", "admin")
-    with pytest.raises(Exception, match="cannot be resolved"):
+    with pytest.raises(Exception, match="not known"):
         ring.caller(keys["read"])
     remove_key(file, "submit")
-    with pytest.raises(Exception, match="cannot be resolved"):
+    with pytest.raises(Exception, match="not known"):
         ring.caller(keys["submit"])
     file.write_text("keys: [nonsense")
     os.utime(file, (1, 1))
