@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SYNCED = (
+    "services/router/troupe_router/jobs/discard.py",
     "services/router/troupe_router/run/record_file.py",
     "services/trainer/troupe_trainer/checkpoint/export.py",
     "services/trainer/troupe_trainer/checkpoint/files.py",

@@ -19,6 +19,7 @@ REST_MODELS = ROOT / "troupe" / "clients" / "rest"
 
 KNOWN = {
     "Stream": "a Redis stream, and REST's event stream",
+    "Params": "the parameters of a plug-in, in each plug-in",
 }
 """Names that two classes have yet."""
 

@@ -15,6 +15,7 @@ from rest_world import RestWorld, rest_world, spec_document
 
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog
+from troupe.runtime.streams.ledger import StepLedger
 
 
 @pytest.fixture
@@ -254,6 +255,7 @@ async def test_paused_job_waits_keeps_its_step_and_goes_on_in_a_new_life(
     assert (await world.http.post(f"{job}/pause")).json()["state"] == "paused"
     assert (await world.http.post(f"{job}/pause")).json()["state"] == "paused"
     await world.store.set_step("demo-1", 1)
+    await StepLedger(world.redis, "demo-1").commit_version("shared", 1, "digest")
     back = (await world.http.post(f"{job}/resume")).json()
     assert (back["state"], back["life"], back["step"]) == ("queued", 2, 1)
     await world.store.transition("demo-1", "launching")

@@ -30,7 +30,7 @@ async def test_append_when_full_of_unfinished_work_then_refuses_until_acked(redi
     stream = Stream(redis, KEY, max_length=2)
     await stream.append(b"a")
     await stream.append(b"b")
-    with pytest.raises(OverloadedError, match="2 entries"):
+    with pytest.raises(OverloadedError, match="2 unfinished entries"):
         await stream.append(b"c")
     reader = consumer(redis, "a")
     [first, _] = await reader.read(count=10, block_s=0)

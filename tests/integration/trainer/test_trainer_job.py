@@ -171,7 +171,7 @@ def _once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int, *, af
 
 POINTS = {
     "before the checkpoint": (Checkpoints, "save", 2, False),
-    "inside the checkpoint": (checkpoints_module, "sync", 5, True),
+    "inside the checkpoint": (checkpoints_module, "sync_tree", 2, True),
     "after the checkpoint": (Checkpoints, "save", 2, True),
     "before the commit": (StepLedger, "commit_version", 3, False),
     "after the commit": (StepLedger, "commit_version", 3, True),

@@ -6,6 +6,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from troupe.runtime.disk_space import DiskSpace
 from troupe_router.rest import problems
 from troupe_router.web.files import PageFiles
 from troupe_router.web.routes import PAGES, web_routes
@@ -13,7 +14,7 @@ from troupe_router.web.routes import PAGES, web_routes
 
 def client_of(files: PageFiles | None = None) -> httpx.AsyncClient:
     app = FastAPI()
-    problems.install(app)
+    problems.install(app, DiskSpace(Path(), needed_bytes=0))
     app.include_router(web_routes(files))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page")
 

@@ -96,8 +96,8 @@ def test_yaml_when_60_kilobytes_of_it_are_odd_then_costs_a_fraction_of_a_second(
     began = time.process_time()
     with contextlib.suppress(SpecInvalidError):
         read_yaml(BOMBS[name])
-    # 0.1 s on a busy core. PyYAML's own parser takes 1.0 s for many of them and 2.4 s for lists.
-    assert time.process_time() - began < 0.5
+    # 0.1 to 0.2 s; PyYAML's own parser takes 1.0 to 2.4 s, and as much more on a busy core.
+    assert time.process_time() - began < 1.0
 
 
 @pytest.mark.parametrize(

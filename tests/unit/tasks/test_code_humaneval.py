@@ -52,7 +52,7 @@ def _passed(row: dict[str, Any], program: str | None = None) -> tuple[bool, int]
 def test_grade_when_a_loop_keeps_each_answer_then_its_calls_are_made_at_once() -> None:
     is_right, num_runs = _passed(ROOT_OF)
     assert is_right
-    assert num_runs <= 20
+    assert num_runs <= 45  # one for the calls, and one each
 
 
 def test_grade_when_such_a_loop_meets_a_wrong_program_then_it_fails() -> None:

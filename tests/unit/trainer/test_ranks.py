@@ -151,7 +151,7 @@ def test_follower_when_told_what_ranks_do_not_run_then_refuses(
         def next_message(self) -> Message:
             return self.messages.pop(0)
 
-    with pytest.raises(ConnectionError, match=f"told to run '{method}', which ranks do not run"):
+    with pytest.raises(ConnectionError, match=f"asked for '{method}', which ranks do not run"):
         follow(cast("Any", Instructions()), device="cpu", threads=1)
 
 

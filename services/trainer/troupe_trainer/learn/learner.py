@@ -6,7 +6,6 @@ which algorithm it runs.
 # ruff: noqa: N815 (tensor names carry shape suffixes)
 
 import math
-import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from troupe.runtime.faults import reached
 from troupe.runtime.step_report.catalogue import loss_metric_name
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
+from troupe_trainer.learn.minibatches import minibatches
 from troupe_trainer.learn.outcome import (
     LearnOutcome,
     Minibatch,
@@ -114,7 +114,8 @@ class Learner:
         reset_peak(self.model.device)
         totals: dict[str, float] = defaultdict(float)
         maximum, trained = 0.0, 0
-        parts = self._minibatches(groups)
+        seed = derive_seed(self._make[0].seed, "minibatches", self.policy, self._optimizer_step)
+        parts = minibatches(groups, self._num_minibatches, seed)
         fixed = [self._fixed_logprobs(part) for part in parts]
         is_current = version is None or all(g.record.policy_version == version for g in groups)
         later = zip(parts[1:], fixed[1:], strict=True) if is_current else ()
@@ -214,18 +215,6 @@ class Learner:
             if moments:
                 self._optimizer.state[parameter] = moments
         self._optimizer_step = state.optimizer_step
-
-    def _minibatches(self, groups: Sequence[CreditedGroup]) -> list[Sequence[CreditedGroup]]:
-        """Equal shares of ``groups``, drawn at random from the job's seed and the optimizer step.
-
-        Groups arrive ordered by id: every n-th of them could be one agent's alone.
-        """
-        count = self._num_minibatches
-        if count == 1:
-            return [groups]
-        seed = derive_seed(self._make[0].seed, "minibatches", self.policy, self._optimizer_step)
-        order = random.Random(seed).sample(range(len(groups)), len(groups))
-        return [[groups[place] for place in order[part::count]] for part in range(count)]
 
     def _rate(self, step: int) -> float:
         return learning_rate(self._config, max(0, step), self._num_optimizer_steps)
