@@ -6,6 +6,7 @@
 VENV ?= .venv
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name) 2>/dev/null)))
 PYTEST_ARGS ?=
+PARALLEL ?= -n auto --maxprocesses 4 --dist loadfile
 DEMO_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?=
@@ -44,10 +45,10 @@ demo: $(local_stamp) ## Train the two-agent demo, from nothing to a curve
 	$(bin)/troupe demo $(DEMO_ARGS)
 
 test: $(dev_stamp) ## Run the tests that most changes need (PYTEST_ARGS="tests/unit -k grid")
-	$(bin)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(bin)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_ARGS)
 
 test-slow: $(dev_stamp) ## Run the tests that are marked slow; .ci/run does
-	$(bin)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(bin)/python -m pytest -m slow $(PARALLEL) $(PYTEST_ARGS)
 
 test-all: $(dev_stamp) ## Every suite and quick benchmark that this machine can; writes docs/testing-status.md
 	$(bin)/python scripts/test_all.py $(TEST_ALL_ARGS)
