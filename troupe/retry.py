@@ -3,14 +3,16 @@
 Limits:
     Ticket, evaluated task: ``limits.max_attempts`` of the spec (router: play/workers.py;
         troupe/evaluation/runner.py).
-    gRPC call, same address: ``retry_for_s`` of ``Client``, 2 s unless given; ``MAX_LOST_ANSWERS``
-        for answers that got lost (troupe/clients/channel.py).
+    gRPC call, same address: ``retry_for_s`` of ``Client``, 2 s unless given (``RouterClient`` and
+        routed calls: 0); ``MAX_LOST_ANSWERS`` for lost answers (troupe/clients/channel.py).
     gRPC call, another replica: until the call's timeout (router: play/routing/failover.py).
     REST call: ``retry_for_s`` of the client (troupe/clients/rest/retry.py).
     OpenAI-compatible server: ``max_attempts`` of ``ChatClient``, 6 unless given
         (troupe/clients/chat.py).
     Redis command: ``retry_for_s`` of ``connect``, 15 s unless given
         (troupe/runtime/streams/redis.py).
+    Work that outlives Redis: troupe/runtime/streams/retry.py; a checkpoint: limits.step_timeout_s
+        (trainer: checkpoint/checkpointing.py).
     Weight push: ``MAX_REJECTIONS`` and limits.startup_timeout_s (trainer: publish/publisher.py).
     Kubernetes write: ``_TRIES`` (router: cluster/writer.py).
 
