@@ -46,15 +46,30 @@ SLOW = (
 )
 """Files and folders that take long for what most changes need: half of all the time."""
 
+SANDBOX = (
+    "contract/test_audit.py",
+    "contract/test_every_task_conforms.py",
+    "integration/env",
+    "integration/tls/test_tls_sandbox.py",
+    "sandbox",
+    "unit/conformance",
+    "unit/env",
+    "unit/tasks/test_code",
+    "unit/tasks/test_math",
+)
+"""Run in one process: where a sandbox has no namespaces, a program that kills all it may reaches
+the programs of the same user in another sandbox."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what is listed above."""
+    """Mark as slow what is listed above, and keep a file's tests in one process."""
     root = Path(__file__).parent
     for item in items:
         path = item.path.relative_to(root).as_posix() if item.path.is_relative_to(root) else ""
         if path.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.xdist_group("sandbox" if path.startswith(SANDBOX) else path))
 
 
 def _free_port() -> int:
