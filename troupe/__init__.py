@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         Transition,
     )
     from troupe.tasks.simple import SimpleTask
+    from troupe.training.results import open_run
+    from troupe.training.train import resume, train, train_async
     from troupe.workflows.workflow import Action, EnvironmentView, Seat, Workflow
 
 __version__ = "0.1.0"
@@ -63,7 +65,11 @@ _MODULES = {
     "check_family": "troupe.conformance",
     "derive_seed": "troupe.seeds",
     "load_spec": "troupe.spec",
+    "open_run": "troupe.training.results",
     "parse_spec": "troupe.spec",
+    "resume": "troupe.training.train",
+    "train": "troupe.training.train",
+    "train_async": "troupe.training.train",
 }
 """Public name to module, or to ``module:name`` where the name differs there."""
 
@@ -97,7 +103,11 @@ __all__ = [
     "check_family",
     "derive_seed",
     "load_spec",
+    "open_run",
     "parse_spec",
+    "resume",
+    "train",
+    "train_async",
 ]
 
 

@@ -8,6 +8,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -140,13 +141,16 @@ def _start_supervisor(config: PlatformConfig) -> "subprocess.Popen[bytes]":
     config.state_dir.mkdir(parents=True, exist_ok=True)
     log = config.state_dir / "supervisor.log"
     with log.open("ab") as sink:
-        return subprocess.Popen(
+        supervisor = subprocess.Popen(
             [sys.executable, "-m", "troupe.cli.supervisor", config.model_dump_json()],
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    # A notebook outlives its platform: somebody must take the exit status of the supervisor.
+    threading.Thread(target=supervisor.wait, daemon=True).start()
+    return supervisor
 
 
 def _end(supervisor: "subprocess.Popen[bytes]", timeout_s: float) -> None:

@@ -5,6 +5,7 @@ process that it started.
 """
 
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -107,29 +108,41 @@ def demo(
 
 def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> int:
     """Up, begin, watch, down; the exit status."""
-    job: JobDocument | None = None
-    with terminate_as_interrupt():
-        try:
-            config, is_started_here = platform.up(settings)
-        except KeyboardInterrupt:
-            note("interrupted before the job was submitted; what was started is stopped")
-            return EXIT_INTERRUPTED
-        try:
-            with config.client(api_key=settings.api_key, retry_for_s=opt.RETRY_FOR_S) as client:
-                job = begin(client)
-                note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
-                job = watch(client, job, quiet=as_json)
-        except KeyboardInterrupt:
-            _on_interrupt(config, job, is_started_here=is_started_here, api_key=settings.api_key)
-            return EXIT_INTERRUPTED
-        finally:
-            if is_started_here:
-                _down(settings)
+    try:
+        with terminate_as_interrupt():
+            job = job_to_end(settings, begin, quiet=as_json)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     if as_json:
         print_json({**job.model_dump(exclude={"spec"}), "summary": read_summary(Path(job.run_dir))})
     else:
         print_outcome(job)
     return exit_status(job)
+
+
+def job_to_end(settings: CliSettings, begin: Begin, *, quiet: bool = False) -> JobDocument:
+    """Up, begin, watch, down; the job in its final state.
+
+    Raises KeyboardInterrupt after a job was interrupted and, where this call started the platform,
+    ended in order.
+    """
+    job: JobDocument | None = None
+    try:
+        config, is_started_here = platform.up(settings)
+    except KeyboardInterrupt:
+        note("interrupted before the job was submitted; what was started is stopped")
+        raise
+    try:
+        with config.client(api_key=settings.api_key, retry_for_s=opt.RETRY_FOR_S) as client:
+            job = begin(client)
+            note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
+            return watch(client, job, quiet=quiet)
+    except KeyboardInterrupt:
+        _on_interrupt(config, job, is_started_here=is_started_here, api_key=settings.api_key)
+        raise
+    finally:
+        if is_started_here:
+            _down(settings)
 
 
 def _on_interrupt(
@@ -167,6 +180,9 @@ def _await_end(client: RestClient, job_id: str) -> None:
 
 def _down(settings: CliSettings) -> None:
     """Stop what was started; the wait is bounded, so a second Ctrl-C cannot cut it short."""
+    if threading.current_thread() is not threading.main_thread():
+        platform.down(settings)  # signals reach the main thread alone
+        return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         platform.down(settings)

@@ -1,0 +1,116 @@
+"""``troupe.train`` as a script calls it: real services, judged by this process."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import troupe
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(580)]
+
+ROWS = [{"prompt": f"grid {number}"} for number in range(40)]
+AGENTS = {"short": "Be brief.", "long": "Be long."}
+
+
+def test_train_when_functions_are_closures_then_learns_and_gives_its_results(
+    tiny_base: Path, tmp_path: Path
+) -> None:
+    judged: list[dict[str, str]] = []
+
+    def reward(row: dict[str, str], texts: dict[str, str]) -> float:
+        judged.append(texts)
+        return len(texts["long"]) / 20
+
+    run = troupe.train(
+        AGENTS,
+        ROWS,
+        reward,
+        model=str(tiny_base),
+        runs_dir=tmp_path / "runs",
+        steps=12,
+        group_size=8,
+        max_new_tokens=6,
+        learning_rate=1e-2,
+        success=0.5,
+        quiet=True,
+    )
+    rewards = [line["reward_by_agent"]["long"] for line in run.metrics if line["kind"] == "train"]
+    assert len(rewards) == 12
+    assert sum(rewards[-3:]) > 1.3 * sum(rewards[:3])
+    assert [line["step"] for line in run.evaluations] == [0, 12]
+    assert judged[0].keys() == AGENTS.keys()
+    episodes = run.episodes(kind="train", failed=True)
+    assert episodes
+    assert not any(episode.is_success for episode in episodes)
+    assert "Be long." in str(episodes[0])
+    adapter = run.policies["long"].save(tmp_path / "out")
+    assert (adapter / "adapter_model.safetensors").is_file()
+    assert run.plot().axes[0].get_ylabel() == "mean reward"
+
+
+def test_train_when_reward_raises_then_the_cause_is_its_exception(
+    tiny_base: Path, tmp_path: Path
+) -> None:
+    def reward(row: dict[str, str], texts: dict[str, str]) -> float:
+        return float(row["answer"])
+
+    with pytest.raises(troupe.TroupeError, match="KeyError: 'answer'") as error:
+        troupe.train(
+            ["a"],
+            ROWS,
+            reward,
+            model=str(tiny_base),
+            runs_dir=tmp_path / "runs",
+            steps=1,
+            max_new_tokens=4,
+            quiet=True,
+        )
+    assert isinstance(error.value.__cause__, KeyError)
+
+
+SCRIPT = """
+    import sys, troupe
+    rows = [{"prompt": f"grid {number}"} for number in range(40)]
+    reward = lambda row, texts: len(texts["a"]) / 20
+    options = {"model": sys.argv[1], "steps": 6, "max_new_tokens": 4, "success": 0.4}
+    if sys.argv[2:]:
+        run = troupe.resume(sys.argv[2], rows, reward, success=0.4)
+        print("steps", *(line["step"] for line in run.metrics if line["kind"] == "train"))
+    else:
+        troupe.train(["a"], rows, reward, **options)
+"""
+
+
+def test_train_when_interrupted_then_ends_in_order_and_resumes(
+    tiny_base: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(dedent(SCRIPT))
+    command = [sys.executable, str(script), str(tiny_base)]
+    first = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "runs" / "notebook-1" / "metrics.jsonl"
+    deadline = time.monotonic() + 240
+    while not (metrics.is_file() and metrics.read_text().count('"train"') >= 2):
+        assert first.poll() is None, first.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    os.kill(first.pid, signal.SIGINT)
+    _, errors = first.communicate(timeout=120)
+    assert "troupe.resume('runs/notebook-1'" in errors
+    assert not (tmp_path / "runs" / ".troupe" / "supervisor.json").exists()
+    again = subprocess.run(
+        [*command, "runs/notebook-1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    assert "steps 0 1 2 3 4 5" in again.stdout

@@ -1,0 +1,152 @@
+"""The caller's functions as an environment: turns, rewards, ends and failures."""
+
+from typing import Any
+
+import pytest
+
+from troupe.errors import InvalidArgumentError, RewardFailedError
+from troupe.training.dataset import Rows
+from troupe.training.functions import CallerEnvironment, Functions, State
+
+ROWS = Rows.of([{"prompt": "one"}, {"prompt": "two"}], [{"prompt": "three"}])
+TEAM = {"a": "Be short.", "b": ""}
+
+
+def environment(
+    functions: Functions, agents: dict[str, str] | None = None, max_turns: int = 1
+) -> CallerEnvironment:
+    return CallerEnvironment(ROWS, agents or TEAM, functions, max_turns)
+
+
+def played(env: CallerEnvironment, *answers: tuple[str, str]) -> list[Any]:
+    state: State = env.reset("train", 0)
+    judgements: list[Any] = []
+    for agent, text in answers:
+        judgements.append(env.step(state, agent, text))
+        state = judgements[-1]["state"]
+    return judgements
+
+
+def test_reset_when_no_observe_then_shows_instruction_and_prompt() -> None:
+    state = environment(Functions(lambda row, texts: 0.0)).reset("validation", 0)
+    assert state["shown"] == {
+        "a": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "three"}],
+        "b": [{"role": "user", "content": "three"}],
+    }
+
+
+def test_step_when_turn_is_not_over_then_pays_nothing_and_does_not_ask() -> None:
+    calls: list[dict[str, str]] = []
+
+    def reward(row: dict[str, Any], texts: dict[str, str]) -> float:
+        calls.append(texts)
+        return 2.0
+
+    first, second = played(environment(Functions(reward)), ("a", "x"), ("b", "y"))
+    assert (first["team_reward"], first["state"]["is_done"]) == (0.0, False)
+    assert (second["team_reward"], second["state"]["is_done"]) == (2.0, True)
+    assert calls == [{"a": "x", "b": "y"}]
+
+
+def test_step_when_reward_is_by_agent_then_becomes_their_terms() -> None:
+    functions = Functions(lambda row, texts: {"a": 1, "b": -0.5})
+    last = played(environment(functions), ("a", "x"), ("b", "y"))[-1]
+    assert last["team_reward"] == 0.0
+    assert last["local_rewards"] == {"a/reward": 1.0, "b/reward": -0.5}
+
+
+def test_step_when_several_turns_then_history_grows_and_each_turn_pays() -> None:
+    functions = Functions(
+        lambda row, texts: len(texts["a"]),
+        observe=lambda row, agent, history: f"{agent} {[h['text'] for h in history]}",
+    )
+    judgements = played(environment(functions, max_turns=2), *[("a", "x"), ("b", "y")] * 2)
+    assert [j["team_reward"] for j in judgements] == [0, 1, 0, 1]
+    assert judgements[1]["state"]["shown"]["b"][0]["content"] == "b ['x', 'y']"
+    assert [j["state"]["is_done"] for j in judgements] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("end", [{"done": lambda row, history: True}, {"success": 1.0}])
+def test_step_when_done_or_solved_then_ends_before_max_turns(end: dict[str, Any]) -> None:
+    functions = Functions(lambda row, texts: 1.0, observe=lambda *_: "go", **end)
+    last = played(environment(functions, max_turns=5), ("a", "x"), ("b", "y"))[-1]
+    assert last["state"]["is_done"]
+    assert last["state"]["is_success"] is ("success" in end)
+
+
+def test_step_when_episode_is_over_then_stays_over_and_pays_nothing() -> None:
+    env = environment(Functions(lambda row, texts: 1.0))
+    *_, last = played(env, ("a", "x"), ("b", "y"))
+    again = env.step(last["state"], "a", "more")
+    assert again == {"state": last["state"], "team_reward": 0.0, "local_rewards": {}}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "gave None, which is not a finite number"),
+        (float("nan"), "gave nan"),
+        ("1", "gave '1'"),
+        ({"a": 1.0, "c": 1.0}, "names c, which are no agents"),
+        ({"a": float("inf")}, "gave inf"),
+    ],
+)
+def test_reward_when_it_is_no_number_then_says_so_with_the_row(value: Any, message: str) -> None:
+    env = environment(Functions(lambda row, texts: value))
+    with pytest.raises(RewardFailedError, match=f"{message}.*row {{'prompt': 'one'}}"):
+        played(env, ("a", "x"), ("b", "y"))
+
+
+def test_reward_when_it_raises_then_names_the_line_and_keeps_the_exception() -> None:
+    def reward(row: dict[str, Any], texts: dict[str, str]) -> float:
+        return 1 / len(row["missing"])
+
+    env = environment(Functions(reward))
+    with pytest.raises(RewardFailedError, match=r"KeyError: 'missing' \(at .*functions.py:\d+ in"):
+        played(env, ("a", "x"), ("b", "y"))
+    assert isinstance(env.failure, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("functions", "form"),
+    [
+        ({"reward": lambda row: 0}, r"reward\(row, texts\)"),
+        ({"reward": 3}, r"reward\(row, texts\)"),
+        ({"reward": max, "observe": lambda row: ""}, r"observe\(row, agent, history\)"),
+        ({"reward": max, "done": lambda: True}, r"done\(row, history\)"),
+        ({"reward": max, "success": lambda row: True}, r"success\(row, texts\)"),
+    ],
+)
+def test_functions_when_arguments_do_not_fit_then_says_the_form(
+    functions: dict[str, Any], form: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=form):
+        Functions(**functions)
+
+
+@pytest.mark.parametrize(
+    "shown", [None, 3, [], [{"role": "bot", "content": "x"}], [{"role": "user"}]]
+)
+def test_observe_when_no_prompt_then_is_refused_before_the_job(shown: Any) -> None:
+    env = environment(Functions(lambda row, texts: 0.0, observe=lambda *_: shown))
+    with pytest.raises(InvalidArgumentError, match=r"observe|chat message"):
+        env.check()
+
+
+def test_check_when_a_late_row_has_no_prompt_then_is_refused() -> None:
+    rows = Rows.of([{"prompt": "x"}] * 20 + [{"question": "y"}], [])
+    env = CallerEnvironment(rows, TEAM, Functions(lambda row, texts: 0.0))
+    with pytest.raises(InvalidArgumentError, match=r"no 'prompt' \(its fields: question"):
+        env.check()
+
+
+def test_step_when_agent_is_unknown_then_is_an_error() -> None:
+    env = environment(Functions(lambda row, texts: 0.0))
+    with pytest.raises(InvalidArgumentError, match="no agent 'z'"):
+        env.step(env.reset("train", 0), "z", "x")
+
+
+@pytest.mark.parametrize(("split", "index"), [("train", 2), ("train", -1), ("test", 0), ("no", 0)])
+def test_reset_when_there_is_no_such_row_then_is_an_error(split: str, index: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="no row"):
+        environment(Functions(lambda row, texts: 0.0)).reset(split, index)

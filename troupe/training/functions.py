@@ -1,0 +1,285 @@
+"""The caller's functions as an environment: what agents see, what an answer pays, when it ends.
+
+A state is JSON: the row's place, the answers so far, and what each agent sees next. Calls are made
+one at a time, so the functions need not be safe for threads. Never does I/O.
+"""
+
+import inspect
+import math
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from threading import Lock
+from typing import TypedDict, cast
+
+from troupe.errors import InvalidArgumentError, RewardFailedError
+from troupe.tasks.family import SPLITS, Split
+from troupe.training.dataset import Row, Rows
+
+Answer = dict[str, str]
+"""What one agent wrote: ``{"agent": name, "text": text}``."""
+
+Texts = dict[str, str]
+"""The texts of a turn by agent; of an agent that has not written yet, none."""
+
+Shown = list[dict[str, str]]
+"""A prompt: chat messages, ``{"role": ..., "content": ...}``."""
+
+Rewards = float | Mapping[str, float]
+"""A reward for the team, or one for each agent by name."""
+
+_ROLES = ("system", "user", "assistant", "tool")
+_TRACEBACK_LINES = 6
+
+
+class State(TypedDict):
+    """State of one episode."""
+
+    split: Split
+    index: int
+    history: list[Answer]
+    shown: dict[str, Shown]
+    is_done: bool
+    is_success: bool
+
+
+class Judgement(TypedDict):
+    """What one answer did."""
+
+    state: State
+    team_reward: float
+    local_rewards: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """What the caller gives. Every function gets the row first.
+
+    ``reward(row, texts)`` is called when every agent has written in a turn and returns a number,
+    or a number for each agent. ``observe(row, agent, history)`` returns a text or chat messages;
+    ``history`` holds the answers so far. ``done(row, history)`` ends an episode before
+    ``max_turns``. ``success(row, texts)`` says whether the task is solved; a number is the least
+    reward of a solved one.
+    """
+
+    reward: Callable[[Row, Texts], Rewards]
+    observe: Callable[[Row, str, list[Answer]], object] | None = None
+    done: Callable[[Row, list[Answer]], bool] | None = None
+    success: Callable[[Row, Texts], bool] | float | None = None
+
+    def __post_init__(self) -> None:
+        """Check how many arguments each function takes."""
+        _check_arguments("reward", self.reward, ("row", "texts"))
+        _check_arguments("observe", self.observe, ("row", "agent", "history"))
+        _check_arguments("done", self.done, ("row", "history"))
+        if not isinstance(self.success, Real):
+            _check_arguments("success", self.success, ("row", "texts"))
+
+
+@dataclass(slots=True)
+class CallerEnvironment:
+    """Rows, agents and functions as ``reset`` and ``step`` over JSON states.
+
+    ``agents`` maps each agent to its instruction, in the order in which they act. ``failure`` is
+    the first exception that a function raised: the caller gets it as the cause of the job's end.
+    """
+
+    rows: Rows
+    agents: Mapping[str, str]
+    functions: Functions
+    max_turns: int = 1
+    failure: BaseException | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    def check(self) -> None:
+        """Show agents every row by the usual prompt, or the first one by ``observe``.
+
+        Raises InvalidArgumentError or RewardFailedError before a job begins, not in its middle.
+        """
+        rows = [*self.rows.train, *self.rows.held_out]
+        for row in rows if self.functions.observe is None else rows[:1]:
+            for agent in self.agents:
+                self._shown(row, agent, [])
+
+    def reset(self, split: str, index: int) -> State:
+        """First state of the row at ``index``; raises InvalidArgumentError when there is none."""
+        if split not in SPLITS or not 0 <= index < len(self.rows.of_split(split)):
+            raise InvalidArgumentError(f"there is no row {index} in split '{split}'")
+        with self._lock:
+            return self._state(split, index, [], is_done=False, is_success=False)
+
+    def step(self, state: State, agent: str, action: str) -> Judgement:
+        """Judge one answer; raises RewardFailedError when a function raises."""
+        if agent not in self.agents:
+            raise InvalidArgumentError(
+                f"there is no agent '{agent}'; there are {', '.join(self.agents)}"
+            )
+        if state["is_done"]:
+            return {"state": state, "team_reward": 0.0, "local_rewards": {}}
+        with self._lock:
+            return self._judged(state, agent, action)
+
+    def _judged(self, state: State, agent: str, action: str) -> Judgement:
+        row = self._row(state)
+        history = [*state["history"], {"agent": agent, "text": action}]
+        texts = self._texts(history)
+        if len(texts) < len(self.agents):
+            return {
+                "state": self._state(state["split"], state["index"], history),
+                "team_reward": 0.0,
+                "local_rewards": {},
+            }
+        team, by_agent = self._rewards(row, texts)
+        is_success = self._is_success(row, texts, team + sum(by_agent.values()))
+        is_last = len(history) >= self.max_turns * len(self.agents)
+        is_done = is_last or is_success or self._is_done(row, history)
+        place = state["split"], state["index"]
+        return {
+            "state": self._state(*place, history, is_done=is_done, is_success=is_success),
+            "team_reward": team,
+            "local_rewards": {f"{name}/reward": value for name, value in by_agent.items()},
+        }
+
+    def _texts(self, history: Sequence[Answer]) -> Texts:
+        """The answers of the present turn: those after the last whole turn."""
+        begun = (len(history) - 1) // len(self.agents) * len(self.agents)
+        return {answer["agent"]: answer["text"] for answer in history[begun:]}
+
+    def _state(
+        self,
+        split: Split,
+        index: int,
+        history: list[Answer],
+        *,
+        is_done: bool = False,
+        is_success: bool = False,
+    ) -> State:
+        row = self.rows.of_split(split)[index]
+        shown = (
+            {} if is_done else {agent: self._shown(row, agent, history) for agent in self.agents}
+        )
+        return {
+            "split": split,
+            "index": index,
+            "history": history,
+            "shown": shown,
+            "is_done": is_done,
+            "is_success": is_success,
+        }
+
+    def _row(self, state: State) -> Row:
+        return self.rows.of_split(state["split"])[state["index"]]
+
+    def _shown(self, row: Row, agent: str, history: list[Answer]) -> Shown:
+        if self.functions.observe is None:
+            return usual_prompt(row, self.agents[agent])
+        shown = self._call("observe", self.functions.observe, row, agent, list(history))
+        return _messages(shown, agent)
+
+    def _rewards(self, row: Row, texts: Texts) -> tuple[float, dict[str, float]]:
+        """The team's reward and rewards by agent."""
+        value = self._call("reward", self.functions.reward, row, dict(texts))
+        if isinstance(value, Mapping):
+            by_agent = cast("Mapping[str, object]", value)
+            if unknown := sorted(set(map(str, by_agent)) - set(self.agents)):
+                raise self._wrong("reward", f"names {', '.join(unknown)}, which are no agents", row)
+            return 0.0, {name: self._number(reward, row) for name, reward in by_agent.items()}
+        return self._number(value, row), {}
+
+    def _number(self, value: object, row: Row) -> float:
+        if isinstance(value, Real) and math.isfinite(value):
+            return float(value)
+        raise self._wrong("reward", f"gave {value!r}, which is not a finite number", row)
+
+    def _is_success(self, row: Row, texts: Texts, reward: float) -> bool:
+        success = self.functions.success
+        if success is None:
+            return False
+        if callable(success):
+            return bool(self._call("success", success, row, dict(texts)))
+        return reward >= success
+
+    def _is_done(self, row: Row, history: list[Answer]) -> bool:
+        done = self.functions.done
+        return done is not None and bool(self._call("done", done, row, list(history)))
+
+    def _call(self, name: str, function: Callable[..., object], *arguments: object) -> object:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            if self.failure is None:
+                self.failure = error
+            row = cast("Row", arguments[0])
+            problem = f"raised {type(error).__name__}: {error}{_where(error)}"
+            raise self._wrong(name, problem, row) from error
+
+    def _wrong(self, name: str, problem: str, row: Row) -> RewardFailedError:
+        shown = repr(row)
+        return RewardFailedError(
+            f"{name}() {problem}; row {shown if len(shown) <= 200 else shown[:200] + '...'}. "
+            f"Correct {name}: it must work for every row and every text that a model may write"
+        )
+
+
+def usual_prompt(row: Row, instruction: str) -> Shown:
+    """The instruction as system message, then the row's ``prompt``: a text or chat messages.
+
+    Raises InvalidArgumentError for a row without one.
+    """
+    prompt = row.get("prompt")
+    if not isinstance(prompt, str | list) or not prompt:
+        raise InvalidArgumentError(
+            f"a row has no 'prompt' (its fields: {', '.join(sorted(row)) or 'none'}); name the "
+            "field 'prompt', or give observe=lambda row, agent, history: ..."
+        )
+    messages: Shown = [{"role": "system", "content": instruction}] if instruction else []
+    return [*messages, *_messages(cast("object", prompt), "prompt")]
+
+
+def _messages(shown: object, label: str) -> Shown:
+    if isinstance(shown, str):
+        return [{"role": "user", "content": shown}] if shown else []
+    if isinstance(shown, Sequence):
+        messages = [_message(m, label) for m in cast("Sequence[object]", shown)]
+        if messages:
+            return messages
+    raise InvalidArgumentError(
+        f"observe() gave {shown!r} for {label}; give a text, or chat messages such as "
+        '[{"role": "user", "content": "..."}]'
+    )
+
+
+def _message(message: object, label: str) -> dict[str, str]:
+    if isinstance(message, Mapping):
+        fields = cast("Mapping[str, object]", message)
+        role, content = fields.get("role"), fields.get("content")
+        if role in _ROLES and isinstance(content, str):
+            return {"role": str(role), "content": content}
+    raise InvalidArgumentError(
+        f"{message!r} is no chat message of {label}; give a dict of role ({', '.join(_ROLES)}) "
+        "and content (a text)"
+    )
+
+
+def _where(error: BaseException) -> str:
+    """The last lines of the traceback in the caller's code: file, line and source."""
+    frames = traceback.extract_tb(error.__traceback__)[1:][-_TRACEBACK_LINES:]
+    places = [f"{f.filename}:{f.lineno} in {f.name}" for f in frames]
+    return f" (at {' < '.join(reversed(places))})" if places else ""
+
+
+def _check_arguments(name: str, function: object, arguments: tuple[str, ...]) -> None:
+    if function is None and name != "reward":
+        return
+    form = f"{name}({', '.join(arguments)})"
+    if not callable(function):
+        raise InvalidArgumentError(f"{name} is a {type(function).__name__}; give a function {form}")
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"{name} cannot be called as {form}: {error}; change its arguments"
+        ) from error
+    except ValueError:
+        return  # a built-in function without a signature

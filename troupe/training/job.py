@@ -1,0 +1,150 @@
+"""A job spec from the arguments of ``troupe.train``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from troupe import plugins
+from troupe.cli.specs import is_missing_folder, with_local_models, with_overrides
+from troupe.errors import InvalidArgumentError
+from troupe.spec import JobSpec, parse_spec
+from troupe.training.dataset import Rows
+from troupe.training.task import TASK_NAME
+
+Agents = Mapping[str, str] | list[str] | tuple[str, ...]
+"""Agents by name with their instructions, in the order in which they act; or names alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions:
+    """What ``troupe.train`` takes beside agents, data and functions; see there."""
+
+    model: str | Mapping[str, str]
+    algorithm: str | Mapping[str, Any] = ""
+    steps: int = 50
+    name: str = "notebook"
+    seed: int = 0
+    group_size: int = 4
+    tasks_per_step: int = 8
+    max_turns: int = 1
+    max_new_tokens: int = 128
+    temperature: float = 1.0
+    learning_rate: float = 1e-4
+    lora_rank: int | None = 16
+    shared_policy: bool = False
+    eval_every: int = 0
+    judge_timeout_s: float = 300.0
+    overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def instructions(agents: Agents) -> dict[str, str]:
+    """Agents with their instructions; raises InvalidArgumentError when there is none."""
+    if isinstance(agents, str) or not agents:
+        raise InvalidArgumentError(
+            "agents must name at least one agent: {'writer': 'Sum up in one line.'} or ['writer']"
+        )
+    named = dict(agents) if isinstance(agents, Mapping) else dict.fromkeys(agents, "")
+    for name, instruction in named.items():
+        if not isinstance(instruction, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgumentError(
+                f"the instruction of agent '{name}' is a {type(instruction).__name__}; give a text"
+            )
+    return named
+
+
+def job_spec(
+    agents: Mapping[str, str], rows: Rows, socket: str, options: TrainingOptions
+) -> JobSpec:
+    """The job; raises SpecInvalidError or InvalidArgumentError for what cannot be.
+
+    Without an algorithm a team learns by MAGRPO, whose joint actions one reward can judge, and a
+    single agent by GRPO.
+    """
+    algorithm = _algorithm(options, num_agents=len(agents))
+    policies = _policies(agents, options)
+    document: dict[str, Any] = {
+        "name": options.name,
+        "seed": options.seed,
+        "steps": options.steps,
+        "tasks_per_step": options.tasks_per_step,
+        "task": {
+            "name": TASK_NAME,
+            "params": {
+                "socket": socket,
+                "agents": list(agents),
+                "num_train": len(rows.train),
+                "num_held_out": len(rows.held_out),
+                "digest": rows.digest,
+                "max_turns": options.max_turns,
+                "timeout_s": options.judge_timeout_s,
+            },
+        },
+        "workflow": {
+            "kind": "simultaneous" if "joint" in algorithm else "turn_based",
+            "order": list(agents),
+            "max_turns": options.max_turns,
+        },
+        "agents": {
+            name: {"policy": "shared" if options.shared_policy else name} for name in agents
+        },
+        "policies": policies,
+        "algorithm": algorithm,
+        "sampling": {
+            "temperature": options.temperature,
+            "max_new_tokens": options.max_new_tokens,
+        },
+        "limits": {"env_timeout_s": options.judge_timeout_s + 5.0},
+        "eval": {
+            "num_tasks": len(rows.held_out),
+            "split": "validation",
+            "every": options.eval_every,
+        },
+    }
+    for key, value in options.overrides.items():
+        document = with_overrides(document, [f"{key}={_yaml(value)}"])
+    spec = parse_spec(document, source="the arguments of troupe.train")
+    for policy in spec.policies.values():
+        if is_missing_folder(policy.model):
+            raise InvalidArgumentError(
+                f"there is no model in the folder '{policy.model}' (no config.json); give a folder "
+                "that save_pretrained wrote, or a hub id"
+            )
+    return with_local_models(spec)
+
+
+def _algorithm(options: TrainingOptions, *, num_agents: int) -> dict[str, Any]:
+    given = options.algorithm
+    algorithm: dict[str, Any] = {"kind": given} if isinstance(given, str) else dict(given)
+    algorithm["kind"] = algorithm.get("kind") or ("magrpo" if num_agents > 1 else "grpo")
+    algorithm.setdefault("group_size", options.group_size)
+    kind = plugins.load(plugins.ALGORITHMS, algorithm["kind"], pointer="/algorithm/kind")
+    if "joint" in getattr(kind, "required", ()):
+        algorithm.setdefault("joint", {})
+    return algorithm
+
+
+def _policies(agents: Mapping[str, str], options: TrainingOptions) -> dict[str, Any]:
+    models = options.model
+    if isinstance(models, str):
+        models = dict.fromkeys(agents, models)
+    if missing := sorted(set(agents) - set(models)):
+        raise InvalidArgumentError(f"model names none for {', '.join(missing)}; add them")
+    if options.shared_policy and len(set(models.values())) > 1:
+        raise InvalidArgumentError("shared_policy=True needs one model for all agents; give one")
+    rank = options.lora_rank
+    train = {"kind": "full"} if rank is None else {"kind": "lora", "rank": rank, "alpha": 2 * rank}
+    names = {"shared": next(iter(agents))} if options.shared_policy else {a: a for a in agents}
+    return {
+        policy: {
+            "model": models[agent],
+            "train": train,
+            "optimizer": {"learning_rate": options.learning_rate},
+        }
+        for policy, agent in names.items()
+    }
+
+
+def _yaml(value: object) -> str:
+    import yaml
+
+    return yaml.safe_dump(value, default_flow_style=True, width=2**30).removesuffix("...\n").strip()

@@ -1,0 +1,116 @@
+"""Serves the caller's functions to env processes of this machine, over a Unix socket.
+
+The socket lies in a folder that only this user can enter, so whoever reaches it could run the
+functions himself. Requests are small JSON documents over HTTP; nothing is ever unpickled. The
+calling process judges: functions may be closures, hold models or count calls.
+"""
+
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
+from threading import Thread
+from typing import Any, Self, cast
+
+from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.training.functions import CallerEnvironment
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+
+
+def socket_path(token: str) -> Path:
+    """Path of the socket of ``token``: short, since a Unix socket's path has at most 107 bytes."""
+    return Path(tempfile.gettempdir()) / f"troupe-{os.getuid()}" / f"{token}.sock"
+
+
+class _Server(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 128
+    environment: CallerEnvironment
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """``POST /reset`` and ``POST /step``; an error of Troupe's answers 422."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer one call."""
+        environment = cast("_Server", self.server).environment
+        calls: Mapping[str, Callable[..., object]] = {
+            "/reset": environment.reset,
+            "/step": environment.step,
+        }
+        size = int(self.headers.get("Content-Length", "0"))
+        call = calls.get(self.path)
+        if call is None or size > MAX_BODY_BYTES:
+            self._answer(404 if call is None else 413, {"message": self.path})
+            return
+        body: dict[str, Any] = json.loads(self.rfile.read(size))
+        try:
+            self._answer(200, call(**body))
+        except TroupeError as error:
+            self._answer(422, {"reason": error.reason, "message": error.message})
+
+    def _answer(self, status: int, document: object) -> None:
+        data = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """No access log: the caller's terminal shows the job."""
+
+
+class JudgeServer:
+    """A context in which env processes can call ``environment``.
+
+    Raises InvalidArgumentError when another process of this user judges for the same run.
+    """
+
+    def __init__(self, environment: CallerEnvironment, path: Path) -> None:
+        self._path = path
+        self._environment = environment
+
+    def __enter__(self) -> Self:
+        folder = self._path.parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.stat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            raise InvalidArgumentError(
+                f"{folder} is not a folder of this user alone; remove it, or set TMPDIR to a "
+                "folder that is"
+            )
+        if is_served(self._path):
+            raise InvalidArgumentError(
+                f"another process already judges this run ({self._path}); end it first"
+            )
+        self._path.unlink(missing_ok=True)
+        self._server = _Server(str(self._path), _Handler)
+        self._server.environment = self._environment
+        self._thread = Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._path.unlink(missing_ok=True)
+
+
+def is_served(path: Path) -> bool:
+    """Whether a process answers at the socket ``path``."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(2.0)
+        try:
+            connection.connect(str(path))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,231 @@
+"""The results of a run, read from its folder: curves, episodes and trained policies.
+
+Reads files alone, so it works for any run folder, with or without a platform. Never changes one.
+"""
+
+import html
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from troupe.episodes.lines import Line
+from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.evaluation.transcripts import transcript
+
+_HTML_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEpisode:
+    """One episode of a run; ``line`` is its record in episodes.jsonl.
+
+    In a notebook it shows itself as a tree; ``print`` shows the conversation.
+    """
+
+    line: Line
+
+    @property
+    def id(self) -> str:
+        """``train-00004/00017``: round and place."""
+        return str(self.line["episode_id"])
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the task was solved."""
+        return bool(self.line["is_success"])
+
+    @property
+    def reward(self) -> float:
+        """Mean reward of all candidates, siblings included."""
+        rewards = [c["reward"] for group in self.line["groups"] for c in group["candidates"]]
+        return sum(rewards) / len(rewards) if rewards else 0.0
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The last text of each agent that the episode went on from."""
+        return {
+            group["agent"]: candidate["text"]
+            for group in self.line["groups"]
+            for candidate in group["candidates"]
+            if candidate["is_chosen"]
+        }
+
+    def __str__(self) -> str:
+        return transcript(self.line)
+
+    def _repr_html_(self) -> str:
+        """Turns, agents and candidates as nested details; texts are escaped."""
+        parts = [_group_html(group) for group in self.line["groups"]]
+        word = "solved" if self.is_success else "not solved"
+        title = html.escape(f"{self.id}  {self.line['task_id']}  {word}")
+        return f"<div><b>{title}</b>{''.join(parts)}</div>"
+
+
+def _group_html(group: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td>{'&#9656;' if c['is_chosen'] else ''}</td><td>{c['reward']:+.3f}</td>"
+        f"<td><pre style='white-space:pre-wrap;margin:0'>"
+        f"{html.escape(c['text'][:_HTML_CHARS])}</pre></td></tr>"
+        for c in group["candidates"]
+    )
+    title = html.escape(f"turn {group['turn']}  {group['agent']}  ({group['policy']})")
+    return f"<details open><summary>{title}</summary><table>{rows}</table></details>"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedPolicy:
+    """The trained weights of one policy, as files that peft and transformers load.
+
+    ``adapter`` is None for full weights. ``merged`` is a whole model.
+    """
+
+    name: str
+    adapter: Path | None
+    merged: Path | None
+
+    def save(self, target: str | Path, *, merged: bool = False) -> Path:
+        """Copy the adapter to the folder ``target``, or the whole model with ``merged``.
+
+        Raises InvalidArgumentError when ``target`` holds files, NotFoundError when the run wrote
+        no such weights.
+        """
+        folder = Path(target)
+        source = self.merged if merged or self.adapter is None else self.adapter
+        if source is None or not source.is_dir():
+            raise NotFoundError(
+                f"the run holds no weights of policy '{self.name}' yet; they are written when it "
+                "succeeds, and `troupe export` writes those of a checkpoint"
+            )
+        if folder.exists() and any(folder.iterdir()):
+            raise InvalidArgumentError(f"{folder} holds files; give another folder")
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        return folder
+
+
+class RunResults:
+    """What a run folder holds.
+
+    Example: ``RunResults(Path("runs/demo-1")).plot().savefig("curve.png")``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises NotFoundError when ``folder`` is not a run folder."""
+        if not (folder / "spec.json").is_file():
+            raise NotFoundError(
+                f"{folder} is not a run folder (there is no spec.json in it); `troupe jobs` lists "
+                "those of a runs folder"
+            )
+        self.folder = folder
+
+    @property
+    def job_id(self) -> str:
+        """The job's id: the folder's name."""
+        return self.folder.name
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """``summary.json``; empty while the job runs."""
+        path = self.folder / "summary.json"
+        return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Lines of metrics.jsonl in their order: of steps (kind train) and evaluations (eval)."""
+        return list(_lines(self.folder / "metrics.jsonl"))
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Held-out evaluations: step, success (a fraction), reward_mean, num_tasks."""
+        return [line for line in self.metrics if line["kind"] == "eval"]
+
+    def episodes(
+        self,
+        *,
+        failed: bool | None = None,
+        kind: str | None = None,
+        step: int | None = None,
+        limit: int = 100,
+    ) -> list[RecordedEpisode]:
+        """Recorded episodes, oldest first, at most ``limit``.
+
+        ``failed``: True for those not solved, False for the others; ``kind``: train or eval;
+        ``step``: of that step alone.
+        """
+        chosen: list[RecordedEpisode] = []
+        for line in _lines(self.folder / "episodes.jsonl"):
+            is_wanted = (
+                (failed is None or failed is not bool(line["is_success"]))
+                and kind in (None, line["kind"])
+                and step in (None, line["step"])
+                and not line.get("dropped_reason")
+            )
+            if is_wanted:
+                chosen.append(RecordedEpisode(line))
+            if len(chosen) >= limit:
+                break
+        return chosen
+
+    @property
+    def policies(self) -> dict[str, TrainedPolicy]:
+        """Trained policies by name."""
+        spec = json.loads((self.folder / "spec.json").read_text("utf-8"))
+        return {name: self._policy(name) for name in spec["policies"]}
+
+    def _policy(self, name: str) -> TrainedPolicy:
+        folder = self.folder / "policies" / name
+        adapter, merged = folder / "adapter", folder / "merged"
+        return TrainedPolicy(
+            name, adapter if adapter.is_dir() else None, merged if merged.is_dir() else None
+        )
+
+    def plot(self) -> Any:
+        """Mean reward by agent of each step, and held-out reward and success: a Figure.
+
+        Raises InvalidArgumentError where matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise InvalidArgumentError(
+                "plot() needs matplotlib; install it with pip install 'troupe[plots]'"
+            ) from error
+        return _figure(Figure(figsize=(8, 6)), self.job_id, self.metrics)
+
+
+def open_run(folder: str | Path) -> RunResults:
+    """The results in a run folder; raises NotFoundError when it is none."""
+    return RunResults(Path(folder))
+
+
+def _figure(figure: Any, title: str, lines: list[dict[str, Any]]) -> Any:
+    train = [line for line in lines if line["kind"] == "train"]
+    evals = [line for line in lines if line["kind"] == "eval"]
+    reward, success = figure.subplots(2, 1, sharex=True)
+    for agent in sorted({a for line in train for a in line["reward_by_agent"]}):
+        values = [line["reward_by_agent"].get(agent) for line in train]
+        reward.plot([line["step"] for line in train], values, label=agent)
+    steps = [line["step"] for line in evals]
+    if evals:
+        reward.plot(steps, [line["reward_mean"] for line in evals], "ko-", label="held out")
+        success.plot(steps, [line["success"] for line in evals], "ko-", label="held out")
+    reward.set(ylabel="mean reward", title=title)
+    success.set(ylabel="success", xlabel="step", ylim=(0, 1.02))
+    for axes in (reward, success):
+        axes.grid(alpha=0.3)
+        if axes.lines:
+            axes.legend()
+    figure.tight_layout()
+    return figure
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a file that may still be written to."""
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)

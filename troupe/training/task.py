@@ -1,0 +1,164 @@
+"""The task family of ``troupe.train``: rows of a data set, judged by the process that called it.
+
+An env process asks the calling process over a Unix socket for each first state and each judgement.
+When nobody answers there, that is a failure of the machine, not of an agent: it is retried. Never
+scores by itself.
+"""
+
+import json
+import socket
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, Field
+
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    RewardFailedError,
+    TroupeError,
+    UnavailableError,
+)
+from troupe.spec.params import Params
+from troupe.tasks.family import Message, Observation, Split, Task, Transition
+
+TASK_NAME = "troupe.training.task:DatasetTask"
+"""Its name in a job spec. No entry point: a public router refuses it like any unlisted module."""
+
+_REASONS = {error.reason: error for error in (InvalidArgumentError, RewardFailedError)}
+
+
+class DatasetParams(Params):
+    """Written by ``troupe.train``; a person need not."""
+
+    socket: str = Field(description="Unix socket of the process that judges.")
+    agents: tuple[str, ...] = Field(min_length=1, description="Agents in their order.")
+    num_train: int = Field(ge=1, description="Training rows.")
+    num_held_out: int = Field(ge=0, description="Held-out rows.")
+    digest: str = Field(description="SHA-256 of the rows.")
+    max_turns: int = Field(default=1, ge=1, description="Turns of an episode.")
+    timeout_s: float = Field(default=60.0, gt=0.0, description="Longest call of a function.")
+
+
+class DatasetTask:
+    """Rows as tasks; the caller's functions as environment."""
+
+    name: ClassVar[str] = "dataset"
+    agents: tuple[str, ...] = ()
+    Params: ClassVar[type[BaseModel]] = DatasetParams
+    local_terms: Mapping[str, Mapping[str, float]] = {}
+    return_bound: ClassVar[float] = float("inf")
+
+    def __init__(self, params: BaseModel) -> None:
+        self._params = DatasetParams.model_validate(params.model_dump())
+        self.agents = self._params.agents
+        self.local_terms = {agent: {"reward": 1.0} for agent in self.agents}
+        self.usual_workflow = {"order": list(self.agents), "max_turns": self._params.max_turns}
+
+    def taskset(self) -> "RowTasks":
+        """One task a row; held-out rows are the validation split."""
+        return RowTasks(self._params)
+
+    def environment(self) -> "CallerClient":
+        """A client of the process that judges."""
+        return CallerClient(self._params)
+
+
+class RowTasks:
+    """Places of rows: the rows themselves stay in the calling process."""
+
+    def __init__(self, params: DatasetParams) -> None:
+        self._sizes = {"train": params.num_train, "validation": params.num_held_out, "test": 0}
+
+    def size(self, split: Split) -> int:
+        """Number of rows."""
+        return self._sizes[split]
+
+    def task(self, split: Split, index: int) -> Task:
+        """The row's place; raises InvalidArgumentError when it is out of range."""
+        if not 0 <= index < self._sizes[split]:
+            raise InvalidArgumentError(
+                f"there is no row {index} in split '{split}' of {self._sizes[split]}"
+            )
+        payload = json.dumps({"split": split, "index": index}).encode()
+        return Task(f"dataset/{split}/{index}", split, index, payload)
+
+
+class CallerClient:
+    """``Environment`` whose judgements come from the calling process.
+
+    Raises RewardFailedError when a function of the caller raised, UnavailableError when nobody
+    answers at the socket, DeadlineError when no answer came in time.
+    """
+
+    def __init__(self, params: DatasetParams) -> None:
+        self._params = params
+
+    def reset(self, task: Task) -> bytes:
+        """The first state of a row."""
+        return _packed(self._ask("/reset", json.loads(task.payload)))
+
+    def observe(self, state: bytes, agent: str) -> Observation:
+        """The prompt that the state holds for ``agent``."""
+        if agent not in self._params.agents:
+            raise InvalidArgumentError(f"there is no agent '{agent}' in this task")
+        shown = json.loads(state)["shown"].get(agent, [])
+        return tuple(Message(message["role"], message["content"]) for message in shown)
+
+    def step(self, state: bytes, agent: str, action: str) -> Transition:
+        """What the caller's functions say of one answer."""
+        before: dict[str, Any] = json.loads(state)
+        asked = {"state": before, "agent": agent, "action": action}
+        judgement = self._ask("/step", asked)
+        after = judgement["state"]
+        return Transition(
+            state=_packed(after),
+            team_reward=judgement["team_reward"],
+            local_rewards=judgement["local_rewards"],
+            done=after["is_done"],
+            success=after["is_success"],
+        )
+
+    def _ask(self, path: str, document: Mapping[str, Any]) -> Any:
+        """The answer to one call, on a connection of its own: they cost little on one machine."""
+        connection = _UnixConnection(self._params.socket, timeout=self._params.timeout_s)
+        try:
+            connection.request("POST", path, body=json.dumps(document))
+            answer = connection.getresponse()
+            body = json.loads(answer.read())
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"the process that called troupe.train did not judge within "
+                f"{self._params.timeout_s:g} s; make the functions faster, or give a larger "
+                "judge_timeout_s"
+            ) from error
+        except (OSError, HTTPException) as error:
+            raise UnavailableError(
+                f"the process that called troupe.train does not answer at {self._params.socket}: "
+                "it has ended. Go on with troupe.resume(run_folder, ...), which judges again"
+            ) from error
+        finally:
+            connection.close()
+        if answer.status == HTTPStatus.OK:
+            return body
+        raise _REASONS.get(body.get("reason", ""), TroupeError)(body["message"])
+
+
+class _UnixConnection(HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str, *, timeout: float) -> None:
+        super().__init__("caller", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket at ``path``."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _packed(state: Mapping[str, Any]) -> bytes:
+    return json.dumps(state, sort_keys=True, separators=(",", ":")).encode()

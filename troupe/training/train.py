@@ -1,0 +1,253 @@
+"""``troupe.train``, ``train_async`` and ``resume``: a job from Python, judged by this process.
+
+Owns the sequence judge, platform up, submit, watch, down. Never leaves behind a platform that it
+started.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from troupe.cli import platform
+from troupe.cli.output import note, quiet_logs
+from troupe.cli.settings import CliSettings, settings_from
+from troupe.cli.train_commands import Begin, job_to_end, run_folder, submitting
+from troupe.clients.rest import JobDocument, RestClient
+from troupe.errors import InvalidArgumentError, JobFailedError
+from troupe.spec import load_spec
+from troupe.spec.issues import suggest
+from troupe.training.dataset import Row, Rows
+from troupe.training.functions import Answer, CallerEnvironment, Functions, Rewards, Texts
+from troupe.training.job import Agents, TrainingOptions, instructions, job_spec
+from troupe.training.judge_server import JudgeServer, socket_path
+from troupe.training.results import RunResults
+from troupe.training.task import TASK_NAME, DatasetParams
+
+Observe = Callable[[Row, str, list[Answer]], object]
+Done = Callable[[Row, list[Answer]], bool]
+Success = Callable[[Row, Texts], bool] | float
+
+
+def train(
+    agents: Agents,
+    dataset: object,
+    reward: Callable[[Row, Texts], Rewards],
+    *,
+    held_out: object = None,
+    observe: Observe | None = None,
+    done: Done | None = None,
+    success: Success | None = None,
+    runs_dir: str | Path | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> RunResults:
+    """Train a team on the rows of a data set, and return the results of the run.
+
+    Starts a platform on this machine where none runs (``troupe up``), submits the job, shows its
+    progress and stops what it started. This process judges: it must live as long as the job.
+    Ctrl-C ends the job in order; ``resume`` goes on from its last checkpoint.
+
+    Args:
+        agents: instructions by agent, in the order in which they act; or names alone.
+        dataset: rows: a list of dicts, a ``datasets.Dataset``, or the path of a file of rows.
+        reward: ``reward(row, texts)``, where ``texts`` maps each agent to what it wrote in this
+            turn: a number for the team, or a number for each agent by name. Called at the end of
+            every turn. It must be a pure function of its arguments, since a call may be repeated.
+        held_out: rows for evaluation; without it, the last tenth of ``dataset`` (at most 200).
+        observe: ``observe(row, agent, history)``: the prompt as a text or chat messages. Without
+            it, the agent's instruction as system message and the row's ``prompt``.
+        done: ``done(row, history)``: ends an episode before ``max_turns``.
+        success: ``success(row, texts)``, or the least reward of a solved task. Without it no task
+            counts as solved, and the held-out reward is the curve to look at.
+        runs_dir: folder of run folders [runs].
+        quiet: show no progress.
+        options: the fields of ``troupe.training.job.TrainingOptions``: ``model`` (a folder or a
+            hub id, or one for each agent), ``algorithm``, ``steps``, ``group_size``,
+            ``tasks_per_step``, ``max_turns``, ``max_new_tokens``, ``temperature``,
+            ``learning_rate``, ``lora_rank`` (None: full weights), ``shared_policy``,
+            ``eval_every``, ``judge_timeout_s`` (of one call of a function, waiting included),
+            ``name``, ``seed``, and ``overrides``: any field of the job spec by its
+            path, ``{"limits.env_timeout_s": 300}``.
+
+    Raises:
+        InvalidArgumentError: an argument is wrong (SpecInvalidError names fields of the spec).
+        JobFailedError: the job failed or was cancelled. Its cause is the exception that a function
+            raised, where one did.
+        KeyboardInterrupt: interrupted, after the job ended in order.
+
+    Example::
+
+        run = troupe.train(
+            {"summarizer": "Sum up in one line.", "elaborator": "Sum up in three lines."},
+            dataset=rows, reward=ratio, model="models/smollm2", steps=50,
+        )
+        run.plot().savefig("curve.png")
+    """
+    functions = Functions(reward, observe, done, success)
+    return _run(_begun(agents, dataset, held_out, functions, runs_dir, options), quiet=quiet)
+
+
+def resume(
+    folder: str | Path,
+    dataset: object,
+    reward: Callable[[Row, Texts], Rewards],
+    *,
+    agents: Agents | None = None,
+    held_out: object = None,
+    observe: Observe | None = None,
+    done: Done | None = None,
+    success: Success | None = None,
+    steps: int | None = None,
+    quiet: bool = False,
+) -> RunResults:
+    """Go on with an interrupted run of ``train`` from its last checkpoint; see there.
+
+    ``folder`` is its run folder. Rows, agents and instructions must be those of the run; ``steps``
+    changes its length.
+
+    Raises InvalidArgumentError when the run is not one of ``train``, or the rows differ.
+    """
+    functions = Functions(reward, observe, done, success)
+    return _run(
+        _resumed(Path(folder), agents, Rows.of(dataset, held_out), functions, steps), quiet=quiet
+    )
+
+
+async def train_async(
+    agents: Agents,
+    dataset: object,
+    reward: Callable[[Row, Texts], Rewards],
+    *,
+    held_out: object = None,
+    observe: Observe | None = None,
+    done: Done | None = None,
+    success: Success | None = None,
+    runs_dir: str | Path | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> RunResults:
+    """``train`` without blocking the event loop; cancelling the task cancels the job."""
+    functions = Functions(reward, observe, done, success)
+    job = _begun(agents, dataset, held_out, functions, runs_dir, options)
+    running = asyncio.create_task(asyncio.to_thread(_run, job, quiet=quiet))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.to_thread(job.cancel)
+        await asyncio.wait([running])
+        raise
+
+
+def _begun(
+    agents: Agents,
+    dataset: object,
+    held_out: object,
+    functions: Functions,
+    runs_dir: str | Path | None,
+    options: dict[str, Any],
+) -> "_JudgedJob":
+    named = instructions(agents)
+    given = _options(options)
+    if given.max_turns > 1 and functions.observe is None:
+        raise InvalidArgumentError(
+            "max_turns > 1 needs observe=lambda row, agent, history: ..., which shows an agent "
+            "what was written before"
+        )
+    rows = Rows.of(dataset, held_out)
+    environment = CallerEnvironment(rows, named, functions, given.max_turns)
+    environment.check()
+    path = socket_path(secrets.token_hex(8))
+    spec = job_spec(named, rows, str(path), given)
+    folder = None if runs_dir is None else Path(runs_dir)
+    return _JudgedJob(environment, path, _settings(folder), submitting(spec))
+
+
+def _resumed(
+    folder: Path, agents: Agents | None, rows: Rows, functions: Functions, steps: int | None
+) -> "_JudgedJob":
+    where = run_folder(folder)
+    spec = load_spec(where / "spec.json")
+    if spec.task.name != TASK_NAME:
+        raise InvalidArgumentError(
+            f"{folder} is a run of task '{spec.task.name}', which judges by itself; go on with "
+            f"`troupe train --resume {folder}`"
+        )
+    params = DatasetParams.model_validate(spec.task.params)
+    named = instructions(agents) if agents else dict.fromkeys(params.agents, "")
+    if rows.digest != params.digest or tuple(named) != params.agents:
+        raise InvalidArgumentError(
+            f"the rows or agents differ from those of {folder}: a run goes on with equal ones. "
+            "Give the same dataset, held_out and agents, or begin a new run with troupe.train"
+        )
+    environment = CallerEnvironment(rows, named, functions, params.max_turns)
+    longer = None if steps is None else spec.model_copy(update={"steps": steps})
+    document = None if longer is None else longer.model_dump(mode="json")
+
+    def begin(client: RestClient) -> JobDocument:
+        return client.resume(where.name, document)
+
+    return _JudgedJob(environment, Path(params.socket), _settings(where.parent), begin)
+
+
+@dataclass(slots=True)
+class _JudgedJob:
+    """A job to begin, and what this process judges for it."""
+
+    environment: CallerEnvironment
+    path: Path
+    settings: CliSettings
+    begin: Begin
+    job_id: str = ""
+    is_cancelled: bool = False
+
+    def begin_once(self, client: RestClient) -> JobDocument:
+        """Begin the job, and remember its id for ``cancel``."""
+        job = self.begin(client)
+        self.job_id = job.job_id
+        return client.cancel(job.job_id) if self.is_cancelled else job
+
+    def cancel(self) -> None:
+        """Ask the job to end, now or when it has begun."""
+        self.is_cancelled = True
+        config = platform.running(self.settings.runs_dir)
+        if self.job_id and config is not None:
+            with config.client(api_key=self.settings.api_key) as client:
+                client.cancel(self.job_id)
+
+
+def _run(job: _JudgedJob, *, quiet: bool) -> RunResults:
+    try:
+        with quiet_logs(), JudgeServer(job.environment, job.path):
+            ended = job_to_end(job.settings, job.begin_once, quiet=quiet)
+    except KeyboardInterrupt:
+        if job.job_id:
+            folder = job.settings.runs_dir / job.job_id
+            note(f"from Python: troupe.resume({str(folder)!r}, dataset, reward, ...)")
+        raise
+    if ended.state != "succeeded":
+        reason = ended.error or ended.reason or "no reason was given"
+        raise JobFailedError(
+            f"{ended.job_id} {ended.state}: {reason} (logs: {Path(ended.run_dir) / 'logs'})"
+        ) from job.environment.failure
+    return RunResults(Path(ended.run_dir))
+
+
+def _settings(runs_dir: Path | None) -> CliSettings:
+    return settings_from(runs_dir=runs_dir, ports="auto")
+
+
+def _options(options: dict[str, Any]) -> TrainingOptions:
+    names = [field.name for field in fields(TrainingOptions)]
+    if unknown := sorted(set(options) - set(names)):
+        raise InvalidArgumentError(
+            f"troupe.train has no argument '{unknown[0]}'; {suggest(unknown[0], names)}. A field "
+            "of the job spec goes into overrides={'limits.env_timeout_s': 300}"
+        )
+    if "model" not in options:
+        raise InvalidArgumentError(
+            "give model: a folder that save_pretrained wrote, a hub id, or one for each agent"
+        )
+    return TrainingOptions(**options)
