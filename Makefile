@@ -27,15 +27,15 @@ help: ## Show the targets
 $(bin)/python:
 	@test -n "$(PYTHON)" || { echo "no python3 was found; install Python 3.11 or newer, or run: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; run: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
 $(local_stamp): | $(bin)/python
-	$(bin)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local]'
+	$(bin)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[local]'
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
 $(dev_stamp): | $(bin)/python
-	$(bin)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(bin)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@rm -f $(VENV)/.installed-*
 	@touch $@ $(local_stamp)
 

@@ -4,15 +4,17 @@ Owns the command's flags. The first form (a run folder or a spec) runs a job of 
 platform; the second (``--task`` and ``--policy``) plays in this process: see eval_run.
 """
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from troupe.cli import options as opt
-from troupe.cli.eval_run import EvalFlags, run_evaluation
+from troupe.cli.eval_run import EvalFlags, run_evaluation, task_params
 from troupe.cli.settings import settings_from
-from troupe.cli.specs import read_spec, with_local_models
+from troupe.cli.specs import read_spec, with_local_models, with_overrides
 from troupe.cli.train_commands import run_folder, run_job, submitting
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.spec import JobSpec, load_spec, parse_spec
@@ -133,10 +135,23 @@ def evaluate(
 def _evaluate_policies(
     eval_flags: EvalFlags, overrides: list[str] | None, redis_url: str | None, *, as_json: bool
 ) -> int:
-    for flag, value in {"--set": overrides, "--redis-url": redis_url}.items():
-        if value:
-            raise InvalidArgumentError(f"{flag} belongs to `troupe eval RUN_OR_SPEC`; remove it")
+    if redis_url:
+        raise InvalidArgumentError("--redis-url belongs to `troupe eval RUN_OR_SPEC`; remove it")
+    if overrides:
+        eval_flags = replace(eval_flags, params=_params_set(eval_flags.params, overrides))
     return run_evaluation(eval_flags, as_json=as_json)
+
+
+def _params_set(params: str | None, overrides: list[str]) -> str:
+    """``--params`` changed by each ``--set task.params.NAME=VALUE``."""
+    for override in overrides:
+        if not override.startswith("task.params."):
+            raise InvalidArgumentError(
+                f"--set {override!r}: with --task only the task's parameters can be set so, for "
+                "example --set task.params.size=6; see `troupe eval --help` for the other flags"
+            )
+    document = {"task": {"params": task_params(params)}}
+    return json.dumps(with_overrides(document, overrides)["task"]["params"])
 
 
 def _refuse_flags(what: Path, eval_flags: EvalFlags) -> None:

@@ -78,7 +78,7 @@ def run_evaluation(flags: EvalFlags, *, as_json: bool) -> int:
             "name what to evaluate: a run folder or a spec (`troupe eval runs/demo-1`), or a task "
             "and policies (`troupe eval --task plan_path --policy scripted`)"
         )
-    family = load_family(flags.task, _params(flags.params), pointer="")
+    family = load_family(flags.task, task_params(flags.params), pointer="")
     plan = read_plan(flags, family)
     openai = OpenAISettings()
     options = RefOptions(flags.base or "", flags.base_url or openai.base_url)
@@ -129,7 +129,7 @@ def read_plan(flags: EvalFlags, family: TaskFamily) -> EvalPlan:
     }
     workflow = usual_workflow(family, kind=flags.workflow, order=order, max_turns=flags.max_turns)
     document = {
-        "task": {"name": flags.task, "params": _params(flags.params)},
+        "task": {"name": flags.task, "params": task_params(flags.params)},
         "workflow": workflow.model_dump(),
         **_without_none(**options),
     }
@@ -139,7 +139,8 @@ def read_plan(flags: EvalFlags, family: TaskFamily) -> EvalPlan:
         raise SpecInvalidError(issues_of(error, EvalPlan), source="evaluation") from error
 
 
-def _params(text: str | None) -> dict[str, Any]:
+def task_params(text: str | None) -> dict[str, Any]:
+    """The object in ``--params``; raises InvalidArgumentError."""
     if text is None:
         return {}
     try:

@@ -6,8 +6,7 @@ Owns watching and the closing summary. Never starts or stops a process.
 import json
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ from troupe.clients.rest import EventDocument, JobDocument, RestClient
 from troupe.errors import TroupeError
 
 _ASK_EVERY_S = 2.0
+_SILENT_S = 20.0
+"""Without an event for so long, and as long again, a line says what the job waits for."""
 
 
 def watch(client: RestClient, job: JobDocument, *, quiet: bool = False) -> JobDocument:
@@ -32,15 +33,16 @@ def watch(client: RestClient, job: JobDocument, *, quiet: bool = False) -> JobDo
     is_live = console.is_terminal and not quiet
     started_at = job.created_at or time.time()
     waits = Waits(client, job.job_id)
+    notices = _Notices(waits)
     live = Live(
         console=console,
         get_renderable=lambda: panel(progress, started_at, waits_for=waits.sentence()),
         refresh_per_second=4,
         vertical_overflow="crop",
     )
-    notices = nullcontext() if is_live or quiet else _shortage_notices(waits)
-    with live if is_live else nullcontext(), notices:
+    with live if is_live else nullcontext(), nullcontext() if is_live or quiet else notices:
         for event in client.events(job.job_id):
+            notices.heard()
             line = progress.apply(event)
             if line and not quiet and (not is_live or not line.startswith("step ")):
                 console.print(line, markup=False)
@@ -58,26 +60,40 @@ def _has_paused(event: EventDocument) -> bool:
     return event.type == "job.state" and event.data.get("state") == "paused"
 
 
-@contextmanager
-def _shortage_notices(waits: "Waits") -> Generator[None]:
-    """Print once when the job waits for room on a disk: a full one takes no events."""
-    over = threading.Event()
+class _Notices:
+    """Prints what the job waits for while there are no events, where no panel shows it.
 
-    def listen() -> None:
+    A full disk takes no events, and a large model loads for minutes.
+    """
+
+    def __init__(self, waits: "Waits") -> None:
+        self._waits = waits
+        self._heard_at = time.monotonic()
+        self._over = threading.Event()
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+
+    def __enter__(self) -> None:
+        self._listening.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._listening.join(_ASK_EVERY_S)
+
+    def heard(self) -> None:
+        """An event arrived: the job is not silent."""
+        self._heard_at = time.monotonic()
+
+    def _listen(self) -> None:
         is_told = False
-        while not over.wait(_ASK_EVERY_S):
-            waits.ask()
-            if waits.phase == "disk" and not is_told:
-                err().print(f"disk.low: {waits.sentence()}", markup=False)
-            is_told = waits.phase == "disk" or (is_told and not waits.phase)
-
-    listening = threading.Thread(target=listen, daemon=True)
-    listening.start()
-    try:
-        yield
-    finally:
-        over.set()
-        listening.join(_ASK_EVERY_S)
+        while not self._over.wait(_ASK_EVERY_S):
+            self._waits.ask()
+            sentence, phase = self._waits.sentence(), self._waits.phase
+            if phase == "disk" and not is_told:
+                err().print(f"disk.low: {sentence}", markup=False)
+            elif sentence and time.monotonic() - self._heard_at >= _SILENT_S:
+                self.heard()
+                err().print(f"  {sentence}", markup=False)
+            is_told = phase == "disk" or (is_told and not phase)
 
 
 class Waits:
@@ -170,6 +186,8 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if summary.get("steps_flat"):
         text = f"{summary['steps_flat']} of {summary['steps']}: all rewards of each group equal"
         lines.append(("steps that taught nothing", text))
+    if lines and (text := _flat_share(summary)):
+        lines.append(("groups that taught nothing", text))
     if summary.get("steps_truncated"):
         text = (
             f"{summary['steps_truncated']} of {summary['steps']}: most answers ran into the token "
@@ -182,6 +200,17 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         text = "every step ran and its weights are written; not that the agents learnt"
         lines.append(("what succeeded means", text))
     return lines
+
+
+def _flat_share(summary: dict[str, Any]) -> str:
+    """What groups without variance cost and what to do, where they are most of all; else ""."""
+    flat, trained = summary.get("groups_zero_variance") or 0, summary.get("groups_trained") or 0
+    if flat <= trained:
+        return ""
+    return (
+        f"{flat} of {flat + trained}: all their answers were paid alike, which costs generation. "
+        "Set algorithm.redraws, take harder tasks, fewer tasks_per_step, or end the job earlier"
+    )
 
 
 def _relative(path: Path) -> Path:

@@ -1,6 +1,8 @@
 """Watching a job, against a router that is a function."""
 
 import json
+import threading
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
@@ -41,7 +43,7 @@ class Router:
 Said = pytest.CaptureFixture[str]
 
 
-def follow(router: Router, *, quiet: bool = False) -> str:
+def follow(router: Callable[[httpx.Request], httpx.Response], *, quiet: bool = False) -> str:
     with RestClient("http://router", transport=httpx.MockTransport(router)) as client:
         return watch(client, client.job("demo-1"), quiet=quiet).state
 
@@ -72,3 +74,42 @@ def test_watch_when_interrupted_while_the_job_is_paused_then_ends(
     with pytest.raises(KeyboardInterrupt):
         follow(Router((PAUSED,)))
     assert "`troupe resume demo-1`" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_watch_when_no_event_comes_then_says_what_the_job_waits_for(
+    capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("troupe.cli.follow._ASK_EVERY_S", 0.01)
+    monkeypatch.setattr("troupe.cli.follow._SILENT_S", 0.05)
+    asked = threading.Semaphore(0)
+    plain = Router((QUEUED, SUCCEEDED))
+    waiting = {
+        "phase": "launch",
+        "step": 0,
+        "who": ["rollout-0"],
+        "sentence": "rollout-0 loads the model",
+        "is_overdue": False,
+    }
+    progress = {
+        "job_id": "demo-1", "state": "launching", "step": 0, "steps": 3, "versions": {},
+        "waiting": waiting,
+    }  # fmt: skip
+
+    def stream() -> Iterator[bytes]:
+        for event in map(plain._event, (QUEUED, SUCCEEDED)):
+            yield event.encode()
+            for _ in range(20):
+                assert asked.acquire(timeout=10)
+
+    def router(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/progress"):
+            asked.release()
+            return httpx.Response(200, json=progress)
+        if request.url.path.endswith("/events"):
+            headers = {"content-type": "text/event-stream"}
+            return httpx.Response(200, content=stream(), headers=headers)
+        return httpx.Response(200, json={"job_id": "demo-1", "state": SUCCEEDED})
+
+    assert follow(router) == SUCCEEDED
+    said = capsys.readouterr().err.splitlines()
+    assert "  rollout-0 loads the model" in said

@@ -45,6 +45,13 @@ def test_truncated_steps_when_most_answers_were_cut_off_then_are_counted() -> No
     assert summary(steps)["steps_truncated"] == 2
 
 
+def test_groups_when_many_have_no_variance_then_are_counted() -> None:
+    steps = [
+        {**line(step, 1.0, 0.5, interrupted=False), "groups_zero_variance": 3} for step in range(2)
+    ]
+    assert summary(steps)["groups_zero_variance"] == 6
+
+
 def test_busy_ratio_when_a_step_was_interrupted_then_it_only_counts_in_the_second_one() -> None:
     found = summary(
         [

@@ -69,6 +69,7 @@ def summarize(
         "busy_ratio_with_interruptions": _busy_ratio(train),
         "steps_suspect": sorted({line["step"] for line in lines if line.get("is_suspect")}),
         "groups_trained": sum(int(line.get("groups_trained") or 0) for line in train),
+        "groups_zero_variance": sum(int(line.get("groups_zero_variance") or 0) for line in train),
         "groups_dropped": dict(sorted(dropped.items())),
         "episodes_dropped": sum(int(line.get("num_dropped") or 0) for line in lines),
         "records_lost": [dict(loss) for loss in losses],

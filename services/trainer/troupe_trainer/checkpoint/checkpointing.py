@@ -210,6 +210,12 @@ def _advice(report: TrainerPart) -> str:
     if _is_truncated(report):
         share = f"{report.truncated_fraction:.0%} of the completions ran into the token limit"
         return f"{share}, so their rewards judge unfinished answers. {RAISE_LIMIT}"
+    if (report.trained_reward_mean or 0.0) == 0.0 and (report.reward_std or 0.0) == 0.0:
+        return (
+            "Every answer was paid 0. Read some in the episodes: if all of them lack the form that "
+            "the task asks for, the tasks are not the trouble; give an example of the form in the "
+            "prompt, pay the form, or take a model that follows it. Else make the tasks easier."
+        )
     return "Make the tasks easier or harder, raise group_size or the temperature, or set redraws."
 
 

@@ -70,13 +70,20 @@ function JobRow({ job, hasSpark }) {
   <//>`;
 }
 
+// Held-out success where there is any: in training rounds the best of K candidates counts.
 function Success({ job }) {
-  const path = withQuery(jobPath(job.job_id, "/metrics"), { names: "success_rate", max_points: 60 });
+  const path = withQuery(jobPath(job.job_id, "/metrics"), { names: ["success", "success_rate"], max_points: 60 });
   const { data, reload } = useResource(path);
   useEffect(() => {
     if (job.step > 0) reload();
   }, [job.step, job.state]);
-  const values = (data?.train?.series?.success_rate || []).filter((value) => value !== null);
+  const heldOut = measured(data?.eval?.series?.success);
+  const values = heldOut.length ? heldOut : measured(data?.train?.series?.success_rate);
   if (!values.length) return html`<span class="faint">–</span>`;
-  return html`<div class="spark-cell"><${Spark} values=${values} /><span>${percent(values.at(-1))}</span></div>`;
+  const title = heldOut.length ? "On held-out tasks" : "In training rounds: the best of K candidates at each turn";
+  return html`<div class="spark-cell" title=${title}><${Spark} values=${values} /><span>${percent(values.at(-1))}${heldOut.length ? "" : html`<span class="sub">in training</span>`}</span></div>`;
+}
+
+function measured(values) {
+  return (values || []).filter((value) => value !== null);
 }
