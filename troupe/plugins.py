@@ -1,14 +1,19 @@
-"""Finds extensions by entry-point name or by ``module:attr``: one rule for every extension point.
+"""Finds extensions by entry-point name, ``module:attr`` or ``file.py:attr``: one rule for all.
 
 Loads code that a spec names, so it runs only in services and tools that the operator started,
 never in a sandbox. A router that strangers can reach limits the modules.
 """
 
 import importlib
+import importlib.util
+import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from hashlib import sha256
 from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -81,7 +86,17 @@ def check(name: str, *, pointer: str | None = None) -> None:
     Imports nothing: for code that another process loads later.
     """
     if ":" in name:
-        _check_allowed(name.partition(":")[0], name, pointer)
+        _check_allowed(name.rpartition(":")[0], name, pointer)
+
+
+def absolute(name: str) -> str:
+    """``name`` with an absolute path if it is ``file.py:attr`` and the file exists, else itself.
+
+    For a spec that another process loads: a relative path counts from the working directory.
+    """
+    path, _, attribute = name.rpartition(":")
+    is_file = path.endswith(".py") and Path(path).expanduser().is_file()
+    return f"{Path(path).expanduser().resolve()}:{attribute}" if is_file else name
 
 
 def load(group: str, name: str, *, pointer: str | None = None) -> Any:
@@ -92,7 +107,7 @@ def load(group: str, name: str, *, pointer: str | None = None) -> Any:
     if not entries:
         raise InvalidArgumentError(
             f"no {group.removeprefix('troupe.').removesuffix('s')} is called '{name}'; "
-            f"{suggest(name, registered(group))} (or give 'module:attr')",
+            f"{suggest(name, registered(group))} (or give 'module:attr', or 'file.py:attr')",
             pointer=pointer,
         )
     try:
@@ -119,11 +134,13 @@ def _checked(group: str, name: str, plugin: Any, pointer: str | None) -> Any:
 
 
 def _load_attribute(name: str, pointer: str | None) -> Any:
-    module_name, _, attribute = name.partition(":")
+    module_name, _, attribute = name.rpartition(":")
     _check_allowed(module_name, name, pointer)
     try:
+        if module_name.endswith(".py"):
+            return getattr(_module_of_file(Path(module_name).expanduser()), attribute)
         plugin = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, OSError, SyntaxError) as error:
         raise InvalidArgumentError(
             f"'{name}' cannot be imported: {error}; check the module path and the attribute",
             pointer=pointer,
@@ -133,11 +150,35 @@ def _load_attribute(name: str, pointer: str | None) -> Any:
     return plugin
 
 
+def _module_of_file(path: Path) -> ModuleType:
+    """The module in a file; a changed file is another module. It may import files beside it."""
+    path = path.resolve()
+    digest = sha256(str(path).encode() + b"\0" + path.read_bytes()).hexdigest()[:16]
+    name = f"troupe_file_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
 def _check_allowed(module: str, name: str, pointer: str | None) -> None:
     modules = _only.get()
-    if modules is None or any(
+    is_named = modules is not None and any(
         module == allowed or module.startswith(f"{allowed}.") for allowed in modules
-    ):
+    )
+    # A path is no module's name, whatever it begins with.
+    if modules is None or (is_named and "/" not in module and not module.endswith(".py")):
         return
     raise InvalidArgumentError(
         f"'{name}' is code that this router may not load from a spec (it may load "

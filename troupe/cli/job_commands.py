@@ -10,7 +10,7 @@ from troupe.cli import options as opt
 from troupe.cli.follow import exit_status, print_outcome, watch
 from troupe.cli.output import EXIT_INTERRUPTED, note, out, print_json
 from troupe.cli.settings import settings_from
-from troupe.cli.specs import read_spec, with_local_models
+from troupe.cli.specs import read_spec, with_local_paths
 from troupe.clients.rest import JobDocument
 
 Steering = Literal["pause", "resume", "cancel"]
@@ -35,7 +35,7 @@ def submit(
     settings = settings_from(rest_url=url, runs_dir=runs_dir)
     document = read_spec(spec, overrides or ())
     if not opt.is_remote(settings):
-        document = with_local_models(document)
+        document = with_local_paths(document)
     body = document.model_dump(mode="json")
     with opt.client_for(settings) as client:
         if is_dry:

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from troupe import plugins
 from troupe.errors import InvalidArgumentError
 from troupe.spec import (
     Issue,
@@ -44,8 +45,8 @@ def unused_policies(path: Path, spec: JobSpec) -> list[str]:
     return sorted(name for name in named if name not in spec.policies)
 
 
-def with_local_models(spec: JobSpec) -> JobSpec:
-    """``spec`` with absolute paths of model folders.
+def with_local_paths(spec: JobSpec) -> JobSpec:
+    """``spec`` with absolute paths of model folders and of ``file.py:attr``.
 
     Raises:
         SpecInvalidError: a model names a folder that does not exist; says how to make one.
@@ -61,7 +62,17 @@ def with_local_models(spec: JobSpec) -> JobSpec:
         name: policy.model_copy(update={"model": _absolute(policy.model)})
         for name, policy in spec.policies.items()
     }
-    return spec.model_copy(update={"policies": policies})
+    parts = {
+        "task": ("name", spec.task),
+        "workflow": ("kind", spec.workflow),
+        "algorithm": ("kind", spec.algorithm),
+        "reward": ("kind", spec.reward),
+    }
+    code = {
+        part: model.model_copy(update={field: plugins.absolute(getattr(model, field))})
+        for part, (field, model) in parts.items()
+    }
+    return spec.model_copy(update={"policies": policies, **code})
 
 
 def is_missing_folder(model: str) -> bool:

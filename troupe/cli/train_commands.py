@@ -22,7 +22,7 @@ from troupe.cli.platform_record import PlatformConfig
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.cli.signals import terminate_as_interrupt
 from troupe.cli.spec_commands import make_tiny
-from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_models
+from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_paths
 from troupe.clients.rest import JobDocument, RestClient
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
@@ -74,7 +74,7 @@ def train(
         begin = _resuming(run_folder(resume), overrides or [])
     else:
         assert spec is not None
-        begin = submitting(with_local_models(read_spec(spec, overrides or ())))
+        begin = submitting(with_local_paths(read_spec(spec, overrides or ())))
     raise typer.Exit(run_job(settings, begin, as_json=as_json))
 
 
@@ -103,7 +103,7 @@ def demo(
         if is_missing_folder(model) or (folder / "manifest.json").is_file():
             note(f"base model {model}: made once, then kept")
             make_tiny(folder, tiny_model_args(job_spec, model), says=err())
-    raise typer.Exit(run_job(settings, submitting(with_local_models(job_spec)), as_json=as_json))
+    raise typer.Exit(run_job(settings, submitting(with_local_paths(job_spec)), as_json=as_json))
 
 
 def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> int:

@@ -84,4 +84,4 @@ def _file(target: str, path: Path, params: Mapping[str, Any]) -> Reference:
         raise InvalidArgumentError(
             f"'{target}': give an existing file with the class in it, such as my_task.py:MyTask"
         )
-    return Reference(f"{path.stem}:{attribute}", params, (str(path.resolve().parent),))
+    return Reference(plugins.absolute(target), params)

@@ -124,7 +124,7 @@ class AlgorithmSpec(SpecModel):
     """How groups are drawn and what is learnt from them."""
 
     kind: str = "at_grpo"
-    """Registered name (`troupe.algorithms` entry point) or `module:attr`."""
+    """Registered name (`troupe.algorithms` entry point), `module:attr` or `file.py:attr`."""
     params: PluginParams = Field(default_factory=dict, exclude_if=is_empty)
     """Parameters of the algorithm alone, checked by its own model `Params`."""
     group_size: int = Field(default=8, ge=2, le=1024)

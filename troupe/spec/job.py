@@ -19,7 +19,7 @@ class TaskSpec(SpecModel):
     """The task family and its parameters."""
 
     name: str
-    """Registered name (`troupe.tasks` entry point) or `module:attr`."""
+    """Registered name (`troupe.tasks` entry point), `module:attr` or `file.py:attr`."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the family, checked by the family's model."""
 
@@ -28,7 +28,7 @@ class WorkflowSpec(SpecModel):
     """Which agents act, in which order, for how many turns."""
 
     kind: str = "turn_based"
-    """Registered name (`troupe.workflows` entry point) or `module:attr`."""
+    """Registered name (`troupe.workflows` entry point), `module:attr` or `file.py:attr`."""
     order: list[str] = Field(min_length=1, max_length=MAX_NAMED)
     """Agents in the order in which they act inside one turn."""
     max_turns: int = Field(default=4, ge=1, le=1000)
@@ -73,7 +73,7 @@ class StrictRewardSpec(SpecModel):
     """
 
     kind: str
-    """Reward function: registered name (`troupe.rewards` entry point) or `module:attr`."""
+    """Reward function: registered name (`troupe.rewards`), `module:attr` or `file.py:attr`."""
     params: PluginParams = Field(default_factory=dict, exclude_if=is_empty)
     """Its parameters."""
     fraction: float = Field(default=1.0, gt=0.0, le=1.0)
@@ -98,7 +98,7 @@ class RewardSpec(SpecModel):
     weights: dict[str, dict[str, float]] = Field(default_factory=dict, max_length=MAX_NAMED)
     """agent -> term -> weight; terms that are left out keep the task's default weight."""
     kind: str = Field(default="", exclude_if=is_empty)
-    """Reward function: registered name (`troupe.rewards` entry point) or `module:attr`."""
+    """Reward function: registered name (`troupe.rewards`), `module:attr` or `file.py:attr`."""
     name: str = Field(default="", max_length=40, pattern=r"^\w*$", exclude_if=is_empty)
     """Name of the function's term in records and metrics; the last part of `kind` when left out."""
     params: PluginParams = Field(default_factory=dict, exclude_if=is_empty)

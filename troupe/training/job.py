@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from troupe import plugins
-from troupe.cli.specs import is_missing_folder, with_local_models, with_overrides
+from troupe.cli.specs import is_missing_folder, with_local_paths, with_overrides
 from troupe.errors import InvalidArgumentError
 from troupe.spec import JobSpec, parse_spec
 from troupe.training.dataset import Rows
@@ -109,7 +109,7 @@ def job_spec(
                 f"there is no model in the folder '{policy.model}' (no config.json); give a folder "
                 "that save_pretrained wrote, or a hub id"
             )
-    return with_local_models(spec)
+    return with_local_paths(spec)
 
 
 def _algorithm(options: TrainingOptions, *, num_agents: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from troupe import __version__
 from troupe.cli.main import run
-from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_models
+from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_paths
 from troupe.spec import JobSpec
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "demo.yaml"
@@ -70,13 +70,13 @@ def test_is_missing_folder_when_a_name_may_be_a_hub_id_then_is_not_missing(
     assert is_missing_folder(model) is is_missing
 
 
-def test_with_local_models_when_a_folder_is_relative_then_it_becomes_absolute(
+def test_with_local_paths_when_a_folder_is_relative_then_it_becomes_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "config.json").write_text("{}", encoding="utf-8")
-    spec = with_local_models(read_spec(EXAMPLE, ["policies.shared.model=m"]))
+    spec = with_local_paths(read_spec(EXAMPLE, ["policies.shared.model=m"]))
     assert spec.policies["shared"].model == str(tmp_path / "m")
 
 

@@ -1,0 +1,94 @@
+"""``file.py:attr``: one file is enough for a task, a reward, an algorithm."""
+
+from pathlib import Path
+
+import pytest
+
+from troupe import plugins
+from troupe.cli.specs import read_spec, with_local_paths
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.registry import load_family
+
+TASK = """
+from besides import LIMIT
+from troupe import SimpleTask
+
+class Count(SimpleTask):
+    def draw(self, rng):
+        return rng.randrange(LIMIT)
+
+    def observe(self, state, agent):
+        return str(state)
+
+    def step(self, state, agent, action):
+        return self.transition(state, float(action == str(state)), done=True)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "besides.py").write_text("LIMIT = 10**6\n")
+    (tmp_path / "my_task.py").write_text(TASK)
+    return tmp_path
+
+
+def test_task_when_a_file_is_named_then_loads_with_what_lies_beside_it(folder: Path) -> None:
+    family = load_family(f"{folder}/my_task.py:Count", {"seed": 3})
+    env = family.environment()
+    state = env.reset(family.taskset().task("train", 0))
+    answer = env.observe(state, "agent")[0].content
+    assert env.step(state, "agent", answer).team_reward == 1.0
+
+
+def test_file_when_it_changes_then_the_new_class_is_loaded(folder: Path) -> None:
+    path = folder / "my_task.py"
+    first = plugins.load(plugins.TASKS, f"{path}:Count")
+    assert plugins.load(plugins.TASKS, f"{path}:Count") is first
+    path.write_text(TASK + "\nCount.return_bound = 2.0\n")
+    assert plugins.load(plugins.TASKS, f"{path}:Count").return_bound == 2.0
+    assert first.return_bound == 1.0
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("none.py:Count", "No such file"),
+        ("my_task.py:Other", "has no attribute 'Other'"),
+        ("broken.py:Count", "invalid syntax"),
+        ("folder.py:Count", "Is a directory"),
+    ],
+)
+def test_file_when_it_cannot_be_loaded_then_says_why(
+    folder: Path, target: str, message: str
+) -> None:
+    (folder / "broken.py").write_text("def :")
+    (folder / "folder.py").mkdir()
+    with pytest.raises(InvalidArgumentError, match=message):
+        plugins.load(plugins.TASKS, f"{folder}/{target}")
+
+
+@pytest.mark.parametrize("modules", [(), ("my_task",), ("my", "my_task.py"), ("/",)])
+def test_file_when_modules_are_limited_then_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, modules: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(folder)
+    for name in ("my_task.py:Count", "./my_task.py:Count", f"{folder}/my_task.py:Count"):
+        with (
+            plugins.only_modules(modules),
+            pytest.raises(InvalidArgumentError, match="may not load"),
+        ):
+            plugins.load(plugins.TASKS, name)
+
+
+def test_spec_when_it_names_a_file_then_the_router_gets_its_absolute_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = Path("examples/demo.yaml").resolve()
+    monkeypatch.chdir(folder)
+    (folder / "m").mkdir()
+    (folder / "m" / "config.json").write_text("{}")
+    changes = ["task.name=my_task.py:Count", "policies.shared.model=m", "task.params={}"]
+    spec = with_local_paths(read_spec(example, changes))
+    assert spec.task.name == f"{folder.resolve()}/my_task.py:Count"
+    assert spec.workflow.kind == "turn_based"
