@@ -23,18 +23,18 @@ MAX_HELD_OUT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TaskRows:
     """Training rows and held-out rows.
 
-    Example: ``Rows.of([{"prompt": "2 + 2"}, {"prompt": "3 + 5"}])``.
+    Example: ``TaskRows.of([{"prompt": "2 + 2"}, {"prompt": "3 + 5"}])``.
     """
 
     train: tuple[Row, ...]
     held_out: tuple[Row, ...]
 
     @classmethod
-    def of(cls, dataset: object, held_out: object = None) -> "Rows":
-        """Rows of ``dataset``; without ``held_out``, its last tenth (at most 200) is held out.
+    def of(cls, dataset: object, held_out: object = None) -> "TaskRows":
+        """TaskRows of ``dataset``; without ``held_out``, its last tenth (at most 200) is held out.
 
         Raises InvalidArgumentError when there is no row, when a row is not a JSON object, or when
         a held-out row is a training row as well.

@@ -15,7 +15,7 @@ from typing import TypedDict, cast
 
 from troupe.errors import InvalidArgumentError, RewardFailedError
 from troupe.tasks.family import SPLITS, Split
-from troupe.training.dataset import Row, Rows
+from troupe.training.dataset import Row, TaskRows
 
 Answer = dict[str, str]
 """What one agent wrote: ``{"agent": name, "text": text}``."""
@@ -85,7 +85,7 @@ class CallerEnvironment:
     the first exception that a function raised: the caller gets it as the cause of the job's end.
     """
 
-    rows: Rows
+    rows: TaskRows
     agents: Mapping[str, str]
     functions: Functions
     max_turns: int = 1

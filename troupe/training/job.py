@@ -8,7 +8,7 @@ from troupe import plugins
 from troupe.cli.specs import is_missing_folder, with_local_paths, with_overrides
 from troupe.errors import InvalidArgumentError
 from troupe.spec import JobSpec, parse_spec
-from troupe.training.dataset import Rows
+from troupe.training.dataset import TaskRows
 from troupe.training.task import TASK_NAME
 
 Agents = Mapping[str, str] | list[str] | tuple[str, ...]
@@ -53,7 +53,7 @@ def instructions(agents: Agents) -> dict[str, str]:
 
 
 def job_spec(
-    agents: Mapping[str, str], rows: Rows, socket: str, options: TrainingOptions
+    agents: Mapping[str, str], rows: TaskRows, socket: str, options: TrainingOptions
 ) -> JobSpec:
     """The job; raises SpecInvalidError or InvalidArgumentError for what cannot be.
 

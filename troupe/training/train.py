@@ -19,7 +19,7 @@ from troupe.clients.rest import JobDocument, RestClient
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.spec import load_spec
 from troupe.spec.issues import suggest
-from troupe.training.dataset import Row, Rows
+from troupe.training.dataset import Row, TaskRows
 from troupe.training.functions import Answer, CallerEnvironment, Functions, Rewards, Texts
 from troupe.training.job import Agents, TrainingOptions, instructions, job_spec
 from troupe.training.judge_server import JudgeServer, socket_path
@@ -112,7 +112,8 @@ def resume(
     """
     functions = Functions(reward, observe, done, success)
     return _run(
-        _resumed(Path(folder), agents, Rows.of(dataset, held_out), functions, steps), quiet=quiet
+        _resumed(Path(folder), agents, TaskRows.of(dataset, held_out), functions, steps),
+        quiet=quiet,
     )
 
 
@@ -156,7 +157,7 @@ def _begun(
             "max_turns > 1 needs observe=lambda row, agent, history: ..., which shows an agent "
             "what was written before"
         )
-    rows = Rows.of(dataset, held_out)
+    rows = TaskRows.of(dataset, held_out)
     environment = CallerEnvironment(rows, named, functions, given.max_turns)
     environment.check()
     path = socket_path(secrets.token_hex(8))
@@ -166,7 +167,7 @@ def _begun(
 
 
 def _resumed(
-    folder: Path, agents: Agents | None, rows: Rows, functions: Functions, steps: int | None
+    folder: Path, agents: Agents | None, rows: TaskRows, functions: Functions, steps: int | None
 ) -> "_JudgedJob":
     where = run_folder(folder)
     spec = load_spec(where / "spec.json")

@@ -16,12 +16,12 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.tasks.family import Message
-from troupe.training.dataset import Rows
+from troupe.training.dataset import TaskRows
 from troupe.training.functions import CallerEnvironment, Functions
 from troupe.training.judge_server import JudgeServer
 from troupe.training.task import DatasetParams, DatasetTask
 
-ROWS = Rows.of([{"prompt": f"row {number}"} for number in range(20)])
+ROWS = TaskRows.of([{"prompt": f"row {number}"} for number in range(20)])
 
 
 def environment(reward: Any) -> CallerEnvironment:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from troupe.errors import InvalidArgumentError, NotFoundError
-from troupe.training.dataset import Rows
+from troupe.training.dataset import TaskRows
 
 ROWS = [{"prompt": str(number)} for number in range(40)]
 
@@ -26,20 +26,20 @@ class Columns:
 
 
 def test_rows_when_nothing_is_held_out_then_last_tenth_is() -> None:
-    rows = Rows.of(ROWS)
+    rows = TaskRows.of(ROWS)
     assert rows.train == tuple(ROWS[:36])
     assert rows.held_out == tuple(ROWS[36:])
 
 
 def test_rows_when_many_then_at_most_200_are_held_out() -> None:
-    rows = Rows.of([{"n": number} for number in range(5000)])
+    rows = TaskRows.of([{"n": number} for number in range(5000)])
     assert (len(rows.train), len(rows.held_out)) == (4800, 200)
 
 
 def test_rows_when_a_dataset_object_or_a_file_then_equal_to_the_list(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    assert Rows.of(Columns()).digest == Rows.of(path).digest == Rows.of(ROWS).digest
+    assert TaskRows.of(Columns()).digest == TaskRows.of(path).digest == TaskRows.of(ROWS).digest
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,11 @@ def test_rows_when_a_dataset_object_or_a_file_then_equal_to_the_list(tmp_path: P
     [(ROWS, ROWS[::-1]), (ROWS, ROWS[:-1]), (ROWS, [*ROWS[:-1], {"prompt": "x"}])],
 )
 def test_digest_when_rows_differ_then_differs(before: list[Any], after: list[Any]) -> None:
-    assert Rows.of(before).digest != Rows.of(after).digest
+    assert TaskRows.of(before).digest != TaskRows.of(after).digest
 
 
 def test_digest_when_a_row_moves_to_held_out_then_differs() -> None:
-    assert Rows.of(ROWS[:20], ROWS[20:]).digest != Rows.of(ROWS[:21], ROWS[21:]).digest
+    assert TaskRows.of(ROWS[:20], ROWS[20:]).digest != TaskRows.of(ROWS[:21], ROWS[21:]).digest
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_digest_when_a_row_moves_to_held_out_then_differs() -> None:
 )
 def test_rows_when_not_json_objects_then_says_which(dataset: object, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        Rows.of(dataset)
+        TaskRows.of(dataset)
 
 
 def test_rows_when_held_out_repeats_training_then_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="held_out row 1 is a training row"):
-        Rows.of(ROWS[:3], [{"prompt": "new"}, ROWS[2]])
+        TaskRows.of(ROWS[:3], [{"prompt": "new"}, ROWS[2]])
 
 
 def test_rows_when_file_is_missing_then_says_so(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="does not exist"):
-        Rows.of(tmp_path / "none.jsonl")
+        TaskRows.of(tmp_path / "none.jsonl")

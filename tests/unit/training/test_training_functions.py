@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from troupe.errors import InvalidArgumentError, RewardFailedError
-from troupe.training.dataset import Rows
+from troupe.training.dataset import TaskRows
 from troupe.training.functions import CallerEnvironment, Functions, State
 
-ROWS = Rows.of([{"prompt": "one"}, {"prompt": "two"}], [{"prompt": "three"}])
+ROWS = TaskRows.of([{"prompt": "one"}, {"prompt": "two"}], [{"prompt": "three"}])
 TEAM = {"a": "Be short.", "b": ""}
 
 
@@ -134,7 +134,7 @@ def test_observe_when_no_prompt_then_is_refused_before_the_job(shown: Any) -> No
 
 
 def test_check_when_a_late_row_has_no_prompt_then_is_refused() -> None:
-    rows = Rows.of([{"prompt": "x"}] * 20 + [{"question": "y"}], [])
+    rows = TaskRows.of([{"prompt": "x"}] * 20 + [{"question": "y"}], [])
     env = CallerEnvironment(rows, TEAM, Functions(lambda row, texts: 0.0))
     with pytest.raises(InvalidArgumentError, match=r"no 'prompt' \(its fields: question"):
         env.check()

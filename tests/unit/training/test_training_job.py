@@ -8,10 +8,10 @@ import pytest
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.spec import JobSpec
-from troupe.training.dataset import Rows
+from troupe.training.dataset import TaskRows
 from troupe.training.job import TrainingOptions, instructions, job_spec
 
-ROWS = Rows.of([{"prompt": str(number)} for number in range(20)])
+ROWS = TaskRows.of([{"prompt": str(number)} for number in range(20)])
 
 
 @pytest.fixture
