@@ -17,10 +17,11 @@ from troupe.episodes.build import load_parts
 from troupe.episodes.local import EngineRollout, LocalEnv, StateObservation
 from troupe.episodes.player import Played
 from troupe.ids import ticket_id, train_round
+from troupe.rewards.reward import JudgedTransition
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.spec.job import JobSpec
-from troupe.tasks.family import Observation, TaskFamily
+from troupe.tasks.family import Observation, Task, TaskFamily
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 from troupe_trainer.checkpoint.export import export_version
@@ -73,6 +74,11 @@ def plan_path_spec(model: Path, algorithm: dict[str, Any], **overrides: Any) -> 
         "batch": {"tokens_per_row": 256, "rows_per_microbatch": 4},
     }
     return JobSpec.model_validate(body | overrides)
+
+
+def moved_closer(transition: JudgedTransition, task: Task) -> float:
+    """A reward function of 0 and 1."""
+    return float(transition.team_reward > 0.0)
 
 
 class Script:

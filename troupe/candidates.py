@@ -137,7 +137,8 @@ class Sample:
     that spans turns, all candidates of one trajectory carry the trajectory's reward or, under a
     sampler that groups by "turns", the reward of their ``turn``. ``is_baseline``: sampled greedily
     for comparison only. ``value`` is the critic's estimate at its prompt and ``log_ratio`` is
-    log pi / pi_ref of the whole completion, where the algorithm ``needs`` them. ``token_ids`` and
+    log pi / pi_ref of the whole completion, where the algorithm ``needs`` them. Candidates with one
+    ``prompt_digest`` answered the same prompt; "" where it is not known. ``token_ids`` and
     ``rollout_logprobs`` are empty where only the reward is known, as in a recorded episode.
     Credit assignment sets ``temperature`` and ``advantage``, which applies to each token.
 
@@ -153,6 +154,7 @@ class Sample:
     is_baseline: bool = False
     value: float = 0.0
     log_ratio: float = 0.0
+    prompt_digest: str = ""
     token_ids: Sequence[int] = ()
     rollout_logprobs: Sequence[float] | NDArray[np.float32] = ()
     advantage: float = 0.0
@@ -244,6 +246,7 @@ def sample_of(candidate: records.Candidate) -> Sample:
         trajectory=candidate.trajectory,
         turn=candidate.turn,
         is_baseline=candidate.is_baseline,
+        prompt_digest=candidate.prompt_digest,
         token_ids=candidate.token_ids,
         rollout_logprobs=candidate.rollout_logprobs,
     )

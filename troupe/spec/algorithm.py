@@ -19,6 +19,18 @@ class KlSpec(SpecModel):
     """Added to the loss of each token, or subtracted from the candidate's reward."""
 
 
+class RatioMaskSpec(SpecModel):
+    """Leaves tokens out of the loss whose engine and trainer disagree too much about them."""
+
+    level: Literal["token", "sequence", "geometric"] = "token"
+    """token: by the token's own ratio (IcePop); sequence: by the product over its completion;
+    geometric: by that product's geometric mean, which does not grow with the length."""
+    low: float = Field(default=0.5, gt=0.0, le=1.0)
+    """A smaller ratio pi_trainer / pi_rollout is left out."""
+    high: float = Field(default=5.0, ge=1.0)
+    """A larger one is left out."""
+
+
 class ImportanceSpec(SpecModel):
     """Truncated importance sampling: corrects for differences between engine and trainer."""
 
@@ -26,6 +38,8 @@ class ImportanceSpec(SpecModel):
     """One weight for each token, or their product for each completion."""
     cap: float = Field(default=2.0, gt=0.0)
     """Largest weight; larger ones are cut to it."""
+    mask: RatioMaskSpec | None = Field(default=None, exclude_if=lambda mask: mask is None)
+    """Tokens whose weight is 0 instead; none when left out."""
 
 
 class LossSpec(SpecModel):
@@ -68,6 +82,19 @@ class FilterSpec(SpecModel):
     """Completions that ran into max_new_tokens (overlong filtering)."""
     zero_variance: bool = False
     """Groups whose advantages are all 0; otherwise they dilute the step by their tokens."""
+
+
+class OverlongSpec(SpecModel):
+    """Soft penalty of long completions, subtracted from the reward in the trainer.
+
+    0 up to max_new_tokens - buffer, then linear, up to `weight` at max_new_tokens. The sampler does
+    not see it.
+    """
+
+    buffer: int = Field(ge=1)
+    """Tokens before the limit over which the penalty grows."""
+    weight: float = Field(default=1.0, gt=0.0)
+    """Penalty of a completion that reaches the limit."""
 
 
 class JointSpec(SpecModel):
@@ -141,6 +168,8 @@ class AlgorithmSpec(SpecModel):
     """The loss."""
     filters: FilterSpec = FilterSpec()
     """Completions and groups that are left out of the loss."""
+    overlong: OverlongSpec | None = Field(default=None, exclude_if=lambda part: part is None)
+    """Penalty of completions that come near the token limit; none when left out."""
     redraws: int = Field(default=0, ge=0, le=64)
     """Dynamic sampling: other tasks that a ticket may play while no group has any variance."""
     alternate: AlternateSpec | None = None

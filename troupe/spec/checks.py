@@ -15,6 +15,7 @@ def cross_field_issues(spec: JobSpec) -> list[Issue]:
         *_rewards(spec),
         *_sampling(spec),
         *_loss(spec),
+        *_overlong(spec),
         *_staleness(spec),
         *_per_policy(spec),
     ]
@@ -94,6 +95,23 @@ def _loss(spec: JobSpec) -> list[Issue]:
             Issue("/algorithm/loss/dual_clip", f"only ppo_clip has it; '{loss.kind}' ignores it")
         )
     return issues
+
+
+def _overlong(spec: JobSpec) -> list[Issue]:
+    """The penalty's buffer lies inside every agent's token limit."""
+    overlong = spec.algorithm.overlong
+    if overlong is None:
+        return []
+    limits = {name: spec.sampling_for(name).max_new_tokens for name in spec.agents}
+    return [
+        Issue(
+            "/algorithm/overlong/buffer",
+            f"is more than the {limit} tokens that agent '{name}' may write (max_new_tokens); "
+            "give fewer",
+        )
+        for name, limit in limits.items()
+        if overlong.buffer > limit
+    ]
 
 
 def _staleness(spec: JobSpec) -> list[Issue]:

@@ -18,7 +18,15 @@ AT_ONCE = {
 }
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "at_grpo": {},
+    "at_grpo random": {"params": {"advance": "random"}},
+    "best_of_k": {},
+    "best_of_k parallel": {"params": {"sampling": "parallel"}},
+    "gigpo": {},
     "grpo": {},
+    "grpo masked": {"loss": {"importance": {"mask": {"level": "token", "low": 0.5, "high": 2.0}}}},
+    "grpo overlong": {"overlong": {"buffer": 4}},
+    "maxrl": {},
+    "turn_grpo": {},
     "dr_grpo": {},
     "dr_mas": {},
     "rloo": {},
@@ -60,7 +68,9 @@ async def test_algorithm_when_two_steps_are_run_then_it_is_on_policy_and_weights
     case: str, planner: Path, tmp_path: Path
 ) -> None:
     settings = ALGORITHMS[case]
-    changes = {"workflow": AT_ONCE} if "joint" in settings else {}
+    changes: dict[str, Any] = {"workflow": AT_ONCE} if "joint" in settings else {}
+    if case == "maxrl":  # it takes no negative reward, and a step away from the goal is one
+        changes["reward"] = {"kind": "algorithm_world:moved_closer", "mode": "replace"}
     spec = plan_path_spec(planner, {"kind": case.split()[0], **settings}, **changes)
     job = await InProcess.start(spec, tmp_path)
     try:

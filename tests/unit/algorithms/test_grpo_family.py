@@ -17,7 +17,7 @@ from troupe.algorithms.reinforce_pp import ReinforcePp, ReinforcePpBaseline
 from troupe.algorithms.rloo import Rloo
 from troupe.candidates import GroupOutcome, Sample
 from troupe.spec.algorithm import AlgorithmSpec, LossSpec
-from troupe_trainer.learn.credit import penalised
+from troupe_trainer.learn.credit import overlong_penalty, penalised
 
 
 def _group(*rewards: float) -> GroupOutcome:
@@ -222,3 +222,12 @@ def test_penalised_when_siblings_answer_one_prompt_then_each_loses_its_own() -> 
     members = [Sample(i, 1.0, 3, False) for i in range(2)]
     got = penalised(GroupOutcome("g", "tool", 0, members), [0.1, 0.3], coef=1.0)
     assert [c.reward for c in got.candidates] == pytest.approx([0.9, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "penalty"), [(0, 0.0), (60, 0.0), (61, 0.025), (80, 0.5), (100, 1.0)]
+)
+def test_overlong_penalty_when_near_the_limit_then_grows_linearly(
+    num_tokens: int, penalty: float
+) -> None:
+    assert overlong_penalty(num_tokens, limit=100, buffer=40) == pytest.approx(penalty)

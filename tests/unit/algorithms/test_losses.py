@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses import policy_loss
 from troupe.algorithms.losses.kl import kl_estimate
-from troupe.spec.algorithm import ImportanceSpec, KlSpec, LossSpec
+from troupe.spec.algorithm import ImportanceSpec, KlSpec, LossSpec, RatioMaskSpec
 
 
 def _doubles(values: list[float]) -> torch.Tensor:
@@ -169,3 +169,32 @@ def test_kl_when_it_is_a_loss_term_then_its_expected_gradient_is_the_named_diver
         "k3": lambda policy_V: (ref_V.exp() * (ref_V - policy_V)).sum(),
     }
     assert gradient(sampled) == pytest.approx(gradient(expected[estimator]), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("level", "kept"),
+    [
+        ("token", [True, False, True, True]),  # ratios 0.5, 8, 1, 1
+        ("sequence", [False, False, True, True]),  # products 4 and 1
+        ("geometric", [True, True, True, True]),  # their geometric means 2 and 1
+    ],
+)
+def test_mask_when_ratios_leave_the_band_then_these_tokens_weigh_nothing(
+    level: Literal["token", "sequence", "geometric"], kept: list[bool]
+) -> None:
+    old = [math.log(0.5), math.log(8.0), 0.0, 0.0]
+    inputs = _inputs([0.5, 8.0, 1.0, 1.0], [1.0] * 4, [0, 0, 1, 1], old=old)
+    mask = RatioMaskSpec(level=level, low=0.5, high=3.0)
+    out = policy_loss(inputs, LossSpec(importance=ImportanceSpec(cap=10.0, mask=mask)))
+    weights = [0.5, 8.0, 1.0, 1.0]
+    assert out.loss_sum.item() == pytest.approx(
+        -sum(weight for weight, is_kept in zip(weights, kept, strict=True) if is_kept)
+    )
+    assert out.metric_sums["importance_masked"] == 4 - sum(kept)
+
+
+def test_mask_when_no_ratio_leaves_the_band_then_changes_nothing() -> None:
+    inputs = _inputs([1.1, 0.9], [1.0, -1.0], [0, 1], old=[math.log(1.1), math.log(0.9)])
+    plain = policy_loss(inputs, LossSpec(importance=ImportanceSpec()))
+    masked = policy_loss(inputs, LossSpec(importance=ImportanceSpec(mask=RatioMaskSpec())))
+    assert masked.loss_sum.item() == plain.loss_sum.item()

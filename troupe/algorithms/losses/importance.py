@@ -4,7 +4,8 @@ The two evaluate the same weights with different kernels and rounding, so a toke
 differ, and an update that ignores the difference is silently off-policy.
 
 Source: "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training" (Yao et al. 2025);
-truncation: Ionides 2008.
+truncation: Ionides 2008; token mask: IcePop (arXiv 2510.18855); sequence and geometric masks: "When
+Speed Kills Stability" (Liu et al. 2025).
 """
 
 import torch
@@ -12,18 +13,41 @@ from torch import Tensor
 
 from troupe.algorithms.algorithm import LossInputs
 from troupe.algorithms.losses.surrogate import sequence_sums
-from troupe.spec.algorithm import ImportanceSpec
+from troupe.spec.algorithm import ImportanceSpec, RatioMaskSpec
 
 
-def importance_weights(inputs: LossInputs, spec: ImportanceSpec) -> tuple[Tensor, Tensor]:
-    """min(pi_old / pi_rollout, cap) of each token or completion, detached; and which were capped.
+def importance_weights(
+    inputs: LossInputs, spec: ImportanceSpec
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """min(pi_old / pi_rollout, cap) of each token or completion, detached, and 0 where masked.
+
+    The sums count the capped tokens (``importance_capped``) and, with a mask, the masked ones
+    (``importance_masked``).
 
     Raises ValueError without ``old_logprobs_N``.
     """
     if inputs.old_logprobs_N is None:
         raise ValueError("importance weights need old_logprobs_N: the algorithm's needs.old")
-    log_weight_N = (inputs.old_logprobs_N - inputs.rollout_logprobs_N).detach()
+    log_ratio_N = (inputs.old_logprobs_N - inputs.rollout_logprobs_N).detach()
+    log_weight_N = log_ratio_N
     if spec.level == "sequence":
-        log_weight_N = sequence_sums(log_weight_N, inputs.sequence_N)
+        log_weight_N = sequence_sums(log_ratio_N, inputs.sequence_N)
     weight_N = torch.exp(log_weight_N)
-    return weight_N.clamp(max=spec.cap), weight_N > spec.cap
+    sums = {"importance_capped": (weight_N > spec.cap).sum()}
+    weight_N = weight_N.clamp(max=spec.cap)
+    if spec.mask is not None:
+        is_kept_N = _is_kept(log_ratio_N, inputs.sequence_N, spec.mask)
+        weight_N = torch.where(is_kept_N, weight_N, 0.0)
+        sums["importance_masked"] = (~is_kept_N).sum()
+    return weight_N, sums
+
+
+def _is_kept(log_ratio_N: Tensor, sequence_N: Tensor, mask: RatioMaskSpec) -> Tensor:
+    """Whether the ratio that decides about each token is inside [low, high]."""
+    if mask.level != "token":
+        total_N = sequence_sums(log_ratio_N, sequence_N)
+        if mask.level == "geometric":
+            total_N = total_N / sequence_sums(torch.ones_like(log_ratio_N), sequence_N)
+        log_ratio_N = total_N
+    ratio_N = torch.exp(log_ratio_N)
+    return (ratio_N >= mask.low) & (ratio_N <= mask.high)

@@ -28,7 +28,7 @@ def policy_loss(inputs: LossInputs, spec: LossSpec) -> LossOutput:
 
     Metrics are unweighted sums over tokens: ``ratio_mean``, ``kl_rollout_k1`` and ``kl_rollout``
     (k3; of KL(rollout || trainer)), the surrogate's own, and ``kl_ref`` and
-    ``importance_capped`` where they are computed.
+    ``importance_capped`` and ``importance_masked`` where they are computed.
     """
     behaviour_N = _behaviour(inputs, spec)
     log_ratio_N = inputs.trainer_logprobs_N - behaviour_N
@@ -36,9 +36,9 @@ def policy_loss(inputs: LossInputs, spec: LossSpec) -> LossOutput:
     sums = rollout_drift(inputs) | surrogate.metric_sums
     loss_N = surrogate.loss_N
     if spec.importance is not None:
-        weights_N, is_capped_N = importance_weights(inputs, spec.importance)
+        weights_N, weight_sums = importance_weights(inputs, spec.importance)
         loss_N = loss_N * weights_N
-        sums["importance_capped"] = is_capped_N.sum()
+        sums |= weight_sums
     if spec.kl.coef > 0.0 and inputs.ref_logprobs_N is not None:
         kl_N = kl_estimate(inputs.trainer_logprobs_N, inputs.ref_logprobs_N, spec.kl.estimator)
         sums["kl_ref"] = kl_N.detach().sum()

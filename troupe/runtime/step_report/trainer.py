@@ -143,6 +143,13 @@ class TrainerPart(Part):
         source="loss",
         is_optional=True,
     )
+    importance_masked: Number = number(
+        "Share of the tokens that the ratio's mask left out.",
+        "share",
+        BY_TOKENS,
+        source="loss",
+        is_optional=True,
+    )
     entropy: Number = number(
         "Entropy of the sampled tokens.",
         "nats",

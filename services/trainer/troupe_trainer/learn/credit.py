@@ -72,21 +72,34 @@ class CreditAssigner:
         return AssignedCredit(credited, lessons)
 
     def _outcomes(self, policy: str, groups: Sequence[pb.Group]) -> list[GroupOutcome]:
-        outcomes = [group_outcome(group) for group in groups]
+        outcomes = [self._shortened(group_outcome(group)) for group in groups]
         kl, learner = self._spec.algorithm.loss.kl, self._learners[policy]
         is_taxed = kl.coef > 0.0 and kl.where == "reward"
         if not groups or not (is_taxed or self._algorithm.needs.log_ratios):
             return outcomes
         plain = [self._attach(group, [0.0] * len(group.candidates)) for group in groups]
         if is_taxed:
-            by_turn = self._algorithm.sampler().grouping == "turns"
             outcomes = [
-                penalised(outcome, values, kl.coef, by_turn=by_turn)
+                penalised(outcome, values, kl.coef, by_turn=self._is_by_turn)
                 for outcome, values in zip(outcomes, learner.reference_kl(plain), strict=True)
             ]
         if self._algorithm.needs.log_ratios:
             outcomes = _with(outcomes, "log_ratio", learner.log_ratios(plain))
         return outcomes
+
+    @property
+    def _is_by_turn(self) -> bool:
+        return self._algorithm.sampler().grouping == "turns"
+
+    def _shortened(self, outcome: GroupOutcome) -> GroupOutcome:
+        """``outcome`` with the penalty of completions near the token limit in its rewards."""
+        overlong = self._spec.algorithm.overlong
+        if overlong is None:
+            return outcome
+        limit = self._spec.sampling_for(outcome.agent).max_new_tokens
+        lengths = [candidate.num_tokens for candidate in outcome.candidates]
+        penalties = [overlong_penalty(length, limit, overlong.buffer) for length in lengths]
+        return penalised(outcome, penalties, overlong.weight, by_turn=self._is_by_turn)
 
     def _lessons(
         self, prompts: Sequence[Sequence[tuple[int, ...]]], outcomes: Sequence[GroupOutcome]
@@ -123,20 +136,30 @@ def _with(
     ]
 
 
-def penalised(
-    group: GroupOutcome, divergences: Sequence[float], coef: float, *, by_turn: bool = False
-) -> GroupOutcome:
-    """``group`` with coef * KL subtracted from each reward: the candidate's or its trajectory's.
+def overlong_penalty(num_tokens: int, limit: int, buffer: int) -> float:
+    """0 up to ``limit - buffer`` tokens, then linear, 1 at ``limit``.
 
-    ``divergences`` holds each candidate's KL, in index order. Where a trajectory has several
-    candidates in the group, all carry its return, so the whole KL is subtracted from each; with
+    Source: DAPO (arXiv 2503.14476), Equation 13, negated.
+
+    Example: ``overlong_penalty(90, limit=100, buffer=40) == 0.75``.
+    """
+    return min(1.0, max(0.0, num_tokens - (limit - buffer)) / buffer)
+
+
+def penalised(
+    group: GroupOutcome, penalties: Sequence[float], coef: float, *, by_turn: bool = False
+) -> GroupOutcome:
+    """``group`` with coef * penalty subtracted from each reward: a candidate's or a trajectory's.
+
+    ``penalties`` holds each candidate's KL or other cost, in index order. Where a trajectory has
+    several candidates in the group, all carry its return, so the sum is subtracted from each; with
     ``by_turn`` they carry their own turn's reward instead.
 
     Source: KL in the reward: InstructGPT (arXiv 2203.02155), Section 3.5.
     """
     of_trajectory: dict[int, float] = defaultdict(float)
     is_return = not by_turn and len({c.trajectory for c in group.candidates}) > 1
-    for candidate, value in zip(group.candidates, divergences, strict=True):
+    for candidate, value in zip(group.candidates, penalties, strict=True):
         of_trajectory[candidate.trajectory if is_return else candidate.index] += value
     candidates = [
         replace(c, reward=c.reward - coef * of_trajectory[c.trajectory if is_return else c.index])

@@ -1,0 +1,171 @@
+"""MaxRL, best of K, and credit by turn, on numbers that can be followed by hand.
+
+Each algorithm is also compared with a second implementation, written from the paper's formula
+with another library (NumPy) and another order of loops.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troupe.algorithms.at_grpo import AtGrpo, AtGrpoParams
+from troupe.algorithms.best_of_k import BestOfK, BestOfKParams
+from troupe.algorithms.gigpo import GiGpo, GiGpoParams
+from troupe.algorithms.load import load_algorithm
+from troupe.algorithms.maxrl import MaxRl
+from troupe.algorithms.turn_grpo import TurnGrpo, TurnParams, turn_returns
+from troupe.candidates import GroupOutcome, Sample
+from troupe.errors import InvalidArgumentError
+from troupe.spec.algorithm import AlgorithmSpec
+from troupe.spec.issues import SpecInvalidError
+
+PLAIN = AlgorithmSpec(kind="grpo", group_size=2, scale="none")
+SCALED = AlgorithmSpec(kind="grpo", group_size=2)
+
+
+def group(acts: Sequence[tuple[int, int, float, str]]) -> GroupOutcome:
+    """Acts of (trajectory, turn, reward, prompt)."""
+    samples = [
+        Sample(i, reward, 3, False, trajectory=trajectory, turn=turn, prompt_digest=prompt)
+        for i, (trajectory, turn, reward, prompt) in enumerate(acts)
+    ]
+    return GroupOutcome("g", "planner", 0, samples)
+
+
+def episodes(*rewards: float) -> GroupOutcome:
+    return group([(i, 0, reward, "p") for i, reward in enumerate(rewards)])
+
+
+def test_maxrl_when_one_of_four_succeeds_then_is_the_papers() -> None:
+    # (R - 1/4) / (1/4)
+    assert MaxRl(PLAIN).advantages(episodes(0, 0, 0, 1)) == [-1.0, -1.0, -1.0, 3.0]
+
+
+def test_maxrl_when_nobody_or_everybody_succeeds_then_teaches_nothing() -> None:
+    assert MaxRl(PLAIN).advantages(episodes(0, 0)) == [0.0, 0.0]
+    assert MaxRl(PLAIN).advantages(episodes(1, 1)) == [0.0, 0.0]
+
+
+def test_maxrl_when_a_reward_is_negative_then_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="rewards must be 0 or more"):
+        MaxRl(PLAIN).advantages(episodes(-0.5, 1))
+
+
+def test_maxrl_when_a_trajectory_has_turns_then_counts_once() -> None:
+    acts = [(0, 0, 1.0, "a"), (0, 1, 1.0, "b"), (1, 0, 0.0, "a")]
+    assert MaxRl(PLAIN).advantages(group(acts)) == [1.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        ((2, 5, 5, 1), [0, 0.5, 0.5, 0]),
+        ((-3, -1), [0, 1]),
+        ((4, 4, 4), [0, 0, 0]),
+    ],
+)
+def test_best_of_k_when_judged_then_the_best_share_one(
+    rewards: tuple[float, ...], expected: list[float]
+) -> None:
+    assert BestOfK(PLAIN).advantages(episodes(*rewards)) == expected
+
+
+def test_best_of_k_when_whole_episodes_then_all_turns_of_the_best_are_learnt() -> None:
+    acts = [(0, 0, 1.0, "a"), (0, 1, 1.0, "b"), (1, 0, 0.0, "a")]
+    algorithm = BestOfK(PLAIN, BestOfKParams(sampling="parallel"))
+    assert algorithm.advantages(group(acts)) == [1.0, 1.0, 0.0]
+    assert algorithm.sampler().num_trajectories == 2
+
+
+def test_turn_returns_when_discounted_then_sum_what_follows() -> None:
+    acts = [(0, 2, 2.0, "c"), (1, 0, 4.0, "a"), (0, 0, 0.0, "a"), (0, 1, 1.0, "b")]
+    assert turn_returns(group(acts), 0.5) == [2.0, 4.0, 1.0, 2.0]
+
+
+def test_turn_grpo_when_unscaled_then_compares_every_act_once() -> None:
+    # Returns 3, 2 (trajectory 0) and 1 (trajectory 1): mean 2.
+    acts = [(0, 0, 1.0, "a"), (0, 1, 2.0, "b"), (1, 0, 1.0, "a")]
+    assert TurnGrpo(PLAIN, TurnParams()).advantages(group(acts)) == [1.0, 0.0, -1.0]
+
+
+def test_gigpo_when_prompts_are_equal_then_adds_their_comparison() -> None:
+    # Totals 3 and 1: +1, -1. At prompt a returns 3 and 1 (gamma 1): +1, -1. Prompt b is alone.
+    acts = [(0, 0, 1.0, "a"), (0, 1, 2.0, "b"), (1, 0, 1.0, "a")]
+    algorithm = GiGpo(PLAIN, GiGpoParams(gamma=1.0, step_weight=0.5))
+    assert algorithm.advantages(group(acts)) == [1.5, 1.0, -1.5]
+
+
+def test_gigpo_when_an_episode_returns_to_a_prompt_then_its_acts_are_compared() -> None:
+    # One trajectory meets a twice: returns 2 and 1 there, mean 1.5; no other trajectory.
+    acts = [(0, 0, 1.0, "a"), (0, 1, 1.0, "a")]
+    assert GiGpo(PLAIN, GiGpoParams(gamma=1.0)).advantages(group(acts)) == [0.5, -0.5]
+
+
+def gigpo_by_numpy(acts: Sequence[tuple[int, int, float, str]], gamma: float, weight: float):
+    """GiGPO, Equations 3 to 9, from the formulas."""
+    rewards = np.array([act[2] for act in acts])
+    own = np.array([act[0] for act in acts])
+    turns = np.array([act[1] for act in acts])
+    prompts = np.array([act[3] for act in acts])
+
+    def normalised(values: np.ndarray) -> np.ndarray:
+        if len(values) < 2 or np.std(values, ddof=1) < 1e-8:
+            return np.zeros(len(values))
+        return (values - values.mean()) / (np.std(values, ddof=1) + 1e-6)
+
+    numbers = np.unique(own)
+    totals = np.array([rewards[own == n].sum() for n in numbers])
+    of_episode = dict(zip(numbers, normalised(totals), strict=True))
+    result = np.array([of_episode[n] for n in own])
+    later = (own[:, None] == own[None, :]) & (turns[None, :] >= turns[:, None])
+    powers = np.where(later, gamma ** np.maximum(turns[None, :] - turns[:, None], 0), 0.0)
+    returns = powers @ rewards
+    for prompt in np.unique(prompts):
+        result[prompts == prompt] += weight * normalised(returns[prompts == prompt])
+    return result
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.95, 0.5]), st.sampled_from([0.0, 1.0, 2.5]))
+def test_gigpo_when_compared_with_its_formulas_then_agrees_to_1e_9(
+    seed: int, gamma: float, weight: float
+) -> None:
+    rng = Random(seed)
+    acts = [
+        (trajectory, turn, rng.choice([0.0, 0.25, 1.0, rng.uniform(-1, 1)]), rng.choice("abc"))
+        for trajectory in range(rng.randint(2, 5))
+        for turn in range(rng.randint(1, 4))
+    ]
+    rng.shuffle(acts)
+    algorithm = GiGpo(SCALED, GiGpoParams(gamma=gamma, step_weight=weight))
+    expected = gigpo_by_numpy(acts, gamma, weight)
+    assert algorithm.advantages(group(acts)) == pytest.approx(expected.tolist(), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=9))
+def test_maxrl_when_compared_with_its_formula_then_agrees_to_1e_9(rewards: list[float]) -> None:
+    values = np.array(rewards)
+    expected = (values - values.mean()) / values.mean() if values.any() else 0 * values
+    assert MaxRl(PLAIN).advantages(episodes(*rewards)) == pytest.approx(expected.tolist(), abs=1e-9)
+
+
+def test_at_grpo_when_it_advances_at_random_then_rewards_do_not_decide() -> None:
+    best, random = (
+        AtGrpo(PLAIN, AtGrpoParams(advance=how)).sampler() for how in ("best", "random")
+    )
+    assert best.choose([0.0, 2.0, 1.0]) == 1
+    assert {random.choose(rewards) for rewards in ([0.0, 2.0], [2.0, 0.0], [1.0, 1.0])} == {0}
+
+
+def test_params_when_misspelt_then_are_named() -> None:
+    with pytest.raises(SpecInvalidError, match="/algorithm/params/advanse"):
+        load_algorithm(AlgorithmSpec(params={"advanse": "random"}))
+    spec = AlgorithmSpec(kind="gigpo", params={"step_weight": 0.5})
+    algorithm = load_algorithm(spec)
+    assert isinstance(algorithm, GiGpo)
+    assert algorithm.params.step_weight == 0.5

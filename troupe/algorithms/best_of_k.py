@@ -1,0 +1,61 @@
+"""Best-of-K imitation: the best candidate of each group is learnt, the others are not.
+
+The trained loss is the mean negative log likelihood of the best candidates: rejection sampling and
+fine-tuning in one loop, strictly on-policy. What it gains is what best-of-K selection gives alone,
+without any comparison of better with worse, so it is the baseline of the tree.
+
+Source: RAFT (arXiv 2304.06767), Algorithm 1, with every step's own samples.
+"""
+
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field
+
+from troupe.algorithms.advantages import ZERO_STD, sample_std
+from troupe.algorithms.algorithm import GroupOutcome, LossInputs, LossOutput
+from troupe.algorithms.base import GroupRelative
+from troupe.samplers.parallel import ParallelSampler
+from troupe.samplers.sampler import Sampler
+from troupe.samplers.tree import TreeSampler
+from troupe.spec.params import Params
+
+
+class BestOfKParams(Params):
+    """What is drawn."""
+
+    sampling: Literal["tree", "parallel"] = Field(
+        default="tree", description="K candidates at every act, or K whole episodes of a task."
+    )
+
+
+class BestOfK(GroupRelative):
+    """1 on the best of a group, divided among equals; 0 on the others and on flat groups.
+
+    Example: rewards 2, 5, 5 and 1 give 0, 1/2, 1/2 and 0.
+    """
+
+    Params: ClassVar[type[BaseModel] | None] = BestOfKParams
+    params: BestOfKParams
+
+    def sampler(self) -> Sampler:
+        """As ``params.sampling`` says."""
+        if self.params.sampling == "tree":
+            return TreeSampler(self._spec.group_size)
+        return ParallelSampler(self._spec.group_size)
+
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        """Of whole episodes, every turn of the best trajectory gets its share."""
+        is_tree = self.params.sampling == "tree"
+        keys = [c.index if is_tree else c.trajectory for c in group.candidates]
+        rewards = {key: c.reward for key, c in zip(keys, group.candidates, strict=True)}
+        if sample_std(list(rewards.values())) < ZERO_STD:
+            return [0.0] * len(keys)
+        most = max(rewards.values())
+        best = {key for key, reward in rewards.items() if reward == most}
+        return [1.0 / len(best) if key in best else 0.0 for key in keys]
+
+    def loss(self, inputs: LossInputs) -> LossOutput:
+        """-log pi of the best candidates."""
+        from troupe.algorithms.losses import policy_gradient
+
+        return policy_gradient(inputs)

@@ -1,0 +1,33 @@
+"""MaxRL: rewards relative to their group's mean, in units of that mean.
+
+With rewards of 0 and 1 the expected gradient is that of a truncated series of the log likelihood of
+success, of order K, where GRPO without scale has its first term alone: rare successes weigh more.
+
+Source: "Maximum Likelihood Reinforcement Learning" (arXiv 2602.02710): (R - mean) / mean.
+"""
+
+from troupe.algorithms.advantages import ZERO_STD
+from troupe.algorithms.algorithm import GroupOutcome
+from troupe.algorithms.base import GroupRelative
+from troupe.errors import InvalidArgumentError
+
+
+class MaxRl(GroupRelative):
+    """K episodes; (R - mean) / mean, and 0 in a group without success.
+
+    Example: rewards 0, 0, 0 and 1 give -1, -1, -1 and 3.
+    """
+
+    scale = "none"
+
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        """Raises InvalidArgumentError for a negative reward, whose sign the mean would turn."""
+        if any(candidate.reward < 0.0 for candidate in group.candidates):
+            raise InvalidArgumentError(
+                "maxrl divides by the group's mean reward, so rewards must be 0 or more; leave out "
+                "negative terms (reward.weights), or use grpo"
+            )
+        centred = self._relative(group, is_scaled=self.is_scaled)
+        returns = {c.trajectory: c.reward for c in group.candidates}
+        mean = sum(returns.values()) / len(returns)
+        return [value / mean for value in centred] if mean > ZERO_STD else [0.0] * len(centred)

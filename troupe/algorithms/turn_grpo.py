@@ -1,0 +1,58 @@
+"""Credit by turn without a critic: what an act is worth is what was earned from it on.
+
+K whole episodes of a task are played, a turn's reward is all that is paid until the agent's next
+act, and the returns of an agent's acts are compared with each other.
+
+Source: MARSHAL (arXiv 2510.15414), turn-level returns, normalised by role.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import ClassVar
+
+from pydantic import BaseModel, Field
+
+from troupe.algorithms.advantages import group_relative
+from troupe.algorithms.algorithm import GroupOutcome
+from troupe.algorithms.base import GroupRelative
+from troupe.samplers.parallel import ParallelSampler
+from troupe.samplers.sampler import Sampler
+from troupe.spec.params import Params
+
+
+class TurnParams(Params):
+    """What later turns count."""
+
+    gamma: float = Field(default=1.0, gt=0.0, le=1.0, description="Discount per turn.")
+
+
+class TurnGrpo(GroupRelative):
+    """(G - mean) / std over an agent's acts in the K episodes of a task; G: return of an act."""
+
+    Params: ClassVar[type[BaseModel] | None] = TurnParams
+    params: TurnParams
+
+    def sampler(self) -> Sampler:
+        """K whole episodes of a ticket, rewards by turn."""
+        return ParallelSampler(self._spec.group_size, grouping="turns")
+
+    def advantages(self, group: GroupOutcome) -> list[float]:
+        """Every act counts once."""
+        returns = turn_returns(group, self.params.gamma)
+        return group_relative(returns, "std" if self.is_scaled else "none")
+
+
+def turn_returns(group: GroupOutcome, gamma: float) -> list[float]:
+    """Of each candidate, the discounted sum of its trajectory's rewards from its turn on.
+
+    Example: rewards 0, 1, 2 over three turns with gamma 1/2 return 1, 2 and 2.
+    """
+    returns = [0.0] * len(group.candidates)
+    following: defaultdict[int, float] = defaultdict(float)
+    acts = sorted(range(len(returns)), key=lambda i: group.candidates[i].turn, reverse=True)
+    for place in acts:
+        act = group.candidates[place]
+        following[act.trajectory] = act.reward + gamma * following[act.trajectory]
+        returns[place] = following[act.trajectory]
+    return returns
