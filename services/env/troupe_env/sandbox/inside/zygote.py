@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import kernel, program, root, sweep, template, wire
+from . import guard, kernel, program, root, sweep, template, wire
 from .cell import INSIDE_UID, RunContext
 from .counters import Counters
 from .run import Abandoned, Broken, Run
@@ -77,8 +77,14 @@ def start() -> Callable[[], NoReturn]:
     templates_end.close()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     wire.send(control, {"hello": os.getpid()}, b"", _SEND_S)
-    with contextlib.suppress(wire.Closed):
-        _serve(control, worker, Template(pid, own_end), counters)
+    try:
+        if not worker.is_namespaced:
+            guard.leave_in_order()
+        with contextlib.suppress(wire.Closed):
+            _serve(control, worker, Template(pid, own_end), counters)
+    finally:
+        if not worker.is_namespaced:
+            sweep.kill_all(worker.uid, spared=0)
     sys.exit(0)
 
 
@@ -102,10 +108,11 @@ def _confine(config: dict[str, Any]) -> RunContext:
     if is_namespaced:
         uid = _enter_namespaces(config, proc, uid)
     else:
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        guard.go_on_guarded(uid if os.geteuid() == 0 else 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     return RunContext(
         is_namespaced=is_namespaced,
+        worker_pid=os.getpid(),
         uid=uid if is_namespaced or os.geteuid() == 0 else 0,
         proc=proc,
         joins=[] if is_namespaced else config["joins"],
