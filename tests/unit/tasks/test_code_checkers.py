@@ -1,5 +1,7 @@
 """Comparison of outputs, and plain values on their way out of the sandbox."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -140,3 +142,32 @@ def test_parse_arguments_when_it_is_no_tuple_then_says_what_to_write() -> None:
     assert parse_arguments("(1, 'a')") == (1, "a")
     with pytest.raises(UnreadableError, match="tuple"):
         parse_arguments("1")
+
+
+_MODULUS = 2**61 - 1
+"""Python's hash of an integer is its remainder; so multiples share one."""
+
+
+@pytest.mark.parametrize("tag", ["s", "d"])
+@pytest.mark.parametrize("item", [lambda n: n, lambda n: {"t": [n]}, lambda n: {"s": [n]}])
+def test_decode_when_a_program_returns_values_of_one_hash_then_is_refused_at_once(
+    tag: str, item: Callable[[int], object]
+) -> None:
+    values = [item(_MODULUS * number) for number in range(1, 8000)]
+    body = [[value, 0] for value in values] if tag == "d" else values
+    began = time.process_time()
+    with pytest.raises(UnreadableError, match="one hash"):
+        decode({tag: body})
+    assert time.process_time() - began < 1.0
+    assert decode({tag: body[:8]}) == decode({tag: body[7::-1]})
+
+
+def test_value_is_right_when_a_long_answer_is_in_another_order_then_is_judged_at_once() -> None:
+    wanted = [[number] for number in range(30_000)]
+    test = TestCase(input="()", output=repr(wanted))
+    began = time.process_time()
+    assert value_is_right(Checker(kind="unordered"), test, wanted[::-1])
+    assert not value_is_right(Checker(kind="unordered"), test, [*wanted[1:], [1]])
+    colliding = [_MODULUS * number for number in range(30_000)]
+    assert not value_is_right(Checker(kind="unordered"), test, colliding)
+    assert time.process_time() - began < 6.0
