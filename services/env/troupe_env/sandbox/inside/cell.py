@@ -71,10 +71,18 @@ class RunContext:
     """A worker's settings for all its runs."""
 
     def __init__(
-        self, *, is_namespaced: bool, worker_pid: int, uid: int, proc: int, joins: list[int]
+        self,
+        *,
+        is_namespaced: bool,
+        worker_pid: int,
+        runs_folder: str,
+        uid: int,
+        proc: int,
+        joins: list[int],
     ) -> None:
         self.is_namespaced = is_namespaced
         self.worker_pid = worker_pid
+        self.runs_folder = runs_folder
         self.uid = uid
         self.proc = proc
         self.joins = joins

@@ -6,32 +6,39 @@ whatever the worker left behind is found there. Told to end (SIGTERM), it ends t
 
 import contextlib
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from typing import NoReturn
 
 from . import kernel, sweep
 
 
-def go_on_guarded(uid: int) -> None:
+def go_on_guarded(uid: int) -> str:
     """Go on in a child, the worker; this process guards it and ends after it.
+
+    Returns a new folder for the runs' folders, which goes when the worker does.
 
     ``uid`` is the programs' user. Each of the two sweeps when the other is killed: the guard since
     it waits for the worker, the worker since the kernel tells it of its parent's death.
     """
     guard_pid = os.getpid()
+    folder = tempfile.mkdtemp(prefix="troupe-run-")
+    os.chmod(folder, 0o711)  # noqa: PTH101 (programs of another user go through it)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     pid = os.fork()
     if pid == 0:
         end_with_parent(guard_pid, signal.SIGTERM)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        return
+        return folder
     os.closerange(3, 4096)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _killer(pid))
     _, status = os.waitpid(pid, 0)
     with contextlib.suppress(TimeoutError):
         sweep.kill_all(uid, spared=0)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 

@@ -85,6 +85,7 @@ def start() -> Callable[[], NoReturn]:
     finally:
         if not worker.is_namespaced:
             sweep.kill_all(worker.uid, spared=0)
+            shutil.rmtree(worker.runs_folder, ignore_errors=True)
     sys.exit(0)
 
 
@@ -105,14 +106,16 @@ def _confine(config: dict[str, Any]) -> RunContext:
     is_namespaced: bool = config["level"] == "namespaces"
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     uid: int = config["uid"] if os.geteuid() == 0 else os.geteuid()
+    runs_folder = "/tmp"
     if is_namespaced:
         uid = _enter_namespaces(config, proc, uid)
     else:
-        guard.go_on_guarded(uid if os.geteuid() == 0 else 0)
+        runs_folder = guard.go_on_guarded(uid if os.geteuid() == 0 else 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     return RunContext(
         is_namespaced=is_namespaced,
         worker_pid=os.getpid(),
+        runs_folder=runs_folder,
         uid=uid if is_namespaced or os.geteuid() == 0 else 0,
         proc=proc,
         joins=[] if is_namespaced else config["joins"],
@@ -202,9 +205,9 @@ def _serve(
 @contextlib.contextmanager
 def _folder(worker: RunContext, spared: int) -> Any:
     if worker.is_namespaced:
-        yield "/tmp"
+        yield worker.runs_folder
         return
-    folder = tempfile.mkdtemp(prefix="troupe-run-")
+    folder = tempfile.mkdtemp(dir=worker.runs_folder)
     try:
         if worker.uid:
             os.chown(folder, worker.uid, worker.uid)
