@@ -25,6 +25,8 @@ HOLES = [
     ("MirroredNumberGivesItAway", "prompt_number_back"),
     ("FormulaIsItsOwnAnswer", "expression"),
     ("PartnersAgree", "echo_partner"),
+    ("RangesCount", "range_0"),
+    ("FormIsPaid", "every_markup"),
 ]
 
 
