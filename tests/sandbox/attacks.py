@@ -5,6 +5,7 @@ that is refused, limited or killed has failed. Data only.
 """
 # ruff: noqa: E501 (programs, not code of ours)
 
+import os
 from dataclasses import dataclass, field
 
 import canaries
@@ -80,6 +81,41 @@ x = bytearray(b"x") * (30 << 20)
 import time
 time.sleep(60)
 """, "memory", "wall_time"),
+    _attack("writes out all file systems of the host", """
+if syscall(162) == 0 or syscall(306, 1) == 0: escaped("sync")
+""" if os.uname().machine == "x86_64" else "if syscall(81) == 0: escaped('sync')\n"),
+    _attack("flushes the device of a shared file without end", """
+f = os.open("/usr/bin/env", os.O_RDONLY)
+while True: os.fsync(f)
+""", "wall_time", "cpu_time", limits=SHORT),
+    _attack("a thousand mappings and page tables", """
+import mmap
+held = mmap.mmap(-1, 1 << 40, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
+at = 0
+while True:
+    held[at % (1 << 40)]
+    at += 2 << 20
+""", "memory", "wall_time", "cpu_time"),
+    _attack("descriptors that are under way in sockets", """
+import socket
+while True:
+    ring = [socket.socketpair() for _ in range(50)]
+    for n in range(50):
+        tried(socket.send_fds, ring[n][0], [b"x"], [end.fileno() for end in ring[n - 1]])
+    del ring
+""", "wall_time", "cpu_time", limits=SHORT),
+    _attack("a thousand timers with signals of their own", """
+import signal
+for n in range(1, 65): tried(signal.signal, n, signal.SIG_IGN)
+class Event(ctypes.Structure): _fields_ = [("v", ctypes.c_long), ("s", ctypes.c_int), ("n", ctypes.c_int), ("p", ctypes.c_char * 48)]
+number = 0
+while True:
+    timer, event = ctypes.c_int(0), Event(0, 34 + number % 30, 0)
+    if syscall(222, 1, ctypes.byref(event), ctypes.byref(timer)) < 0: break
+    syscall(223, timer.value, 0, (ctypes.c_long * 4)(0, 1, 0, 1), None)
+    number += 1
+while True: pass
+""", "wall_time", "cpu_time", limits=SHORT),
     _attack("shared memory that no process maps", """
 held = 0
 for i in range(200):

@@ -17,6 +17,7 @@ from troupe.conformance.adversarial import Situation
 from troupe.conformance.attacks import search
 from troupe.conformance.attacks.answers import TEXT_ATTACKERS
 from troupe.conformance.attacks.attacker import Attacker
+from troupe.conformance.attacks.loopholes import LOOPHOLE_ATTACKERS
 from troupe.conformance.attacks.programs import PROGRAM_ATTACKERS
 from troupe.conformance.audit_report import (
     AuditBounds,
@@ -128,7 +129,7 @@ class _Audit:
         ]
         if isinstance(self._family, SandboxedTaskFamily):
             attackers += PROGRAM_ATTACKERS
-        return [*attackers, *TEXT_ATTACKERS]
+        return [*attackers, *TEXT_ATTACKERS, *LOOPHOLE_ATTACKERS]
 
     def _attacked(self, attacker: Attacker) -> Earned:
         def played(task: Task, rng: Random) -> PlayedEpisode:

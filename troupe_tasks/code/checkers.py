@@ -5,14 +5,18 @@ object of its own here, so no ``__eq__`` of its making is ever called.
 """
 
 import math
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from decimal import Decimal
 
 from troupe_tasks.code.problem import Checker, TestCase
-from troupe_tasks.code.values import UnreadableError, Value, parse_literal
+from troupe_tasks.code.values import UnreadableError, Value, hashable, parse_literal
 
 MAX_NUMBER_CHARS = 64
 """Longer tokens are compared as text, never parsed as numbers."""
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
 def text_is_right(checker: Checker, test: TestCase, output: str) -> bool:
@@ -57,9 +61,16 @@ def _same_number(wanted: str, printed: str, tolerance: float) -> bool:
     if max(len(wanted), len(printed)) > MAX_NUMBER_CHARS:
         return False
     try:
+        if _WHOLE.fullmatch(wanted) and _is_whole(given := Decimal(printed)):
+            return int(wanted) == given
         return _close(float(wanted), float(printed), tolerance)
-    except ValueError:
+    except (ValueError, ArithmeticError):
         return False
+
+
+def _is_whole(number: Decimal) -> bool:
+    """Whole numbers are compared exactly: 10**9 + 999 is within a tolerance of 10**9."""
+    return number.is_finite() and number == number.to_integral_value()
 
 
 def _close(wanted: float, printed: float, tolerance: float) -> bool:
@@ -98,20 +109,35 @@ def _as_lists(value: Value) -> Value:
 
 
 def _same_elements(expected: Sequence[Value], value: Sequence[Value]) -> bool:
-    """Multisets of values that may be unhashable: each one finds an unused partner."""
+    """The same values as often, in time linear in their number."""
     if len(expected) != len(value):
         return False
-    left = list(value)
-    for item in expected:
-        if item not in left:
-            return False
-        left.remove(item)
-    return True
+    try:
+        return Counter(hashable(map(_frozen, expected))) == Counter(hashable(map(_frozen, value)))
+    except (UnreadableError, RecursionError):
+        return False
+
+
+def _frozen(value: Value) -> Hashable:
+    """What equals another such value exactly when the values are equal."""
+    if isinstance(value, list | tuple):
+        return (type(value), *map(_frozen, value))
+    if isinstance(value, set | frozenset):
+        return frozenset(map(_frozen, value))
+    if isinstance(value, dict):
+        return (dict, frozenset((_frozen(k), _frozen(v)) for k, v in value.items()))
+    return value
+
+
+def _is_whole_float(value: Value) -> bool:
+    return isinstance(value, float) and value.is_integer()
 
 
 def _close_values(expected: Value, value: Value, tolerance: float) -> bool:
     if isinstance(expected, bool) or isinstance(value, bool):
         return _equal(expected, value)
+    if isinstance(expected, int) and (isinstance(value, int) or _is_whole_float(value)):
+        return bool(expected == value)
     if isinstance(expected, int | float) and isinstance(value, int | float):
         try:
             return _close(float(expected), float(value), tolerance)

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks import quoting
 from troupe.tasks.family import Environment, Message, Observation, Split, Task, Transition
 from troupe_tasks.code import staged
 from troupe_tasks.code.answers import read_program
@@ -22,7 +23,7 @@ from troupe_tasks.code.grade import Grader
 from troupe_tasks.code.judge import Judge
 from troupe_tasks.code.problem import Problem
 from troupe_tasks.code.tasks import CodeTaskset, Problems, secrets_of
-from troupe_tasks.code.text import fenced, program_answer, shown_test
+from troupe_tasks.code.text import program_answer, shown_test
 
 HELPER, MAIN = "helper", "main"
 AGENTS = (HELPER, MAIN)
@@ -99,7 +100,7 @@ class CooperativeEnvironment:
         judged = self._grader.grade(problem, code, hidden)
         rate = sum(grade.passed for grade in judged) / len(hidden)
         failed = [
-            f"{shown_test(problem, test)}\nfailed. {grade.ran.error}".strip()
+            f"{shown_test(problem, test)}\nfailed. {quoting.in_one_line(grade.ran.error)}".strip()
             for test, grade in zip(problem.public_tests, seen, strict=True)
             if not grade.passed
         ]
@@ -181,9 +182,9 @@ def _observation(problem: Problem, draft: Draft, agent: str) -> Observation:
     parts = [problem.statement.strip()]
     parts += [shown_test(problem, test) for test in problem.public_tests]
     if draft.helper:
-        parts.append(f"The helper's function:\n{fenced(draft.helper, 'python')}")
+        parts.append(f"The helper's function:\n{quoting.fenced(draft.helper, 'python')}")
     if draft.main:
-        parts.append(f"The main function:\n{fenced(draft.main, 'python')}")
+        parts.append(f"The main function:\n{quoting.fenced(draft.main, 'python')}")
         parts.append(f"Last result: {draft.feedback}")
     return Message("system", rules), Message("user", "\n\n".join(parts))
 

@@ -4,12 +4,13 @@ Nothing here looks at the coder's program: a tester is paid for its tests, never
 luck.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from troupe_tasks.code.grade import Graded, Grader
 from troupe_tasks.code.judge import Ran
 from troupe_tasks.code.problem import Problem, TestCase
+from troupe_tasks.code.spelling import meaning
 from troupe_tasks.code.state import Proposal, Verdict
 
 Pair = tuple[str, str]
@@ -39,6 +40,9 @@ def judge_tests(grader: Grader, problem: Problem, pairs: Sequence[Pair]) -> Judg
         for n, execution in zip(fresh, ran, strict=True)
         if (truth := _truth(problem, pairs[n][0], execution)) is not None
     }
+    disguised = _disguised(problem, truths)
+    fresh = [n for n in fresh if n not in disguised]
+    truths = {n: truth for n, truth in truths.items() if n not in disguised}
     right = grader.agree(problem, [(truths[n], pairs[n][1]) for n in truths])
     valid = {n: truth for (n, truth), ok in zip(truths.items(), right, strict=True) if ok}
     proposals = tuple(Proposal(*p, _verdict(n, fresh, valid)) for n, p in enumerate(pairs))
@@ -74,6 +78,27 @@ def _fresh(problem: Problem, pairs: Sequence[Pair]) -> list[int]:
 
 def _key(problem: Problem, test_input: str) -> str:
     return " ".join(test_input.split()) if problem.kind == "stdin" else "".join(test_input.split())
+
+
+def _disguised(problem: Problem, truths: Mapping[int, TestCase]) -> set[int]:
+    """Tests that repeat a public or an earlier one in another spelling, with the same output.
+
+    ``f(1.0)``, ``f(True)`` and ``f(1)``; ``+03`` and ``3``; and a standard input with words behind
+    it that the program does not read. They cost nothing to make and test nothing.
+    """
+    known = [meaning(problem, t) for t in problem.public_tests if t.script is None]
+    repeated: set[int] = set()
+    for number, test in truths.items():
+        given, output = meaning(problem, test)
+        if any(output == right and _begins(given, shorter) for shorter, right in known):
+            repeated.add(number)
+        else:
+            known.append((given, output))
+    return repeated
+
+
+def _begins(words: Sequence[str], shorter: Sequence[str]) -> bool:
+    return bool(shorter) and words[: len(shorter)] == shorter
 
 
 def _truth(problem: Problem, test_input: str, ran: Ran) -> TestCase | None:

@@ -7,6 +7,7 @@ read here, and a test searches every prompt for them.
 
 from collections.abc import Iterable
 
+from troupe.tasks import quoting
 from troupe.tasks.family import Message, Observation
 from troupe_tasks.code.answers import function_name
 from troupe_tasks.code.problem import Problem, TestCase
@@ -64,7 +65,7 @@ def cut(text: str) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """``text`` in a fenced block."""
+    """``text`` in a fenced block, as answers are written. What agents wrote is quoted instead."""
     return f"```{language}\n{text if text.endswith(chr(10)) else text + chr(10)}```"
 
 
@@ -76,7 +77,7 @@ def _history(problem: Problem, state: State, agent: str) -> list[str]:
         parts.append(f"{owner}:\n" + "\n".join(_proposal(problem, p) for p in shown))
     if state.code:
         owner = "The coder's last program" if agent == TESTER else "Your last program"
-        parts.append(f"{owner}:\n{fenced(state.code, 'python')}")
+        parts.append(f"{owner}:\n{quoting.fenced(state.code, 'python')}")
         parts.append(_feedback(problem, state, agent))
     return parts
 
@@ -99,17 +100,20 @@ def _feedback(problem: Problem, state: State, agent: str) -> str:
 
 def _failure(problem: Problem, outcome: Outcome) -> str:
     if problem.kind == "stdin":
-        test = f"Input:\n{fenced(cut(outcome.input))}\nExpected output:\n"
-        return f"{test}{fenced(cut(outcome.expected))}\nIt did:\n{fenced(outcome.shown)}"
+        test, right = quoting.fenced(cut(outcome.input)), quoting.fenced(cut(outcome.expected))
+        did = quoting.fenced(outcome.shown)
+        return f"Input:\n{test}\nExpected output:\n{right}\nIt did:\n{did}"
     call = _call(problem, outcome.input)
-    return f"{call} should be {cut(outcome.expected)}; it did: {outcome.shown}"
+    did = f"{call} should be {cut(outcome.expected)}; it did: {outcome.shown}"
+    return quoting.in_one_line(did)
 
 
 def _proposal(problem: Problem, proposal: Proposal) -> str:
     note = " (not verified)" if proposal.verdict == "unknown" else ""
     if problem.kind == "stdin":
-        return _stdin_test(cut(proposal.input), cut(proposal.output)) + note
-    return _assert_line(problem, proposal.input, proposal.output) + note
+        given, right = quoting.fenced(cut(proposal.input)), quoting.fenced(cut(proposal.output))
+        return f"Test Input:\n{given}\nTest Output:\n{right}{note}"
+    return quoting.in_one_line(_assert_line(problem, proposal.input, proposal.output)) + note
 
 
 def _stdin_test(test_input: str, expected: str) -> str:

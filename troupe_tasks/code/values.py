@@ -7,7 +7,7 @@ program or an agent writes is ever evaluated or unpickled. The tags are those of
 import ast
 import json
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
@@ -17,6 +17,8 @@ Value = Any
 
 MAX_LITERAL_CHARS = 1_000_000
 MAX_DEPTH = 60
+MAX_EQUAL_HASHES = 8
+"""Different values of one hash in one set or dict; numbers can be chosen to share theirs."""
 
 
 class UnreadableError(ValueError):
@@ -87,6 +89,24 @@ def decode_text(text: str) -> Value:
         raise UnreadableError(str(error)) from error
 
 
+def hashable(values: Iterable[Hashable]) -> list[Hashable]:
+    """``values``, safe to put into a set or dict here; raises UnreadableError when they are not.
+
+    A program may return numbers that all have one hash: a set of 20,000 of them takes seconds.
+    """
+    listed = list(values)
+    if len(listed) - len(set(map(hash, listed))) < MAX_EQUAL_HASHES:
+        return listed
+    of_hash: dict[int, list[Hashable]] = {}
+    for value in listed:
+        others = of_hash.setdefault(hash(value), [])
+        if value not in others:
+            others.append(value)
+            if len(others) > MAX_EQUAL_HASHES:
+                raise UnreadableError(f"{len(others)} different values have one hash")
+    return listed
+
+
 def _tagged(tag: str, body: Any, depth: int) -> Value:
     if tag == "f":
         return float({"inf": "inf", "-inf": "-inf", "nan": "nan"}[body])
@@ -96,12 +116,13 @@ def _tagged(tag: str, body: Any, depth: int) -> Value:
         real, imaginary = (decode(part, depth + 1) for part in body)
         return complex(real, imaginary)
     if tag == "d":
-        return {_key(decode(k, depth + 1)): decode(v, depth + 1) for k, v in body}
+        keys = hashable(_key(decode(k, depth + 1)) for k, _ in body)
+        return {key: decode(v, depth + 1) for key, (_, v) in zip(keys, body, strict=True)}
     items = [decode(item, depth + 1) for item in body]
     if tag == "t":
         return tuple(items)
     if tag == "s":
-        return {_key(item) for item in items}
+        return set(hashable(map(_key, items)))
     raise UnreadableError(f"unknown tag {tag!r}")
 
 

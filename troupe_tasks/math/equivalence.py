@@ -21,6 +21,10 @@ WAIT_S = 20.0
 POOL_SIZE = 2
 MAX_REMEMBERED = 4096
 
+_TEXT = re.compile(r"\\(?:text|mathrm|textbf)\s*\{([^{}]*)\}")
+_NAME = re.compile(r"(?=.*[A-Z])[A-Za-z]{2,}", re.ASCII)
+"""A word or a row of letters; all in small letters it may be a product."""
+_BASE = re.compile(r"[0-9A-F]+_\{?(?P<base>\d+)\}?", re.ASCII)
 _SETTING = re.compile(r"\\(?:left|right)(?![a-zA-Z])|\\[,!;:]|(?<!\\)\$")
 
 
@@ -49,6 +53,8 @@ class Equivalence:
             gold, candidate = without_assignment(gold), without_assignment(candidate)
         if _squeezed(gold) == _squeezed(candidate):
             return True
+        if _says_another(gold, candidate):
+            return False
         if num_operations(candidate) and _bare(candidate) in _bare(problem):
             return False
         return is_one_answer(gold, candidate) and self._cached_ask(gold, candidate)
@@ -79,6 +85,19 @@ def _squeezed(text: str) -> str:
     """``text`` without what only sets it: spaces, dollar signs, big brackets."""
     plain = _SETTING.sub("", text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
     return "".join(plain.split())
+
+
+def _says_another(gold: str, candidate: str) -> bool:
+    """Whether both are words, or numbers in a base, and differ.
+
+    A computer algebra system takes ``BAC`` for a product, and drops the base of ``1011_2``.
+    """
+    words = [_squeezed(_TEXT.sub(r"\1", text)) for text in (gold, candidate)]
+    if _NAME.fullmatch(words[0]) and words[1].isalpha():
+        return words[0].casefold() != words[1].casefold()
+    bases = [_BASE.fullmatch(_squeezed(text)) for text in (gold, candidate)]
+    written = [base["base"] for base in bases if base is not None]
+    return len(written) == 2 and written[0] != written[1]
 
 
 def _bare(text: str) -> str:

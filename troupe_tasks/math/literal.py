@@ -26,6 +26,12 @@ _UNIT = re.compile(
     r"(?<=[\d}%])(?:\^\{?\\circ\}?|\\?%|\\(?:text|mathrm|textbf)\{[^{}\d]*\}(?:\^\{?[23]\}?)?"
     r"|[a-zA-Z]{2,24}(?:\^\{?[23]\}?)?)$"
 )
+_NO_UNIT = re.compile(
+    r"(?<=\d)\s*(?:\\(?:text|mathrm|textbf)\{[^{}]*?)?(?<![A-Za-z])"
+    r"(?:hundred|thousand|million|billion|trillion|dozen|or|and|half|to)s?\b",
+    re.IGNORECASE,
+)
+"""What stands where a unit may, and makes it another number, or several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ def read_literal(text: str) -> Literal | None:
 
     Units, degree and currency signs are passed over: ``\$1{,}250.50``, ``40^\circ``, ``3 cm``.
     """
+    if _NO_UNIT.search(text):
+        return None
     plain = _NOISE.sub("", text).rstrip(".").replace("\N{MINUS SIGN}", "-")
     is_percent = plain.endswith("%")
     while unit := _UNIT.search(plain):

@@ -46,6 +46,10 @@ def _worker(tmp_path: Path, source: str) -> WorkerProcess:
         ("6-5i", "6 - 5i"),
         (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
         (r"x \in [-2, 7]", "[-2,7]"),
+        (r"\text{Evelyn}", "evelyn"),
+        ("Evelyn", r"\text{Evelyn}"),
+        ("abc", "cab"),
+        ("1011_2", "1011_{2}"),
     ],
 )
 def test_is_equal_when_answers_say_the_same_then_true(
@@ -69,6 +73,13 @@ def test_is_equal_when_answers_say_the_same_then_true(
         (r"\pi", r"\{"),
         (r"\pi", r"\frac{"),
         (r"\pi", "__import__('os')"),
+        ("BAC", "ABC"),
+        ("DBCA", r"\text{ABCD}"),
+        ("Mike", "Kime"),
+        (r"\triangle", "ABC"),
+        ("1011_2", "1011_3"),
+        ("1011_{2}", "1011_3"),
+        ("7", r"7\text{ million}"),
     ],
 )
 def test_is_equal_when_answers_differ_or_cannot_be_read_then_false(

@@ -63,6 +63,8 @@ def verdict(code: bytes, audit: int, number: int, *arguments: int) -> int:
         ("x86_64", X86, 157, (38,), "allow"),  # prctl no_new_privs
         ("x86_64", X86, 157, (23,), errno.EPERM),
         ("x86_64", X86, 425, (), errno.ENOSYS),  # io_uring_setup
+        ("x86_64", X86, 162, (), errno.EPERM),  # sync: of all file systems of the host
+        ("aarch64", ARM, 81, (), errno.EPERM),
         ("x86_64", X86, 0x40000000, (), "kill"),  # x32
         ("x86_64", 0x40000003, 0, (), "kill"),  # i386
         ("aarch64", ARM, 63, (), "allow"),  # read

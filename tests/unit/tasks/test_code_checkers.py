@@ -1,5 +1,7 @@
 """Comparison of outputs, and plain values on their way out of the sandbox."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,6 +49,12 @@ plain = st.recursive(
         ("float", "0.5 x", "0.5000001 x", True),
         ("float", "0.5", "0.51", False),
         ("float", "1000000", "1000000.5", True),
+        ("float", "1000000000", "1000000001", False),
+        ("float", "1000000000", "1000000001.0", False),
+        ("float", "1000000000", "1.000000001e9", False),
+        ("float", "1000000000", "1e9", True),
+        ("float", "-1000000000", "-1000000000.000", True),
+        ("float", "1000000000", "1e99999999", False),
         ("float", "0.5", "nan", False),
         ("float", "inf", "inf", True),
         ("float", "1", "1 1", False),
@@ -78,6 +86,10 @@ def test_text_is_right_for_each_kind_then_equals_the_hand_verdict(
         (Checker(kind="unordered"), "[1]", (1,), False),
         (Checker(kind="float"), "[0.1, {'a': 2}]", [0.1 + 1e-9, {"a": 2.0}], True),
         (Checker(kind="float"), "[0.1]", [0.1, 0.1], False),
+        (Checker(kind="float"), "[1000000000]", [1000000001], False),
+        (Checker(kind="float"), "[1000000000]", [1000000001.0], False),
+        (Checker(kind="float"), "[1000000000]", [1e9], True),
+        (Checker(kind="float"), "1000000000.5", 1000000000.6, True),
         (Checker(kind="float"), "1", True, True),
         (Checker(kind="float"), "2", True, False),
         (Checker(kind="float"), "1", float("nan"), False),
@@ -140,3 +152,32 @@ def test_parse_arguments_when_it_is_no_tuple_then_says_what_to_write() -> None:
     assert parse_arguments("(1, 'a')") == (1, "a")
     with pytest.raises(UnreadableError, match="tuple"):
         parse_arguments("1")
+
+
+_MODULUS = 2**61 - 1
+"""Python's hash of an integer is its remainder; so multiples share one."""
+
+
+@pytest.mark.parametrize("tag", ["s", "d"])
+@pytest.mark.parametrize("item", [lambda n: n, lambda n: {"t": [n]}, lambda n: {"s": [n]}])
+def test_decode_when_a_program_returns_values_of_one_hash_then_is_refused_at_once(
+    tag: str, item: Callable[[int], object]
+) -> None:
+    values = [item(_MODULUS * number) for number in range(1, 8000)]
+    body = [[value, 0] for value in values] if tag == "d" else values
+    began = time.process_time()
+    with pytest.raises(UnreadableError, match="one hash"):
+        decode({tag: body})
+    assert time.process_time() - began < 1.0
+    assert decode({tag: body[:8]}) == decode({tag: body[7::-1]})
+
+
+def test_value_is_right_when_a_long_answer_is_in_another_order_then_is_judged_at_once() -> None:
+    wanted = [[number] for number in range(30_000)]
+    test = TestCase(input="()", output=repr(wanted))
+    began = time.process_time()
+    assert value_is_right(Checker(kind="unordered"), test, wanted[::-1])
+    assert not value_is_right(Checker(kind="unordered"), test, [*wanted[1:], [1]])
+    colliding = [_MODULUS * number for number in range(30_000)]
+    assert not value_is_right(Checker(kind="unordered"), test, colliding)
+    assert time.process_time() - began < 6.0

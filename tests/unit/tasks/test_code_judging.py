@@ -225,6 +225,24 @@ SCRIPTS = (
 )
 
 
+_ENDINGS = (
+    "StopIteration", "StopAsyncIteration", "SystemExit", "GeneratorExit", "KeyboardInterrupt",
+    "AssertionError",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("raised", _ENDINGS)
+def test_grade_when_a_function_raises_to_end_its_script_then_passes_none(raised: str) -> None:
+    scripts = (
+        TestCase(script="assert all(a == b for a, b in zip(map(candidate, [[1]]), [[2]]))"),
+        TestCase(script="for got in map(candidate, [[70009]]):\n    assert got == [140018]"),
+        TestCase(script="assert [*filter(None, map(candidate, [[]]))] == []\n"
+                        "assert sum(1 for _ in map(candidate, [[3], [4]])) == 2"),
+    )  # fmt: skip
+    assert _passed(DOUBLE, DOUBLE.references[0], scripts) == [True] * 3
+    assert _passed(DOUBLE, f"def double(values): raise {raised}", scripts) == [False] * 3
+
+
 def test_grade_when_tests_are_scripts_then_the_reference_passes_and_never_meets_them() -> None:
     sandbox = ProcessSandbox()
     graded = Grader(Judge(sandbox)).grade(DOUBLE, DOUBLE.references[0], SCRIPTS)

@@ -36,9 +36,13 @@ class Pending:
 
 
 def exception_named(name: str) -> Exception:
-    """An exception of a built-in class, as the program raised it."""
+    """An exception of a built-in class, as the program raised it.
+
+    None that only ends an iteration: in ``all(map(candidate, ...))`` it would end the test, passed.
+    """
     kind = getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, Exception):
+    ends = (StopIteration, StopAsyncIteration)
+    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, ends):
         with contextlib.suppress(TypeError):
             return kind("raised by the program")
     return RuntimeError("raised by the program")

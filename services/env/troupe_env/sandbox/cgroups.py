@@ -7,6 +7,7 @@ and ``Cgroups.limits`` is empty: only rlimits apply then.
 import contextlib
 import itertools
 import os
+import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,14 +55,23 @@ class Cgroup:
         return [*self.joins, *self.counters.values()]
 
     def close(self) -> None:
-        """Remove the group once its worker's death empties it, or leave it to a later sweep."""
+        """End whatever is still in the group, and remove it, or leave it to a later sweep."""
         for number in self.descriptors:
             os.close(number)
         deadline = time.monotonic() + _EMPTY_S
         for folder in self.folders:
             while not _is_removed(folder) and time.monotonic() < deadline:
+                _kill_members(folder)
                 time.sleep(0.005)
         self.folders, self.joins, self.counters = [], [], {}
+
+
+def _kill_members(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        for member in (folder / "cgroup.procs").read_text().split():
+            if int(member) > 0:  # 0 is a process that this one can't name
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(member), signal.SIGKILL)
 
 
 def _is_removed(folder: Path) -> bool:

@@ -20,6 +20,7 @@ from troupe_env.sandbox.interpreter import Interpreter
 _START_S = 20.0
 _SLACK_S = 15.0
 _LEAVE_S = 1.0
+_SWEEP_S = 6.0
 _HASH_SEED = "0"
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -48,6 +49,7 @@ class SandboxWorker:
         preload: list[str],
     ) -> None:
         self.runs = 0
+        self._level = level
         self._cgroup = cgroups.make()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
         service_end, worker_end = socket.socketpair()
@@ -103,12 +105,20 @@ class SandboxWorker:
         try:
             self._process.wait(_LEAVE_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(_SLACK_S)
+            self._end_process()
         finally:
             self._control.close()
             self._log.close()
             self._cgroup.close()
+
+    def _end_process(self) -> None:
+        """Kill it; where it guards a worker, let it end that and what it left first."""
+        if self._level != "namespaces":
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_SWEEP_S)
+        self._process.kill()
+        self._process.wait(_SLACK_S)
 
     def _spawn(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import kernel, program, root, wire
+from . import guard, kernel, program, root, wire
 from .seccomp import Filter
 
 INSIDE_UID = 1000
@@ -41,8 +41,11 @@ def live(ends: Ends, worker: "RunContext") -> Callable[[], NoReturn]:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, ends.channel)
         request, body = wire.receive(channel, _REQUEST_S)
         source = _prepare(request, body, ends, worker)
+        own_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
+            if not worker.is_namespaced:
+                guard.end_with_parent(own_pid)
             return functools.partial(program.become, request, source, (ends.stdout, ends.stderr))
         os.close(ends.stdout)
         os.close(ends.stderr)
@@ -67,8 +70,19 @@ def keep_only(numbers: Iterable[int]) -> None:
 class RunContext:
     """A worker's settings for all its runs."""
 
-    def __init__(self, *, is_namespaced: bool, uid: int, proc: int, joins: list[int]) -> None:
+    def __init__(
+        self,
+        *,
+        is_namespaced: bool,
+        worker_pid: int,
+        runs_folder: str,
+        uid: int,
+        proc: int,
+        joins: list[int],
+    ) -> None:
         self.is_namespaced = is_namespaced
+        self.worker_pid = worker_pid
+        self.runs_folder = runs_folder
         self.uid = uid
         self.proc = proc
         self.joins = joins
@@ -92,6 +106,8 @@ def _prepare(request: dict[str, Any], body: bytearray, ends: Ends, worker: RunCo
         kernel.drop_capabilities()
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        guard.end_with_parent(worker.worker_pid)
     keep_only(ends.numbers)
     os.umask(0o022)
     worker.filter.load()

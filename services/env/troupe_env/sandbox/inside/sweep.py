@@ -1,34 +1,54 @@
 """Kills what a program left behind where there is no pid namespace to do it.
 
-With a user of its own, everything of that user; otherwise every descendant of this process, which
-is its children's reaper.
+That is every descendant of this process, which is its children's reaper. They are stopped before
+any is killed, so that none forks on meanwhile. Where that is not enough and programs have a user of
+their own, everything of that user ends too; other sandboxes of the machine may share it.
 """
 
 import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 _GIVE_UP_S = 5.0
+_PATIENCE_S = 2.0
 
 
 def kill_all(uid: int, spared: int) -> None:
     """Kill and reap until nothing but ``spared`` is left; raises TimeoutError when it stays."""
-    deadline = time.monotonic() + _GIVE_UP_S
+    began = time.monotonic()
+    deadline = began + _GIVE_UP_S
     while True:
-        if uid and os.geteuid() == 0:
+        if uid and os.geteuid() == 0 and time.monotonic() > began + _PATIENCE_S:
             _kill_user(uid)
-        left = [pid for pid in _descendants(os.getpid()) if pid != spared]
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        left = _stopped(spared, deadline)
+        _signal_each(left, signal.SIGKILL)
         _reap()
         if not left:
             return
         if time.monotonic() > deadline:
             raise TimeoutError("a program's processes do not die")
         time.sleep(0.001)
+
+
+def _stopped(spared: int, deadline: float) -> set[int]:
+    """Every descendant but ``spared``, each stopped: looked for until no further one is found."""
+    stopped: set[int] = set()
+    while time.monotonic() < deadline:
+        further = {*_descendants(os.getpid())} - stopped - {spared}
+        if not further:
+            break
+        _signal_each(further, signal.SIGSTOP)
+        stopped |= further
+    return stopped
+
+
+def _signal_each(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _kill_user(uid: int) -> None:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import NoReturn
 
-from . import cell, kernel
+from . import cell, guard, kernel
 from .cell import Ends, RunContext
 
 _PID = struct.Struct("=q")
@@ -47,6 +47,7 @@ def serve(connection: socket.socket, context: RunContext, flags: int) -> Callabl
     those that run it. ``flags`` are the new namespaces of a cell.
     """
     cell.keep_only([connection.fileno(), context.proc, *context.joins])
+    guard.end_with_parent(context.worker_pid)
     while True:
         order, numbers, _, _ = socket.recv_fds(connection, 1, 3, socket.MSG_CMSG_CLOEXEC)
         if not order:

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import kernel, program, root, sweep, template, wire
+from . import guard, kernel, program, root, sweep, template, wire
 from .cell import INSIDE_UID, RunContext
 from .counters import Counters
 from .run import Abandoned, Broken, Run
@@ -77,8 +77,15 @@ def start() -> Callable[[], NoReturn]:
     templates_end.close()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     wire.send(control, {"hello": os.getpid()}, b"", _SEND_S)
-    with contextlib.suppress(wire.Closed):
-        _serve(control, worker, Template(pid, own_end), counters)
+    try:
+        if not worker.is_namespaced:
+            guard.leave_in_order()
+        with contextlib.suppress(wire.Closed):
+            _serve(control, worker, Template(pid, own_end), counters)
+    finally:
+        if not worker.is_namespaced:
+            sweep.kill_all(worker.uid, spared=0)
+            shutil.rmtree(worker.runs_folder, ignore_errors=True)
     sys.exit(0)
 
 
@@ -99,13 +106,16 @@ def _confine(config: dict[str, Any]) -> RunContext:
     is_namespaced: bool = config["level"] == "namespaces"
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     uid: int = config["uid"] if os.geteuid() == 0 else os.geteuid()
+    runs_folder = "/tmp"
     if is_namespaced:
         uid = _enter_namespaces(config, proc, uid)
     else:
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        runs_folder = guard.go_on_guarded(uid if os.geteuid() == 0 else 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     return RunContext(
         is_namespaced=is_namespaced,
+        worker_pid=os.getpid(),
+        runs_folder=runs_folder,
         uid=uid if is_namespaced or os.geteuid() == 0 else 0,
         proc=proc,
         joins=[] if is_namespaced else config["joins"],
@@ -195,9 +205,9 @@ def _serve(
 @contextlib.contextmanager
 def _folder(worker: RunContext, spared: int) -> Any:
     if worker.is_namespaced:
-        yield "/tmp"
+        yield worker.runs_folder
         return
-    folder = tempfile.mkdtemp(prefix="troupe-run-")
+    folder = tempfile.mkdtemp(dir=worker.runs_folder)
     try:
         if worker.uid:
             os.chown(folder, worker.uid, worker.uid)
