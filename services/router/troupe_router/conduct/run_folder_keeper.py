@@ -21,6 +21,9 @@ from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
 _LOOK_S = 1.0
+_JUMP_S = 60.0
+_DISTRUST_S = 3600.0
+"""After the clock was set, retention waits at least so long: a wrong clock makes every run old."""
 
 
 class RunFolderKeeper:
@@ -36,6 +39,7 @@ class RunFolderKeeper:
         self._every_s = settings.retention_every_s
         self._runs_dir: Path = settings.runs_dir
         self._next_pruning = time.monotonic()
+        self._clock_offset = _clock_offset()
 
     async def start(self) -> None:
         """Import what Redis does not know, and remove what a killed removal left."""
@@ -59,9 +63,23 @@ class RunFolderKeeper:
             await self._importing.run()
         for job_id in list(self._store.unwritten):
             await self._store.write_file(job_id)
+        self._watch_clock()
         if self._limits.is_on and time.monotonic() >= self._next_pruning:
             self._next_pruning = time.monotonic() + self._every_s
             await self._pruning.run(self._limits)
+
+    def _watch_clock(self) -> None:
+        before, self._clock_offset = self._clock_offset, _clock_offset()
+        by_s = self._clock_offset - before
+        if abs(by_s) > _JUMP_S and self._limits.is_on:
+            wait_s = max(self._every_s, _DISTRUST_S)
+            self._next_pruning = time.monotonic() + wait_s
+            _log.warning("clock.was_set", by_s=round(by_s), retention_in_s=wait_s)
+
+
+def _clock_offset() -> float:
+    """The wall clock less the time since the machine started, in seconds."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def limits_of(settings: RouterSettings) -> RetentionLimits:

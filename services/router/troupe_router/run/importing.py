@@ -67,6 +67,7 @@ class JobImport:
         jobs were deleted.
         """
         states = await self._store.states()
+        pinned = await self._store.pinned(states)
         folders = await asyncio.to_thread(run_folders, self._runs_dir)
         outcome = Imported()
         lost: list[RunFolder] = []
@@ -74,7 +75,7 @@ class JobImport:
             name = folder.path.name
             if (state := states.get(name)) is not None:
                 outcome.known += 1
-                if not is_dry and _lags(folder, state):
+                if not is_dry and _lags(folder, state, is_pinned=name in pinned):
                     await self._store.write_file(name)
             elif folder.fault:
                 outcome.broken[name] = folder.fault
@@ -135,9 +136,10 @@ def _read(folder: RunFolder, head: JobHead) -> _Read:
     return _Read(name, record, events, head.tracked, folder.is_recorded)
 
 
-def _lags(folder: RunFolder, state: str) -> bool:
-    """Whether ``job.json`` is not there, or says another state than Redis."""
-    return not folder.is_recorded or folder.head is None or folder.head.state != state
+def _lags(folder: RunFolder, state: str, *, is_pinned: bool) -> bool:
+    """Whether ``job.json`` is not there, or says something else than Redis."""
+    head = folder.head if folder.is_recorded else None
+    return head is None or (head.state, head.is_pinned) != (state, is_pinned)
 
 
 def _at_rest(record: JobRecord) -> JobRecord:

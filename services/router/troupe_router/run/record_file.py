@@ -240,7 +240,7 @@ def _digest_line(part: RecordPart) -> bytes:
 
 
 def _read_digests(path: Path) -> tuple[dict[str, RecordPart], int | None]:
-    """The parts by name, and the file's size; None where there is no file. Torn lines are left out."""
+    """The parts by name, and the file's size; None where there is no file. Garbage is left out."""
     parts: dict[str, RecordPart] = {}
     file = open_record(path)
     if file is None:
