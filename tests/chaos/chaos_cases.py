@@ -224,8 +224,20 @@ FAILOVERS = (
     Case("redis", BY_NAME["mid-learn"], FAILOVER),
     Case("redis", BY_NAME["mid-push, staged on all"], LOSSY),
     Case("redis", BY_NAME["before a stream append"], LOSSY),
-    Case("redis", BY_NAME["mid-push, staged on all"], CUT),
-    Case("redis", BY_NAME["before a stream append"], CUT),
+    *(
+        Case("redis", BY_NAME[name], CUT)
+        for name in (
+            "opening a step",
+            "before a stream append",
+            "mid-record",
+            "mid-learn",
+            "mid-checkpoint",
+            "mid-push, staged on all",
+            "version committed",
+            "mid-eval",
+            "at the last step",
+        )
+    ),
 )
 """To a replica that has all that was answered, or (lossy) lacks the writes of some moments; or to
 the same server without them (cut), as a power cut leaves one that syncs each second."""

@@ -40,14 +40,23 @@ class RunFolderKeeper:
         self._runs_dir: Path = settings.runs_dir
         self._next_pruning = time.monotonic()
         self._clock_offset = _clock_offset()
+        self._has_begun = False
 
     async def start(self) -> None:
-        """Import what Redis does not know, and remove what a killed removal left."""
+        """Import what Redis does not know, and remove what a killed removal left.
+
+        Where the disk or Redis refuses that, the router starts all the same and says so; ``run``
+        makes up for it.
+        """
         try:
-            await self._importing.run()
-            await asyncio.to_thread(remove_discarded, self._runs_dir)
-        except OSError as error:
+            await self._begin()
+        except (RedisError, TroupeError, OSError) as error:
             _log.error("run_folders.not_read", path=str(self._runs_dir), error=str(error))
+
+    async def _begin(self) -> None:
+        await self._importing.run()
+        await asyncio.to_thread(remove_discarded, self._runs_dir)
+        self._has_begun = True
 
     async def run(self) -> None:
         """Look every second, until cancelled."""
@@ -59,7 +68,9 @@ class RunFolderKeeper:
             await asyncio.sleep(_LOOK_S)
 
     async def _look(self) -> None:
-        if await self._importing.is_due():
+        if not self._has_begun:
+            await self._begin()
+        elif await self._importing.is_due():
             await self._importing.run()
         for job_id in list(self._store.unwritten):
             await self._store.write_file(job_id)
