@@ -119,7 +119,8 @@ class FailoverWorld(WiredWorld):
 
     def _judge(self, outcome: Outcome, job_id: str, expected: Path, follower: Follower) -> None:
         if not self._reason:
-            return super()._judge(outcome, job_id, expected, follower)
+            super()._judge(outcome, job_id, expected, follower)
+            return
         outcome.ended = self._reason
         if not self._reason.startswith(f"job {job_id} ended failed "):
             outcome.faults.append(f"no reason is named: {self._reason}")

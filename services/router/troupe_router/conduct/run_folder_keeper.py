@@ -40,7 +40,7 @@ class RunFolderKeeper:
         self._runs_dir: Path = settings.runs_dir
         self._next_pruning = time.monotonic()
         self._clock_offset = _clock_offset()
-        self._has_begun = False
+        self._owes_start = False
 
     async def start(self) -> None:
         """Import what Redis does not know, and remove what a killed removal left.
@@ -51,12 +51,13 @@ class RunFolderKeeper:
         try:
             await self._begin()
         except (RedisError, TroupeError, OSError) as error:
+            self._owes_start = True
             _log.error("run_folders.not_read", path=str(self._runs_dir), error=str(error))
 
     async def _begin(self) -> None:
         await self._importing.run()
         await asyncio.to_thread(remove_discarded, self._runs_dir)
-        self._has_begun = True
+        self._owes_start = False
 
     async def run(self) -> None:
         """Look every second, until cancelled."""
@@ -68,7 +69,7 @@ class RunFolderKeeper:
             await asyncio.sleep(_LOOK_S)
 
     async def _look(self) -> None:
-        if not self._has_begun:
+        if self._owes_start:
             await self._begin()
         elif await self._importing.is_due():
             await self._importing.run()

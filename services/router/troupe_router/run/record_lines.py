@@ -10,6 +10,7 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,19 +22,24 @@ _MAX_STEP = 2**31
 _PART_NAME = re.compile(r"(eval|train)-([0-9]{5,10})")
 
 
-def open_record(path: Path) -> BinaryIO | None:
-    """The file for reading; None where there is none.
-
-    Anything else in its place, such as a link, is renamed to ``<name>.aside-...`` and is none.
-    """
+def open_plain(path: Path) -> BinaryIO | None:
+    """The file for reading; None where there is none or something else in its place."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         if stat.S_ISREG(path.lstat().st_mode):
             return open(path, "rb", opener=lambda name, _: os.open(name, flags))
-        path.rename(path.with_name(f"{path.name}.aside-{secrets.token_hex(4)}"))
     except FileNotFoundError:
         pass
     return None
+
+
+def open_record(path: Path) -> BinaryIO | None:
+    """``open_plain`` for who writes the record: something else is renamed, ``<name>.aside-...``."""
+    file = open_plain(path)
+    if file is None:
+        with suppress(FileNotFoundError):
+            path.rename(path.with_name(f"{path.name}.aside-{secrets.token_hex(4)}"))
+    return file
 
 
 def read_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
