@@ -218,7 +218,7 @@ CLOCKS = tuple(
 )
 """By more than an hour, until the job ends."""
 
-FAILOVER, LOSSY, CUT = "failover", "lossy failover", "writes cut"
+FAILOVER, LOSSY, CUT, EMPTIED = "failover", "lossy failover", "writes cut", "emptied"
 FAILOVERS = (
     Case("redis", BY_NAME["before a stream append"], FAILOVER),
     Case("redis", BY_NAME["mid-learn"], FAILOVER),
@@ -226,21 +226,28 @@ FAILOVERS = (
     Case("redis", BY_NAME["before a stream append"], LOSSY),
 )
 """To a replica that has all that was answered, or (lossy) lacks the writes of some moments."""
-LOST_WRITES = tuple(
-    Case("redis", BY_NAME[name], CUT)
-    for name in (
-        "opening a step",
-        "before a stream append",
-        "mid-record",
-        "mid-learn",
-        "mid-checkpoint",
-        "mid-push, staged on all",
-        "version committed",
-        "mid-eval",
-        "at the last step",
-    )
+LOST_WRITES = (
+    *(
+        Case("redis", BY_NAME[name], CUT)
+        for name in (
+            "opening a step",
+            "before a stream append",
+            "mid-record",
+            "mid-learn",
+            "mid-checkpoint",
+            "mid-push, staged on all",
+            "version committed",
+            "mid-eval",
+            "at the last step",
+        )
+    ),
+    *(
+        Case("redis", BY_NAME[name], EMPTIED)
+        for name in ("mid-record", "mid-learn", "version committed")
+    ),
 )
-"""The same server without its last answered writes, as a power cut under ``everysec`` leaves it."""
+"""The same server without its last answered writes, as a power cut under ``everysec`` leaves it, or
+without anything."""
 
 NO_ROOM, LOW_ROOM = "no room", "little room"
 DISKS = (
