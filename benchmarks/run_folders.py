@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
+from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.streams import embedded
 from troupe.runtime.streams.redis import connect
 from troupe.spec import parse_spec
@@ -91,7 +92,8 @@ async def rest(runs_dir: Path, url: str, rounds: int) -> dict[str, float]:
         return True
 
     commands = JobCommands(settings, redis, store)
-    app = create_app(RestParts(settings, redis, store, commands, members, fanout, is_ready))
+    disk = DiskSpace(runs_dir, needed_bytes=settings.min_free_bytes)
+    app = create_app(RestParts(settings, redis, store, commands, members, fanout, is_ready, disk))
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://router") as http:
 

@@ -3,6 +3,10 @@
 ``python scripts/reliability_table.py benchmarks/results/chaos.jsonl docs/reliability.md``: each
 line of the recording is one run of one case, as ``tests/chaos`` writes it. What stands between the
 markers of the page is replaced; the words around them are written by hand.
+
+With ``--add PART COMMIT`` the runs of a part of the matrix (``make chaos PYTEST_ARGS=...`` leaves
+them in build/chaos/chaos.jsonl) join the recording first: all of them, also those that failed,
+beside what it has of the same cases. The page says that they were recorded by themselves.
 """
 
 import json
@@ -30,6 +34,13 @@ def main(recorded: Path, page: Path) -> None:
     page.write_text(f"{before}{BEGIN}\n{tables(runs)}\n{END}{after}")
 
 
+def add(recorded: Path, part: Path, commit: str) -> None:
+    """Append the runs of ``part``, which were made of ``commit``, to the recording."""
+    added = [json.loads(line) for line in part.read_text().splitlines()]
+    with recorded.open("a") as file:
+        file.writelines(f"{json.dumps({**run, 'added_of': commit})}\n" for run in added)
+
+
 def tables(runs: Sequence[Run]) -> str:
     """The summary by role, every case, and what is missing."""
     parts = [_totals(runs), _by_role(runs), _by_case(runs), _missing(runs)]
@@ -50,6 +61,12 @@ def _totals(runs: Sequence[Run]) -> str:
     )
     if ended:
         words += f" {len(ended)} ended with a reason, as they may after Redis lost writes."
+    for commit in sorted({run["added_of"] for run in runs if run.get("added_of")}):
+        by_itself = [run for run in runs if run.get("added_of") == commit]
+        words += (
+            f" {len(by_itself)} of the runs, of {len({run['case'] for run in by_itself})} cases, "
+            f"were recorded by themselves, of commit {commit}."
+        )
     if loads:
         words += f" Load of the machine (2 cores) meanwhile, p50 / p95: {_spread(loads, 0)}."
     return words
@@ -132,4 +149,6 @@ def _spread(values: Sequence[float], digits: int = 1) -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[3:4] == ["--add"]:
+        add(Path(sys.argv[1]), Path(sys.argv[4]), sys.argv[5])
     main(Path(sys.argv[1]), Path(sys.argv[2]))

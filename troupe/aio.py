@@ -1,4 +1,4 @@
-"""Awaits coroutines together and keeps wall-clock deadlines. Independent of jobs and services."""
+"""Awaits coroutines and threads, keeps wall-clock deadlines. Knows no jobs and no services."""
 
 import asyncio
 import time
@@ -48,6 +48,25 @@ async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         if task.done() and not task.cancelled():
             task.exception()
+
+
+async def to_the_end(work: Callable[[], _T]) -> _T:
+    """Run ``work`` in a thread; a cancellation is raised only after the thread has ended.
+
+    A thread can't be cancelled: one that outlives its caller would go on beside the caller's
+    successor.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    cancelled: asyncio.CancelledError | None = None
+    while not working.done():
+        try:
+            await asyncio.wait({working})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        working.exception()
+        raise cancelled
+    return working.result()
 
 
 class WallClockDeadline:

@@ -3,15 +3,17 @@
 A file's bytes survive once the file is synced; its name survives once the folder that holds the
 name is synced. So what is replaced is written under another name, synced, renamed, and then its
 folder is synced: after a power cut there is the old file or the new one. Every function returns
-when its effect would survive; whatever rests on it comes after. Never decides what a file holds.
+when its effect would survive; whatever rests on it comes after. A link in a file's place is never
+written through: others may write to the folder. Never decides what a file holds.
 """
 
 import os
 import secrets
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from troupe.errors import UnavailableError
 
@@ -50,15 +52,21 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None
 
     ``mode`` is the new file's, less the umask. A write that fails leaves the old file.
     """
-    data = content.encode() if isinstance(content, str) else content
+    with replacing(path, mode=mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int = 0o666) -> Generator[BinaryIO]:
+    """A new file to write to; at the end it takes the place of ``path``, as ``replace_file``."""
     make_folder(path.parent)
     # Routers of two pods may write one file, under one pid.
     draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(data)
+            yield file
         put(draft, path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
@@ -93,9 +101,9 @@ def append(path: Path, at: int, data: bytes) -> None:
 
     Raises:
         FileChangedError: the file has another length, so nothing is written.
+        OSError: it can't be written, or a link or a pipe is in its place; nothing is written.
     """
-    is_new = not path.exists()
-    with path.open("ab", buffering=0) as file:
+    with open(path, "ab", buffering=0, opener=_open_plain) as file:
         size = file.seek(0, os.SEEK_END)
         if size != at:
             raise FileChangedError(
@@ -111,14 +119,19 @@ def append(path: Path, at: int, data: bytes) -> None:
             with suppress(OSError):
                 file.truncate(at)
             raise
-    if is_new:
+    if at == 0:  # also where an earlier try made the file and then failed
         sync(path.parent)
 
 
 def cut(path: Path, size: int) -> None:
     """Cut the end of a file off; raises FileChangedError where it is shorter than ``size``."""
-    with path.open("r+b") as file:
+    with open(path, "r+b", opener=_open_plain) as file:
         if file.seek(0, os.SEEK_END) < size:
             raise FileChangedError(f"{path} has fewer than {size} bytes; it is not made longer.")
         file.truncate(size)
         os.fsync(file.fileno())
+
+
+def _open_plain(path: str, flags: int) -> int:
+    """Open no link, and wait for no reader of a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -218,17 +218,36 @@ CLOCKS = tuple(
 )
 """By more than an hour, until the job ends."""
 
-FAILOVER, LOSSY, CUT = "failover", "lossy failover", "writes cut"
+FAILOVER, LOSSY, CUT, EMPTIED = "failover", "lossy failover", "writes cut", "emptied"
 FAILOVERS = (
     Case("redis", BY_NAME["before a stream append"], FAILOVER),
     Case("redis", BY_NAME["mid-learn"], FAILOVER),
     Case("redis", BY_NAME["mid-push, staged on all"], LOSSY),
     Case("redis", BY_NAME["before a stream append"], LOSSY),
-    Case("redis", BY_NAME["mid-push, staged on all"], CUT),
-    Case("redis", BY_NAME["before a stream append"], CUT),
 )
-"""To a replica that has all that was answered, or (lossy) lacks the writes of some moments; or to
-the same server without them (cut), as a power cut leaves one that syncs each second."""
+"""To a replica that has all that was answered, or (lossy) lacks the writes of some moments."""
+LOST_WRITES = (
+    *(
+        Case("redis", BY_NAME[name], CUT)
+        for name in (
+            "opening a step",
+            "before a stream append",
+            "mid-record",
+            "mid-learn",
+            "mid-checkpoint",
+            "mid-push, staged on all",
+            "version committed",
+            "mid-eval",
+            "at the last step",
+        )
+    ),
+    *(
+        Case("redis", BY_NAME[name], EMPTIED)
+        for name in ("mid-record", "mid-learn", "version committed")
+    ),
+)
+"""The same server without its last answered writes, as a power cut under ``everysec`` leaves it, or
+without anything."""
 
 NO_ROOM, LOW_ROOM = "no room", "little room"
 DISKS = (
@@ -298,6 +317,7 @@ ALL = (
     *SHORTAGES,
     *CLOCKS,
     *FAILOVERS,
+    *LOST_WRITES,
     *LOSSES,
     *POWER_CUTS,
     *DISKS,

@@ -1,6 +1,6 @@
 """A platform with the fault seam on, and the run that nothing happened to.
 
-The quick share runs with all tests; the matrix takes most of an hour: `make chaos`.
+The quick share runs with all tests; the matrix takes an hour and a half: `make chaos`.
 """
 
 import os
@@ -27,7 +27,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         if HERE in item.path.parents and item.get_closest_marker("chaos"):
-            item.add_marker(pytest.mark.skip(reason="the matrix takes an hour; run `make chaos`"))
+            item.add_marker(
+                pytest.mark.skip(reason="the matrix takes an hour and a half; run `make chaos`")
+            )
 
 
 @pytest.fixture(scope="session")

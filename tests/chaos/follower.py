@@ -43,6 +43,11 @@ class Follower:
         published = [e for _, e in self.events if e.type == "weights.published"]
         return [int(event.data["policy_version"]) for event in published]
 
+    def ended(self) -> list[int]:
+        """The versions, once the job is over; waits for the rest of its events."""
+        self._thread.join(timeout=60)
+        return self.versions()
+
     def _run(self, platform: Platform, job_id: str) -> None:
         with platform.client(retry_for_s=120) as client, suppress(TroupeError):
             for event in client.events(job_id):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 POLL_S = 0.02
 _ESTABLISHED = "01"
 _NUM_LOOKS = 10
@@ -22,18 +22,21 @@ _SERVICE = re.compile(r"-m troupe_(\w+)")
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Be the parent of orphaned descendants for a while."""
+    """Be the parent of orphaned descendants for a while; may be entered again inside."""
     libc = ctypes.CDLL(None, use_errno=True)
+    before = ctypes.c_int()
 
     def be(value: int) -> None:
         done = libc.prctl(_PR_SET_CHILD_SUBREAPER, value, 0, 0, 0)
         assert done == 0, os.strerror(ctypes.get_errno())
 
+    done = libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    assert done == 0, os.strerror(ctypes.get_errno())
     be(1)
     try:
         yield
     finally:
-        be(0)
+        be(before.value)
 
 
 def state_of(pid: int) -> str:

@@ -191,6 +191,7 @@ class TrainingJob:
             timeout_s=self._spec.limits.step_timeout_s,
             control=self._control,
             max_staleness=self._spec.max_staleness,
+            max_dropped_fraction=self._spec.limits.max_dropped_fraction,
             fence=self._fence,
         )
         versions = Versions(

@@ -199,7 +199,7 @@ async def test_removal_when_killed_at_any_point_then_the_job_is_there_whole_or_g
         assert {k: v for k, v in tree(run_dir).items() if k in files} == files
     else:
         assert answer.status_code == 404
-        assert not run_dir.exists() or list(run_dir.iterdir()) == []
+        assert list(run_dir.iterdir()) == [], "its name could be used again"
     bin_dir = world.settings.runs_dir / DISCARDED
     assert list(bin_dir.iterdir()) == []
 

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from redis.asyncio import Redis
 
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.ids import eval_round, train_round
+from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe_router.jobs.record import JobRecord
@@ -108,6 +110,48 @@ async def test_records_when_something_is_forgotten_then_all_that_was_written_is_
     await run_job(world)
     assert forgotten.count("mark_recorded") == 2 * STEPS + 1
     assert forgotten.count("forget_notes") == STEPS
+
+
+async def played_and_learnt(
+    world: World, reports: Sequence[int], *, opened_ago_s: float = 0.0
+) -> JobRecord:
+    """A job at step 2 whose router died before it wrote a line; of ``reports`` the trainer told."""
+    job = await world.add_job(job_spec(steps=STEPS, eval={"num_tasks": 0}), "running")
+    found = recorder(world, job)
+    await found.rewind(0)
+    for step in range(2):
+        await play(world, found, train_round(step), records.ROUND_KIND_TRAIN, step)
+        key = keys.round_state(JOB, train_round(step))
+        await world.redis.hset(key, "opened_at", str(time.time() - opened_ago_s))
+    log = EventLog(world.redis, JOB, source="trainer")
+    for step in reports:
+        await log.emit("step.learned", {"step": step, "loss": 0.25 + step})
+    return job
+
+
+async def test_step_when_the_router_was_away_for_minutes_then_its_line_has_the_trainers_report(
+    world: World,
+):
+    job = await played_and_learnt(world, [0, 1], opened_ago_s=600.0)
+    successor = recorder(world, job)
+    await successor.rewind(2)
+    await successor.learned(1)
+    await successor.finish()
+    assert [(line["step"], line["loss"]) for line in successor.lines] == [(0, 0.25), (1, 1.25)]
+
+
+async def test_step_when_an_earlier_one_is_not_reported_yet_then_lines_keep_their_order(
+    world: World,
+):
+    job = await played_and_learnt(world, [1])
+    successor = recorder(world, job)
+    await successor.rewind(2)
+    await successor.learned(0, is_end=True)
+    await successor.learned(1, is_end=True)
+    assert successor.lines == []
+    await EventLog(world.redis, JOB, source="trainer").emit("step.learned", {"step": 0, "loss": 1})
+    await successor.finish()
+    assert parts(job, "metrics.jsonl") == [("train", 0), ("train", 1)]
 
 
 async def test_rewind_when_nothing_is_missing_then_nothing_is_told_or_changed(world: World):

@@ -4,7 +4,9 @@ import asyncio
 import csv
 import json
 import threading
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from redis.asyncio import Redis
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.errors import UnavailableError
+from troupe.runtime.disk_space import Shortage
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.tracking.tracker import TrackedRun
 from troupe_router.conduct.progress import ProgressReader
@@ -102,6 +105,20 @@ async def test_watchdog_when_a_phase_is_late_then_says_once_who_is_waited_for_an
     events = await said(world, "phase.overdue", "phase.resolved")
     assert [e["type"] for e in events] == ["phase.overdue", "phase.resolved"]
     assert REGISTRY.get_sample_value("troupe_job_phase_is_overdue", labels) == 0
+
+
+async def test_watchdog_when_room_comes_back_between_two_looks_then_the_end_of_the_job_says_so(
+    world: World,
+) -> None:
+    record = await world.add_job(job_spec(steps=2), "running")
+    dog = watchdog(world, record)
+    world.disk.shortage = Shortage(time.time(), "the disk is full")
+    await dog.look()
+    world.disk.shortage = replace(world.disk.shortage, ended_at=time.time() + 1)
+    await dog.report_disk()
+    await dog.report_disk()
+    told = await said(world, "disk.low", "disk.resolved")
+    assert [event["type"] for event in told] == ["disk.low", "disk.resolved"]
 
 
 async def test_watchdog_when_a_trainer_misses_one_look_then_it_is_not_overdue(

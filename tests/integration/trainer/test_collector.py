@@ -8,6 +8,7 @@ from trainer_data import groups_of_step
 from trainer_world import JOB, open_round, play
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.errors import JobFailedError
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.consumer import Consumer, Entry
 from troupe.runtime.streams.ledger import StepLedger
@@ -15,7 +16,9 @@ from troupe_trainer.control import Control
 from troupe_trainer.learn.collector import CONSUMER, Collector
 
 
-def _collector(redis: Redis, *, max_staleness: int = 0) -> Collector:
+def _collector(
+    redis: Redis, *, max_staleness: int = 0, max_dropped_fraction: float = 1.0
+) -> Collector:
     vocabularies = {"shared": 1000}
     return Collector(
         redis,
@@ -25,6 +28,7 @@ def _collector(redis: Redis, *, max_staleness: int = 0) -> Collector:
         timeout_s=30.0,
         control=Control(),
         max_staleness=max_staleness,
+        max_dropped_fraction=max_dropped_fraction,
     )
 
 
@@ -81,6 +85,27 @@ async def test_collect_when_stale_groups_are_injected_then_refuses_and_counts_th
     assert sorted(trained, reverse=True) == [4, 3, 2][:num_trained]
     refused = 3 - num_trained
     assert dict(batch.dropped) == ({"stale_version": refused} if refused else {})
+
+
+@pytest.mark.parametrize(("num_dropped", "is_refused"), [(0, False), (1, False), (2, True)])
+async def test_collect_when_too_many_tickets_were_dropped_then_the_job_fails_and_nothing_is_learnt(
+    redis: Redis, num_dropped: int, is_refused: bool
+) -> None:
+    ledger = StepLedger(redis, JOB)
+    tickets = await open_round(redis, 0, 4)
+    for number, ticket in enumerate(tickets):
+        episode = pb.Episode(episode_id=ticket.ticket_id, step=0, dropped_reason="no replica")
+        if number < num_dropped:
+            await ledger.drop_ticket(ticket, f"1-{number + 1}", episode)
+        else:
+            await ledger.complete_ticket(ticket, f"1-{number + 1}", [], episode)
+    # No router looks: it may be away, and a trainer learns from a complete round without one.
+    collecting = _collector(redis, max_dropped_fraction=0.25).collect(0)
+    if not is_refused:
+        assert (await collecting).step == 0
+        return
+    with pytest.raises(JobFailedError, match=r"2 of 4 tickets of train-00000 .* no replica"):
+        await collecting
 
 
 async def test_collect_when_a_group_arrives_twice_then_it_is_trained_once(redis: Redis) -> None:

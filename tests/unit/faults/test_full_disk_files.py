@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 import torch
 from trainer_data import job_spec
 
+from troupe.durable import append, cut, replace_file
 from troupe.errors import UnavailableError
 from troupe_router.run.record_file import RecordFile
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
@@ -70,3 +72,47 @@ def test_save_when_the_disk_is_full_then_nothing_is_left_and_the_next_one_holds_
     assert found.step == 2
     lines = (tmp_path / "groups.jsonl").read_text().splitlines()
     assert [json.loads(line)["group_ids"] for line in lines] == [["g0"], ["g1"]]
+
+
+def test_append_when_the_first_try_was_refused_then_the_next_one_syncs_the_files_name_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, synced = tmp_path / "record.jsonl", list[Path]()
+    real = os.fsync
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", refuse)
+        with pytest.raises(OSError, match="No space"):
+            append(path, 0, b"line\n")
+    assert path.read_bytes() == b""
+    monkeypatch.setattr(os, "fsync", fsync)
+    append(path, 0, b"line\n")
+    assert synced == [path, tmp_path]
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+@pytest.mark.timeout(20)
+def test_write_when_a_link_or_a_pipe_is_in_the_files_place_then_nothing_is_written_through_it(
+    tmp_path: Path, kind: str
+):
+    path, victim = tmp_path / "record.jsonl", tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(victim if kind == "link" else tmp_path / "nowhere")
+    with pytest.raises(OSError, match=r"symbolic links|No such device|seek"):
+        append(path, 8, b"more")
+    with pytest.raises(OSError, match=r"symbolic links|No such device|seek"):
+        cut(path, 3)
+    assert victim.read_bytes() == b"precious"
+    assert not (tmp_path / "nowhere").exists()
+    replace_file(path, "new")
+    assert (path.read_text(), path.is_symlink(), victim.read_bytes()) == ("new", False, b"precious")

@@ -8,7 +8,7 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from reliability_table import BEGIN, END, main, tables  # noqa: E402
+from reliability_table import BEGIN, END, add, main, tables  # noqa: E402
 
 
 def run(serving_s: float | None, **more: Any) -> dict[str, Any]:
@@ -63,3 +63,21 @@ def test_main_when_run_twice_then_replaces_only_what_is_generated(tmp_path: Path
     assert once.startswith(f"Before.\n{BEGIN}\n1 runs of 1 of the ")
     assert once.endswith(f"{END}\nAfter.\n")
     assert "old" not in once
+
+
+def test_add_when_a_part_joins_then_every_run_stays_and_the_page_says_where_they_are_from(
+    tmp_path: Path,
+):
+    recorded, part = tmp_path / "chaos.jsonl", tmp_path / "part.jsonl"
+    recorded.write_text(f"{json.dumps(run(1.0))}\n")
+    cut = run(9.0, case="power-cut-machine-mid-learn", victim="machine", how="power cut")
+    wrong = run(2.0, faults=["no event disk.resolved"])
+    part.write_text(f"{json.dumps(cut)}\n{json.dumps(wrong)}\n")
+    add(recorded, part, "abc1234")
+    lines = [json.loads(line) for line in recorded.read_text().splitlines()]
+    assert lines == [run(1.0), {**cut, "added_of": "abc1234"}, {**wrong, "added_of": "abc1234"}]
+    text = tables(lines)
+    assert text.startswith("3 runs of 2 of the ")
+    assert "1 failed" in text
+    assert "2 of the runs, of 2 cases, were recorded by themselves, of commit abc1234." in text
+    assert "| machine | power cut | 1 | 9.0 | 1.0 |  |" in text

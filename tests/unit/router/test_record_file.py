@@ -1,6 +1,8 @@
 """A record and its digests: whatever is done to the files, it is noticed and never filled in."""
 
 import json
+import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.durable import FileChangedError
+from troupe_router.run import record_lines
 from troupe_router.run.record_file import RecordFile
 
 NAMES = ("eval-00000", "train-00000", "train-00001", "train-00002")
@@ -208,3 +211,128 @@ def test_restore_when_the_process_dies_between_the_files_then_nothing_is_a_loss(
         assert list(again.parts) == kept
         path.unlink()
         record.digests.unlink()
+
+
+def note(**changes: object) -> bytes:
+    whole = {"name": "train-00001", "size": 10, "num_lines": 3, "digest": "ab", "loss": ""}
+    return json.dumps({**whole, **changes}).encode() + b"\n"
+
+
+GARBAGE = (
+    *(note(size=value) for value in ("x", -5, None, 1.5, True)),
+    *(note(num_lines=value) for value in ("3", -1, None)),
+    *(note(name=value) for value in (7, None, "", "foo", "train-1", "train--0001", ["a"], "../x")),
+    note(digest=None),
+    note(loss=5),
+    note(more=1),
+    b"[]\n",
+    b"nul",
+    b"\xff\xfe\n",
+    b"\0" * 99,
+    b'{"name":"\\ud800","size":1,"num_lines":1,"digest":"x","loss":""}\n',
+    b"[" * 200_000 + b"\n",
+    note(name=f"train-{'9' * 4000}"),
+)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=lambda garbage: repr(garbage[:40]))
+@pytest.mark.parametrize("is_first", [True, False])
+def test_restore_when_the_digests_hold_garbage_then_it_is_left_out(
+    tmp_path: Path, garbage: bytes, is_first: bool
+) -> None:
+    record = written(tmp_path)
+    noted = record.digests.read_bytes()
+    record.digests.write_bytes(garbage + b"\n" + noted if is_first else noted + garbage)
+    again = RecordFile(record.path)
+    again.restore()
+    again.append("train-00003", lines("train-00003"))
+    assert list(again.parts) == [*NAMES, "train-00003"]
+    assert not losses(again)
+    assert record.digests.read_bytes().startswith(noted)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"[" * 200_000 + b"\n",
+        b"\0" * 5000 + b"\n",
+        b'{"kind":"train","step":true}\n',
+        b'{"kind":"train","step":-3}\n',
+        b'{"kind":"train","step":1e9}\n',
+        b'{"kind":["train"],"step":1}\n',
+        b'{"kind":"train","step":' + b"9" * 4000 + b"}\n",
+    ],
+    ids=lambda garbage: repr(garbage[:40]),
+)
+def test_restore_when_the_end_is_garbage_then_it_is_cut_off(tmp_path: Path, garbage: bytes) -> None:
+    record = written(tmp_path)
+    whole = record.path.read_bytes()
+    record.path.write_bytes(whole + garbage)
+    again = RecordFile(record.path)
+    again.restore()
+    assert not losses(again)
+    assert again.path.read_bytes() == whole
+
+
+def test_restore_when_a_line_has_no_bound_then_it_is_not_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_lines, "MAX_LINE_BYTES", 1000)
+    record = written(tmp_path)
+    whole = record.path.read_bytes()
+    record.path.write_bytes(b"x" * 3000 + b"\n" + whole + b"\0" * 2500)
+    again = RecordFile(record.path)
+    again.restore()
+    assert not losses(again)
+    assert again.path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["episodes.jsonl", "episodes.digests.jsonl"])
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
+@pytest.mark.timeout(20)
+def test_record_when_something_else_is_in_its_place_then_that_is_put_aside_unchanged(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    (tmp_path / "run").mkdir()
+    record = written(tmp_path / "run")
+    victim, place = tmp_path / "victim", record.path.with_name(name)
+    place.rename(victim)
+    before = victim.read_bytes()
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to(victim if kind == "link" else tmp_path / "nowhere")
+    again = RecordFile(record.path)
+    again.restore()
+    again.append("train-00003", lines("train-00003"))
+    assert victim.read_bytes() == before
+    assert not (tmp_path / "nowhere").exists()
+    assert set(losses(again)) == (set(NAMES) if name == "episodes.jsonl" else set())
+    assert len(list(place.parent.glob(f"{name}.aside-*"))) == 1
+
+
+def test_append_when_threads_append_at_once_then_each_part_is_there_once(tmp_path: Path) -> None:
+    record = RecordFile(tmp_path / "metrics.jsonl")
+    errors: list[BaseException] = []
+
+    def write(kind: str) -> None:
+        for step in range(20):
+            name = f"{kind}-{step:05d}"
+            try:
+                record.append(name, lines(name))
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(kind,)) for kind in ("eval", "train")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    again = RecordFile(record.path)
+    assert again.restore()
+    assert not losses(again)
+    assert len(again.parts) == 40
+    assert len(again.lines()) == 120

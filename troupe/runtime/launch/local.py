@@ -14,11 +14,11 @@ import sys
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
+from troupe.aio import to_the_end
 from troupe.runtime.disk_space import FULL_BYTES, DiskSpace, is_full
 from troupe.runtime.launch.launcher import EXIT_CONFIGURATION, Component, ComponentStatus
 from troupe.runtime.launch.processes import (
@@ -35,7 +35,6 @@ from troupe.runtime.launch.records import ProcRecord, forget_record, load_record
 LAUNCH_ID = "TROUPE_LAUNCH_ID"
 """Environment variable that marks one life of one component."""
 
-_T = TypeVar("_T")
 _POLL_S = 0.02
 _DETAIL_LINES = 20
 _DETAIL_BYTES = 4000
@@ -82,7 +81,7 @@ class LocalLauncher:
             digests = {component.name: _digest(component) for component in desired}
             stale = [r for r in records if digests.get(r.name) != r.digest]
             await self._end(owner, stale, self._grace_s)
-            return await _to_the_end(
+            return await to_the_end(
                 lambda: [self._try_step(owner, component) for component in desired]
             )
 
@@ -218,19 +217,6 @@ class LocalLauncher:
         # Children are reaped by pid, so that adopted and started ones take the same path.
         child.returncode = 0
         record.save(folder)
-
-
-async def _to_the_end(work: Callable[[], _T]) -> _T:
-    """Run ``work`` in a thread; a cancellation is raised after the thread has ended.
-
-    A thread can't be cancelled: one that outlives the lock could start a process that nobody stops.
-    """
-    working = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        await asyncio.wait({working})
-        raise
 
 
 def _argv(component: Component) -> list[str]:

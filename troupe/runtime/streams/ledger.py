@@ -14,7 +14,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from troupe.api.records.v1.records_pb2 import Episode, Group, RoundKind, Ticket
-from troupe.errors import ConflictError, InvalidArgumentError, NotFoundError
+from troupe.errors import ConflictError, InvalidArgumentError, JobFailedError, NotFoundError
 from troupe.runtime.streams import keys, scripts
 from troupe.runtime.streams.fencing import (
     Fence,
@@ -55,6 +55,15 @@ class RoundState:
     def is_complete(self) -> bool:
         """Every ticket was played or dropped."""
         return self.num_done + self.num_dropped >= self.num_tickets
+
+    def check_drops(self, allowed: float) -> None:
+        """Raises JobFailedError if more than this fraction of the tickets was dropped."""
+        if self.num_dropped > allowed * self.num_tickets:
+            raise JobFailedError(
+                f"{self.num_dropped} of {self.num_tickets} tickets of {self.round_id} were "
+                f"dropped, more than limits.max_dropped_fraction = {allowed:g} allows; "
+                f"the last one because of {self.last_drop or 'a reason in episodes.jsonl'}"
+            )
 
 
 class StepLedger:

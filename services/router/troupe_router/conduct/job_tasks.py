@@ -81,6 +81,7 @@ class JobTasks:
         """Conduct every step; returns the trainer's result once all is recorded."""
         result = await self.conductor.run()
         await self.recorder.finish()
+        await self.watchdog.report_disk()
         return result
 
     async def run(

@@ -130,11 +130,11 @@ class RoundRunner:
         if not self._spec.max_staleness:
             await self._recorder.next_opened(state)
         while not state.is_complete:
-            self._check_drops(state)
+            state.check_drops(self._spec.limits.max_dropped_fraction)
             await self._wait(self._unplayed(state), state.opened_at)
             await self._look_around(step)
             state = await self._round(round_id)
-        self._check_drops(state)
+        state.check_drops(self._spec.limits.max_dropped_fraction)
         if not state.is_recorded:
             await self._recorder.record(state)
             await self._ledger.mark_recorded(round_id)
@@ -218,15 +218,6 @@ class RoundRunner:
         if state is None:
             raise JobFailedError(f"round {round_id} vanished from Redis; resume the job")
         return state
-
-    def _check_drops(self, state: RoundState) -> None:
-        allowed = self._spec.limits.max_dropped_fraction
-        if state.num_dropped > allowed * state.num_tickets:
-            raise JobFailedError(
-                f"{state.num_dropped} of {state.num_tickets} tickets of {state.round_id} were "
-                f"dropped, more than limits.max_dropped_fraction = {allowed:g} allows; "
-                f"the last one because of {state.last_drop or 'a reason in episodes.jsonl'}"
-            )
 
     async def _emit_opened(self, state: RoundState) -> None:
         data = {

@@ -21,6 +21,9 @@ from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
 _LOOK_S = 1.0
+_JUMP_S = 60.0
+_DISTRUST_S = 3600.0
+"""After the clock was set, retention waits at least so long: a wrong clock makes every run old."""
 
 
 class RunFolderKeeper:
@@ -36,14 +39,25 @@ class RunFolderKeeper:
         self._every_s = settings.retention_every_s
         self._runs_dir: Path = settings.runs_dir
         self._next_pruning = time.monotonic()
+        self._clock_offset = _clock_offset()
+        self._owes_start = False
 
     async def start(self) -> None:
-        """Import what Redis does not know, and remove what a killed removal left."""
+        """Import what Redis does not know, and remove what a killed removal left.
+
+        Where the disk or Redis refuses that, the router starts all the same and says so; ``run``
+        makes up for it.
+        """
         try:
-            await self._importing.run()
-            await asyncio.to_thread(remove_discarded, self._runs_dir)
-        except OSError as error:
+            await self._begin()
+        except (RedisError, TroupeError, OSError) as error:
+            self._owes_start = True
             _log.error("run_folders.not_read", path=str(self._runs_dir), error=str(error))
+
+    async def _begin(self) -> None:
+        await self._importing.run()
+        await asyncio.to_thread(remove_discarded, self._runs_dir)
+        self._owes_start = False
 
     async def run(self) -> None:
         """Look every second, until cancelled."""
@@ -55,13 +69,29 @@ class RunFolderKeeper:
             await asyncio.sleep(_LOOK_S)
 
     async def _look(self) -> None:
-        if await self._importing.is_due():
+        if self._owes_start:
+            await self._begin()
+        elif await self._importing.is_due():
             await self._importing.run()
         for job_id in list(self._store.unwritten):
             await self._store.write_file(job_id)
+        self._watch_clock()
         if self._limits.is_on and time.monotonic() >= self._next_pruning:
             self._next_pruning = time.monotonic() + self._every_s
             await self._pruning.run(self._limits)
+
+    def _watch_clock(self) -> None:
+        before, self._clock_offset = self._clock_offset, _clock_offset()
+        by_s = self._clock_offset - before
+        if abs(by_s) > _JUMP_S and self._limits.is_on:
+            wait_s = max(self._every_s, _DISTRUST_S)
+            self._next_pruning = time.monotonic() + wait_s
+            _log.warning("clock.was_set", by_s=round(by_s), retention_in_s=wait_s)
+
+
+def _clock_offset() -> float:
+    """The wall clock less the time since the machine started, in seconds."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def limits_of(settings: RouterSettings) -> RetentionLimits:

@@ -63,10 +63,14 @@ class Watchdog:
                 _log.warning("watchdog.look_failed", job_id=self._job_id, error=str(error))
             await asyncio.sleep(self._settings.watch_s)
 
+    async def report_disk(self) -> None:
+        """Report a time without room that ended; a job may end before the next look."""
+        if (job := await self._job()) is not None:
+            await self._report_disk(job)
+
     async def look(self) -> None:
         """Look once: set the gauges and report what changed."""
-        with redis_errors(f"record of job {self._job_id}"):
-            job = await self._store.find(self._job_id)
+        job = await self._job()
         if job is None or job.is_finished:
             return
         await self._report_disk(job)
@@ -74,6 +78,10 @@ class Watchdog:
         self._show(waiting)
         await self._report(waiting)
         await self._measure(job)
+
+    async def _job(self) -> JobRecord | None:
+        with redis_errors(f"record of job {self._job_id}"):
+            return await self._store.find(self._job_id)
 
     def _show(self, waiting: Waiting) -> None:
         for_s = waiting.to_json()["for_s"] or 0.0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from troupe.durable import sync
 from troupe.errors import ConflictError
+from troupe_router.jobs.job_file import is_job_id
 
 DISCARDED = ".discarded"
 
@@ -21,14 +22,12 @@ def discard(run_dir: Path) -> None:
         ConflictError: a link lies where discarded folders go.
     """
     bin_dir = run_dir.parent / DISCARDED
-    bin_dir.mkdir(exist_ok=True)
     if bin_dir.is_symlink():
         raise ConflictError(f"{bin_dir} is a link; remove it, run folders are moved there")
+    bin_dir.mkdir(exist_ok=True)
     moved = bin_dir / f"{run_dir.name}.{secrets.token_hex(4)}"
     run_dir.rename(moved)
-    run_dir.mkdir()
-    sync(run_dir.parent)
-    shutil.rmtree(moved, ignore_errors=True)
+    _remove(moved, run_dir)
 
 
 def remove_discarded(runs_dir: Path) -> None:
@@ -36,4 +35,21 @@ def remove_discarded(runs_dir: Path) -> None:
     bin_dir = runs_dir / DISCARDED
     if bin_dir.is_dir() and not bin_dir.is_symlink():
         for path in bin_dir.iterdir():
-            shutil.rmtree(path, ignore_errors=True)
+            name = path.name.rpartition(".")[0]
+            if is_job_id(name) and path.is_dir() and not path.is_symlink():
+                _remove(path, runs_dir / name)
+
+
+def _remove(moved: Path, run_dir: Path) -> None:
+    """Remove ``moved``, and leave an empty folder where it was."""
+    try:
+        run_dir.mkdir(exist_ok=True)
+    except OSError:  # the disk is full: the folder itself goes back, emptied
+        for path in moved.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        moved.rename(run_dir)
+    sync(run_dir.parent)
+    shutil.rmtree(moved, ignore_errors=True)

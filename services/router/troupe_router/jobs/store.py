@@ -204,6 +204,15 @@ class JobStore:
             if state
         }
 
+    async def pinned(self, job_ids: Collection[str]) -> set[str]:
+        """Those of these jobs that are pinned."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.hget(keys.job(job_id), "is_pinned")
+            answers = cast("list[bytes | None]", await pipe.execute())
+        each = zip(job_ids, answers, strict=True)
+        return {job_id for job_id, answer in each if answer == b"True"}
+
     async def unfinished(self) -> list[JobRecord]:
         """Jobs that a router must conduct, oldest first."""
         idle = {*FINISHED, "paused"}

@@ -6,7 +6,6 @@ writes it.
 """
 
 import contextlib
-import json
 import sqlite3
 import threading
 import time
@@ -18,11 +17,14 @@ from troupe.clients.rest.models.episodes import EpisodeRowDocument
 from troupe.errors import UnavailableError
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.run.episode_rows import episode_row, mean_reward
+from troupe_router.run.record_lines import parse_line, part_name, read_lines
 
 _log = get_logger(__name__)
 _VERSION = 3
 _NAME = ".episodes.sqlite"
 _BATCH = 256
+_Indexed = tuple[int, int, EpisodeRowDocument, str]
+"""Place and size of a line, its row, and the row as JSON."""
 _TAIL = 64
 # Indices carry what lists filter by, so that counting never looks a row up.
 _SCHEMA = f"""
@@ -67,6 +69,8 @@ class EpisodeIndex:
             return True
         with self._lock:
             try:
+                if self._path.is_symlink():  # SQLite would write where it leads to
+                    self._path.unlink()
                 return self._catch_up(time.monotonic() + budget_s)
             except (sqlite3.OperationalError, OSError) as error:
                 _log.warning("episode_index.not_written", path=str(self._path), error=str(error))
@@ -100,16 +104,15 @@ class EpisodeIndex:
             with self._file.open("rb") as file:
                 file.seek(place)
                 text = file.read(size)
-            document = json.loads(text)
-        except (OSError, ValueError):
+        except OSError:
             return None
-        return document if isinstance(document, dict) else None
+        return parse_line(text)
 
     def _catch_up(self, deadline: float) -> bool:
         with self._open() as database, self._file.open("rb") as file:
             end = _end_of(database, file)
-            file.seek(end)
             while True:
+                file.seek(end)
                 batch, end = _next_lines(file, end)
                 if not batch:
                     return True
@@ -143,28 +146,30 @@ def _end_of(database: sqlite3.Connection, file: BinaryIO) -> int:
     return 0
 
 
-def _next_lines(file: BinaryIO, end: int) -> tuple[list[tuple[int, int, EpisodeRowDocument]], int]:
-    """Up to a batch of whole lines from the file's place: (place, size, row) and where they end."""
-    batch: list[tuple[int, int, EpisodeRowDocument]] = []
-    while len(batch) < _BATCH:
-        text = file.readline()
+def _next_lines(file: BinaryIO, end: int) -> tuple[list[_Indexed], int]:
+    """Up to a batch of whole lines from the file's place, and where they end; garbage is none."""
+    batch: list[_Indexed] = []
+    for place, text in read_lines(file):
         if not text.endswith(b"\n"):
             break
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            batch.append((end, len(text), episode_row(json.loads(text))))
-        end += len(text)
+        end = place + len(text)
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            line = parse_line(text)
+            if line and part_name(line):
+                row = episode_row(line)
+                batch.append((place, len(text), row, row.model_dump_json()))
+        if len(batch) == _BATCH:
+            break
     return batch, end
 
 
-def _insert(database: sqlite3.Connection, batch: list[tuple[int, int, EpisodeRowDocument]]) -> None:
-    for place, size, row in batch:
+def _insert(database: sqlite3.Connection, batch: list[_Indexed]) -> None:
+    for place, size, row, shown in batch:
         what = (row.kind, row.step, row.task_id, row.failure)
         database.execute(
             "INSERT OR REPLACE INTO episode VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (place, size, row.id, *what, mean_reward(row)),
         )
-        database.execute(
-            "INSERT OR REPLACE INTO shown VALUES (?, ?)", (place, row.model_dump_json())
-        )
+        database.execute("INSERT OR REPLACE INTO shown VALUES (?, ?)", (place, shown))
         seats = [(agent, a.reward_mean, place, *what) for agent, a in row.agents.items()]
         database.executemany("INSERT OR REPLACE INTO seat VALUES (?, ?, ?, ?, ?, ?, ?)", seats)

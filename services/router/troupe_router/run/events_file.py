@@ -7,8 +7,11 @@ stays valid.
 import asyncio
 import json
 import re
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from troupe.api.records.v1.records_pb2 import Event
 from troupe.durable import replace_file
@@ -18,7 +21,21 @@ from troupe_router.jobs.job_file import BrokenFolderError, read_bounded
 EVENTS_FILE = "events.jsonl"
 MAX_EVENTS_BYTES = 64 << 20
 _PAGE = 1000
+_MAX_DEPTH = 32
 _PLACE = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
+
+
+class _KeptEvent(BaseModel):
+    """A line of the file. ``data`` is the event's data as JSON."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    id: str
+    type: Annotated[str, Field(max_length=200)]
+    occurred_at: Annotated[float, Field(ge=0, lt=2**53, allow_inf_nan=False)]
+    source: Annotated[str, Field(max_length=200)]
+    event_id: Annotated[str, Field(max_length=2000)]
+    data: str
 
 
 async def keep_events(log: EventLog, run_dir: Path) -> None:
@@ -44,12 +61,12 @@ def kept_events(run_dir: Path, job_id: str) -> list[StoredEvent]:
     newest = (0, 0)
     for number, line in enumerate((text or b"").splitlines(), 1):
         try:
-            event = _event(json.loads(line), job_id)
+            event = _event(line, job_id)
             place = _place(event.id)
             if place <= newest:
                 raise ValueError("it is not after the event before it")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise BrokenFolderError(f"{EVENTS_FILE} line {number}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise BrokenFolderError(f"{EVENTS_FILE} line {number}: {_reason(error)}") from error
         newest = place
         stored.append(event)
     return stored
@@ -68,19 +85,48 @@ def _line(stored: StoredEvent) -> str:
     return json.dumps(document, separators=(",", ":")) + "\n"
 
 
-def _event(document: Any, job_id: str) -> StoredEvent:
-    data = document["data"]
-    if not isinstance(json.loads(data), dict):
-        raise ValueError("its data is not an object")
+def _event(line: bytes, job_id: str) -> StoredEvent:
+    kept = _KeptEvent.model_validate_json(line)
+    _check_data(json.loads(kept.data, parse_constant=_refuse))
     event = Event(
         job_id=job_id,
-        type=document["type"],
-        occurred_at=document["occurred_at"],
-        source=document["source"],
-        event_id=document["event_id"],
-        data_json=data,
+        type=kept.type,
+        occurred_at=kept.occurred_at,
+        source=kept.source,
+        event_id=kept.event_id,
+        data_json=kept.data,
     )
-    return StoredEvent(document["id"], event)
+    return StoredEvent(kept.id, event)
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'/'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _check_data(data: Any) -> None:
+    """Refuse what no answer of REST could hold; never recursive, since depth is what it bounds."""
+    if not isinstance(data, dict):
+        raise ValueError("its data is not an object")
+    level: list[Any] = [data]
+    for _ in range(_MAX_DEPTH):
+        if any(isinstance(value, float) and not isfinite(value) for value in level):
+            raise ValueError("its data holds a number that is not finite")
+        inner = [
+            value.values() if isinstance(value, dict) else value
+            for value in level
+            if isinstance(value, dict | list)
+        ]
+        level = [value for values in inner for value in values]
+        if not level:
+            return
+    raise ValueError(f"its data is nested more than {_MAX_DEPTH} deep")
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"its data holds {constant}, which is no JSON")
 
 
 def _place(event_id: str) -> tuple[int, int]:

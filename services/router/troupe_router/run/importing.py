@@ -11,8 +11,10 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
+from troupe.errors import TroupeError
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog, StoredEvent
+from troupe.runtime.streams.redis import redis_errors
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.jobs.job_file import BrokenFolderError, JobHead, with_spec
 from troupe_router.jobs.record import JobRecord
@@ -67,6 +69,7 @@ class JobImport:
         jobs were deleted.
         """
         states = await self._store.states()
+        pinned = await self._store.pinned(states)
         folders = await asyncio.to_thread(run_folders, self._runs_dir)
         outcome = Imported()
         lost: list[RunFolder] = []
@@ -74,7 +77,7 @@ class JobImport:
             name = folder.path.name
             if (state := states.get(name)) is not None:
                 outcome.known += 1
-                if not is_dry and _lags(folder, state):
+                if not is_dry and _lags(folder, state, is_pinned=name in pinned):
                     await self._store.write_file(name)
             elif folder.fault:
                 outcome.broken[name] = folder.fault
@@ -83,14 +86,31 @@ class JobImport:
         for start in range(0, len(lost), _AT_ONCE):
             read = await asyncio.to_thread(_read_all, lost[start : start + _AT_ONCE])
             outcome.broken |= {one.name: one.fault for one in read if one.record is None}
-            outcome.jobs += [one.name for one in read if one.record is not None]
             if not is_dry:
-                await asyncio.gather(*map(self._restore, read))
+                faults = await asyncio.gather(*map(self._try_restore, read))
+                outcome.broken |= {name: fault for name, fault in faults if fault}
+            whole = (one.name for one in read if one.record is not None)
+            outcome.jobs += [name for name in whole if name not in outcome.broken]
         if not is_dry:
             await self._redis.set(keys.IMPORTED, "1")
             if outcome.jobs or outcome.broken:
                 _log.info("jobs.imported", num_jobs=len(outcome.jobs), broken=outcome.broken)
         return outcome
+
+    async def _try_restore(self, read: "_Read") -> tuple[str, str]:
+        """The folder's name, and why what it holds can't be restored; "" where it was.
+
+        Raises retryable errors: Redis is away, or takes no writes.
+        """
+        try:
+            with redis_errors(f"run folder {read.name}"):
+                await self._restore(read)
+        except (TroupeError, ValueError, RecursionError) as error:
+            if isinstance(error, TroupeError) and error.retryable:
+                raise
+            _log.error("job.not_restored", job_id=read.name, exc_info=error)
+            return read.name, f"it can't be restored: {error}"
+        return read.name, ""
 
     async def _restore(self, read: "_Read") -> None:
         if read.record is None:
@@ -135,9 +155,10 @@ def _read(folder: RunFolder, head: JobHead) -> _Read:
     return _Read(name, record, events, head.tracked, folder.is_recorded)
 
 
-def _lags(folder: RunFolder, state: str) -> bool:
-    """Whether ``job.json`` is not there, or says another state than Redis."""
-    return not folder.is_recorded or folder.head is None or folder.head.state != state
+def _lags(folder: RunFolder, state: str, *, is_pinned: bool) -> bool:
+    """Whether ``job.json`` is not there, or says something else than Redis."""
+    head = folder.head if folder.is_recorded else None
+    return head is None or (head.state, head.is_pinned) != (state, is_pinned)
 
 
 def _at_rest(record: JobRecord) -> JobRecord:

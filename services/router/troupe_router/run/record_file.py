@@ -3,20 +3,26 @@
 Beside it stands ``<name>.digests.jsonl``: of each part (a round's episodes, a step's line) how long
 it is and its digest. ``append`` returns when both are synced, the record first. ``restore``
 compares the two: what was cut, altered or lost since is marked in the digests and never filled in.
-Owns both files of one record; one process writes them at a time.
+Owns both files of one record; one process writes them at a time, from any of its threads.
 """
 
 import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from threading import RLock
 from typing import Any, BinaryIO
 
-from troupe.durable import append, cut, put, replace_file
-from troupe.ids import eval_round, train_round
+from troupe.durable import append, cut, replace_file, replacing
+from troupe_router.run.record_lines import (
+    is_part_name,
+    open_record,
+    parse_line,
+    part_name,
+    read_lines,
+)
 
 _CHUNK = 1 << 20
 
@@ -67,6 +73,7 @@ class RecordFile:
         self._parts: dict[str, RecordPart] = {}
         self._digests_size = 0
         self._is_restored = False
+        self._changing = RLock()
 
     @property
     def parts(self) -> Mapping[str, RecordPart]:
@@ -84,9 +91,13 @@ class RecordFile:
         Keeps the parts that ``keep`` names. Whole lines that no digest covers were written by an
         older version and stay, but those of a part that ``is_pending`` go: it is appended anew.
         """
-        had_digests = self.digests.is_file()
-        noted = _read_digests(self.digests)
-        with self.path.open("rb") if self.path.is_file() else io.BytesIO() as file:
+        with self._changing:
+            return self._restore(keep, is_pending)
+
+    def _restore(self, keep: Callable[[str], bool], is_pending: Callable[[str], bool]) -> bool:
+        noted, digests_size = _read_digests(self.digests)
+        had_digests = digests_size is not None
+        with open_record(self.path) or io.BytesIO() as file:
             stored = self._compare(file, list(noted.values()))
             kept = {
                 name: (part, spans)
@@ -96,8 +107,7 @@ class RecordFile:
             self._keep_spans(file, [span for _, spans in kept.values() for span in spans])
         self._parts = {name: part for name, (part, _) in kept.items()}
         self._digests_size = sum(len(_digest_line(part)) for part in noted.values())
-        is_torn = had_digests and self.digests.stat().st_size != self._digests_size
-        if self._parts != noted or is_torn or not had_digests:
+        if self._parts != noted or digests_size != self._digests_size:
             self._write_digests()
         self._is_restored = True
         return had_digests
@@ -109,6 +119,10 @@ class RecordFile:
             OSError: the disk is full or failing; the record is as before.
             FileChangedError: a file is not as this object left it.
         """
+        with self._changing:
+            self._append(name, lines)
+
+    def _append(self, name: str, lines: Iterable[bytes]) -> None:
         if not self._is_restored:
             self.restore(is_pending=lambda other: other == name)
         if name in self._parts:
@@ -127,26 +141,28 @@ class RecordFile:
         """Replace the record by these parts. ``losses`` says by name which lack something."""
         made = {name: _part_of(name, lines) for name, lines in parts.items()}
         made |= {name: _part_of(name, ()) for name in losses if name not in made}
-        replace_file(self.path, b"".join(data for _, data in made.values()))
-        self._parts = {
-            name: replace(part, loss=losses.get(name, "")) for name, (part, _) in made.items()
-        }
-        self._write_digests()
+        with self._changing:
+            replace_file(self.path, b"".join(data for _, data in made.values()))
+            self._parts = {
+                name: replace(part, loss=losses.get(name, "")) for name, (part, _) in made.items()
+            }
+            self._write_digests()
 
     def mark_lost(self, names: Sequence[str]) -> None:
         """Note that parts which were written are not there any more."""
         if not names:
             return
-        for name in names:
-            self._parts[name] = replace(_Lines().part(name), loss="all of its lines are missing")
-        self._write_digests()
+        with self._changing:
+            for name in names:
+                lost = replace(_Lines().part(name), loss="all of its lines are missing")
+                self._parts[name] = lost
+            self._write_digests()
 
     def lines(self) -> list[tuple[bytes, dict[str, Any]]]:
         """Every line of the record, and what it says."""
-        if not self.path.is_file():
-            return []
-        with self.path.open("rb") as file:
-            return [(line, document) for line in file if (document := _parse(line))]
+        with open_record(self.path) or io.BytesIO() as file:
+            each = [(line, parse_line(line)) for _, line in read_lines(file)]
+        return [(line, document) for line, document in each if document]
 
     def _compare(
         self, file: BinaryIO, noted: list[RecordPart]
@@ -160,12 +176,11 @@ class RecordFile:
             place += part.size
         rest = {part.name: _Lines() for part in noted}
         file.seek(place)
-        for line in file:
-            document = _parse(line)
+        for start, line in read_lines(file):
+            document = parse_line(line)
             name = part_name(document) if document else ""
             if name and name not in stored:
-                rest.setdefault(name, _Lines()).add(place, line)
-            place += len(line)
+                rest.setdefault(name, _Lines()).add(start, line)
         before = {part.name: part for part in noted}
         for name, lines in rest.items():
             part = _with_loss(lines.part(name), before.get(name))
@@ -180,26 +195,16 @@ class RecordFile:
             if ends[-1] < size:
                 cut(self.path, ends[-1])
             return
-        draft = self.path.with_suffix(".tmp")
-        with draft.open("wb") as target:
+        with replacing(self.path) as target:
             for start, end in spans:
                 file.seek(start)
                 for at in range(start, end, _CHUNK):
                     target.write(file.read(min(_CHUNK, end - at)))
-        put(draft, self.path)
 
     def _write_digests(self) -> None:
         data = b"".join(map(_digest_line, self._parts.values()))
         replace_file(self.digests, data)
         self._digests_size = len(data)
-
-
-def part_name(line: Mapping[str, Any]) -> str:
-    """The part that a line belongs to, such as "train-00012"; "" where it names none."""
-    kind, step = line.get("kind"), line.get("step")
-    if not isinstance(step, int) or kind not in ("eval", "train"):
-        return ""
-    return eval_round(step) if kind == "eval" else train_round(step)
 
 
 def _part_of(name: str, lines: Iterable[bytes]) -> tuple[RecordPart, bytes]:
@@ -234,23 +239,29 @@ def _digest_line(part: RecordPart) -> bytes:
     return json.dumps(asdict(part)).encode() + b"\n"
 
 
-def _read_digests(path: Path) -> dict[str, RecordPart]:
-    """The parts by name; torn lines are skipped."""
+def _read_digests(path: Path) -> tuple[dict[str, RecordPart], int | None]:
+    """The parts by name, and the file's size; None where there is no file. Garbage is left out."""
     parts: dict[str, RecordPart] = {}
-    for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else ():
-        with suppress(TypeError):
-            if document := _parse(line):
-                part = RecordPart(**document)
+    file = open_record(path)
+    if file is None:
+        return parts, None
+    with file:
+        for _, line in read_lines(file):
+            if part := _noted(parse_line(line) or {}):
                 parts[part.name] = part
-    return parts
+        return parts, file.seek(0, io.SEEK_END)
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """The object that a whole line holds; None of a torn one or one that is no JSON."""
-    if not line.endswith(b"\n"):
-        return None
+def _noted(document: Mapping[str, Any]) -> RecordPart | None:
+    """The part that a line of digests describes; None where it describes none."""
     try:
-        document = json.loads(line)
-    except ValueError:
+        part = RecordPart(**document)
+    except TypeError:
         return None
-    return document if isinstance(document, dict) else None
+    counts, words = (part.size, part.num_lines), (part.digest, part.loss)
+    is_valid = (
+        is_part_name(part.name)
+        and all(type(count) is int and count >= 0 for count in counts)
+        and all(isinstance(word, str) for word in words)
+    )
+    return part if is_valid else None

@@ -18,7 +18,8 @@ from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import RoundState, StepLedger
 from troupe_router.jobs.plan import eval_steps
 from troupe_router.jobs.record import JobRecord
-from troupe_router.run.record_file import RecordFile, part_name
+from troupe_router.run.record_file import RecordFile
+from troupe_router.run.record_lines import part_name
 from troupe_router.run.round_metrics import eval_line
 
 _PAGE = 1000

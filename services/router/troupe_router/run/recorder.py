@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from troupe.aio import to_the_end
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import UnavailableError
 from troupe.ids import eval_round, train_round
@@ -33,7 +34,8 @@ from troupe_router.run.episode_index import EpisodeIndex
 from troupe_router.run.episodes_file import episode_lines, is_kept
 from troupe_router.run.learned_steps import LearnedSteps
 from troupe_router.run.monitor import suspicion
-from troupe_router.run.record_file import RecordFile, part_name
+from troupe_router.run.record_file import RecordFile
+from troupe_router.run.record_lines import part_name
 from troupe_router.run.record_restore import JobRecords, RecordRestorer, metrics_line
 from troupe_router.run.round_metrics import eval_line, play_metrics, train_line
 
@@ -42,9 +44,8 @@ _T = TypeVar("_T")
 _REDIS_AWAY_S = 60.0
 """How long a read of the events waits for Redis; then another controller takes over."""
 _LEARNED_WAIT_S = 30.0
-"""A step without a trainer's report this long after its end is recorded without it."""
-
-
+"""A step is recorded without a trainer's report that this recorder awaited for so long."""
+_PAGE = 200
 _INDEX_S = 2.0
 """Time to index a round's episodes; the rest is indexed with the next round or page."""
 
@@ -74,9 +75,12 @@ class Recorder:
         self._notes: dict[str, Any] = {}
         self._learned = LearnedSteps(job.spec)
         self._ended: dict[int, float] = {}
+        self._awaited: dict[int, float] = {}
+        """By open step: since when its line waits for reports here, on the monotonic clock."""
         self._breaks: list[tuple[float, float]] = []
         self._lines: dict[tuple[str, int], dict[str, Any]] = {}
         self._cursor = "0"
+        self._has_caught_up = False
         self._settling = asyncio.Lock()
         self._records = JobRecords(
             RecordFile(job.run_dir / "episodes.jsonl"), RecordFile(job.run_dir / "metrics.jsonl")
@@ -115,6 +119,8 @@ class Recorder:
             sentence = f"{loss['file']} lacks a part of {loss['part']}: {loss['loss']}."
             data = {**loss, "sentence": sentence}
             await self._emit("records.lost", f"{loss['file']}:{loss['part']}", data)
+        while not self._has_caught_up:  # the reports that came while nobody listened
+            await self._listen(block_s=0.0)
         await self._end_left_open(step)
 
     async def run(self) -> None:
@@ -250,8 +256,13 @@ class Recorder:
             await self._end_step(earlier, following.opened_at if following else time.time())
 
     async def _listen(self, *, block_s: float) -> None:
-        read = partial(self._events.read, self._cursor, count=200, block_s=block_s)
-        for stored in await until_redis_answers(read, "events", within_s=_REDIS_AWAY_S):
+        before = self._cursor
+        read = partial(self._events.read, before, count=_PAGE, block_s=block_s)
+        page = await until_redis_answers(read, "events", within_s=_REDIS_AWAY_S)
+        if self._cursor != before:
+            return  # another task has taken these in
+        self._has_caught_up = self._has_caught_up or len(page) < _PAGE
+        for stored in page:
             self._cursor = stored.id
             data = json.loads(stored.event.data_json)
             job_metrics.observe_event(self._job.job_id, stored.event.type, data)
@@ -269,13 +280,14 @@ class Recorder:
         return sorted(int(name.partition(":")[2]) for name in names)
 
     async def _settle(self, *, is_last: bool = False) -> None:
-        """Write the line of every step whose data is complete."""
+        """Write the lines of the steps whose data is complete, in order."""
         async with self._settling:
             for step in self._open_steps():
                 ended_at = float(self._notes[f"ended:{step}"])
-                is_late = is_last or time.time() - ended_at > _LEARNED_WAIT_S
+                since = self._awaited.setdefault(step, time.monotonic())
+                is_late = is_last or time.monotonic() - since > _LEARNED_WAIT_S
                 if not self._learned.is_reported(step) and not is_late:
-                    continue
+                    return
                 note = self._notes[f"play:{step}"]
                 opened_at = float(note["opened_at"])
                 wall_s = ended_at - opened_at
@@ -291,6 +303,7 @@ class Recorder:
                     self._notes.pop(name, None)
                 await self._store.forget_notes(self._job.job_id, *names)
                 self._learned.forget(step)
+                self._awaited.pop(step, None)
 
     async def _append_line(self, line: dict[str, Any]) -> None:
         key = (str(line["kind"]), int(line["step"]))
@@ -315,7 +328,7 @@ class Recorder:
             return change()
 
         try:
-            return await asyncio.to_thread(work)
+            return await to_the_end(work)
         except OSError as error:
             message = (
                 f"{path} can't be written ({error.strerror or error}); the job goes on when it "

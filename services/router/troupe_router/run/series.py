@@ -3,16 +3,18 @@
 Owns the reading of metrics.jsonl for REST. Never writes it.
 """
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from troupe.clients.rest.models.metrics import MetricsDocument, SeriesDocument
 from troupe.runtime.step_report.catalogue import catalogue_document
+from troupe_router.run.record_lines import open_plain, parse_line, part_name, read_lines
 
 Line = Mapping[str, Any]
 Point = tuple[str, int, Mapping[str, float | None]]
@@ -73,19 +75,23 @@ def _continues(path: Path, known: _File, size: int) -> bool:
 
 
 def _extend(path: Path, known: _File) -> None:
-    with path.open("rb") as file:
+    file = open_plain(path)
+    if file is None:
+        return
+    with file:
         file.seek(known.size)
-        text = file.read()
-    whole, _, _ = text.rpartition(b"\n")
-    for line in whole.splitlines():
-        document = json.loads(line)
-        if isinstance(document, dict):
-            known.lines.append(document)
-            kind, step = str(document.get("kind")), int(document.get("step", 0))
-            known.points.append((kind, step, flatten(document)))
-    taken = len(whole) + 1 if whole else 0
-    known.head = (known.head + text[:taken])[-128:]
-    known.size += taken
+        for place, line in read_lines(file):
+            if not line.endswith(b"\n"):
+                return
+            known.size = place + len(line)
+            known.head = (known.head + line)[-128:]
+            # A power cut may leave zeros, and others write to the folder: such lines are none.
+            with suppress(RecursionError, OverflowError):
+                document = parse_line(line)
+                if document and part_name(document):
+                    point = str(document["kind"]), int(document["step"]), flatten(document)
+                    known.lines.append(document)
+                    known.points.append(point)
 
 
 def metrics_document(
@@ -130,7 +136,8 @@ def flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, float | None
         if isinstance(value, Mapping):
             numbers.update(flatten(value, f"{name}."))
         elif value is None or isinstance(value, int | float):
-            numbers[name] = None if value is None else float(value)
+            number = None if value is None else float(value)
+            numbers[name] = number if number is None or isfinite(number) else None
     return numbers
 
 

@@ -3,13 +3,13 @@
 Reads that file, or those of all per-policy trainers, and nothing else. Never computes an advantage.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from troupe.runtime.run_folder import groups_file
 from troupe.spec import JobSpec
+from troupe_router.run.record_lines import parse_line
 
 Advantages = Mapping[str, Sequence[float] | None]
 """By group id, in the candidates' order; None where the file does not hold them."""
@@ -42,7 +42,11 @@ def _lines(path: Path, step: int) -> Iterator[dict[str, Any]]:
     try:
         with path.open("rb") as file:
             for line in file:
-                if line.startswith(start) and line.endswith(b"\n"):
-                    yield json.loads(line)
+                if not line.startswith(start):
+                    continue
+                document = parse_line(line) or {}
+                policy, ids = document.get("policy"), document.get("group_ids")
+                if isinstance(policy, str) and isinstance(ids, list):
+                    yield document
     except OSError:
         return

@@ -62,9 +62,11 @@ class Collector:
         timeout_s: float,
         control: Control,
         max_staleness: int = 0,
+        max_dropped_fraction: float = 1.0,
         fence: Fence | None = None,
     ) -> None:
         self._max_staleness = max_staleness
+        self._max_dropped_fraction = max_dropped_fraction
         self._job_id = job_id
         self._ledger = StepLedger(redis, job_id, fence=fence)
         self._vocabularies = vocabularies
@@ -79,7 +81,8 @@ class Collector:
         """All groups of ``step``, once its round is complete and every group has arrived.
 
         Raises:
-            JobFailedError: not so within ``timeout_s`` of the opening of the round.
+            JobFailedError: not so within ``timeout_s`` of the opening of the round, or more of its
+                tickets were dropped than allowed: what is left is no step of this job.
             StoppedError: the job was asked to stop.
             FencedError: another trainer has taken over.
         """
@@ -91,6 +94,8 @@ class Collector:
             state = await self._ledger.round(round_id)
             await asyncio.gather(*(i.read(step) for i in self._intakes.values()))
             if state is not None and self._missing(step, state) == {}:
+                # The router checks it too, but may be away, or later than the checkpoint.
+                state.check_drops(self._max_dropped_fraction)
                 return self._batch(step, max(0.0, asked_at - state.opened_at))
             if state is not None and not is_open:
                 deadline, is_open = time.monotonic() + self._timeout_s, True

@@ -1,6 +1,8 @@
 """Routes of run folders: list them, import lost jobs from them, remove what is too much."""
 
 import asyncio
+from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -38,13 +40,7 @@ async def page(parts: Parts, query: Annotated[RunFolderPageQuery, Query()]) -> R
     Read from the folders themselves, so also of jobs that Redis has lost.
     """
     runs_dir = parts.settings.runs_dir.absolute()
-    folders = await asyncio.to_thread(
-        lambda: [
-            run_folder(runs_dir, name)
-            for name in names(runs_dir)
-            if query.cursor is None or name > query.cursor
-        ][: query.limit + 1]
-    )
+    folders = await asyncio.to_thread(_page, runs_dir, query.cursor or "", query.limit + 1)
     shown = folders[: query.limit]
     listed = await parts.store.states([folder.path.name for folder in shown])
     return RunFolderPage(
@@ -100,6 +96,12 @@ async def prune(parts: Parts, query: Annotated[PruneQuery, Query()]) -> PruneDoc
         removed=removed,
         protected=[ProtectedFolderDocument(name=n, reason=w) for n, w in pruned.kept.items()],
     )
+
+
+def _page(runs_dir: Path, after: str, limit: int) -> list[RunFolder]:
+    """The first ``limit`` folders whose names come after ``after``; no other is read."""
+    later = (name for name in names(runs_dir) if name > after)
+    return [run_folder(runs_dir, name) for name in islice(later, limit)]
 
 
 def _document(folder: RunFolder, state: JobState | None) -> RunFolderDocument:

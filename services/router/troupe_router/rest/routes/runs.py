@@ -140,7 +140,8 @@ def _round_document(state: RoundState | None) -> RoundDocument | None:
 def _pace(lines: list[Mapping[str, Any]]) -> float | None:
     """Mean seconds of the last steps that nothing interrupted."""
     whole = [x for x in lines if x["kind"] == "train" and not x.get("interrupted")]
-    times = [float(x["wall_s"]) for x in whole[-_LAST_STEPS:]]
+    each = (x.get("wall_s") for x in whole[-_LAST_STEPS:])
+    times = [float(wall_s) for wall_s in each if isinstance(wall_s, int | float)]
     return round(sum(times) / len(times), 3) if times else None
 
 
