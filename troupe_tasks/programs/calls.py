@@ -97,6 +97,7 @@ class ProgramRun:
         self.end: ProgramEnd | None = None
         self.is_void = False
         self.refusal: str | None = None
+        self.is_flooded = False
         self.num_retries = 0
         self.num_events = 0
         self.ports: set[int] = set()
@@ -203,6 +204,7 @@ class ProgramRun:
     def _new(self, request: ModelRequest, headers: Mapping[str, str]) -> ModelCall:
         num_waiting = sum(call.text is None for call in self.calls)
         if num_waiting >= self._max_waiting:
+            self.is_flooded = True
             raise InvalidArgumentError(
                 f"the program makes more than {self._max_waiting} model calls at once "
                 "(max_waiting); give its loop or its fan-out a bound"

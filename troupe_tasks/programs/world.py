@@ -196,6 +196,9 @@ class ProgramWorld:
     def _shown(self, terms: Mapping[str, float]) -> Moment:
         waiting = self._waiting()
         params = self._services.params
+        if self._run.is_flooded:
+            message = self._run.refusal or f"more than {params.max_waiting} calls at once"
+            return self._failed(terms, "too_many_calls_at_once", message)
         prompts = {
             agent: json.dumps(self._services.seats.shown(agent, call.request), ensure_ascii=False)
             for agent, call in waiting.items()
