@@ -140,6 +140,11 @@ class ProgramRun:
         return call
 
     @property
+    def is_scripted(self) -> bool:
+        """Whether its calls are answered at once, to warm up or to probe."""
+        return self._scripted is not None
+
+    @property
     def num_calls(self) -> int:
         """Calls made so far, repeated requests not counted."""
         with self.changed:

@@ -301,7 +301,7 @@ class _Connection(asyncio.Protocol):
         if not self._has_begun:
             self._has_begun = True
             headers = [(b"content-type", content_type), (b"transfer-encoding", b"chunked")]
-            self._write(h11.Response(status_code=status, headers=headers))
+            self._write_head(status, headers)
 
     def _fail(self, status: int, message: str) -> None:
         # SDKs repeat a 409: this tells them not to.
@@ -314,10 +314,16 @@ class _Connection(asyncio.Protocol):
             (b"content-length", str(len(data)).encode()),
             (b"x-should-retry", b"false"),
         ]
-        self._write(h11.Response(status_code=status, headers=headers))
+        self._write_head(status, headers)
         self._write(h11.Data(data=data))
         self._finish_message()
         self._loop.call_soon(self._next_request)
+
+    def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        if self._run is not None and self._run.is_scripted:
+            # A warm-up's clients may outlive its event loop: they must keep no connection.
+            headers = [*headers, (b"connection", b"close")]
+        self._write(h11.Response(status_code=status, headers=headers))
 
     def _finish_message(self) -> None:
         self._write(h11.EndOfMessage())

@@ -32,7 +32,6 @@ _QUIET = {
     "ANONYMIZED_TELEMETRY": "false",
     "DO_NOT_TRACK": "1",
     "HF_HUB_OFFLINE": "1",
-    "TIKTOKEN_CACHE_DIR": "",
 }
 """Telemetry and downloads that frameworks begin by themselves."""
 

@@ -24,7 +24,7 @@ class Additions(SimpleTask):
     """What is a + b?"""
 
     agents = ("solver",)
-    local_terms = {"solver": {}}
+    local_terms = {"solver": {}}  # noqa: RUF012
 
     def draw(self, rng: Random) -> list[int]:
         return [rng.randrange(1000), rng.randrange(1000)]

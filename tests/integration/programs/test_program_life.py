@@ -78,7 +78,7 @@ def test_program_when_it_floods_the_endpoint_then_it_is_refused() -> None:
 def test_call_when_no_seat_claims_it_then_the_error_shows_it() -> None:
     with (
         program("strange") as environment,
-        pytest.raises(InvalidArgumentError, match="You are a stranger.*solver: system"),
+        pytest.raises(InvalidArgumentError, match=r"You are a stranger.*solver: system"),
     ):
         begun(environment)
 
