@@ -1,7 +1,7 @@
 """An agent program as a pure function: a state is the answers so far and the calls that wait."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe_tasks.adapters.record import Record, decode, encode, first_record, next_record
 from troupe_tasks.programs.judge import seed_of
 from troupe_tasks.programs.lives import ProgramWorlds
+from troupe_tasks.programs.probe import probed
 from troupe_tasks.programs.world import TEAM, ProgramServices, ProgramWorld
 
 MAX_STATE_BYTES = 1024 * 1024
@@ -66,6 +67,14 @@ class ProgramEnvironment:
         after = next_record(before, agent, text, moment, None, team)
         self.worlds.keep(after, world)
         return self._transition(after, team, local, moment.info)
+
+    def probe(self, task: Task, answers: Sequence[str]) -> dict[str, Any]:
+        """Run the program once on ``task`` with ``answers``, and tell every call that it makes.
+
+        Seats need not fit yet: ``agent`` is None, and ``problem`` says why. The last answer is
+        repeated; without answers each is "ok".
+        """
+        return probed(self.services, seed_of(task), answers)
 
     def close(self) -> None:
         """End every program, and what starts them."""
