@@ -45,6 +45,8 @@ PROGRAMS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("llamaindex", "handoff", "at_grpo", {}),
     ("openai_agents", "run", "at_grpo", {}),
     ("openai_agents", "handoff", "at_grpo", {}),
+    ("anthropic_sdk", "run", "at_grpo", {}),
+    ("anthropic_sdk", "with_tool", "at_grpo", {}),
 ]
 
 pytestmark = [pytest.mark.programs, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -14,6 +14,12 @@ from troupe.errors import InvalidArgumentError
 from troupe_tasks.programs.calls import ModelRequest, Tool
 
 CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+EMPTY = "(empty)"
+"""What stands for a message without text, which some chat templates drop."""
+
+GO_ON = "Go on."
+"""What is asked after a last message of the assistant: the policy writes a turn of its own."""
+
 MAX_CALLS = 64
 """Tool calls read of one answer."""
 
@@ -87,7 +93,7 @@ def request_of(
     wants_usage: bool = False,
     overridden: tuple[str, ...] = (),
 ) -> ModelRequest:
-    """A request whose turns a chat template takes: one system message, first, and not alone.
+    """A request whose turns a chat template takes: a system message first, a user's last, no gap.
 
     ``form`` says what the answer must look like; it and the tools join the system message.
     """
@@ -97,12 +103,14 @@ def request_of(
     shown = list(turns)
     has_system = shown[0][0] == "system"
     head = shown.pop(0)[1] if has_system else ""
-    rest = [("user" if role == "system" else role, text) for role, text in shown]
+    rest = [("user" if role == "system" else role, text or EMPTY) for role, text in shown]
     head = "\n\n".join(part for part in (head, _listed(tools), form) if part)
     if not rest:
-        rest = [("user", head)]
+        rest = [("user", head or EMPTY)]
     elif head:
         rest.insert(0, ("system", head))
+    if rest[-1][0] == "assistant":
+        rest.append(("user", GO_ON))
     return ModelRequest(
         model,
         tuple(rest),

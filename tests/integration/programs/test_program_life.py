@@ -1,12 +1,17 @@
 """A program's life: what it asks, how it ends, whose failure an end is, and what it leaves."""
 
+import json
 import threading
 from random import Random
+from typing import Any
 
 import pytest
-from program_world import asked, begun, forget, played, program
+from program_world import asked, begun, forget, params_of, played, program
 
+from troupe.conformance import CheckLimits, check_family
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.tasks.registry import load_family
+from troupe_env.families import Families
 from troupe_tasks.programs.activity import start_time
 
 
@@ -132,6 +137,38 @@ def test_randomness_when_the_task_is_the_same_then_it_repeats() -> None:
         first = [environment.observe(begun(environment, i), "solver")[1].content for i in (1, 2, 1)]
         assert first[0] == first[2]
         assert first[0] != first[1]
+
+
+def test_family_when_the_env_service_evicts_it_then_its_processes_end() -> None:
+    families = Families(1)
+    loaded = families.get("program", json.dumps(params_of("leaves_children", warm=False)))
+    environment: Any = loaded.environment
+    state = environment.reset(loaded.taskset.task("train", 0))
+    pid = int(environment.observe(state, "solver")[1].content.split()[-1])
+    assert start_time(pid)
+    families.get("plan_path", "{}")
+    assert not start_time(pid)
+    families.close()
+
+
+@pytest.mark.timeout(300)
+def test_kit_when_it_tries_to_break_a_program_then_it_holds() -> None:
+    family = load_family("program", params_of("pair", max_calls=4))
+    limits = CheckLimits(
+        num_tasks=1,
+        max_steps=3,
+        seconds=0.3,
+        check_seconds=1.0,
+        huge_chars=50_000,
+        split_sample=20,
+        num_draws=6,
+        num_processes=0,
+    )
+    try:
+        report = check_family(family, limits=limits)
+    finally:
+        family.close()  # type: ignore[attr-defined]
+    assert report.is_ok, report.text()
 
 
 def test_program_when_it_is_started_afresh_each_time_then_it_plays_the_same() -> None:
