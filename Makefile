@@ -19,7 +19,7 @@ local_stamp := $(VENV)/.installed-local-$(installed)
 dev_stamp := $(VENV)/.installed-dev-$(installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-all chaos chaos-quick soak fuzz audit test-sandbox test-sglang test-chart images test-k8s test-cluster test-compose test-upgrade test-browser test-observability check format generate compose-check clean
+.PHONY: help setup demo test test-slow test-all chaos chaos-quick soak fuzz audit test-sandbox test-sglang program-venv test-programs test-chart images test-k8s test-cluster test-compose test-upgrade test-browser test-observability check format generate compose-check clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,13 @@ audit: $(dev_stamp) ## Known vulnerabilities, SBOM, licences, workflows (AUDIT_A
 test-sglang: $(dev_stamp) ## Run the SGLang suite on CPU (makes .venv-sglang)
 	$(bin)/python scripts/setup_sglang.py
 	$(bin)/python -m pytest tests/sglang -m sglang $(PYTEST_ARGS)
+
+program-venv: $(dev_stamp) ## Make the virtual environment of an agent program's example (NAME=langgraph)
+	$(bin)/python scripts/program_venvs.py $(NAME)
+
+test-programs: $(dev_stamp) ## Run agent programs of LangGraph, AG2, AutoGen, LlamaIndex and the OpenAI SDKs (makes their environments)
+	-$(bin)/python scripts/program_venvs.py
+	$(bin)/python -m pytest tests/programs -m programs $(PYTEST_ARGS)
 
 test-chart: $(dev_stamp) ## Lint, render and validate the Helm chart (fetches helm into .tools)
 	-$(bin)/python scripts/get_helm.py

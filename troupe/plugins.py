@@ -55,6 +55,11 @@ def only_modules(modules: Sequence[str] | None) -> Generator[None]:
         _only.reset(token)
 
 
+def are_limited() -> bool:
+    """Whether the block that runs now may not load any code that a spec names."""
+    return _only.get() is not None
+
+
 def registered(group: str) -> list[str]:
     """Names that installed packages offer for an extension point."""
     return sorted({entry.name for entry in entry_points(group=group)})

@@ -15,7 +15,7 @@ from troupe.conformance import CheckLimits, Reference, check_family
 from troupe.conformance.audit import AuditLimits, audit_family
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
-from troupe.tasks.family import SandboxedTaskFamily, TaskFamily
+from troupe.tasks.family import TaskFamily, needs_sandbox, runs_programs
 from troupe.tasks.registry import load_family
 
 QUICK = CheckLimits(
@@ -47,8 +47,9 @@ PARAMS: Mapping[str, Mapping[str, Any]] = {
 }
 """Parameters of families that have no default instance: adapters need to be told what to wrap."""
 
-ELSEWHERE = {"openenv", "textarena"}
-"""Adapters that need a server or a package; tests/integration/adapters runs the kit on them."""
+ELSEWHERE = {"openenv", "program", "textarena"}
+"""What needs a server, a package or a program; tests/integration/adapters and tests/integration/
+programs run the kit on them."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def loaded(name: str, sandbox: Sandbox | None) -> TaskFamily:
         if "cannot be imported" not in error.message:
             raise
         pytest.skip(error.message)
-    if isinstance(family, SandboxedTaskFamily) and sandbox is None:
+    if needs_sandbox(family) and sandbox is None:
         pytest.skip(f"{name} runs programs and no sandbox is installed")
     return family
 
@@ -88,13 +89,12 @@ def test_family_when_the_kit_tries_to_break_it_then_holds(
     name: str, sandbox: Sandbox | None
 ) -> None:
     family = loaded(name, sandbox)
-    is_sandboxed = isinstance(family, SandboxedTaskFamily)
     reference = Reference(name, PARAMS.get(name, {}))
     report = check_family(
         family,
         reference=reference,
-        sandbox=sandbox if is_sandboxed else None,
-        limits=COSTLY if is_sandboxed else QUICK,
+        sandbox=sandbox if needs_sandbox(family) else None,
+        limits=COSTLY if runs_programs(family) else QUICK,
     )
     assert report.is_ok, f"{name}: {', '.join(report.failed)}\n{report.text()}"
 
@@ -106,7 +106,7 @@ def test_reward_when_it_is_attacked_then_pays_nobody_for_nothing(
 ) -> None:
     family = loaded(name, sandbox)
     limits = AuditLimits(num_tasks=8, budget=240)
-    if isinstance(family, SandboxedTaskFamily):
+    if runs_programs(family):
         limits = AuditLimits(num_tasks=2, budget=0)
     report = audit_family(family, sandbox=sandbox, limits=limits)
     assert report.is_ok, report.text()

@@ -162,7 +162,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     },
     "pettingzoo": {"env": "classic/tictactoe-v3", "return_bound": 0.0, "max_steps": 12},
 }
-ELSEWHERE = {"openenv", "textarena"}
+ELSEWHERE = {"openenv", "program", "textarena"}
 """Adapters that need a server or a package; tests/integration/adapters plays them."""
 SANDBOXED = {"code", "code_cooperative", "math"}
 """Families that run programs: their parsers are above, their judges in tests/sandbox."""

@@ -63,6 +63,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "audit_commands:audit",
         "Attack a task's reward: copies, constants, echoes, salad, searches; 1 on a finding.",
     ),
+    "program": CommandEntry(
+        "Tasks",
+        "program_commands:program_app",
+        "Look at an agent program: run, probe, check.",
+    ),
     "doctor": CommandEntry(
         "Platform",
         "doctor_commands:doctor",

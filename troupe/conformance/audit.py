@@ -34,7 +34,7 @@ from troupe.conformance.subject import Subject
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.estimators import wilson
 from troupe.sandbox.sandbox import Sandbox
-from troupe.tasks.family import SandboxedTaskFamily, Task, TaskFamily
+from troupe.tasks.family import Task, TaskFamily, needs_sandbox, runs_programs
 from troupe.tasks.optional import Policy, optional_method
 
 LEVEL = 0.99
@@ -127,7 +127,7 @@ class _Audit:
             Attacker(name, "the family's own", partial(_of_family, policy))
             for name, policy in policies.items()
         ]
-        if isinstance(self._family, SandboxedTaskFamily):
+        if needs_sandbox(self._family):
             attackers += PROGRAM_ATTACKERS
         return [*attackers, *TEXT_ATTACKERS, *LOOPHOLE_ATTACKERS]
 
@@ -183,7 +183,7 @@ class _Audit:
 
     def _is_prose(self) -> bool:
         """Whether honest answers are prose: then words in any order may be paid."""
-        if not self._subject.is_scripted or isinstance(self._family, SandboxedTaskFamily):
+        if not self._subject.is_scripted or runs_programs(self._family):
             return False
         now = self._situations(self._tasks[0], Random(0))
         return fmean(len(situation.good.split()) for situation in now.values()) >= PROSE_WORDS
@@ -195,7 +195,7 @@ class _Audit:
 
     @property
     def _max_steps(self) -> int:
-        if isinstance(self._family, SandboxedTaskFamily):
+        if runs_programs(self._family):
             return MAX_PROGRAM_ROUNDS * self._round
         return self._subject.episode_steps
 

@@ -2,7 +2,7 @@
 
 from troupe import plugins
 from troupe.sandbox.sandbox import Sandbox
-from troupe.tasks.family import SandboxedTaskFamily, TaskFamily
+from troupe.tasks.family import TaskFamily, needs_sandbox
 
 DEFAULT = "local"
 
@@ -12,6 +12,6 @@ def sandbox_for(family: TaskFamily, name: str = DEFAULT) -> Sandbox | None:
 
     Raises InvalidArgumentError when one is needed and not installed.
     """
-    if not isinstance(family, SandboxedTaskFamily):
+    if not needs_sandbox(family):
         return None
     return plugins.load(plugins.SANDBOXES, name)()

@@ -10,7 +10,7 @@ from troupe.conformance.checked_environment import CheckedEnvironment
 from troupe.conformance.findings import Findings
 from troupe.conformance.limits import CheckLimits
 from troupe.sandbox.sandbox import Sandbox
-from troupe.tasks.family import SandboxedTaskFamily, Split, Task, TaskFamily, Taskset
+from troupe.tasks.family import Split, Task, TaskFamily, Taskset, runs_programs
 from troupe.tasks.optional import (
     Policy,
     missing,
@@ -54,7 +54,7 @@ class Subject:
     ) -> None:
         self.family = family
         self.reference = reference
-        default_s = SANDBOXED_STEP_S if isinstance(family, SandboxedTaskFamily) else STEP_S
+        default_s = SANDBOXED_STEP_S if runs_programs(family) else STEP_S
         self.limits = replace(limits, step_limit_s=limits.step_limit_s or default_s)
         self.findings = Findings()
         self._check_clock = Clock(limits.check_seconds)

@@ -18,7 +18,16 @@ from troupe.episodes.ports import Outcome, Start
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.runtime.engines.engine import Engine
 from troupe.sandbox.sandbox import Sandbox
-from troupe.tasks.family import Message, Observation, SandboxedTaskFamily, Split, TaskFamily
+from troupe.tasks.family import (
+    Environment,
+    Message,
+    Observation,
+    Split,
+    TaskFamily,
+    close_environment,
+    needs_sandbox,
+    runs_programs,
+)
 from troupe.tasks.optional import required_policy, scripted_policy
 from troupe.tasks.registry import make_environment
 
@@ -55,15 +64,16 @@ class LocalEnv:
     ) -> None:
         self._sandbox: Sandbox | None = None
         self._threads: ThreadPoolExecutor | None = None
-        if isinstance(family, SandboxedTaskFamily):
+        if needs_sandbox(family):
             self._sandbox = (open_sandbox or plugins.load(plugins.SANDBOXES, "local"))()
+        if runs_programs(family):
             self._threads = ThreadPoolExecutor(num_threads, "judge")
         self._free = asyncio.Semaphore(num_threads)
         try:
-            self._environment = make_environment(family, self._sandbox)
+            self._environment: Environment = make_environment(family, self._sandbox)
             self._tasks = family.taskset()
         except BaseException:
-            self.close()
+            self._free_threads()
             raise
 
     def __enter__(self) -> Self:
@@ -74,6 +84,10 @@ class LocalEnv:
 
     def close(self) -> None:
         """Stop running programs and free the threads."""
+        close_environment(self._environment)
+        self._free_threads()
+
+    def _free_threads(self) -> None:
         if self._sandbox is not None:
             self._sandbox.close()
         if self._threads is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from troupe.aio import gather
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.affinity import playing
 from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.groups import (
     Ending,
@@ -92,11 +93,15 @@ class EpisodePlayer:
         return played
 
     async def _play_task(self, ticket: pb.Ticket, attempt: int) -> Played:
-        is_eval = ticket.kind == pb.ROUND_KIND_EVAL
         split, index = _split(ticket.split), ticket.task_index
         if attempt:
             size = self._num_tasks(split)
             index = redrawn_index(ticket, attempt, seed=self._spec.seed, size=size)
+        with playing(f"{ticket.ticket_id}/{split}/{index}"):
+            return await self._play_at(ticket, split, index)
+
+    async def _play_at(self, ticket: pb.Ticket, split: Split, index: int) -> Played:
+        is_eval = ticket.kind == pb.ROUND_KIND_EVAL
         start = await self._env.reset(
             split=split,
             index=index,

@@ -20,11 +20,12 @@ from troupe.tasks.family import (
     SPLITS,
     Environment,
     Observation,
-    SandboxedTaskFamily,
     Task,
     TaskFamily,
     Taskset,
     Transition,
+    close_environment,
+    needs_sandbox,
 )
 
 _KEPT_TASKS = 256
@@ -64,8 +65,7 @@ def rewarded(
     local_terms: Mapping[str, Mapping[str, float]] | None = None,
 ) -> TaskFamily:
     """``family`` with the terms of ``rewards``; it tells the weights ``local_terms`` if given."""
-    of_programs = isinstance(family, SandboxedTaskFamily)
-    kind: Any = _RewardedPrograms if of_programs else _RewardedFamily
+    kind: Any = _RewardedPrograms if needs_sandbox(family) else _RewardedFamily
     return kind(family, rewards, local_terms or family.local_terms)
 
 
@@ -148,6 +148,10 @@ class _RewardingEnvironment:
             state=_referenced(reference, done.state),
             local_rewards={**done.local_rewards, **values},
         )
+
+    def close(self) -> None:
+        """Close what the family's environment holds."""
+        close_environment(self._environment)
 
     def _task_of(self, reference: bytes) -> Task:
         name, _, index = reference.decode("ascii", "replace").partition("/")

@@ -6,7 +6,7 @@ names an algorithm: an environment judges one action at a time and forgets it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -118,6 +118,9 @@ class TaskFamily(Protocol):
       every policy.
     - ``vocabulary() -> Sequence[str]``, words that a small generated tokenizer keeps whole.
     - ``hidden_texts(task)`` and ``is_scripted``, for the conformance kit.
+    - ``runs_programs: bool``, True where a step runs programs without the sandbox: it may take as
+      long as a sandboxed one. ``needs_sandbox: bool``, False where ``environment_in`` is there and
+      these parameters need no sandbox. ``close()`` of an environment, where it holds processes.
     - ``attackers() -> Mapping[str, Policy]``, own attackers by name for ``troupe audit``, and
       ``audit_exceptions: ClassVar[Mapping[str, str]]``, why an attacker may be paid.
     """
@@ -152,3 +155,20 @@ class SandboxedTaskFamily(Protocol):
     def environment_in(self, sandbox: Sandbox) -> Environment:
         """The family's environment, which runs programs in ``sandbox``."""
         ...
+
+
+def needs_sandbox(family: object) -> TypeGuard[SandboxedTaskFamily]:
+    """Whether the family's environment is made in a sandbox."""
+    return isinstance(family, SandboxedTaskFamily) and bool(getattr(family, "needs_sandbox", True))
+
+
+def runs_programs(family: object) -> bool:
+    """Whether its steps run programs, in a sandbox or not: each may take seconds."""
+    return needs_sandbox(family) or bool(getattr(family, "runs_programs", False))
+
+
+def close_environment(environment: Environment) -> None:
+    """Close what ``environment`` holds, if it holds anything."""
+    close = getattr(environment, "close", None)
+    if callable(close):
+        close()

@@ -37,9 +37,13 @@ class Worlds:
 
         Raises InvalidArgumentError when a replay shows something else than was shown before.
         """
-        with self._lock:
-            world = self._idle.pop(record.key, None)
+        world = self.taken(record)
         return world if world is not None else self._replayed(record)
+
+    def taken(self, record: Record) -> World | None:
+        """The idle environment that stands at ``record``, which the caller now owns."""
+        with self._lock:
+            return self._idle.pop(record.key, None)
 
     def keep(self, record: Record, world: World) -> None:
         """Take back an environment that stands at ``record``; one whose episode is over is closed.

@@ -69,6 +69,7 @@ class EnvApp:
 
     async def close(self) -> None:
         self._pool.close()
+        await asyncio.to_thread(self._families.close)
         await asyncio.to_thread(self._sandbox.close)
         if self._router is not None:
             await self._router.close()

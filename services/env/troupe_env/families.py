@@ -17,7 +17,13 @@ from troupe.rewards.reward import rewards_of_json
 from troupe.runtime.telemetry import metrics
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.issues import SpecInvalidError
-from troupe.tasks.family import Environment, SandboxedTaskFamily, TaskFamily, Taskset
+from troupe.tasks.family import (
+    Environment,
+    TaskFamily,
+    Taskset,
+    close_environment,
+    needs_sandbox,
+)
 from troupe.tasks.registry import load_family, make_environment
 from troupe_env.seals import Seals
 
@@ -57,13 +63,24 @@ class Families:
         params = _params(params_json)
         key = _key(name, params, reward_json)
         loaded = _load(key, params, self._sandbox)
+        evicted: list[Loaded] = []
         with self._lock:
             loaded = self._loaded.setdefault(key, loaded)
             self._loaded.move_to_end(key)
             while len(self._loaded) > self._max_size:
-                self._loaded.popitem(last=False)
+                evicted.append(self._loaded.popitem(last=False)[1])
             metrics.ENV_FAMILIES.set(len(self._loaded))
+        for old in evicted:
+            close_environment(old.environment)
         return loaded
+
+    def close(self) -> None:
+        """Close every environment that holds processes."""
+        with self._lock:
+            closing = list(self._loaded.values())
+            self._loaded.clear()
+        for loaded in closing:
+            close_environment(loaded.environment)
 
     def cached(self, name: str, params_json: str, reward_json: str = "") -> Loaded | None:
         """The family if it is already constructed: fast enough for the event loop."""
@@ -108,6 +125,6 @@ def _load(
         raise InvalidArgumentError(error.message, pointer=error.pointer) from error
     if rewards:
         family = rewarded(family, rewards)
-    opened = sandbox() if sandbox and isinstance(family, SandboxedTaskFamily) else None
+    opened = sandbox() if sandbox and needs_sandbox(family) else None
     environment = make_environment(family, opened)
     return Loaded(family, family.taskset(), environment, Seals(*key))

@@ -25,7 +25,7 @@ from troupe.runtime.faults import reached
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
-from troupe.tasks.family import SandboxedTaskFamily, Task
+from troupe.tasks.family import Task, runs_programs
 from troupe_env.families import Loaded
 from troupe_env.settings import EnvSettings
 
@@ -78,8 +78,7 @@ class JudgingPool:
             TroupeError: the task fails on a state that an env produced: a bug of the task.
         """
         # One action may run programs for seconds: in a row they would pass the call's deadline.
-        runs_programs = isinstance(loaded.family, SandboxedTaskFamily)
-        size = 1 if runs_programs else self._settings.actions_per_thread
+        size = 1 if runs_programs(loaded.family) else self._settings.actions_per_thread
         parts = [actions[i : i + size] for i in range(0, len(actions), size)]
         works = [
             lambda part=part: judged(loaded, state, seal, agent, part, observe) for part in parts

@@ -7,6 +7,7 @@ from fleet_parts import SPEC
 
 from troupe.api.router.v1 import router_pb2
 from troupe.clients import EnvClient
+from troupe.episodes.affinity import playing
 from troupe.episodes.ports import Start
 from troupe.tasks.family import Split
 from troupe_router.members.store import Member
@@ -66,4 +67,26 @@ async def test_env_when_hundreds_ask_then_each_replica_is_sent_its_share_at_once
     assert [client.most for client in clients] == [4, 4]
     assert sum(client.calls for client in clients) == 300
     assert all(connection.num_in_flight == 0 for connection in fleet.envs())
+    await fleet.close()
+
+
+async def test_episode_when_it_goes_on_then_at_the_replica_that_answered_last() -> None:
+    fleet = Fleet("demo-1", SPEC, Members())  # type: ignore[arg-type]
+    await fleet.refresh()
+    clients = [Counting() for _ in fleet.envs()]
+    for connection, client in zip(fleet.envs(), clients, strict=True):
+        await connection.client.close()
+        connection.client = client
+    env = FleetEnv(fleet)
+
+    async def played(number: int) -> None:
+        with playing(f"episode-{number}"):
+            asked = [client.calls for client in clients]
+            for _ in range(4):
+                await env.reset(split="train", index=number, observe=(), timeout_s=60.0)
+            now = [client.calls for client in clients]
+            assert sorted(n - a for n, a in zip(now, asked, strict=True)) == [0, 4]
+
+    for number in range(8):
+        await played(number)
     await fleet.close()

@@ -49,6 +49,15 @@ ENV_SANDBOX_WAITING = Gauge(
 ENV_SANDBOX_REPLACED = Counter(
     "troupe_env_sandbox_workers_replaced_total", "Sandbox workers that broke and were replaced."
 )
+ENV_PROGRAM_DIVERGED = Counter(
+    "troupe_env_program_diverged_total",
+    "Replays of an agent program that asked something else than the first time.",
+)
+ENV_PROGRAM_OVERRIDDEN = Counter(
+    "troupe_env_program_overridden_total",
+    "Sampling fields that an agent program sent and that the job's spec decides.",
+    ["field"],
+)
 
 ROLLOUT_TOKENS = Counter("troupe_rollout_tokens_total", "Tokens, by kind.", ["policy", "kind"])
 ROLLOUT_SECONDS = Histogram(

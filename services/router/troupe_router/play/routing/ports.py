@@ -5,6 +5,7 @@ replica is asked; `failover` retries.
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -12,6 +13,7 @@ from typing import TypeVar
 from troupe.candidates import GenerateRequest, Generation
 from troupe.clients import EnvClient, RolloutClient
 from troupe.episodes import busy
+from troupe.episodes.affinity import played_episode
 from troupe.episodes.ports import Outcome, Start
 from troupe.errors import VersionNotLoadedError
 from troupe.runtime.telemetry import metrics
@@ -31,6 +33,8 @@ from troupe_router.play.routing.fleet import MAX_ENV_CALLS, MAX_IN_FLIGHT, Fleet
 from troupe_router.play.routing.prefixes import Prefix, prefix_of
 
 _T = TypeVar("_T")
+MAX_KNOWN_EPISODES = 4096
+"""Episodes whose env replica is remembered; the oldest is forgotten first."""
 
 
 class FleetRollout:
@@ -137,7 +141,8 @@ class FleetEnv:
 
     A replica gets at most ``max_in_flight`` calls at once; more wait here, where waiting is cheap.
     It would refuse the excess, and thousands of answers at once would hold up this router's
-    event loop.
+    event loop. The calls of an episode go to the replica that answered its last one, unless that
+    one is too busy: an agent program may still wait there, and elsewhere would have to run again.
     """
 
     def __init__(self, fleet: Fleet, *, max_in_flight: int = MAX_ENV_CALLS) -> None:
@@ -145,6 +150,7 @@ class FleetEnv:
         self._max_in_flight = max_in_flight
         self._line = Line()
         self._pauses = Pauses()
+        self._answered: OrderedDict[str, int] = OrderedDict()
 
     async def reset(
         self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
@@ -177,19 +183,23 @@ class FleetEnv:
     async def _call(
         self, call: Callable[[EnvClient, float], Awaitable[_T]], affinity: str, timeout_s: float
     ) -> _T:
+        episode = played_episode()
+
         async def ask(connection: ReplicaConnection, _: Pick, left_s: float) -> _T:
             assert isinstance(connection.client, EnvClient)
             connection.num_in_flight += 1
             began = time.monotonic()
             try:
-                return await call(connection.client, left_s)
+                answer = await call(connection.client, left_s)
+                self._remember(episode, connection.number)
+                return answer
             finally:
                 connection.num_in_flight -= 1
                 self._line.leave()
                 busy.note_env(began, time.monotonic())
 
         return await until_answered(
-            lambda avoid: self._pick(avoid, affinity),
+            lambda avoid: self._pick(avoid, episode, affinity),
             ask,
             timeout_s=timeout_s,
             missing="no env replica serves",
@@ -198,10 +208,21 @@ class FleetEnv:
             wait_for_room=self._line.wait,
         )
 
-    def _pick(self, avoid: frozenset[str], affinity: str) -> Pick:
+    def _remember(self, episode: str, number: int) -> None:
+        if episode:
+            self._answered[episode] = number
+            self._answered.move_to_end(episode)
+            while len(self._answered) > MAX_KNOWN_EPISODES:
+                self._answered.popitem(last=False)
+
+    def _pick(self, avoid: frozenset[str], episode: str, affinity: str) -> Pick:
         connections = self._fleet.envs()
-        candidates = [connection.candidate(limit=self._max_in_flight) for connection in connections]
-        request = RouteRequest("", 0, affinity, avoid)
+        last = self._answered.get(episode)
+        candidates = [
+            connection.candidate(float(connection.number == last), self._max_in_flight)
+            for connection in connections
+        ]
+        request = RouteRequest("", 0, episode or affinity, avoid)
         chosen = choose(request, candidates)
         if chosen is None:
             return Pick(is_full=is_held(request, candidates))

@@ -1,0 +1,14 @@
+"""Pays a verifier for being right about the solution that it was shown."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def score(call: Any) -> Mapping[str, float]:
+    """Term `verdict`: it approves a right solution, or sends a wrong one back.
+
+    `call` is a `ScoredCall`: task, agent, messages, text, and judged(text) of the task's judge.
+    """
+    solution = call.messages[-1].content.partition("Solution: ")[2]
+    approves = "APPROVE" in call.text
+    return {"verdict": float(approves == (call.judged(solution) > 0))}

@@ -1,0 +1,146 @@
+"""Programs of all the shapes that a run can take."""
+
+import datetime
+import os
+import random
+import subprocess
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+from wire_client import ask, post, say
+
+
+def pair(task):
+    said = say("You are the solver.", task["question"])
+    say("You are the verifier.", said)
+    return said
+
+
+def fan_out(task):
+    with ThreadPoolExecutor(4) as pool:
+        drafts = list(
+            pool.map(lambda i: say(f"You are the solver, kind {i}.", task["question"]), range(4))
+        )
+    return say("You are the verifier.", "\n".join(drafts))
+
+
+def same_thrice(task):
+    with ThreadPoolExecutor(3) as pool:
+        votes = list(pool.map(lambda _: say("You are the solver.", task["question"]), range(3)))
+    return max(votes, key=votes.count)
+
+
+def clock(task):
+    said = say("You are the solver.", task["question"])
+    now = datetime.datetime.now().isoformat()
+    say("You are the verifier.", f"At {now}: {said}")
+    return said
+
+
+def chance(task):
+    mark = f"{random.random()} {uuid.uuid4()} {hash('text')}"
+    return say("You are the solver.", f"{task['question']} {mark}")
+
+
+def hurried(task):
+    """Gives up each request after a moment and sends it again, as SDKs do."""
+    for attempt in range(200):
+        try:
+            headers = {"x-stainless-retry-count": str(attempt)} if attempt % 2 else {}
+            said = ask("You are the solver.", task["question"], timeout=0.15, headers=headers)
+            return said["content"]
+        except OSError:
+            continue
+    raise TimeoutError("no answer")
+
+
+def impatient(task):
+    """A read time-out that is much shorter than the wait for an answer."""
+    return say("You are the solver.", task["question"], timeout=1.0)
+
+
+def raises(task):
+    said = say("You are the solver.", task["question"])
+    raise ValueError(f"cannot parse {said!r}")
+
+
+def raises_at_once(task):
+    raise KeyError("no such setting")
+
+
+def silent(task):
+    return "nothing was asked"
+
+
+def hangs(task):
+    say("You are the solver.", task["question"])
+    threading.Event().wait()
+
+
+def dies(task):
+    say("You are the solver.", task["question"])
+    os.kill(os.getpid(), 9)
+
+
+def floods(task):
+    threads = [
+        threading.Thread(target=lambda i=i: say("You are the solver.", f"number {i}"), daemon=True)
+        for i in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ""
+
+
+def loops(task):
+    while True:
+        print("x" * 100_000, flush=True)
+        say("You are the solver.", task["question"])
+
+
+def grows(task):
+    text = task["question"]
+    while True:
+        text = text * 4 + say("You are the solver.", text)
+
+
+def shows_environment(task):
+    say("You are the solver.", task["question"])
+    return " ".join(sorted(os.environ))
+
+
+def leaves_children(task):
+    child = subprocess.Popen(["sleep", "600"])
+    say("You are the solver.", f"{task['question']} {child.pid} of {os.getpid()}")
+    return ""
+
+
+def strange(task):
+    return say("You are a stranger.", task["question"])
+
+
+def stopped(task):
+    return say("You are the solver.", task["question"], stop=["END"], temperature=0.1)
+
+
+def several(task):
+    return say("You are the solver.", task["question"], n=4)
+
+
+def pictures(task):
+    part = {"type": "image_url", "image_url": {"url": "data:,"}}
+    body = {"model": "any", "messages": [{"role": "user", "content": [part]}]}
+    say("You are the solver.", task["question"])
+    return post("/chat/completions", body)
+
+
+def slow(task):
+    said = say("You are the solver.", task["question"])
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        pass
+    return said + say("You are the verifier.", said)

@@ -1,0 +1,168 @@
+"""Which requests are one call, which agent a call is for, and what an operator allows."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troupe import plugins
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe_tasks.programs.calls import ModelRequest, ProgramRun, digest_of
+from troupe_tasks.programs.dialect import request_of
+from troupe_tasks.programs.params import ProgramParams, SeatParams
+from troupe_tasks.programs.seats import Seats
+from troupe_tasks.programs.settings import folder_of, interpreter_of
+
+
+def request(system: str = "You are the solver.", model: str = "m") -> ModelRequest:
+    return request_of(model, [("system", system), ("user", "What?")], ())
+
+
+def new_run(**more: Any) -> ProgramRun:
+    return ProgramRun(8, lambda asked, _: digest_of(asked), **more)
+
+
+def waker(woken: list[str], name: str) -> Callable[[], None]:
+    return lambda: woken.append(name)
+
+
+def test_body_when_the_client_retries_then_it_joins_the_call_that_waits() -> None:
+    run, woken = new_run(), []
+    first = run.ask(request(), b"body", {}, waker(woken, "first"))
+    again = run.ask(request(), b"body", {"x-stainless-retry-count": "1"}, waker(woken, "again"))
+    assert first is again
+    run.answer(first, "so")
+    assert woken == ["first", "again"]
+    assert (run.num_calls, run.num_retries) == (1, 1)
+
+
+def test_body_when_its_connection_was_lost_then_it_takes_the_call_over() -> None:
+    run, woken = new_run(), []
+    lost = waker(woken, "lost")
+    call = run.ask(request(), b"body", {}, lost)
+    run.left(call, lost, is_delivered=False)
+    assert run.waiting == []
+    assert run.ask(request(), b"body", {}, waker(woken, "new")) is call
+    assert run.waiting == [call]
+
+
+def test_body_when_it_was_answered_then_the_same_again_is_a_new_call() -> None:
+    run, wake = new_run(), waker([], "")
+    call = run.ask(request(), b"body", {}, wake)
+    run.answer(call, "so")
+    run.left(call, wake, is_delivered=True)
+    retried = run.ask(request(), b"body", {"x-stainless-retry-count": "1"}, wake)
+    assert retried is call
+    other = run.ask(request(), b"body", {}, wake)
+    assert other is not call
+    assert (other.key.digest, other.key.occurrence) == (call.key.digest, 1)
+
+
+def test_calls_when_they_arrive_in_any_order_then_wait_in_one() -> None:
+    orders = []
+    for bodies in (["a", "b", "c"], ["c", "a", "b"]):
+        run = new_run()
+        for body in bodies:
+            run.ask(request(body), body.encode(), {}, waker([], ""))
+        orders.append([call.request.system for call in run.waiting])
+    assert orders[0] == orders[1]
+
+
+def test_calls_when_more_wait_than_may_then_are_refused() -> None:
+    run = new_run()
+    for number in range(8):
+        run.ask(request(str(number)), str(number).encode(), {}, waker([], ""))
+    with pytest.raises(InvalidArgumentError, match="more than 8 model calls at once"):
+        run.ask(request("x"), b"x", {}, waker([], ""))
+    assert run.is_flooded
+
+
+def test_answer_when_the_run_was_ended_then_is_retryable() -> None:
+    run = new_run()
+    call = run.ask(request(), b"", {}, waker([], ""))
+    run.void()
+    with pytest.raises(UnavailableError):
+        run.answer(call, "so")
+
+
+@pytest.mark.parametrize(
+    ("seats", "agent"),
+    [
+        ({"a": {"model": "m"}, "b": {"system": "solver"}}, "a"),
+        ({"a": {"system": "verifier"}, "b": {"system": "the solver"}}, "b"),
+        ({"a": {"system": "verifier"}, "b": {"rest": True}}, "b"),
+        ({"a": {"system": "solver"}, "b": {"header": "b"}}, "b"),
+    ],
+)
+def test_seat_when_rules_fit_then_the_first_kind_decides(seats: dict[str, Any], agent: str) -> None:
+    known = Seats({name: SeatParams(**seat) for name, seat in seats.items()})
+    headers = {"x-troupe-agent": "b"} if "header" in seats["b"] else {}
+    assert known.agent_of(request(), headers) == agent
+
+
+@pytest.mark.parametrize(
+    ("systems", "why"),
+    [(("solver", "You"), "a and b both claim"), (("x", "y"), "no agent claims")],
+)
+def test_seat_when_none_or_two_fit_then_the_error_shows_the_call(
+    systems: tuple[str, str], why: str
+) -> None:
+    seats = dict(zip("ab", [SeatParams(system=s) for s in systems], strict=True))
+    with pytest.raises(InvalidArgumentError, match=f"{why}.*You are the solver"):
+        Seats(seats).agent_of(request(), {})
+
+
+def test_mask_when_it_hides_what_differs_then_the_digests_are_equal() -> None:
+    seats = Seats({"a": SeatParams(rest=True, ignore=r"\d\d:\d\d")})
+    digests = {seats.digest(request(f"It is {time}."), {}) for time in ("12:00", "12:01")}
+    assert len(digests) == 1
+    assert seats.shown("a", request("It is 12:00."))[0] == ("system", "It is *.")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"program": "team"},
+        {"seats": {}},
+        {"seats": {"a": {}}},
+        {"seats": {"a": {"system": "("}}},
+        {"seats": {"a": {"rest": True}, "b": {"rest": True}}},
+        {"seats": {"a": {"rest": True, "terms": {"x": 1.0}}}},
+        {"score": "m:f", "seats": {"a": {"rest": True, "terms": {"judged": 1.0}}}},
+    ],
+)
+def test_params_when_they_do_not_fit_then_are_refused(params: dict[str, Any]) -> None:
+    fine = {
+        "program": "team:run",
+        "judge": {"name": "plan_path", "agent": "planner"},
+        "seats": {"a": {"rest": True}},
+    }
+    ProgramParams.model_validate(fine)
+    with pytest.raises(ValueError):
+        ProgramParams.model_validate({**fine, **params})
+
+
+def test_interpreter_when_the_operator_lists_others_then_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert interpreter_of(None) == sys.executable
+    assert interpreter_of(sys.executable) == sys.executable
+    with pytest.raises(InvalidArgumentError, match="there is no interpreter"):
+        interpreter_of(str(tmp_path / "python"))
+    monkeypatch.setenv("TROUPE_PROGRAM_INTERPRETERS", "/opt/teams/*/bin/python")
+    with pytest.raises(InvalidArgumentError, match="TROUPE_PROGRAM_INTERPRETERS"):
+        interpreter_of(sys.executable)
+    monkeypatch.setenv("TROUPE_PROGRAM_FOLDERS", f"/opt/*,{tmp_path}")
+    assert folder_of(str(tmp_path)) == str(tmp_path.resolve())
+    with pytest.raises(InvalidArgumentError, match="TROUPE_PROGRAM_FOLDERS"):
+        folder_of(str(tmp_path.parent))
+
+
+def test_folder_when_a_router_limits_code_then_none_may_be_named(tmp_path: Path) -> None:
+    assert folder_of(str(tmp_path)) is not None
+    with plugins.only_modules(["my_team"]), pytest.raises(InvalidArgumentError):
+        folder_of(str(tmp_path))
+    with plugins.only_modules(["my_team"]), pytest.raises(InvalidArgumentError):
+        interpreter_of(sys.executable)

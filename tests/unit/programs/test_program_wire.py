@@ -1,0 +1,138 @@
+"""The three request formats: what is read, what is refused, what is answered."""
+
+import json
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from troupe.errors import InvalidArgumentError
+from troupe_tasks.programs.calls import CallKey
+from troupe_tasks.programs.dialect import read_answer
+from troupe_tasks.programs.wire import chat, messages, responses
+
+KEY = CallKey("abc", 0)
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+ADDED = {"name": "add", "arguments": '{"a": 1}'}
+FUNCTION = {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}
+SEEN = (
+    ("user", "1 + 2?"),
+    ("assistant", CALL),
+    ("user", "<tool_response>\n3\n</tool_response>"),
+)
+CHAT: dict[str, Any] = {
+    "model": "m",
+    "messages": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "1 + 2?"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "c",
+                    "function": {"name": "add", "arguments": '{"a": 1}'},
+                    "type": "function",
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "3"},
+    ],
+    "tools": [{"type": "function", "function": FUNCTION}],
+}
+RESPONSES: dict[str, Any] = {
+    "model": "m",
+    "instructions": "Be brief.",
+    "input": [
+        {"role": "user", "content": "1 + 2?"},
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a": 1}'},
+        {"type": "function_call_output", "call_id": "c", "output": "3"},
+    ],
+    "tools": [{"type": "function", **FUNCTION}],
+}
+MESSAGES: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 100,
+    "system": [{"type": "text", "text": "Be brief."}],
+    "messages": [
+        {"role": "user", "content": "1 + 2?"},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "c", "name": "add", "input": {"a": 1}}],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "c", "content": "3"}],
+        },
+    ],
+    "tools": [{"name": "add", "description": "Adds.", "input_schema": {"type": "object"}}],
+}
+FORMATS = [(chat, CHAT), (responses, RESPONSES), (messages, MESSAGES)]
+
+
+@pytest.mark.parametrize(("wire", "body"), FORMATS)
+def test_request_when_formats_ask_the_same_then_the_policy_sees_the_same(
+    wire: ModuleType, body: dict[str, Any]
+) -> None:
+    request = wire.read(body)
+    assert request.turns[1:] == SEEN
+    assert request.turns[0][1] == chat.read(CHAT).turns[0][1]
+    assert request.system == "Be brief."
+    assert [tool.name for tool in request.tools] == ["add"]
+
+
+@pytest.mark.parametrize(("wire", "body"), FORMATS)
+def test_answer_when_it_is_repeated_then_is_the_same_to_the_byte(
+    wire: ModuleType, body: dict[str, Any]
+) -> None:
+    request = wire.read(body)
+    answer = read_answer(f"So. {CALL}", request.tools)
+    for write in (wire.document, wire.stream):
+        assert write(request, KEY, answer) == write(request, KEY, answer)
+    assert "abc0" in json.dumps(wire.document(request, KEY, answer))
+
+
+def test_stream_when_usage_is_asked_then_the_last_chunk_tells_it() -> None:
+    body = {**CHAT, "stream": True, "stream_options": {"include_usage": True}}
+    request = chat.read(body)
+    events = chat.stream(request, KEY, read_answer(CALL, request.tools))
+    assert events[-1] == b"data: [DONE]\n\n"
+    documents = [json.loads(event.removeprefix(b"data: ")) for event in events[:-1]]
+    assert documents[0]["choices"][0]["delta"]["tool_calls"][0]["index"] == 0
+    assert documents[1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert documents[2]["usage"]["total_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("wire", "change", "why"),
+    [
+        (chat, {"n": 2}, "n must be 1"),
+        (chat, {"model": None}, "'model' is missing"),
+        (chat, {"messages": "hi"}, "not a list"),
+        (chat, {"messages": [{"role": "alien", "content": ""}]}, "unknown role 'alien'"),
+        (chat, {"tools": [{"type": "custom"}]}, "only functions"),
+        (chat, {"stop": 3}, "'stop'"),
+        (responses, {"previous_response_id": "r"}, "whole input"),
+        (responses, {"tools": [{"type": "web_search"}]}, "only functions"),
+        (responses, {"input": [{"type": "item_reference"}]}, "item_reference"),
+        (messages, {"messages": [{"role": "system", "content": ""}]}, "unknown role"),
+    ],
+)
+def test_request_when_it_cannot_be_served_then_says_what_does_not_fit(
+    wire: ModuleType, change: dict[str, Any], why: str
+) -> None:
+    body = dict(FORMATS)[wire]
+    with pytest.raises(InvalidArgumentError, match=why):
+        wire.read({**body, **change})
+
+
+def test_sampling_when_sent_then_is_named_and_not_part_of_what_is_asked() -> None:
+    request = chat.read({**CHAT, "temperature": 0.3, "max_tokens": 5, "seed": 1})
+    assert request.overridden == ("temperature", "seed", "max_tokens")
+    assert request.turns == chat.read(CHAT).turns
+
+
+def test_form_when_a_schema_is_asked_then_stands_in_the_prompt() -> None:
+    form = {"type": "json_schema", "json_schema": {"schema": {"title": "Verdict"}}}
+    assert '{"title": "Verdict"}' in chat.read({**CHAT, "response_format": form}).turns[0][1]

@@ -1,0 +1,181 @@
+"""``troupe program``: look at an agent program before it is trained: what it asks, who answers."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any
+
+import typer
+
+from troupe.cli import options as opt
+from troupe.cli.output import EXIT_FAILED, note, out, print_json
+from troupe.conformance.sandbox import sandbox_for
+from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.spec import load_spec
+from troupe.tasks.family import TaskFamily, close_environment
+from troupe.tasks.registry import load_family, make_environment
+
+program_app = typer.Typer(no_args_is_help=True, help="Look at an agent program: run, probe, check.")
+SHOWN_CHARS = 300
+
+SpecFile = Annotated[Path, typer.Argument(help="Job spec whose task is `program`.")]
+Index = Annotated[int, typer.Option("--task", min=0, help="Training task to run it on.")]
+
+
+@program_app.callback()
+def _program() -> None:
+    """Look at an agent program: run, probe, check."""
+
+
+@program_app.command()
+def probe(
+    spec: SpecFile,
+    index: Index = 0,
+    answers: Annotated[
+        list[str] | None,
+        typer.Option("--answer", help="Answer to the next call; the last one is repeated."),
+    ] = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Run the program once with given answers and print its calls, to write `seats` from."""
+    with _opened(spec) as (_, environment):
+        report: dict[str, Any] = environment.probe(_task(environment, index), answers or [])
+    if as_json:
+        print_json(report)
+        return
+    for number, call in enumerate(report["calls"], start=1):
+        seat = call["agent"] or f"no seat: {call['problem']}"
+        out().print(
+            f"call {number}: {seat}\n  model {call['model']!r}, header {call['header']!r}, "
+            f"tools {call['tools']}, stream {call['is_stream']}, overridden {call['overridden']}",
+            markup=False,
+        )
+        for role, text in call["turns"]:
+            out().print(f"  {role}: {_short(text)}", markup=False)
+    out().print(f"end: {report['end']}", markup=False)
+
+
+@program_app.command()
+def run(spec: SpecFile, index: Index = 0, as_json: opt.AsJson = False) -> None:
+    """Play one episode with scripted answers: who is asked, what is answered, what it pays."""
+    with _opened(spec) as (family, environment):
+        steps = [*_played(family, environment, index, seed=0)]
+    if as_json:
+        print_json(steps)
+        return
+    for step in steps:
+        rewards = ", ".join(f"{name} {paid:g}" for name, paid in step["rewards"].items())
+        out().print(
+            f"{step['agent']}: {_short(step['prompt'])}\n  answers {_short(step['answer'])}\n"
+            f"  paid team {step['team_reward']:g}{', ' if rewards else ''}{rewards}",
+            markup=False,
+        )
+    out().print(f"end: {steps[-1]['info']}", markup=False)
+
+
+@program_app.command()
+def check(
+    spec: SpecFile,
+    num_tasks: Annotated[int, typer.Option("--n", min=1, max=1000, help="Tasks to run.")] = 4,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Run the program twice on each task, answered the same: 1 if it asks something else."""
+    problems: list[str] = []
+    with _opened(spec) as (family, environment):
+        for index in range(num_tasks):
+            try:
+                first = [*_played(family, environment, index, seed=index)]
+                environment.worlds.close()  # the second run starts from nothing
+                problems += _differences(index, first, family, environment)
+            except TroupeError as error:
+                problems.append(f"task {index}: {error.message}")
+    if as_json:
+        print_json({"num_tasks": num_tasks, "problems": problems})
+    for problem in () if as_json else problems:
+        out().print(problem, markup=False)
+    note(f"{num_tasks} tasks run twice, {len(problems)} problems")
+    if problems:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[tuple[TaskFamily, Any]]:
+    task = load_spec(path).task
+    family = load_family(task.name, task.params)
+    sandbox = sandbox_for(family)
+    try:
+        environment: Any = make_environment(family, sandbox)
+        if not hasattr(environment, "probe"):
+            raise InvalidArgumentError(
+                f"the task of {path} is '{task.name}', which runs no agent program; give a spec "
+                "whose task is 'program'",
+                pointer="/task/name",
+            )
+        environment.taskset = family.taskset()
+        try:
+            yield family, environment
+        finally:
+            close_environment(environment)
+    finally:
+        if sandbox is not None:
+            sandbox.close()
+
+
+def _task(environment: Any, index: int) -> Any:
+    return environment.taskset.task("train", index)
+
+
+def _played(
+    family: TaskFamily, environment: Any, index: int, *, seed: int
+) -> Generator[Mapping[str, Any]]:
+    """The steps of one episode, each with what the agent saw."""
+    rng, act = Random(seed), getattr(family, "random_action", None)
+    state, is_done = environment.reset(_task(environment, index)), False
+    while not is_done and act is not None:
+        asked = [agent for agent in family.agents if environment.observe(state, agent)]
+        if not asked:
+            return
+        seen = environment.observe(state, asked[0])
+        answer = act(state, asked[0], rng)
+        done = environment.step(state, asked[0], answer)
+        state, is_done = done.state, done.done
+        yield {
+            "agent": asked[0],
+            "prompt": "\n".join(f"{m.role}: {m.content}" for m in seen),
+            "answer": answer,
+            "team_reward": done.team_reward,
+            "rewards": dict(done.local_rewards),
+            "info": dict(done.info),
+        }
+
+
+def _differences(
+    index: int, first: list[Mapping[str, Any]], family: TaskFamily, environment: Any
+) -> list[str]:
+    second = [*_played(family, environment, index, seed=index)]
+    for number, (was, has) in enumerate(zip(first, second, strict=False), start=1):
+        if was != has:
+            return [
+                f"task {index}, call {number}: {_apart(was, has)}. Remove what changes from run to "
+                "run, or mask it by `ignore` of that seat"
+            ]
+    if len(first) != len(second):
+        return [f"task {index}: {len(first)} calls, then {len(second)}"]
+    return []
+
+
+def _apart(was: Mapping[str, Any], has: Mapping[str, Any]) -> str:
+    if was["agent"] != has["agent"]:
+        return f"agent {was['agent']} was asked first, then {has['agent']}"
+    lines = zip(was["prompt"].splitlines(), has["prompt"].splitlines(), strict=False)
+    for before, after in lines:
+        if before != after:
+            return f"agent {was['agent']} saw {_short(before)!r} first, then {_short(after)!r}"
+    return f"agent {was['agent']} saw the same, and what came of it differs"
+
+
+def _short(text: str) -> str:
+    return (
+        text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} ... ({len(text)} characters)"
+    )

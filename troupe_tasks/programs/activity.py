@@ -1,0 +1,104 @@
+"""What a program is doing, as the kernel tells: whether it sleeps, and whether bytes are under way.
+
+Reads /proc, so it is for Linux. Owns the question "will this program do anything by itself?".
+"""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_ASLEEP = frozenset("SI")
+_GONE = (FileNotFoundError, ProcessLookupError)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The threads of a run's processes: each with its state and how often it ran."""
+
+    threads: tuple[tuple[str, str, str], ...]
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether every thread sleeps."""
+        return all(state in _ASLEEP for _, state, _ in self.threads)
+
+
+def look(pid: int) -> Look | None:
+    """The threads of ``pid`` and its descendants now; None when the process is gone."""
+    threads: list[tuple[str, str, str]] = []
+    pids = [pid]
+    for number in pids:
+        tasks = _PROC / str(number) / "task"
+        try:
+            names = sorted(path.name for path in tasks.iterdir())
+        except _GONE:
+            continue
+        for name in names:
+            with contextlib.suppress(*_GONE):
+                threads.append((name, _state(tasks / name), _ran(tasks / name)))
+                pids += [int(child) for child in _text(tasks / name / "children").split()]
+    alive = [thread for thread in threads if thread[1] not in "ZX"]
+    is_gone = not any(state not in "ZX" for name, state, _ in threads if name == str(pid))
+    return None if is_gone and len(alive) == 0 else Look(tuple(alive))
+
+
+def descendants(pid: int) -> list[int]:
+    """``pid`` and the processes that it and its children began, so far as they are known."""
+    pids = [pid]
+    for number in pids:
+        with contextlib.suppress(*_GONE):
+            for task in (_PROC / str(number) / "task").iterdir():
+                pids += [int(child) for child in _text(task / "children").split()]
+    return pids
+
+
+def start_time(pid: int) -> str:
+    """When ``pid`` began, in ticks since the machine did; "" once it has ended.
+
+    It tells two processes apart that had one pid.
+    """
+    try:
+        fields = _fields(_PROC / str(pid))
+    except _GONE:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def bytes_under_way(port: int, ports: frozenset[int]) -> bool:
+    """Whether a byte between ``port`` and one of ``ports`` is not acknowledged or not read yet.
+
+    So does a client that has knocked at ``port`` and was not let in.
+    """
+    for line in (_PROC / "net" / "tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        local = int(fields[1].rpartition(":")[2], 16)
+        remote = int(fields[2].rpartition(":")[2], 16)
+        is_ours = (local == port and (remote == 0 or remote in ports)) or (
+            remote == port and local in ports
+        )
+        if is_ours and fields[4] != "00000000:00000000":
+            return True
+    return False
+
+
+def _state(task: Path) -> str:
+    return _fields(task)[0]
+
+
+def _fields(task: Path) -> list[str]:
+    """Fields of ``stat`` after the name, which may hold spaces and brackets."""
+    return (task / "stat").read_text().rpartition(")")[2].split()
+
+
+def _ran(task: Path) -> str:
+    """Grows whenever the thread runs: time on a processor in ns and turns, or ticks."""
+    told = _text(task / "schedstat").split()
+    return f"{told[0]} {told[2]}" if len(told) == 3 else " ".join(_fields(task)[11:13])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

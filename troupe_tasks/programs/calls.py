@@ -1,0 +1,250 @@
+"""The model calls of one life of a program: which wait, which were answered, which were repeated.
+
+Owns identity: a call is known by the digest of what it asks and how often that was asked before,
+never by the order of arrival. Safe to use from the endpoint's loop and from threads that judge.
+"""
+
+import hashlib
+import json
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from troupe.errors import InvalidArgumentError, UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that a program offers to the model; ``parameters`` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request, whatever its format.
+
+    ``turns`` are (role, text) in order, tool calls and results in Hermes form; ``system`` is the
+    whole first system text as the program wrote it, or the first message's where there is none.
+    ``overridden`` names fields that the job's spec decides instead.
+    """
+
+    model: str
+    turns: tuple[tuple[str, str], ...]
+    system: str
+    tools: tuple[Tool, ...] = ()
+    stop: tuple[str, ...] = ()
+    is_stream: bool = False
+    wants_usage: bool = False
+    overridden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallKey:
+    """What is asked, and how often the same was asked before in this life."""
+
+    digest: str
+    occurrence: int
+
+    def __str__(self) -> str:
+        return f"{self.digest}{self.occurrence}"
+
+
+@dataclass(eq=False, slots=True)
+class ModelCall:
+    """One call that a program makes; requests that repeat it share it.
+
+    ``num_open`` counts connections that wait for its answer, ``is_delivered`` says that one of
+    them was sent it whole.
+    """
+
+    request: ModelRequest
+    headers: Mapping[str, str]
+    key: CallKey
+    number: int
+    text: str | None = None
+    num_open: int = 0
+    is_delivered: bool = False
+    wake: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnd:
+    """How a program ended: it returned ``answer``, or raised ``error``."""
+
+    answer: str = ""
+    error: str | None = None
+    traceback: str = ""
+
+
+class ProgramRun:
+    """One life of a program, by the secret in its base URL."""
+
+    def __init__(
+        self,
+        max_waiting: int,
+        digest: "Callable[[ModelRequest, Mapping[str, str]], str]",
+        scripted: Callable[[ModelCall], str] | None = None,
+    ) -> None:
+        """``scripted``: answers every call at once, for warming up and probing."""
+        self.name = secrets.token_hex(16)
+        self.changed = threading.Condition()
+        self.end: ProgramEnd | None = None
+        self.is_void = False
+        self.refusal: str | None = None
+        self.is_flooded = False
+        self.num_retries = 0
+        self.num_events = 0
+        self.ports: set[int] = set()
+        self.calls: list[ModelCall] = []
+        self._digest = digest
+        self._scripted = scripted
+        self._max_waiting = max_waiting
+        self._asked: Counter[str] = Counter()
+        self._by_body: dict[str, ModelCall] = {}
+
+    def ask(
+        self,
+        request: ModelRequest,
+        body: bytes,
+        headers: Mapping[str, str],
+        wake: Callable[[], None],
+    ) -> ModelCall:
+        """The call of a request that has arrived; ``wake`` is called when it has its answer.
+
+        A repeated body joins the call that it repeats if the client says so, or if every
+        connection of that call was lost before its answer was sent. Anything else with the same
+        body is a call of its own: a program may ask the same thing three times.
+        """
+        raw = hashlib.sha256(body).hexdigest()
+        with self.changed:
+            call = self._by_body.get(raw)
+            is_orphan = call is not None and not call.num_open and not call.is_delivered
+            if call is None or not (is_orphan or _retry_count(headers) > 0):
+                call = self._new(request, headers)
+                self._by_body[raw] = call
+            else:
+                self.num_retries += 1
+            call.num_open += 1
+            call.wake.append(wake)
+            self._changed()
+        if self._scripted is not None and call.text is None:
+            self.answer(call, self._scripted(call))
+        elif call.text is not None or self.is_void:
+            wake()
+        return call
+
+    @property
+    def is_scripted(self) -> bool:
+        """Whether its calls are answered at once, to warm up or to probe."""
+        return self._scripted is not None
+
+    @property
+    def num_calls(self) -> int:
+        """Calls made so far, repeated requests not counted."""
+        with self.changed:
+            return len(self.calls)
+
+    def answer(self, call: ModelCall, text: str) -> None:
+        """Answer a call that waits.
+
+        Raises UnavailableError when the run was ended meanwhile.
+        """
+        with self.changed:
+            if self.is_void:
+                raise UnavailableError("the run was ended before its call was answered")
+            call.text = _cut_at(text, call.request.stop)
+            self._changed()
+            wakers = list(call.wake)
+        for wake in wakers:
+            wake()
+
+    def left(self, call: ModelCall, wake: Callable[[], None], *, is_delivered: bool) -> None:
+        """A connection has been sent the answer, or was lost."""
+        with self.changed:
+            if wake in call.wake:
+                call.wake.remove(wake)
+                call.num_open -= 1
+            call.is_delivered = call.is_delivered or is_delivered
+            self._changed()
+
+    def finish(self, end: ProgramEnd) -> None:
+        """The program has ended."""
+        with self.changed:
+            self.end = end
+            self._changed()
+
+    def refuse(self, message: str) -> None:
+        """Remember why a request was refused: that, not the team, is to blame for what follows."""
+        with self.changed:
+            self.refusal = self.refusal or message
+            self._changed()
+
+    def void(self) -> None:
+        """End the run: every connection that waits is closed."""
+        with self.changed:
+            self.is_void = True
+            wakers = [wake for call in self.calls for wake in call.wake]
+        for wake in wakers:
+            wake()
+
+    @property
+    def waiting(self) -> list[ModelCall]:
+        """Calls that wait for an answer on an open connection, in an order that repeats."""
+        with self.changed:
+            found = [call for call in self.calls if call.text is None and call.num_open]
+        return sorted(found, key=lambda call: (call.key.digest, call.key.occurrence))
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether an answer is on its way to a connection."""
+        with self.changed:
+            return any(call.text is not None and call.num_open for call in self.calls)
+
+    def _new(self, request: ModelRequest, headers: Mapping[str, str]) -> ModelCall:
+        num_waiting = sum(call.text is None for call in self.calls)
+        if num_waiting >= self._max_waiting:
+            self.is_flooded = True
+            raise InvalidArgumentError(
+                f"the program makes more than {self._max_waiting} model calls at once "
+                "(max_waiting); give its loop or its fan-out a bound"
+            )
+        digest = self._digest(request, headers)
+        call = ModelCall(
+            request, headers, CallKey(digest, self._asked[digest]), number=len(self.calls)
+        )
+        self._asked[digest] += 1
+        self.calls.append(call)
+        return call
+
+    def _changed(self) -> None:
+        self.num_events += 1
+        self.changed.notify_all()
+
+
+def digest_of(request: ModelRequest) -> str:
+    """Sixteen hexadecimal digits of all that decides the answer to ``request``."""
+    asked = [
+        request.model,
+        request.turns,
+        [[tool.name, tool.description, tool.parameters] for tool in request.tools],
+        request.stop,
+    ]
+    text = json.dumps(asked, sort_keys=True, ensure_ascii=False)
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _retry_count(headers: Mapping[str, str]) -> int:
+    count = headers.get("x-stainless-retry-count", "0")
+    return int(count) if count.isdecimal() and len(count) < 9 else 0
+
+
+def _cut_at(text: str, stops: tuple[str, ...]) -> str:
+    """``text`` up to the first of ``stops``."""
+    ends = [at for stop in stops if stop and (at := text.find(stop)) >= 0]
+    return text[: min(ends)] if ends else text

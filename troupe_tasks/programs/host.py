@@ -1,0 +1,224 @@
+"""Runs agent programs in processes of their own, by the interpreter that the operator named.
+
+One file of the standard library: it runs where neither Troupe nor its packages are installed.
+
+    python host.py serve    the first line of stdin sets up; each further line forks one run
+    python host.py once     one run, read from stdin
+
+Setup: {"preload": [..], "folder": .., "warm": a run, or null}. A run: {"program": "module:attr",
+"task": {..}, "base_url": .., "end_url": .., "seed": .., "folder": .., "cpu_s": ..}. What the
+program returns or raises is POSTed to end_url. Each line of stdin is answered by one line.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import importlib
+import inspect
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+import urllib.request
+import uuid
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+MAX_ANSWER_CHARS = 1_000_000
+THREADS_END_S = 3.0
+
+
+def fix_randomness(seed):
+    """Fix what Python code commonly draws from: ``random``, ``uuid4`` and NumPy's generator."""
+    random.seed(seed)
+    draw = random.Random(f"uuid/{seed}")
+    uuid.uuid4 = lambda: uuid.UUID(int=draw.getrandbits(128), version=4)
+    seed_numpy(seed)
+
+
+def seed_numpy(seed):
+    """Seed NumPy's global generator if it is loaded."""
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def set_environment(order):
+    """Point the clients' usual variables at the run's endpoint."""
+    base = order["base_url"]
+    os.environ["OPENAI_BASE_URL"] = os.environ["OPENAI_API_BASE"] = base
+    os.environ["ANTHROPIC_BASE_URL"] = base.rsplit("/v1", 1)[0]
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        os.environ[name] = order["key"]
+
+
+def run(order):
+    """Run the program once, and post how it ended."""
+    set_environment(order)
+    add_folder(order.get("folder"))
+    fix_randomness(order["seed"])
+    try:
+        module, _, attribute = order["program"].partition(":")
+        program = importlib.import_module(module)
+        for part in attribute.split("."):
+            program = getattr(program, part)
+        seed_numpy(order["seed"])
+        answer = program(order["task"])
+        if inspect.isawaitable(answer):
+            answer = asyncio.run(awaited(answer))
+        end = {"answer": as_text(answer)[:MAX_ANSWER_CHARS]}
+    except BaseException as error:
+        end = {
+            "error": f"{type(error).__name__}: {error}"[:500],
+            "traceback": traceback.format_exc()[-4000:],
+        }
+    post(order["end_url"], end)
+
+
+async def awaited(awaitable):
+    """What ``awaitable`` gives: ``asyncio.run`` takes coroutines alone."""
+    return await awaitable
+
+
+def as_text(answer):
+    """A program's answer as text; anything but text is written as JSON."""
+    if answer is None:
+        return ""
+    return answer if isinstance(answer, str) else json.dumps(answer, default=str)
+
+
+def post(url, document):
+    """POST ``document`` to the endpoint, past any proxy."""
+    data = json.dumps(document).encode("utf-8", "replace")
+    request = urllib.request.Request(url, data, {"content-type": "application/json"})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with contextlib.suppress(OSError), opener.open(request, timeout=60) as response:
+        response.read()
+
+
+def add_folder(folder):
+    """Import from ``folder`` first."""
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def limit(order):
+    """Bound the run's processor time; a run that exceeds it is killed."""
+    resource.setrlimit(resource.RLIMIT_CPU, (order["cpu_s"], order["cpu_s"] + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def warm_up(order):
+    """Run the program once, then forget the user's modules: a run imports them afresh.
+
+    A client that is built at import reads the base URL then, so no run may inherit one.
+    """
+    before = dict(os.environ)
+    run(order)
+    os.environ.clear()
+    os.environ.update(before)
+    top = order["program"].partition(":")[0].partition(".")[0]
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None) or ""
+        in_folder = bool(order.get("folder")) and path.startswith(order["folder"] + os.sep)
+        # A virtual environment may lie in the program's folder.
+        if name.partition(".")[0] == top or (in_folder and "site-packages" not in path):
+            del sys.modules[name]
+
+
+def num_threads():
+    """Threads that are still there after a moment: a fork would lose them."""
+    deadline = time.monotonic() + THREADS_END_S
+    tasks = Path("/proc/self/task")
+    while (count := len(list(tasks.iterdir()))) > 1 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return count
+
+
+def serve(orders, replies):
+    """Set up, then fork a run for each line until stdin ends; then end all runs."""
+    libc = ctypes.CDLL(None)
+    setup = json.loads(orders.readline())
+    add_folder(setup.get("folder"))
+    for name in setup["preload"]:
+        importlib.import_module(name)
+    if setup.get("warm"):
+        warm_up(setup["warm"])
+    names = [thread.name for thread in threading.enumerate()[1:]]
+    reply(replies, {"num_threads": num_threads(), "names": names})
+    children = set()
+    for line in orders:
+        order = json.loads(line)
+        children -= ended(children)
+        pid = forked(order, libc, (orders, replies))
+        children.add(pid)
+        reply(replies, {"pid": pid})
+    for pid in children - ended(children):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def forked(order, libc, pipes):
+    """The process of a run, which leads a process group of its own when this returns."""
+    begun, begins = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(begins)
+        os.read(begun, 1)
+        os.close(begun)
+        return pid
+    try:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.setsid()
+        os.write(begins, b"x")
+        os.close(begins)
+        os.close(begun)
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2, *(pipe.fileno() for pipe in pipes)):
+            os.dup2(null, number)
+        limit(order)
+        run(order)
+    finally:
+        os._exit(0)
+
+
+def ended(children):
+    """Those of ``children`` that have ended; they are reaped."""
+    gone = set()
+    for pid in children:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                gone.add(pid)
+        except ChildProcessError:
+            gone.add(pid)
+    return gone
+
+
+def reply(replies, document):
+    """Write one line."""
+    replies.write(json.dumps(document) + "\n")
+    replies.flush()
+
+
+def main(mode):
+    """Keep the pipes from the program: what it prints must not be read as a reply."""
+    orders = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    if mode == "serve":
+        serve(orders, replies)
+        return
+    order = json.loads(orders.readline())
+    limit(order)
+    run(order)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,225 @@
+"""Starts programs: a process of the program's interpreter that forks one process for each run.
+
+Owns those processes: each run leads a process group, and ending it ends all that it began. A
+program sees an empty environment but for its endpoint and a secret of its run.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe_tasks.programs.activity import descendants, start_time
+
+HOST = Path(__file__).with_name("host.py")
+REPLY_S = 30.0
+SHOWN_CHARS = 2000
+_QUIET = {
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "LANGSMITH_TRACING": "false",
+    "LANGCHAIN_TRACING_V2": "false",
+    "AUTOGEN_DISABLE_RUNTIME_TRACING": "true",
+    "ANONYMIZED_TELEMETRY": "false",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+"""Telemetry and downloads that frameworks begin by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunProcess:
+    """The process of one run; ``started`` tells it from a later process of the same pid."""
+
+    pid: int
+    started: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the program's own process still runs."""
+        return bool(self.started) and start_time(self.pid) == self.started
+
+    def kill(self) -> None:
+        """End the run and all that it began."""
+        if not self.is_alive:
+            return
+        pids = descendants(self.pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for pid in pids[1:]:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class ProgramLauncher:
+    """Starts runs; safe to use from several threads. Close it after use; it may be used again."""
+
+    def __init__(
+        self,
+        python: str,
+        *,
+        preload: list[str],
+        folder: str | None,
+        start_s: float,
+        is_forked: bool = True,
+    ) -> None:
+        self._python = python
+        self._preload = preload
+        self._folder = folder
+        self._start_s = start_s
+        self._is_forked = is_forked
+        self._lock = threading.Lock()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self._single: list[subprocess.Popen[bytes]] = []
+
+    def start(
+        self, order: Mapping[str, Any], warm: Callable[[], Mapping[str, Any] | None]
+    ) -> RunProcess:
+        """Begin a run; ``warm`` gives the run that warms a fork server up, if one has to start.
+
+        Raises:
+            InvalidArgumentError: the interpreter cannot run the host, or import what is preloaded.
+            UnavailableError: the fork server died or did not answer.
+        """
+        with self._lock:
+            if not self._is_forked:
+                return self._fresh(order)
+            if self._server is None or self._server.poll() is not None:
+                self._stop()
+                self._serve(warm())
+            pid = int(self._exchange(order, REPLY_S)["pid"])
+            return RunProcess(pid, start_time(pid))
+
+    def close(self) -> None:
+        """End the fork server, and with it every run."""
+        with self._lock:
+            self._stop()
+
+    def _serve(self, warm: Mapping[str, Any] | None) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by _stop)
+        self._server = self._popen("serve", self._log)
+        setup = {"preload": self._preload, "folder": self._folder, "warm": warm}
+        try:
+            ready = self._exchange(setup, self._start_s)
+        except UnavailableError as error:
+            told = self._stderr()
+            self._stop()
+            if warm is not None:
+                self._serve(None)  # the program may have ended the process, or hung
+                return
+            raise InvalidArgumentError(
+                f"{self._python} cannot start programs ({error.message}); its last words: "
+                f"{told or 'none'}. Install the program's packages there, and correct preload",
+                pointer="/task/params/preload",
+            ) from error
+        if ready["num_threads"] > 1:
+            self._stop()
+            if warm is not None:
+                self._serve(None)
+                return
+            names = ", ".join(ready["names"]) or "not Python's"
+            raise InvalidArgumentError(
+                f"{', '.join(self._preload)} leave {ready['num_threads'] - 1} threads behind when "
+                f"they are imported ({names}), which a fork would lose; set start: fresh",
+                pointer="/task/params/start",
+            )
+
+    def _fresh(self, order: Mapping[str, Any]) -> RunProcess:
+        self._single = [process for process in self._single if process.poll() is None]
+        process = self._popen("once", subprocess.DEVNULL)
+        self._single.append(process)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(order).encode() + b"\n")
+            process.stdin.flush()
+        return RunProcess(process.pid, start_time(process.pid))
+
+    def _popen(self, mode: str, stderr: IO[bytes] | int) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                [self._python, "-u", str(HOST), mode],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"{self._python} cannot be run: {error}", pointer="/task/params/python"
+            ) from error
+
+    def _environment(self) -> dict[str, str]:
+        folder = str(Path(self._python).parent)
+        return {
+            "PATH": f"{folder}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": tempfile.gettempdir(),
+            "LANG": "C.UTF-8",
+            "PYTHONHASHSEED": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            **_QUIET,
+        }
+
+    def _exchange(self, document: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        server = self._server
+        assert server is not None
+        assert server.stdin is not None
+        try:
+            server.stdin.write(json.dumps(document).encode() + b"\n")
+            server.stdin.flush()
+        except BrokenPipeError as error:
+            raise UnavailableError("the process that forks programs has ended") from error
+        line = self._line(server, timeout_s)
+        if not line:
+            raise UnavailableError(f"it did not answer in {timeout_s:g} s, or ended")
+        return json.loads(line)
+
+    def _line(self, server: "subprocess.Popen[bytes]", timeout_s: float) -> bytes:
+        """One line of the server, which writes no second one before it is asked again."""
+        assert server.stdout is not None
+        line, deadline = b"", time.monotonic() + timeout_s
+        while not line.endswith(b"\n"):
+            left_s = max(0.0, deadline - time.monotonic())
+            if not select.select([server.stdout], [], [], left_s)[0]:
+                return b""
+            part = os.read(server.stdout.fileno(), 65536)
+            if not part:
+                return b""
+            line += part
+        return line
+
+    def _stderr(self) -> str:
+        if self._log is None:
+            return ""
+        self._log.seek(0)
+        return self._log.read().decode("utf-8", "replace")[-SHOWN_CHARS:].strip()
+
+    def _stop(self) -> None:
+        for process in [p for p in (self._server, *self._single) if p is not None]:
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
+            try:
+                process.wait(1.0 if process is self._server else 0)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        self._server, self._single = None, []
+        if self._log is not None:
+            self._log.close()
+            self._log = None

@@ -1,0 +1,107 @@
+"""Live programs, each filed under the record that it has reached; others are reached by replay.
+
+Owns what a replay that differs is told: which call, and what differed.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.runtime.telemetry import metrics
+from troupe_tasks.adapters.pool import Worlds
+from troupe_tasks.adapters.record import Record, next_trace
+from troupe_tasks.adapters.world import Moment, World
+from troupe_tasks.programs.world import ProgramWorld
+
+SHOWN_CHARS = 60
+
+
+class ProgramWorlds(Worlds):
+    """See ``Worlds``: at most ``max_live`` idle programs; one that died is replayed."""
+
+    def __init__(self, make: Any, *, max_live: int, is_replayed: bool) -> None:
+        super().__init__(make, max_live=max_live)
+        self._is_replayed = is_replayed
+
+    def at(self, record: Record) -> World:
+        """A live program that waits at ``record``; the caller owns it.
+
+        Raises:
+            InvalidArgumentError: a replay asked something else than the program asked before.
+            UnavailableError: ``replay: never``, and the run is not here.
+        """
+        world = self.taken(record)
+        if isinstance(world, ProgramWorld) and not world.is_live:
+            world.close()
+            world = None
+        if world is not None:
+            return world
+        if record.history and not self._is_replayed:
+            raise UnavailableError(
+                "the run of this episode is not in this process, and replay: never forbids to "
+                "repeat it; use an algorithm over whole runs (grpo), or several env replicas only "
+                "for programs that may be repeated"
+            )
+        return self._replayed(record)
+
+    def _replayed(self, record: Record) -> World:
+        world, moment = self.begin(record.seed)
+        try:
+            trace = next_trace("", moment)
+            for agent, action in record.history:
+                if moment.is_done or agent not in moment.prompts:
+                    break
+                self.num_replayed += 1
+                moment = world.act(agent, action)
+                trace = next_trace(trace, moment)
+            if trace != record.trace:
+                raise _diverged(record, moment)
+        except BaseException:
+            world.close()
+            raise
+        return world
+
+
+def _diverged(record: Record, moment: Moment) -> InvalidArgumentError:
+    metrics.ENV_PROGRAM_DIVERGED.inc()
+    return InvalidArgumentError(
+        f"this program is not repeatable: answered the same, it asked something else at "
+        f"{_difference(record, moment)}. Remove what changes from run to run (a clock, a random "
+        "number, an unordered set), or mask it in prompts by `ignore` of that seat"
+    )
+
+
+def _difference(record: Record, moment: Moment) -> str:
+    """Where the replay that ended in ``moment`` left the way of ``record``."""
+    then: Sequence[Sequence[str]] = record.note.get("answered", ())
+    now: Sequence[Sequence[str]] = moment.info.get("answered", ())
+    for number, (was, has) in enumerate(zip(then, now, strict=False), start=1):
+        if list(was) != list(has):
+            return f"call {number}, of agent {was[0]} (its text is no longer known)"
+    number = min(len(then), len(now)) + 1
+    if len(now) < len(then):
+        who = ", ".join(sorted(moment.prompts)) or "nobody"
+        return f"call {number}: agent {then[len(now)][0]} was asked, now {who}"
+    if sorted(record.prompts) != sorted(moment.prompts):
+        was, has = (
+            ", ".join(sorted(prompts)) or "nobody" for prompts in (record.prompts, moment.prompts)
+        )
+        return f"call {number}: of agent {was} then, of {has} now"
+    for agent in sorted(record.prompts):
+        if record.prompts[agent] != moment.prompts[agent]:
+            before, after = _apart(_text(record.prompts[agent]), _text(moment.prompts[agent]))
+            return f"call {number}, of agent {agent}: {before!r} then, {after!r} now"
+    return f"call {number}: the same prompts, other rewards"
+
+
+def _text(prompt: str) -> str:
+    return "\n".join(text for _, text in json.loads(prompt))
+
+
+def _apart(was: str, has: str) -> tuple[str, str]:
+    """Both texts around the first character that differs."""
+    at = next((i for i, (a, b) in enumerate(zip(was, has, strict=False)) if a != b), None)
+    at = min(len(was), len(has)) if at is None else at
+    begin = max(0, at - SHOWN_CHARS // 2)
+    return was[begin : begin + SHOWN_CHARS], has[begin : begin + SHOWN_CHARS]

@@ -1,0 +1,170 @@
+"""Parameters of the family ``program``."""
+
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+JUDGED = "judged"
+"""Local term: what the judge pays for the answer of a single call."""
+
+
+class JudgeParams(BaseModel):
+    """The inner family: its tasks are the program's, its environment judges the answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(description="A registered task, or module:attr.")
+    params: dict[str, Any] = Field(
+        default_factory=dict[str, Any], description="Parameters of that task."
+    )
+    agent: str = Field(
+        description="As which agent of that task the answer is judged, and whose first prompt is "
+        "the program's question."
+    )
+
+
+class SeatParams(BaseModel):
+    """Which calls are this agent's, and what is paid for one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = Field(default=None, description="The call's model is this text.")
+    header: str | None = Field(
+        default=None, description="The call's header X-Troupe-Agent is this text."
+    )
+    system: str | None = Field(
+        default=None, description="Regular expression found in the first system message."
+    )
+    rest: bool = Field(default=False, description="Takes every call that no other agent takes.")
+    judged: bool = Field(
+        default=False,
+        description="The judge also reads each answer of this agent: local term 'judged'.",
+    )
+    judged_weight: float = Field(
+        default=0.5, ge=0, description="Default weight of the term 'judged'."
+    )
+    terms: dict[str, float] = Field(
+        default_factory=dict[str, float],
+        description="Terms of the function in 'score', with default weights.",
+    )
+    ignore: str | None = Field(
+        default=None,
+        description="Regular expression: what it matches in prompts becomes *, so that a date "
+        "does not make two runs differ.",
+    )
+    samples: list[str] = Field(
+        default_factory=list[str],
+        description="Answers for scripted play and dry runs; without them, the judge's task's.",
+    )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The seat's local terms with their default weights."""
+        judged = {JUDGED: self.judged_weight} if self.judged else {}
+        return {**judged, **self.terms}
+
+    @field_validator("system", "ignore")
+    @classmethod
+    def _readable(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"is no regular expression: {error}") from error
+        return pattern
+
+    @model_validator(mode="after")
+    def _decides(self) -> "SeatParams":
+        rules = (self.model, self.header, self.system)
+        if not self.rest and all(rule is None for rule in rules):
+            raise ValueError("give model, header or system, or rest: true")
+        if JUDGED in self.terms:
+            raise ValueError(f"the term '{JUDGED}' is the judge's; give yours another name")
+        return self
+
+
+class ProgramParams(BaseModel):
+    """Which program runs, who is asked, who judges, and what bounds a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    program: str = Field(
+        description="module:attr of a function, or coroutine function, of the task (a dict with "
+        "id, question and system) that returns its answer."
+    )
+    python: str | None = Field(
+        default=None,
+        description="Interpreter of the program, such as teams/.venv/bin/python; without it, "
+        "Troupe's own. TROUPE_PROGRAM_INTERPRETERS says which may be named.",
+    )
+    folder: str | None = Field(
+        default=None,
+        description="Folder that the program is imported from, if it is not installed. "
+        "TROUPE_PROGRAM_FOLDERS says which may be named.",
+    )
+    preload: list[str] = Field(
+        default_factory=list[str],
+        description="Modules to import once, before runs are forked: the framework's.",
+    )
+    judge: JudgeParams = Field(description="Whose tasks, and who judges the returned answer.")
+    score: str | None = Field(
+        default=None,
+        description="module:attr of a function of a ScoredCall that returns local terms. It runs "
+        "in the env service, not in the program's process.",
+    )
+    seats: dict[str, SeatParams] = Field(min_length=1, description="Agent -> its calls.")
+    replay: Literal["always", "never"] = Field(
+        default="always",
+        description="never: for programs with side effects; a run is never repeated with its "
+        "answers, so only algorithms over whole runs (grpo) fit, and a lost run is retried.",
+    )
+    start: Literal["fork", "fresh"] = Field(
+        default="fork",
+        description="fork: each run is a fork of a process that imported the framework and ran "
+        "the program once. fresh: a new interpreter for each run.",
+    )
+    warm: bool = Field(
+        default=True,
+        description="Run the program once, with empty answers, before the first fork. Never done "
+        "with replay: never.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the programs' own randomness.")
+    max_calls: int = Field(default=32, ge=1, le=512, description="Model calls of an episode.")
+    max_waiting: int = Field(default=64, ge=1, le=256, description="Calls that wait at once.")
+    max_answer_chars: int = Field(
+        default=16_384, ge=16, description="Longer answers are cut before the program sees them."
+    )
+    max_prompt_bytes: int = Field(default=256 * 1024, ge=1024, description="Bytes of a prompt.")
+    max_live: int = Field(default=8, ge=1, le=256, description="Idle runs kept by a process.")
+    start_s: float = Field(
+        default=120.0, gt=0, description="Time to import and warm up, in seconds."
+    )
+    idle_s: float = Field(
+        default=45.0,
+        gt=0,
+        description="Time from one call to the next, in seconds; keep it below "
+        "limits.env_timeout_s.",
+    )
+    run_s: float = Field(default=3600.0, gt=0, description="Wall time of a run, in seconds.")
+    cpu_s: int = Field(default=120, ge=1, description="Processor time of a run, in seconds.")
+    keep_alive_s: float = Field(
+        default=2.0, gt=0, description="A waiting client is sent a space this often, in seconds."
+    )
+
+    @field_validator("program")
+    @classmethod
+    def _is_named(cls, name: str) -> str:
+        module, _, attribute = name.partition(":")
+        if not module or not attribute:
+            raise ValueError("is not module:attr")
+        return name
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ProgramParams":
+        takers = [agent for agent, seat in self.seats.items() if seat.rest]
+        if len(takers) > 1:
+            raise ValueError(f"seats {', '.join(takers)} both say rest: true; only one may")
+        if self.score is None and (scored := [a for a, s in self.seats.items() if s.terms]):
+            raise ValueError(f"seat {scored[0]} has terms and there is no function in 'score'")
+        return self

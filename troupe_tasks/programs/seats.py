@@ -1,0 +1,88 @@
+"""Which agent a model call is for."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from troupe.errors import InvalidArgumentError
+from troupe_tasks.programs.calls import ModelRequest, digest_of
+from troupe_tasks.programs.params import SeatParams
+
+HEADER = "x-troupe-agent"
+SHOWN_CHARS = 200
+
+
+class Seats:
+    """The agents of a job, by the rules of its spec.
+
+    Rules are tried by kind: model, header, system, then ``rest``. The ``name`` of a message is
+    never looked at: it is the speaker's, often the other agent's.
+    """
+
+    def __init__(self, seats: Mapping[str, SeatParams]) -> None:
+        self._seats = seats
+        self._patterns = {
+            agent: re.compile(seat.system) for agent, seat in seats.items() if seat.system
+        }
+        self._masks = {
+            agent: re.compile(seat.ignore) for agent, seat in seats.items() if seat.ignore
+        }
+
+    def agent_of(self, request: ModelRequest, headers: Mapping[str, str]) -> str:
+        """The agent whose call it is.
+
+        Raises InvalidArgumentError that shows the call when no rule, or more than one, decides.
+        """
+        header = headers.get(HEADER)
+        by_rule = (
+            [a for a, seat in self._seats.items() if seat.model == request.model],
+            [a for a, seat in self._seats.items() if header and seat.header == header],
+            [a for a, pattern in self._patterns.items() if pattern.search(request.system)],
+            [a for a, seat in self._seats.items() if seat.rest],
+        )
+        for agents in by_rule:
+            if len(agents) == 1:
+                return agents[0]
+            if agents:
+                both = " and ".join(agents)
+                raise self._unclear(request, header, f"agents {both} both claim")
+        raise self._unclear(request, header, "no agent claims")
+
+    def digest(self, request: ModelRequest, headers: Mapping[str, str]) -> str:
+        """The digest of what the agent is asked; that of all that was sent where none is."""
+        try:
+            agent = self.agent_of(request, headers)
+        except InvalidArgumentError:
+            return digest_of(request)
+        return digest_of(replace(request, turns=self.shown(agent, request)))
+
+    def shown(self, agent: str, request: ModelRequest) -> tuple[tuple[str, str], ...]:
+        """The prompt as (role, text), with what ``ignore`` matches masked."""
+        mask = self._masks.get(agent)
+        if mask is None:
+            return request.turns
+        return tuple((role, mask.sub("*", text)) for role, text in request.turns)
+
+    def _unclear(
+        self, request: ModelRequest, header: str | None, what: str
+    ) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{what} a call of model {request.model!r}, header X-Troupe-Agent "
+            f"{header!r}, tools [{', '.join(t.name for t in request.tools)}], "
+            f"that begins {request.system[:SHOWN_CHARS]!r}; seats: {self._rules()}. Write a seat "
+            "that fits it alone (`troupe program probe SPEC` prints every call)",
+            pointer="/task/params/seats",
+        )
+
+    def _rules(self) -> str:
+        return "; ".join(f"{agent}: {_rule(seat)}" for agent, seat in self._seats.items())
+
+
+def _rule(seat: SeatParams) -> str:
+    rules: Sequence[tuple[str, object]] = [
+        ("model", seat.model),
+        ("header", seat.header),
+        ("system", seat.system),
+        ("rest", seat.rest or None),
+    ]
+    return ", ".join(f"{name} {value!r}" for name, value in rules if value is not None)

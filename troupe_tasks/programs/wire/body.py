@@ -1,0 +1,74 @@
+"""Fields that the three formats share, read with one kind of error."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from troupe.errors import InvalidArgumentError
+from troupe_tasks.programs.calls import Tool
+
+SAMPLING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+)
+"""What the job's spec decides, whatever a program sends."""
+
+CREATED = 1_700_000_000
+"""The time in every answer: a replay must repeat it."""
+
+
+def overridden(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Sampling fields that the program set and that the spec decides."""
+    return tuple(name for name in SAMPLING if body.get(name) is not None)
+
+
+def list_of(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The list of objects under ``name``; nothing is an empty list.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    value = body.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise InvalidArgumentError(f"'{name}' is not a list of objects")
+    return value
+
+
+def model_of(body: Mapping[str, Any]) -> str:
+    """The name of the model, which may decide whose call it is."""
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidArgumentError("'model' is missing; it may be any text")
+    return model
+
+
+def tool_of(function: Mapping[str, Any], schema: str) -> Tool:
+    """The tool that ``function`` describes, with its parameters under ``schema``."""
+    name, parameters = function.get("name"), function.get(schema) or {}
+    if not isinstance(name, str) or not isinstance(parameters, dict):
+        raise InvalidArgumentError("a tool has no name, or its parameters are no JSON schema")
+    return Tool(name, str(function.get("description") or ""), parameters)
+
+
+def stops_of(value: Any) -> tuple[str, ...]:
+    """Texts that end the answer: one, several or none."""
+    if value is None:
+        return ()
+    stops = [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
+        raise InvalidArgumentError("'stop' is neither a text nor a list of texts")
+    return tuple(stops)
+
+
+def num_tokens(texts: Sequence[str]) -> int:
+    """About how many tokens ``texts`` are: a program may bound its history by it."""
+    return sum(len(text) for text in texts) // 4 + 1

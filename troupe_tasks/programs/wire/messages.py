@@ -1,0 +1,117 @@
+"""Anthropic messages: ``POST /v1/messages``."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from troupe.errors import InvalidArgumentError
+from troupe_tasks.programs.calls import CallKey, ModelRequest
+from troupe_tasks.programs.dialect import (
+    ModelAnswer,
+    joined,
+    request_of,
+    text_of,
+    written_call,
+    written_result,
+)
+from troupe_tasks.programs.wire.body import (
+    list_of,
+    model_of,
+    num_tokens,
+    overridden,
+    stops_of,
+    tool_of,
+)
+
+
+def read(body: Mapping[str, Any]) -> ModelRequest:
+    """The request in ``body``; raises InvalidArgumentError that says what does not fit."""
+    turns: list[tuple[str, str]] = []
+    if body.get("system"):
+        turns.append(("system", text_of(body["system"], "system")))
+    for i, message in enumerate(list_of(body, "messages")):
+        if message.get("role") not in ("user", "assistant"):
+            raise InvalidArgumentError(f"message {i} has the unknown role {message.get('role')!r}")
+        turns.append((message["role"], _text(message.get("content"), i)))
+    choice = body.get("tool_choice") or {}
+    offered = [] if choice.get("type") == "none" else list_of(body, "tools")
+    return request_of(
+        model_of(body),
+        turns,
+        [tool_of(tool, "input_schema") for tool in offered],
+        stop=stops_of(body.get("stop_sequences")),
+        is_stream=bool(body.get("stream")),
+        wants_usage=True,
+        overridden=overridden(body),
+    )
+
+
+def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[str, Any]:
+    """The whole answer as one JSON object."""
+    content: list[dict[str, Any]] = []
+    if answer.text or not answer.tool_calls:
+        content.append({"type": "text", "text": answer.text})
+    content += [
+        {
+            "type": "tool_use",
+            "id": f"toolu_{key}_{i}",
+            "name": call.name,
+            "input": json.loads(call.arguments),
+        }
+        for i, call in enumerate(answer.tool_calls)
+    ]
+    return {
+        "id": f"msg_{key}",
+        "type": "message",
+        "role": "assistant",
+        "model": request.model,
+        "content": content,
+        "stop_reason": "tool_use" if answer.tool_calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": num_tokens([text for _, text in request.turns]),
+            "output_tokens": num_tokens([answer.text]),
+        },
+    }
+
+
+def stream(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> list[bytes]:
+    """The answer as server-sent events, each block whole."""
+    whole = document(request, key, answer)
+    begun = {**whole, "content": [], "stop_reason": None}
+    events: list[tuple[str, dict[str, Any]]] = [("message_start", {"message": begun})]
+    for index, block in enumerate(whole["content"]):
+        if block["type"] == "text":
+            empty = {"type": "text", "text": ""}
+            delta = {"type": "text_delta", "text": block["text"]}
+        else:
+            empty = {**block, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        events += [
+            ("content_block_start", {"index": index, "content_block": empty}),
+            ("content_block_delta", {"index": index, "delta": delta}),
+            ("content_block_stop", {"index": index}),
+        ]
+    ending = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    events += [("message_delta", {"delta": ending, "usage": whole["usage"]}), ("message_stop", {})]
+    return [
+        f"event: {kind}\ndata: ".encode() + json.dumps({"type": kind, **data}).encode() + b"\n\n"
+        for kind, data in events
+    ]
+
+
+def _text(content: Any, number: int) -> str:
+    """A message's blocks as text; the model's earlier thinking is left out."""
+    if not isinstance(content, list):
+        return text_of(content, f"message {number}")
+    texts: list[str] = []
+    for block in content:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind == "tool_use":
+            texts.append(written_call(str(block.get("name")), json.dumps(block.get("input") or {})))
+        elif kind == "tool_result":
+            result = text_of(block.get("content"), f"message {number}")
+            texts.append(written_result(result))
+        elif kind not in ("thinking", "redacted_thinking"):
+            texts.append(text_of([block], f"message {number}"))
+    return joined("", texts)

@@ -1,0 +1,241 @@
+"""One life of a program as a live world: a call that waits is a prompt, its answer is an action.
+
+See ``troupe_tasks.adapters.world.World``. Owns settling: when the program will do nothing more by
+itself. Says whose failure an end is: the team's, the program's author's, or a machine's.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.seeds import derive_seed
+from troupe_tasks.adapters.world import Moment
+from troupe_tasks.programs.activity import Look, bytes_under_way, look
+from troupe_tasks.programs.calls import ModelCall, ProgramRun
+from troupe_tasks.programs.dialect import read_answer
+from troupe_tasks.programs.endpoint import ProgramEndpoint
+from troupe_tasks.programs.launcher import ProgramLauncher, RunProcess
+from troupe_tasks.programs.params import ProgramParams
+from troupe_tasks.programs.seats import Seats
+
+NUM_LOOKS = 3
+"""Looks at the program's threads that must be alike before it counts as waiting."""
+
+LOOK_S = 0.0015
+SHOWN_CHARS = 2000
+TEAM = "team"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramServices:
+    """What all lives of one program share. ``paid`` judges a returned answer: pay, success."""
+
+    params: ProgramParams
+    seats: Seats
+    launcher: ProgramLauncher
+    endpoint: Callable[[], ProgramEndpoint]
+    question: Callable[[int], Mapping[str, str]]
+    paid: Callable[[int, str], tuple[float, bool]]
+    terms: Callable[[int, str, ModelCall, str], Mapping[str, float]]
+    order: Callable[[ProgramRun, str, int, Mapping[str, str]], dict[str, Any]]
+    warm_order: Callable[[], dict[str, Any] | None]
+
+
+@dataclass(slots=True)
+class _Tally:
+    num_answers: int = 0
+    tools_offered: int = 0
+    tool_calls_parsed: int = 0
+    tool_calls_unread: int = 0
+    answered: list[list[str]] = field(default_factory=list[list[str]])
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "num_calls": self.num_answers,
+            "tools_offered": self.tools_offered,
+            "tool_calls_parsed": self.tool_calls_parsed,
+            "tool_calls_unread": self.tool_calls_unread,
+            "answered": [list(pair) for pair in self.answered],
+        }
+
+
+class ProgramWorld:
+    """One process of the program, and the calls that it makes."""
+
+    def __init__(self, services: ProgramServices) -> None:
+        self._services = services
+        self._endpoint = services.endpoint()
+        self._run = ProgramRun(services.params.max_waiting, services.seats.digest)
+        self._process: RunProcess | None = None
+        self._tally = _Tally()
+        self._seed = 0
+        self._deadline = time.monotonic() + services.params.run_s
+
+    def reset(self, seed: int) -> Moment:
+        """Start the program on a task and run it to its first model call.
+
+        Raises:
+            InvalidArgumentError: it ended, or failed, before it asked anything.
+            UnavailableError: a machine's failure; the same may succeed elsewhere.
+        """
+        services = self._services
+        self._seed = seed
+        base_url = self._endpoint.open(self._run)
+        order = services.order(
+            self._run, base_url, derive_seed(services.params.seed, seed), services.question(seed)
+        )
+        self._process = services.launcher.start(order, services.warm_order)
+        return self._settled({})
+
+    def act(self, agent: str, action: Any) -> Moment:
+        """Answer the agent's call and run the program to its next one, or its end."""
+        call = self._waiting()[agent]
+        text = str(action)
+        terms = self._services.terms(self._seed, agent, call, text)
+        answer = read_answer(text, call.request.tools)
+        self._tally.num_answers += 1
+        self._tally.answered.append([agent, call.key.digest[:8]])
+        self._tally.tools_offered += bool(call.request.tools)
+        self._tally.tool_calls_parsed += len(answer.tool_calls)
+        self._tally.tool_calls_unread += answer.num_unread
+        self._run.answer(call, text)
+        return self._settled(terms)
+
+    def save(self) -> str | None:
+        """None: only a replay leads to a point of a program's life."""
+        return None
+
+    def restore(self, saved: str) -> None:
+        """Never called, because nothing is saved."""
+        raise NotImplementedError
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it still waits where it was left, with its clients connected."""
+        return (
+            self._process is not None
+            and self._process.is_alive
+            and self._run.end is None
+            and bool(self._run.waiting)
+            and time.monotonic() < self._deadline
+        )
+
+    def close(self) -> None:
+        """End the program and all that it began."""
+        self._endpoint.close_run(self._run)
+        if self._process is not None:
+            self._process.kill()
+
+    def _settled(self, terms: Mapping[str, float]) -> Moment:
+        """Run on until the program has ended, or does nothing but wait for answers."""
+        idle_by = time.monotonic() + self._services.params.idle_s
+        before: tuple[Look | None, int] | None = None
+        num_alike = 0
+        while self._run.end is None:
+            self._check_alive(idle_by)
+            if not self._run.waiting or self._run.is_sending:
+                with self._run.changed:
+                    if self._run.end is None:
+                        self._run.changed.wait(0.02)
+                continue
+            now = self._look()
+            num_alike = num_alike + 1 if now is not None and now == before else 0
+            if num_alike >= NUM_LOOKS - 1 and self._is_quiet(now):
+                break
+            before = now
+            time.sleep(LOOK_S)
+        return self._ended(terms) if self._run.end is not None else self._shown(terms)
+
+    def _look(self) -> tuple[Look | None, int] | None:
+        """Threads and events now; None while a thread runs."""
+        assert self._process is not None
+        seen = look(self._process.pid)
+        return (seen, self._run.num_events) if seen is not None and seen.is_asleep else None
+
+    def _is_quiet(self, now: tuple[Look | None, int] | None) -> bool:
+        """Whether nothing is under way between two equal looks: no byte unsent, or unread."""
+        endpoint = self._endpoint
+        endpoint.drain()
+        if endpoint.has_strangers:
+            return False
+        if bytes_under_way(endpoint.port, frozenset(self._run.ports)):
+            return False
+        endpoint.drain()
+        return self._look() == now
+
+    def _check_alive(self, idle_by: float) -> None:
+        assert self._process is not None
+        params = self._services.params
+        if not self._process.is_alive:
+            # Its last request, the end, may have arrived and not been read yet.
+            self._endpoint.drain()
+            if self._run.end is None:
+                raise UnavailableError(
+                    "the program's process died without an answer: killed, out of memory, or past "
+                    f"cpu_s = {params.cpu_s}"
+                )
+        now = time.monotonic()
+        if now > idle_by:
+            raise UnavailableError(
+                f"the program neither asked a model nor ended for {params.idle_s:g} s (idle_s); "
+                "it hangs, or its tools are slow"
+            )
+        if now > self._deadline:
+            raise UnavailableError(f"the program ran for more than {params.run_s:g} s (run_s)")
+
+    def _waiting(self) -> dict[str, ModelCall]:
+        """The call that each agent is asked: of several, the first in an order that repeats."""
+        calls: dict[str, ModelCall] = {}
+        for call in self._run.waiting:
+            calls.setdefault(self._services.seats.agent_of(call.request, call.headers), call)
+        return calls
+
+    def _shown(self, terms: Mapping[str, float]) -> Moment:
+        waiting = self._waiting()
+        params = self._services.params
+        if self._run.is_flooded:
+            message = self._run.refusal or f"more than {params.max_waiting} calls at once"
+            return self._failed(terms, "too_many_calls_at_once", message)
+        prompts = {
+            agent: json.dumps(self._services.seats.shown(agent, call.request), ensure_ascii=False)
+            for agent, call in waiting.items()
+        }
+        largest = max(len(prompt.encode("utf-8", "replace")) for prompt in prompts.values())
+        if self._tally.num_answers >= params.max_calls:
+            return self._failed(terms, "too_many_calls", f"more than {params.max_calls} calls")
+        if largest > params.max_prompt_bytes:
+            return self._failed(terms, "prompt_too_long", f"a prompt of {largest} bytes")
+        return Moment(prompts, {**terms, TEAM: 0.0}, False, False, self._tally.document())
+
+    def _ended(self, terms: Mapping[str, float]) -> Moment:
+        end = self._run.end
+        assert end is not None
+        if self._run.refusal is not None and end.error is not None:
+            raise InvalidArgumentError(
+                f"the program was refused ({self._run.refusal}) and then raised {end.error}"
+            )
+        if not self._tally.num_answers:
+            what = f"raised {end.error}\n{end.traceback}" if end.error else "returned"
+            raise InvalidArgumentError(
+                f"the program {what} before it asked any model; it must reach the endpoint in "
+                "OPENAI_BASE_URL (or ANTHROPIC_BASE_URL), which it sees when its module is imported"
+            )
+        if end.error is not None:
+            return self._failed(terms, "program_error", end.error, end.traceback)
+        paid, is_success = self._services.paid(self._seed, end.answer)
+        info = {**self._tally.document(), "answer": end.answer[-SHOWN_CHARS:]}
+        return Moment({}, {**terms, TEAM: paid}, True, is_success, info)
+
+    def _failed(
+        self, terms: Mapping[str, float], failure: str, message: str, traceback: str = ""
+    ) -> Moment:
+        """The end of an episode by the team's own doing: it is paid nothing for it."""
+        if not self._tally.num_answers:
+            raise InvalidArgumentError(f"the program failed before any answer: {message}")
+        info = {**self._tally.document(), "failure": failure, "message": message}
+        if traceback:
+            info["traceback"] = traceback[-SHOWN_CHARS:]
+        return Moment({}, {**terms, TEAM: 0.0}, True, False, info)
