@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troupe.errors import InvalidArgumentError, NotFoundError
-from troupe.tasks.family import SPLITS, Task
+from troupe.tasks.family import SPLITS, Task, Transition
 from troupe_tasks.sql import Sql, SqlParams, text
 from troupe_tasks.sql.compare import is_equal, is_ordered
 from troupe_tasks.sql.contents import drawn_database
@@ -27,7 +27,7 @@ KEY = "shop/group_over/1"
 TASK = Task("by hand", "train", 0, KEY.encode())
 
 
-def answered(state: bytes, sql: str):
+def answered(state: bytes, sql: str) -> Transition:
     return ENV.step(state, "writer", text.sql_answer(sql))
 
 
@@ -190,7 +190,7 @@ def test_mutants_then_each_differs_in_one_place_and_none_is_gold() -> None:
     assert len(found) == len(set(found))
     assert "SELECT name FROM pet WHERE age >= 3 AND kind = 'cat' ORDER BY name DESC" in found
     assert "SELECT name FROM pet WHERE age > 3 AND kind = 'dog' ORDER BY name DESC" in found
-    assert "SELECT name FROM pet WHERE age > 3 ORDER BY name DESC" not in found[:0]
+    assert "SELECT name FROM pet WHERE age > 3 ORDER BY name DESC" in found
     assert gold not in found
 
 

@@ -56,7 +56,7 @@ ATTACKS: dict[str, tuple[str, Refusal | None]] = {
     "many_rows": ("SELECT a.i FROM t a, t b", "too_many_rows"),
     "schema": ("SELECT sql FROM sqlite_master", "not_allowed"),
     "depth": ("SELECT " + "(" * 900 + "1" + ")" * 900, "too_deep"),
-    "json": ("SELECT json_each.value FROM json_each('[1]')", "not_allowed"),
+    "json": ("SELECT json_each.value FROM json_each('[1]')", "failed"),
     "nul": ("SELECT 1\0", "not_a_select"),
     "fine": ("SELECT i, count(*) FROM t GROUP BY i ORDER BY 1", None),
 }
@@ -76,9 +76,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_attack_when_run_then_is_refused_in_time_and_changes_nothing(
-    name: str, file: Path
-) -> None:
+def test_attack_when_run_then_is_refused_in_time_and_changes_nothing(name: str, file: Path) -> None:
     sql, refusal = ATTACKS[name]
     before = hashlib.sha256(file.read_bytes()).hexdigest()
     begun = time.process_time()
@@ -147,9 +145,7 @@ def test_expansion_of_an_ordinary_query_then_is_far_below_the_limit() -> None:
         ("date('nonsense')", None),
     ],
 )
-def test_replaced_function_when_called_then_says_what_sqlite_says(
-    call: str, value: object
-) -> None:
+def test_replaced_function_when_called_then_says_what_sqlite_says(call: str, value: object) -> None:
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE t(i)")
     data = connection.serialize()
