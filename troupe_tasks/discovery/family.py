@@ -29,7 +29,7 @@ _LEVELS = (0.0, 0.1, 0.25, 0.45, 0.7, 1.0)
 
 ShapeName = Literal[
     "power", "power_of_three", "sum_of_powers", "two_terms", "saturation", "two_steps",
-    "decay", "decay_of_three", "root", "logarithm", "wave", "threshold",
+    "decay", "decay_of_three", "root", "logarithm", "wave", "valley",
 ]  # fmt: skip
 
 

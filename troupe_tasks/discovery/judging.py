@@ -25,6 +25,8 @@ MAX_SIZE_RATIO = 1.5
 MAX_COEFFICIENTS = 10
 MAX_ITERATIONS = 40
 FIT_POINTS = 24
+LEAST_SHARE = 0.1
+"""Readings below this share of the typical one weigh as if they had it."""
 
 
 def nmse(node: Node, readings: Readings) -> float:
@@ -69,7 +71,8 @@ def fitted(node: Node, readings: Readings) -> Node:
     numbers = coefficients(node)
     if not numbers:
         return with_coefficients(node, [])
-    scale = [1.0 / max(abs(y), 1e-9) for _, y in readings]
+    typical = math.sqrt(sum(y * y for _, y in readings) / max(1, len(readings)))
+    scale = [1.0 / max(abs(y), LEAST_SHARE * typical, 1e-9) for _, y in readings]
     damping, best = 1e-3, _residuals(node, numbers, readings, scale)
     if best is None:
         return with_coefficients(node, numbers)

@@ -31,7 +31,7 @@ SHAPES: Mapping[str, str] = {
     "root": "{c} * sqrt({x} ** {a} + {k} * {y} ** {b})",
     "logarithm": "{c} * {x} ** {a} * log({k} + {y})",
     "wave": "{c} * {x} ** {a} * ({k} + cos({r} * {y}))",
-    "threshold": "{c} * {x} ** {a} * abs({y} - {k})",
+    "valley": "{c} * {x} ** {a} * (({y} - {k}) ** 2 + 1)",
 }
 _ONLY_POSITIVE = {"saturation": "b", "root": "ab", "two_terms": "ab", "sum_of_powers": "ab"}
 Readings = Sequence[tuple[Point, float]]
