@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,7 +21,7 @@ from troupe_tasks.discovery.formulas import (
     written,
 )
 from troupe_tasks.discovery.judging import fitted
-from troupe_tasks.discovery.laws import HIGH, INVENTED, LOW, SHAPES, Law, drawn_key, form_of, law
+from troupe_tasks.discovery.laws import HIGH, INVENTED, LOW, Law, drawn_key, form_of, law
 from troupe_tasks.discovery.state import DiscoveryState, decode_state
 from troupe_tasks.discovery.tables import TableRow, table_of
 
@@ -40,7 +40,7 @@ class DiscoveryParams(BaseModel):
 
     seed: int = Field(default=0, description="Seed of the generator of laws.")
     shapes: tuple[ShapeName, ...] = Field(
-        default=tuple(SHAPES), min_length=1, description="Shapes of laws."
+        default=get_args(ShapeName), min_length=1, description="Shapes of laws."
     )
     readings: int = Field(default=12, ge=4, le=40, description="Readings of an episode.")
     noise: float = Field(default=0.01, ge=0.0, le=0.2, description="Relative noise of a reading.")
@@ -140,7 +140,7 @@ class Discovery:
 
     def _world(self, key: str) -> World:
         if self._rows is not None:
-            return table_of(_row_named(self._rows, key))
+            return table_of(_row_named(self._rows, key).model_dump_json())
         try:
             return law(key)
         except (ValueError, KeyError, AssertionError) as error:

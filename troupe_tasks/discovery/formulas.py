@@ -152,11 +152,17 @@ def _node(tree: ast.expr, names: Collection[str]) -> Node | None:
         if left is None or right is None:
             return None
         return Node(_OPERATORS[type(tree.op)], parts=(left, right))
-    is_call = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)
-    if is_call and tree.func.id in FUNCTIONS and len(tree.args) == 1 and not tree.keywords:
-        part = _node(tree.args[0], names)
-        return None if part is None else Node(tree.func.id, parts=(part,))
-    return None
+    return _call(tree, names) if isinstance(tree, ast.Call) else None
+
+
+def _call(tree: ast.Call, names: Collection[str]) -> Node | None:
+    """A function of one part."""
+    if not isinstance(tree.func, ast.Name) or tree.func.id not in FUNCTIONS:
+        return None
+    if len(tree.args) != 1 or tree.keywords:
+        return None
+    part = _node(tree.args[0], names)
+    return None if part is None else Node(tree.func.id, parts=(part,))
 
 
 def _number(constant: object) -> Node | None:

@@ -64,8 +64,9 @@ class Table:
 
 
 @lru_cache(maxsize=MAX_KEPT)
-def table_of(row: TableRow) -> Table:
-    """The row as a world; a quantity is called by its published name in lower-case letters."""
+def table_of(row_json: str) -> Table:
+    """The row, as JSON, as a world; its quantities are called v1, v2 and so on."""
+    row = TableRow.model_validate_json(row_json)
     names = tuple(f"v{number}" for number in range(1, len(row.names) + 1))
     rows, near, far = (
         [(dict(zip(names, line[1:], strict=True)), line[0]) for line in table]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -42,7 +42,9 @@ class SearchParams(BaseModel):
 
     seed: int = Field(default=0, description="Seed of the question generator.")
     kinds: tuple[KindName, ...] = Field(
-        default=tuple(KINDS), min_length=1, description="Kinds of questions: two to four hops."
+        default=get_args(KindName),
+        min_length=1,
+        description="Kinds of questions: two to four hops.",
     )
     scale: int = Field(default=1, ge=1, le=20, description="Size of a world, times 560 pages.")
     worlds: int = Field(
@@ -167,7 +169,9 @@ class Search:
             return SearchInstance(question, self._server)
         corpus = self._params.corpus
         retriever = (
-            _indexed_row(row) if corpus is None else _indexed(corpus, self._params.retriever)
+            _indexed_row(row.model_dump_json())
+            if corpus is None
+            else _indexed(corpus, self._params.retriever)
         )
         return SearchInstance(question, retriever)
 
@@ -206,7 +210,8 @@ def _indexed(corpus: Path, retriever: str) -> Retriever:
 
 
 @lru_cache(maxsize=MAX_KEPT)
-def _indexed_row(row: SearchRow) -> Retriever:
+def _indexed_row(row_json: str) -> Retriever:
+    row = SearchRow.model_validate_json(row_json)
     return IndexedDocuments([Document(title, page) for title, page in row.paragraphs])
 
 

@@ -4,11 +4,12 @@ A retriever is a function of the query: equal queries give equal pages on every 
 same corpus, so that a step is pure. A page is opened by asking again.
 """
 
+import importlib
 import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe_tasks.search.bm25 import MAX_QUERY_WORDS, Bm25, Document, words
@@ -44,7 +45,7 @@ class TantivyDocuments:
 
     def __init__(self, documents: Sequence[Document]) -> None:
         try:
-            import tantivy
+            tantivy: Any = importlib.import_module("tantivy")
         except ImportError as error:
             raise InvalidArgumentError(
                 "the retriever 'tantivy' needs the package: pip install tantivy",

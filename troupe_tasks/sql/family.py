@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -45,10 +45,10 @@ class SqlParams(BaseModel):
 
     seed: int = Field(default=0, description="Seed of the question generator.")
     domains: tuple[DomainName, ...] = Field(
-        default=tuple(DOMAINS), min_length=1, description="Kinds of databases."
+        default=get_args(DomainName), min_length=1, description="Kinds of databases."
     )
     templates: tuple[TemplateName, ...] = Field(
-        default=tuple(TEMPLATES), min_length=1, description="Kinds of questions."
+        default=get_args(TemplateName), min_length=1, description="Kinds of questions."
     )
     split_by: Literal["pair", "question"] = Field(
         default="pair",

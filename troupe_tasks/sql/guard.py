@@ -212,5 +212,7 @@ _MESSAGES: tuple[tuple[str, Refusal], ...] = (
 def _refusal_of(message: str, meter: _Meter) -> Refusal:
     if meter.is_spent:
         return "budget"
-    known = (refusal for part, refusal in _MESSAGES if part in message)
-    return next(known, "failed")
+    for part, refusal in _MESSAGES:
+        if part in message:
+            return refusal
+    return "failed"

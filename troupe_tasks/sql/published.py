@@ -33,12 +33,17 @@ class SqlRow(BaseModel):
     source: str = ""
 
 
-@lru_cache(maxsize=MAX_KEPT)
 def published_instance(row: SqlRow, databases: Path) -> Instance:
     """The row with every database of ``<databases>/<db_id>/``, the one named db_id first.
 
     Raises NotFoundError without a database, InvalidArgumentError when the gold query fails.
     """
+    return _instance_of(row.model_dump_json(), databases)
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def _instance_of(row_json: str, databases: Path) -> Instance:
+    row = SqlRow.model_validate_json(row_json)
     folder = databases / row.db_id
     files = sorted(p for p in folder.glob("*") if p.suffix in SUFFIXES) if folder.is_dir() else []
     if not files:
