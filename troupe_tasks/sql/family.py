@@ -1,0 +1,232 @@
+"""The database task as a task family: its parameters, its tasks and its demonstrations."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from troupe.data.prepared import SplitRows
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.family import Split, Task, Taskset
+from troupe.tasks.optional import Policy
+from troupe.tasks.splits import DrawnTaskset, split_of_key
+from troupe_tasks.sql import text
+from troupe_tasks.sql.domains import DOMAINS
+from troupe_tasks.sql.environment import RETURN_BOUND, SqlEnvironment
+from troupe_tasks.sql.guard import FILE_BUDGET, Budget, run_query
+from troupe_tasks.sql.published import SqlRow, published_instance
+from troupe_tasks.sql.questions import TEMPLATES
+from troupe_tasks.sql.state import decode_state
+from troupe_tasks.sql.suite import Instance, columns_of, instance
+
+_KEYWORDS = (
+    "SELECT DISTINCT FROM WHERE GROUP BY ORDER HAVING LIMIT JOIN ON AND OR NOT IN COUNT "
+    "SUM AVG "
+    "MAX MIN DESC substr note: ```sql ``` * ( ) , . = < > <= >= <> '"
+)
+
+DomainName = Literal[
+    "shop", "school", "clinic", "flights", "library", "farm", "gym", "museum", "fleet", "studio"
+]
+TemplateName = Literal[
+    "group_over", "busy_per_kind", "total_per_group", "largest", "never_with_kind",
+    "average_per_kind", "crowded_groups", "in_month", "top_three", "once_with_kind",
+    "above_average", "busy_people", "never_linked",
+]  # fmt: skip
+
+
+class SqlParams(BaseModel):
+    """Which questions, and what the writer sees."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = Field(default=0, description="Seed of the question generator.")
+    domains: tuple[DomainName, ...] = Field(
+        default=get_args(DomainName), min_length=1, description="Kinds of databases."
+    )
+    templates: tuple[TemplateName, ...] = Field(
+        default=get_args(TemplateName), min_length=1, description="Kinds of questions."
+    )
+    split_by: Literal["pair", "question"] = Field(
+        default="pair",
+        description="pair: a split owns pairs of a domain and a template; question: it owns "
+        "questions, for few domains and templates.",
+    )
+    writer_sees_rows: bool = Field(
+        default=False, description="Shows the writer its own rows: for a writer that is alone."
+    )
+    data: Path | dict[Split, Path] | None = Field(
+        default=None, description="Prepared questions instead of the generated ones."
+    )
+    databases: Path | None = Field(
+        default=None, description="Folder of the prepared questions' databases, one folder each."
+    )
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> "SqlParams":
+        if (self.data is None) != (self.databases is None):
+            raise ValueError("give data and databases together, or neither")
+        return self
+
+
+class Sql:
+    """An explorer reads a database, a writer answers a question with one SQL query.
+
+    Example: ``Sql(SqlParams(domains=("shop",))).taskset().task("train", 0)``.
+    """
+
+    name: ClassVar[str] = "sql"
+    agents: ClassVar[tuple[str, ...]] = text.AGENTS
+    Params: ClassVar[type[BaseModel]] = SqlParams
+    local_terms: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        text.EXPLORER: {"reads": 0.1, "finds": 0.3},
+        text.WRITER: {"runs": 0.1},
+    }
+    return_bound: ClassVar[float] = RETURN_BOUND
+    usual_workflow: ClassVar[Mapping[str, Any]] = {"order": list(agents), "max_turns": 4}
+
+    def __init__(self, params: BaseModel) -> None:
+        self._params = SqlParams.model_validate(params.model_dump())
+        data = self._params.data
+        self._rows = None if data is None else SplitRows(data, SqlRow)
+
+    def taskset(self) -> Taskset:
+        """The prepared questions, or the generated ones."""
+        if self._rows is not None:
+            return PreparedQuestions(self._rows)
+        hint = "allow more domains or templates, or split_by: question"
+        return DrawnTaskset(self.name, self._params.seed, self._draw, hint=hint)
+
+    def environment(self) -> SqlEnvironment:
+        """The family's judge."""
+        return SqlEnvironment(
+            self._instance,
+            writer_sees_rows=self._params.writer_sees_rows,
+            budget=Budget() if self._rows is None else FILE_BUDGET,
+        )
+
+    def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
+        """A read of a table that is not known yet; the gold query."""
+        now = decode_state(state)
+        found = self._instance(now.key)
+        if agent == text.WRITER:
+            return text.sql_answer(found.gold)
+        unread = sorted(found.tables - {*now.reads}) or sorted(found.tables)
+        if found.is_file or set(now.finds) == set(found.stored):
+            return text.sql_answer(f"SELECT * FROM {unread[0]} LIMIT 5")
+        domain = DOMAINS[now.key.split("/")[0]]
+        sides = ((domain.a, domain.a_group), (domain.b, domain.b_kind))
+        held = f"'{found.stored[0]}'"
+        table, column = next((t, c) for t, c in sides if _holds(found, t, c, held))
+        note = f"{column} is stored as shown"
+        return text.sql_answer(f"SELECT DISTINCT {column} FROM {table}", note)
+
+    def random_action(self, state: bytes, agent: str, rng: Random) -> str:
+        """Any two columns of a table, with any condition."""
+        found = self._instance(decode_state(state).key)
+        if found.is_file:
+            return text.sql_answer(f"SELECT * FROM {rng.choice(sorted(found.tables))} LIMIT 3")
+        columns = columns_of(DOMAINS[decode_state(state).key.split("/")[0]])
+        table = rng.choice(sorted(columns))
+        first, second, third = (rng.choice(columns[table]) for _ in range(3))
+        where = rng.choice(("", f" WHERE {third} > {rng.randint(1, 40)}", f" ORDER BY {third}"))
+        return text.sql_answer(f"SELECT {first}, {second} FROM {table}{where}")
+
+    def hidden_texts(self, task: Task) -> list[str]:
+        """What no prompt may show: the gold query."""
+        return [self._instance(task.payload.decode()).gold]
+
+    def attackers(self) -> Mapping[str, Policy]:
+        """Answers that print the shown result, or a whole table."""
+        return {"printed_constants": self._constants, "whole_table": _whole_table}
+
+    def vocabulary(self) -> Sequence[str]:
+        """Keywords, signs, and the names and words of the chosen domains."""
+        names: dict[str, None] = dict.fromkeys(_KEYWORDS.split())
+        for domain in (DOMAINS[name] for name in self._params.domains):
+            for table, columns in columns_of(domain).items():
+                names |= dict.fromkeys((table, *columns))
+            names |= dict.fromkeys((*domain.groups, *domain.kinds))
+        return list(names)
+
+    def _constants(self, state: bytes, agent: str, rng: Random) -> str:
+        """The gold rows of the shown database as constants, and a table read for show."""
+        found = self._instance(decode_state(state).key)
+        if agent == text.EXPLORER:
+            return text.sql_answer(f"SELECT * FROM {min(found.tables)} LIMIT 9")
+        rows = [", ".join(_literal(cell) for cell in row) for row in found.shown.rows[:8]]
+        table = min(found.tables)
+        picks = [f"SELECT {row} WHERE (SELECT COUNT(*) FROM {table}) > 0" for row in rows]
+        return text.sql_answer(" UNION ALL ".join(picks))
+
+    def _instance(self, key: str) -> Instance:
+        if self._rows is not None and self._params.databases is not None:
+            return published_instance(_row_named(self._rows, key), self._params.databases)
+        parts = key.split("/")
+        if len(parts) != 3 or parts[0] not in DOMAINS or parts[1] not in TEMPLATES:
+            raise InvalidArgumentError(
+                f"{key[:80]!r} is no question of this family; give all services one 'data'"
+            )
+        return instance(parts[0], parts[1], int(parts[2]))
+
+    def _draw(self, rng: Random, split: Split) -> bytes | None:
+        domain, template = rng.choice(self._params.domains), rng.choice(self._params.templates)
+        seed = rng.getrandbits(32)
+        pair = f"{domain}/{template}"
+        owner = pair if self._params.split_by == "pair" else f"{pair}/{seed}"
+        return f"{pair}/{seed}".encode() if split_of_key(f"sql/{owner}") == split else None
+
+
+class PreparedQuestions:
+    """Finite splits: questions of files that ``troupe data prepare`` wrote."""
+
+    def __init__(self, rows: SplitRows[SqlRow]) -> None:
+        self._rows = rows
+
+    def size(self, split: Split) -> int | None:
+        """Number of questions."""
+        return self._rows.size(split)
+
+    def task(self, split: Split, index: int) -> Task:
+        """Row ``index`` of the split's file; the payload names it and its digest."""
+        row = self._rows.row(split, index)
+        return Task(row.id, split, index, f"{split}:{index}:{_digest(row)}".encode())
+
+
+def _row_named(rows: SplitRows[SqlRow], key: str) -> SqlRow:
+    split, _, rest = key.partition(":")
+    index, _, digest = rest.partition(":")
+    known: dict[str, Split] = {"train": "train", "validation": "validation", "test": "test"}
+    if split not in known or not index.isdigit():
+        raise InvalidArgumentError(f"{key[:80]!r} names no prepared question")
+    row = rows.row(known[split], int(index))
+    if _digest(row) != digest:
+        raise InvalidArgumentError(
+            f"{split} question {index} ({row.id!r}) differs between this process and the one that "
+            "began the episode; give both the same files"
+        )
+    return row
+
+
+def _digest(row: SqlRow) -> str:
+    return hashlib.sha256(row.model_dump_json().encode()).hexdigest()[:16]
+
+
+def _holds(found: Instance, table: str, column: str, literal: str) -> bool:
+    return table in found.tables and bool(
+        run_query(found.shown.database, f"SELECT 1 FROM {table} WHERE {column} = {literal}").rows
+    )
+
+
+def _literal(cell: object) -> str:
+    if cell is None:
+        return "NULL"
+    return str(cell) if isinstance(cell, int | float) else "'" + str(cell).replace("'", "''") + "'"
+
+
+def _whole_table(state: bytes, agent: str, rng: Random) -> str:
+    domain = DOMAINS.get(decode_state(state).key.split("/")[0], DOMAINS["shop"])
+    return text.sql_answer(f"SELECT * FROM {domain.link}")
