@@ -12,6 +12,8 @@ from troupe.conformance.sandbox import DEFAULT, sandbox_for
 from troupe.conformance.subject import Reference
 from troupe.conformance.target import find_targets, load_target
 
+_DEFAULTS = AuditLimits()
+
 
 def audit(
     target: Annotated[
@@ -25,10 +27,10 @@ def audit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of attackers and searches.")] = 0,
     num_tasks: Annotated[
         int, typer.Option("--n", min=2, max=10_000, help="Tasks that each attacker plays.")
-    ] = AuditLimits.num_tasks,
+    ] = _DEFAULTS.num_tasks,
     budget: Annotated[
         int, typer.Option(min=0, help="Episodes of each search; 0: no search.")
-    ] = AuditLimits.budget,
+    ] = _DEFAULTS.budget,
     max_success: Annotated[
         float,
         typer.Option(min=0.0, max=1.0, help="Share of tasks that may be solved by chance."),
