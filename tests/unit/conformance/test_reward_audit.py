@@ -9,6 +9,7 @@ from random import Random
 
 import hackable_families as families
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from troupe.cli.main import build_app
@@ -120,3 +121,9 @@ def test_audit_command_when_it_ends_then_its_status_is_the_verdict(name: str, st
     assert {earned["name"] for earned in document["attackers"]} >= {"empty", "constant_search"}
     shown = [finding["episode"]["moves"] for finding in document["findings"]]
     assert all(shown)
+
+
+def test_audit_command_when_no_effort_is_given_then_its_defaults_are_numbers() -> None:
+    command = get_command(build_app()).commands["audit"]  # type: ignore[attr-defined]
+    defaults = {option.name: option.default for option in command.params}
+    assert (defaults["num_tasks"], defaults["budget"]) == (20, 400)

@@ -1,0 +1,1 @@
+"""Small packages to break and to repair; each is a repository of its own in a task."""

@@ -1,0 +1,1 @@
+"""Days of the year without a calendar library."""

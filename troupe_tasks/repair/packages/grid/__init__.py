@@ -1,0 +1,1 @@
+"""Points and walks on a grid."""

@@ -1,0 +1,1 @@
+"""Intervals of whole numbers: the first belongs to them, the last does not."""

@@ -1,0 +1,1 @@
+"""Money in cents, and books of payments."""

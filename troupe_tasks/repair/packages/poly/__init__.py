@@ -1,0 +1,1 @@
+"""Polynomials as lists of coefficients, the constant one first."""

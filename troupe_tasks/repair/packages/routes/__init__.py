@@ -1,0 +1,1 @@
+"""Trips along stops of a line."""

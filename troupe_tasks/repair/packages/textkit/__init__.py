@@ -1,0 +1,1 @@
+"""Cleaning and counting words."""

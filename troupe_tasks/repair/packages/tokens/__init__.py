@@ -1,0 +1,1 @@
+"""Fields and options in lines of text."""

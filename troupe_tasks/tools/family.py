@@ -1,0 +1,110 @@
+"""Tools as a task family: its parameters, its tasks and its demonstrations."""
+
+import json
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from troupe.tasks.family import Split, Task
+from troupe.tasks.splits import DrawnTaskset, split_of_key
+from troupe_tasks.tools import script
+from troupe_tasks.tools.case import case_of, encode_case
+from troupe_tasks.tools.environment import AGENTS, DOMAINS, RETURN_BOUND, ToolsEnvironment
+from troupe_tasks.tools.state import decode_state
+from troupe_tasks.tools.turn import CLERK, OPERATOR, tools_of
+
+_TERMS = {"format": 0.1, "valid": 0.1, "learnt": 0.2, "found": 0.2}
+
+
+class ToolsParams(BaseModel):
+    """Which cases, and how many agents share the work."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = Field(default=0, description="Seed of the cases.")
+    domains: tuple[Literal["shop", "airline"], ...] = Field(
+        default=("shop", "airline"), min_length=1, description="Lines of business."
+    )
+    is_solo: bool = Field(
+        default=False,
+        description="One agent, operator, with policy, customer and tools; else clerk and "
+        "operator share them.",
+    )
+
+
+class Tools:
+    """A clerk with the customer and the policy, an operator with the database.
+
+    Neither can settle a case alone: the operator does not know what is allowed or wanted, the clerk
+    does not know what is in the database and cannot change it.
+
+    Example: ``Tools(ToolsParams(domains=("shop",))).taskset().task("train", 0)``.
+    """
+
+    name: ClassVar[str] = "tools"
+    agents: ClassVar[tuple[str, ...]] = AGENTS
+    Params: ClassVar[type[BaseModel]] = ToolsParams
+    local_terms: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        CLERK: {name: _TERMS[name] for name in ("format", "valid", "learnt")},
+        OPERATOR: {name: _TERMS[name] for name in ("format", "valid", "found")},
+    }
+    return_bound: ClassVar[float] = RETURN_BOUND
+    usual_workflow: ClassVar[Mapping[str, Any]] = {
+        "kind": "turn_based",
+        "order": [CLERK, OPERATOR],
+        "max_turns": 9,
+    }
+
+    def __init__(self, params: BaseModel) -> None:
+        self._params = ToolsParams.model_validate(params.model_dump())
+        if self._params.is_solo:
+            # What an instance declares hides the class's.
+            vars(self).update(
+                agents=(OPERATOR,),
+                local_terms={OPERATOR: _TERMS},
+                usual_workflow={"kind": "turn_based", "order": [OPERATOR], "max_turns": 9},
+            )
+
+    def taskset(self) -> DrawnTaskset:
+        """Cases without end in each split."""
+        return DrawnTaskset(self.name, self._params.seed, self._draw, hint="ask for more domains")
+
+    def _draw(self, rng: Random, split: Split) -> bytes | None:
+        case = DOMAINS[rng.choice(self._params.domains)].draw(rng)
+
+        is_owner = split_of_key(case.caller) == split
+        return encode_case(case) if is_owner else None
+
+    def environment(self) -> ToolsEnvironment:
+        """The family's judge."""
+        return ToolsEnvironment(self.agents)
+
+    def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
+        """Ask, look up, report, decide and settle, as far as the seat knows enough."""
+        decoded = decode_state(state)
+        domain = DOMAINS[decoded.case.domain]
+        return script.demonstration(domain, decoded, agent, is_solo=self._params.is_solo)
+
+    def random_action(self, state: bytes, agent: str, rng: Random) -> str:
+        """Well-formed calls with ids that exist."""
+        decoded = decode_state(state)
+        domain = DOMAINS[decoded.case.domain]
+        return script.random_calls(domain, decoded, agent, rng, is_solo=self._params.is_solo)
+
+    def hidden_texts(self, task: Task) -> list[str]:
+        """Emails of all customers but the caller: no prompt shows them."""
+        case = case_of(json.loads(task.payload))
+        others = (record for key, record in case.db["customers"].items() if key != case.customer)
+        return [record["email"] for record in others]
+
+    def vocabulary(self) -> Sequence[str]:
+        """Names of tools, arguments, topics and rules."""
+        words: dict[str, None] = {}
+        for domain in DOMAINS.values():
+            for agent in AGENTS:
+                for tool in tools_of(domain, agent, is_solo=False):
+                    words |= dict.fromkeys((tool.name, *tool.parameters))
+            words |= dict.fromkeys((*domain.topics, *domain.rules))
+        return list(words)
