@@ -153,7 +153,7 @@ class Sample:
     is_baseline: bool = False
     value: float = 0.0
     log_ratio: float = 0.0
-    token_ids: Sequence[int] = ()
+    token_ids: Sequence[int] | NDArray[np.int32] = ()
     rollout_logprobs: Sequence[float] | NDArray[np.float32] = ()
     advantage: float = 0.0
     temperature: float = 1.0

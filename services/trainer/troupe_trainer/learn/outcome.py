@@ -23,13 +23,17 @@ class NonFiniteError(JobFailedError):
     """Loss or gradient is not a number; ``groups`` are those at fault.
 
     These are the groups that are not finite alone, or the whole minibatch if there are none.
+    ``minibatch`` is its number in the step.
     """
 
     reason = "NON_FINITE"
 
-    def __init__(self, message: str, groups: Sequence[CreditedGroup]) -> None:
+    def __init__(
+        self, message: str, groups: Sequence[CreditedGroup] = (), *, minibatch: int = 0
+    ) -> None:
         super().__init__(message)
         self.groups = groups
+        self.minibatch = minibatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import copy
 import functools
 import json
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -28,7 +28,8 @@ from troupe_trainer.model.base_digest import base_digest
 from troupe_trainer.model.kernels import PLAIN, Kernels
 from troupe_trainer.model.logprobs import token_logprobs
 from troupe_trainer.model.packing import Microbatch
-from troupe_trainer.model.ranks.group import SOLO, Ranks, together, whole
+from troupe_trainer.model.ranks.exchange import gathered
+from troupe_trainer.model.ranks.group import SOLO, Ranks, together
 from troupe_trainer.model.ranks.shard import Sharded, fill
 from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
 
@@ -126,19 +127,17 @@ class PolicyModel:
 
     @together
     def weights(self) -> dict[str, Tensor]:
-        """Tensors that are published: the adapter, or every weight once; in the policy's dtype."""
+        """Tensors that are published: the adapter, or every weight once; in the policy's dtype.
+
+        Over ranks, rank 0 has them and the others return nothing.
+        """
         if self.is_lora:
-            adapter = get_peft_model_state_dict(self.module)
-            return {name: whole(t.detach()).cpu().contiguous() for name, t in adapter.items()}
+            return _on_first(get_peft_model_state_dict(self.module).items())
         dtype = getattr(torch, self._spec.dtype)
         tied: set[str] = set(self.module.all_tied_weights_keys or ())
         state = cast("dict[str, Tensor]", self.module.state_dict())
-        kinds = {n: dtype if t.is_floating_point() else t.dtype for n, t in state.items()}
-        return {
-            name: whole(t.detach()).to("cpu", kinds[name]).contiguous()
-            for name, t in state.items()
-            if name not in tied
-        }
+        kept = ((name, t.detach()) for name, t in state.items() if name not in tied)
+        return _on_first((n, t.to(dtype) if t.is_floating_point() else t) for n, t in kept)
 
     def load_trainable(self, tensors: dict[str, Tensor]) -> None:
         """Overwrite the trained parameters; ``tensors`` has exactly the names of ``trainable``."""
@@ -251,6 +250,12 @@ class PolicyModel:
     ) -> tuple[Tensor, Tensor]:
         logits_C_V = self._head(hidden_C_D)
         return token_logprobs(logits_C_V, targets_C, temperatures_C, want_entropy_grad=want_grad)
+
+
+def _on_first(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """CPU copies of whole tensors by name, on rank 0 alone."""
+    copies = ((name, gathered(tensor)) for name, tensor in tensors)
+    return {name: copy_.contiguous() for name, copy_ in copies if copy_ is not None}
 
 
 def _checkpoint_layers(causal: Any) -> None:

@@ -20,6 +20,8 @@ from troupe.spec.job import BatchSpec
 from troupe_trainer.samples import PromptSamples
 
 Ints = NDArray[np.int64]
+SmallInts = NDArray[np.int32]
+"""What is kept for a whole step takes half the memory."""
 Floats = NDArray[np.float32]
 
 
@@ -32,10 +34,10 @@ class Block:
     trained token.
     """
 
-    tokens_B: Ints
-    positions_B: Ints
-    ends_B: Ints
-    predictors_N: Ints
+    tokens_B: SmallInts
+    positions_B: SmallInts
+    ends_B: SmallInts
+    predictors_N: SmallInts
     samples: PromptSamples
 
 
@@ -63,7 +65,14 @@ class Microbatch:
 def pack(
     prompts: Sequence[PromptSamples], batch: BatchSpec, *, shares_prompts: bool = True
 ) -> Iterator[Microbatch]:
-    """Micro-batches that hold every sample once, each within a budget of tokens.
+    """The micro-batches of ``lay_out``, one after another."""
+    return map(microbatch, lay_out(prompts, batch, shares_prompts=shares_prompts))
+
+
+def lay_out(
+    prompts: Sequence[PromptSamples], batch: BatchSpec, *, shares_prompts: bool = True
+) -> list[list[Block]]:
+    """The blocks of each micro-batch: every sample once, each within a budget of tokens.
 
     The budget is ``tokens_per_row * rows_per_microbatch``; a block longer than that gets a
     micro-batch of its own. The layout depends on the arguments alone. Without ``shares_prompts``
@@ -73,7 +82,7 @@ def pack(
     if not shares_prompts:
         prompts = [PromptSamples(p.prompt, [s]) for p in prompts for s in p.samples]
     budget = batch.tokens_per_row * batch.rows_per_microbatch
-    return map(_microbatch, fill([build_block(p) for p in prompts], budget))
+    return fill([build_block(p) for p in prompts], budget)
 
 
 def build_block(samples: PromptSamples) -> Block:
@@ -82,25 +91,25 @@ def build_block(samples: PromptSamples) -> Block:
     In sorted order a completion shares with the tree its common prefix with the previous one.
     """
     num_prompt = len(samples.prompt)
-    paths = [np.array(sample.token_ids[:-1], dtype=np.int64) for sample in samples.samples]
-    order = sorted(range(len(paths)), key=lambda i: tuple(samples.samples[i].token_ids[:-1]))
-    tokens, depths = [samples.prompt], [np.arange(num_prompt)]
-    ends = np.zeros(num_prompt + sum(map(len, paths)), dtype=np.int64)
-    places: list[Ints] = [np.empty(0, dtype=np.int64)] * len(paths)
-    size, before, at = num_prompt, paths[order[0]][:0], np.empty(0, dtype=np.int64)
+    paths = [np.asarray(sample.token_ids[:-1], dtype=np.int32) for sample in samples.samples]
+    order = sorted(range(len(paths)), key=lambda i: paths[i].tolist())
+    tokens, depths = [samples.prompt.astype(np.int32)], [_range(0, num_prompt)]
+    ends = np.zeros(num_prompt + sum(map(len, paths)), dtype=np.int32)
+    places: list[SmallInts] = [np.empty(0, dtype=np.int32)] * len(paths)
+    size, before, at = num_prompt, paths[order[0]][:0], np.empty(0, dtype=np.int32)
     for i in order:
         path = paths[i]
         shared = _common(before, path)
         ends[at[shared:]] = size
-        added = np.arange(size, size + len(path) - shared)
+        added = _range(size, size + len(path) - shared)
         tokens.append(path[shared:])
-        depths.append(num_prompt + np.arange(shared, len(path)))
+        depths.append(_range(num_prompt + shared, num_prompt + len(path)))
         size += len(added)
         before, at = path, np.concatenate([at[:shared], added])
         places[i] = at
     ends[at] = size
     ends[:num_prompt] = size
-    root = np.array([num_prompt - 1])
+    root = _range(num_prompt - 1, num_prompt)
     return Block(
         tokens_B=np.concatenate(tokens),
         positions_B=np.concatenate(depths),
@@ -126,22 +135,27 @@ def fill(blocks: Sequence[Block], budget: int) -> list[list[Block]]:
     return batches
 
 
-def _common(first: Ints, second: Ints) -> int:
+def _range(start: int, stop: int) -> SmallInts:
+    return np.arange(start, stop, dtype=np.int32)
+
+
+def _common(first: SmallInts, second: SmallInts) -> int:
     """Length of the common prefix."""
     size = min(len(first), len(second))
     differs = np.flatnonzero(first[:size] != second[:size])
     return int(differs[0]) if len(differs) else size
 
 
-def _microbatch(blocks: Sequence[Block]) -> Microbatch:
+def microbatch(blocks: Sequence[Block]) -> Microbatch:
+    """The arrays of one forward and backward pass over ``blocks``."""
     lengths = [len(block.tokens_B) for block in blocks]
     starts = np.cumsum([0, *lengths[:-1]])
     samples = [s for block in blocks for s in block.samples.samples]
     sizes = [len(s.token_ids) for s in samples]
     placed = list(zip(starts, blocks, strict=True))
     return Microbatch(
-        tokens_M=np.concatenate([b.tokens_B for b in blocks]),
-        positions_M=np.concatenate([b.positions_B for b in blocks]),
+        tokens_M=np.concatenate([b.tokens_B for b in blocks], dtype=np.int64),
+        positions_M=np.concatenate([b.positions_B for b in blocks], dtype=np.int64),
         ends_M=np.concatenate([b.ends_B + start for start, b in placed]),
         lengths=lengths,
         predictors_N=np.concatenate([b.predictors_N + start for start, b in placed]),

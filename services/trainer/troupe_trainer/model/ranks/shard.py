@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
+
+from troupe_trainer.model.ranks.exchange import scattered
 
 _T = TypeVar("_T")
 
@@ -34,14 +36,29 @@ class Sharded(nn.Module):
 
 
 def fill(parameter: Tensor, value: Tensor) -> None:
-    """Overwrite ``parameter`` with ``value``; a spread one takes its own part."""
+    """Overwrite ``parameter`` with ``value``; of a spread one each rank writes its own part.
+
+    Over ranks, rank 0 has the ``value`` and the others have one on "meta".
+    """
     with torch.no_grad():
-        parameter.copy_(spread_like(parameter, value))
+        if isinstance(parameter, DTensor):
+            parameter.to_local().copy_(scattered(value, parameter))
+        else:
+            parameter.copy_(value)
 
 
 def spread_like(parameter: Tensor, value: Tensor) -> Tensor:
     """``value`` on the device of ``parameter`` and, unless it is a scalar, spread as that is."""
-    if not isinstance(parameter, DTensor) or isinstance(value, DTensor) or not value.dim():
+    if not isinstance(parameter, DTensor):
         return value.to(parameter.device)
-    local = value.to(parameter.to_local().device)
-    return distribute_tensor(local, parameter.device_mesh, parameter.placements)
+    local = scattered(value, parameter)
+    if not value.dim():
+        return local
+    return DTensor.from_local(
+        local,
+        parameter.device_mesh,
+        parameter.placements,
+        run_check=False,
+        shape=parameter.shape,
+        stride=parameter.stride(),
+    )
