@@ -98,7 +98,10 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
     assert all(torch.allclose(weights[0][n], weights[1][n], atol=2e-4) for n in weights[1])
     paths = export_artifacts(spread.alone(), spec.policies[policy], tmp_path / policy)
     assert (Path(paths["merged"]) / "model.safetensors").is_file()
+    _ = spread.model.score(tokens)  # gathers what a restored state must not be written to
     spread.restore(alone.state())
+    kept, given = spread.state().tensors, alone.state().tensors
+    assert all(torch.equal(kept[name], given[name]) for name in given)
     got, want = (x.step(_credited(3, spec), 3) for x in (spread, alone))
     assert got.metrics["loss"] == pytest.approx(want.metrics["loss"], rel=1e-4, abs=1e-6)
     spoilt = credit(make_group(random.Random(1)), [math.inf, 0.0, 0.0, 0.0], 1.0)

@@ -22,8 +22,11 @@ _OF_NO_MATTER = frozenset({"_name_or_path", "transformers_version", "torch_dtype
 def base_digest(model: nn.Module, source: str) -> str:
     """Digest of ``model`` as it was loaded from ``source``, before any training.
 
-    The same for every device and rank; not for another dtype, which the spec names.
+    The same for every device and rank; not for another dtype, which the spec names. "" for a model
+    on "meta", which has no numbers.
     """
+    if any(parameter.is_meta for parameter in model.parameters()):
+        return ""
     digest = hashlib.sha256(_settings(source).encode())
     for name, parameter in sorted(model.named_parameters()):
         flat = parameter.detach().flatten()

@@ -16,9 +16,10 @@ from typing import Any, TypeVar, cast
 
 import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from troupe.errors import InvalidArgumentError, JobFailedError
@@ -26,7 +27,7 @@ from troupe.seeds import derive_seed
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.base_digest import base_digest
 from troupe_trainer.model.kernels import PLAIN, Kernels
-from troupe_trainer.model.logprobs import token_logprobs
+from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
 from troupe_trainer.model.packing import Microbatch
 from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together
@@ -34,9 +35,6 @@ from troupe_trainer.model.ranks.shard import Sharded, fill
 from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
 
 _T = TypeVar("_T")
-
-LOGITS_PER_CHUNK = 1 << 24
-"""Largest number of logits that exist at once (64 MiB in float32)."""
 
 
 class PolicyModel:
@@ -70,9 +68,7 @@ class PolicyModel:
         self._bare: Any = _same_weights(base) if isinstance(spec.train, LoraSpec) else None
         self._config: Any = base.config
         self.is_lora = isinstance(spec.train, LoraSpec)
-        self.module: Any = (
-            _adapted(policy, base, spec.train, seed) if isinstance(spec.train, LoraSpec) else base
-        )
+        self.module: Any = _adapted(policy, base, spec, seed) if self.is_lora else base
         self.module.eval()
         self._causal: Any = self.module.get_base_model() if self.is_lora else self.module
         self._head: nn.Module = self._causal.get_output_embeddings()
@@ -166,9 +162,10 @@ class PolicyModel:
 
     @property
     def autocast(self) -> torch.autocast:
-        """Computes full bfloat16 weights, whose master copy is float32, in bfloat16."""
-        is_mixed = not self.is_lora and self._spec.dtype == "bfloat16"
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=is_mixed)
+        """Computes bfloat16 weights and adapters, whose master copies are float32, in bfloat16."""
+        is_mixed = self._spec.dtype == "bfloat16"
+        kind = "cuda" if self.device.type == "meta" else self.device.type
+        return torch.autocast(kind, torch.bfloat16, enabled=is_mixed)
 
     def logprobs(self, batch: Microbatch, *, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
         """Log probability and entropy of the sampled distribution at each trained token.
@@ -186,7 +183,7 @@ class PolicyModel:
             hidden_N_D = self._hidden(batch)
             targets_N = torch.from_numpy(batch.targets_N).to(self.device)
             temperatures_N = torch.from_numpy(batch.temperatures_N).to(self.device)
-            size = max(1, LOGITS_PER_CHUNK // self.vocabulary_size)
+            size = tokens_per_chunk(self.vocabulary_size, on_cpu=self.device.type == "cpu")
             columns = [column.split(size) for column in (hidden_N_D, targets_N, temperatures_N)]
             chunks: list[tuple[Tensor, Tensor, Tensor]] = list(zip(*columns, strict=True))
             if len(chunks) == 1:
@@ -237,7 +234,9 @@ class PolicyModel:
         if self._kernels.is_packed:  # a sequence begins where the position is 0
             return {}
         if self._has_tree:
-            tree = Tree(batch.lengths, batch.ends_M, self.device, self._compute_dtype())
+            tree = Tree(
+                batch.lengths, batch.ends_M, self.device, self._compute_dtype(), batch.segments
+            )
             return arguments(tree)
         ends_1_M = torch.from_numpy(batch.ends_M)[None].to(self.device)
         return {"attention_mask": bias_of(ends_1_M, self._compute_dtype())}
@@ -276,6 +275,8 @@ def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels)
     is_lora = isinstance(spec.train, LoraSpec)
     dtype = getattr(torch, spec.dtype) if is_lora else torch.float32
     try:
+        if device.type == "meta":
+            return _shape_alone(spec.model, dtype)
         model: Any = AutoModelForCausalLM.from_pretrained(
             spec.model,
             dtype=dtype,
@@ -305,12 +306,19 @@ def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels)
     return model
 
 
+def _shape_alone(source: str, dtype: torch.dtype) -> Any:
+    """The model without numbers: every tensor is on "meta"."""
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(source), dtype=dtype)
+
+
 def _same_weights(model: Any) -> Any:
     """New modules around the same parameters; the memory cost is negligible."""
     return copy.deepcopy(model, {id(p): p for p in model.parameters()})
 
 
-def _adapted(policy: str, base: Any, spec: LoraSpec, seed: int) -> Any:
+def _adapted(policy: str, base: Any, policy_spec: PolicySpec, seed: int) -> Any:
+    spec = cast("LoraSpec", policy_spec.train)
     config = LoraConfig(
         r=spec.rank,
         lora_alpha=cast("int", spec.alpha),
@@ -329,6 +337,11 @@ def _adapted(policy: str, base: Any, spec: LoraSpec, seed: int) -> Any:
                 "the model, or use 'all-linear'.",
                 pointer=f"/policies/{policy}/train/targets",
             ) from error
+    for module in adapted.modules():
+        if isinstance(module, LoraLayer):
+            # peft would copy each linear layer's input to float32, and keep the copies; under
+            # autocast the adapter computes from the input itself, in bfloat16.
+            module.cast_input_dtype_enabled = policy_spec.dtype == "float32"
     # peft keeps a set, whose order differs between processes and would reach adapter_config.json.
     made: Any = adapted.peft_config["default"]
     made.target_modules = sorted(made.target_modules)

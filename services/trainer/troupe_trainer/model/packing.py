@@ -1,9 +1,10 @@
-"""Lays completions out so that nothing is computed twice: one prompt, then a tree of completions.
+"""Lays completions out so that no prompt is computed twice: one prompt, then its completions.
 
-The completions of a prompt share it and every prefix that they have in common. A token attends to
-its own prefix only, and its position continues from it, so each log probability is the one that
-the sequence would have alone. A completion's last token predicts
-nothing and is left out of the input. Owns layout in numpy; never sees a model.
+A token attends to its own prefix only, and its position continues from it, so each log probability
+is the one that the sequence would have alone. A completion's last token predicts nothing and is
+left out of the input. Short completions form a tree, which has every common prefix once and is
+attended to under a mask; the mask grows with the square of the tree, so long ones lie side by side
+as segments, which need none. Owns layout in numpy; never sees a model.
 
 Shape suffixes: M tokens of a micro-batch, N trained ones of them, B tokens of a block.
 """
@@ -11,6 +12,7 @@ Shape suffixes: M tokens of a micro-batch, N trained ones of them, B tokens of a
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,9 @@ from troupe_trainer.samples import PromptSamples
 Ints = NDArray[np.int64]
 SmallInts = NDArray[np.int32]
 """What is kept for a whole step takes half the memory."""
+TREE_TOKENS = 512
+"""A longer block is laid out as segments. Up to here attention is about 2 % of a pass through a
+model of 8B: 512 pairs a token, where the linear layers take as long as some 23,000 pairs."""
 Floats = NDArray[np.float32]
 
 
@@ -31,7 +36,8 @@ class Block:
 
     ``ends_B`` holds, for each token, the end of its subtree: it is seen by itself and by the
     tokens from there to its end. ``predictors_N`` holds the place whose output predicts each
-    trained token.
+    trained token. ``segments``: lengths of the prompt and of each completion where they lie side by
+    side, or of the only sequence; empty for a tree.
     """
 
     tokens_B: SmallInts
@@ -39,6 +45,7 @@ class Block:
     ends_B: SmallInts
     predictors_N: SmallInts
     samples: PromptSamples
+    segments: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,7 @@ class Microbatch:
     """Blocks laid end to end for one forward pass, and the targets of its outputs.
 
     Token i sees token j when ``j <= i < ends_M[j]``. ``lengths`` are the blocks', longest first;
+    the first of them are those of ``segments``, and the others are trees.
     ``predictors_N`` indexes the M outputs and ``sequence_N`` indexes ``samples``.
     """
 
@@ -60,6 +68,7 @@ class Microbatch:
     temperatures_N: Floats
     sequence_N: Ints
     samples: Sequence[Sample]
+    segments: Sequence[Sequence[int]] = ()
 
 
 def pack(
@@ -74,15 +83,80 @@ def lay_out(
 ) -> list[list[Block]]:
     """The blocks of each micro-batch: every sample once, each within a budget of tokens.
 
-    The budget is ``tokens_per_row * rows_per_microbatch``; a block longer than that gets a
-    micro-batch of its own. The layout depends on the arguments alone. Without ``shares_prompts``
-    each completion is laid out with its own copy of the prompt: plain sequences, for kernels
-    without tree support.
+    The budget is ``tokens_per_row * rows_per_microbatch``. A prompt whose completions are longer
+    together is split by completion, and the prompt is computed for each part; only a sequence that
+    is longer alone exceeds the budget. The layout depends on the arguments alone. Without
+    ``shares_prompts`` each completion is laid out with its own copy of the prompt: plain sequences,
+    for kernels without tree support.
     """
     if not shares_prompts:
         prompts = [PromptSamples(p.prompt, [s]) for p in prompts for s in p.samples]
     budget = batch.tokens_per_row * batch.rows_per_microbatch
-    return fill([build_block(p) for p in prompts], budget)
+    return fill([block for p in prompts for block in _within(p, budget)], budget)
+
+
+def block_of(samples: PromptSamples) -> Block:
+    """One prompt's completions: a tree of at most TREE_TOKENS tokens, or else segments."""
+    sizes = [len(s.token_ids) - 1 for s in samples.samples]
+    if len(samples.prompt) + max(sizes) <= TREE_TOKENS:
+        tree = build_block(samples)
+        if len(tree.tokens_B) <= TREE_TOKENS:
+            return tree
+    return build_segments(samples)
+
+
+def _within(samples: PromptSamples, budget: int) -> Iterator[Block]:
+    """Blocks of at most ``budget`` tokens, or of a single completion, that hold all samples."""
+    block = block_of(samples)
+    if len(block.tokens_B) <= budget or len(samples.samples) == 1:
+        yield block
+        return
+    for part in _halves(samples) if not block.segments else _bins(samples, budget):
+        yield from _within(PromptSamples(samples.prompt, part), budget)
+
+
+def _halves(samples: PromptSamples) -> Sequence[Sequence[Sample]]:
+    """The completions in two parts; those with a common beginning stay together."""
+    order = sorted(samples.samples, key=lambda sample: list(sample.token_ids))
+    return order[: len(order) // 2], order[len(order) // 2 :]
+
+
+def _bins(samples: PromptSamples, budget: int) -> Sequence[Sequence[Sample]]:
+    """First fit, longest first: completions that fit into the budget beside their prompt."""
+    space = budget - len(samples.prompt)
+    bins: list[list[Sample]] = []
+    free: list[int] = []
+    for sample in sorted(samples.samples, key=lambda s: -len(s.token_ids)):
+        size = len(sample.token_ids) - 1
+        place = next((i for i, left in enumerate(free) if left >= size), None)
+        if place is None:
+            place = len(bins)
+            bins.append([])
+            free.append(space)
+        bins[place].append(sample)
+        free[place] -= size
+    return bins
+
+
+def build_segments(samples: PromptSamples) -> Block:
+    """One prompt and its completions side by side; a single completion continues its prompt."""
+    num_prompt = len(samples.prompt)
+    paths = [np.asarray(sample.token_ids[:-1], dtype=np.int32) for sample in samples.samples]
+    bounds = np.cumsum([num_prompt, *map(len, paths)]).tolist()
+    steps = list(pairwise(bounds))
+    ends = np.repeat([bounds[-1], *bounds[1:]], [num_prompt, *map(len, paths)])
+    root = _range(num_prompt - 1, num_prompt)
+    lengths = [num_prompt, *(len(path) for path in paths if len(path))]
+    return Block(
+        tokens_B=np.concatenate([samples.prompt, *paths], dtype=np.int32),
+        positions_B=np.concatenate(
+            [_range(0, num_prompt), *(_range(num_prompt, num_prompt + len(p)) for p in paths)]
+        ),
+        ends_B=ends.astype(np.int32),
+        predictors_N=np.concatenate([part for step in steps for part in (root, _range(*step))]),
+        samples=samples,
+        segments=lengths if len(paths) > 1 else [bounds[-1]],
+    )
 
 
 def build_block(samples: PromptSamples) -> Block:
@@ -165,4 +239,5 @@ def microbatch(blocks: Sequence[Block]) -> Microbatch:
         temperatures_N=np.repeat([np.float32(s.temperature) for s in samples], sizes),
         sequence_N=np.repeat(np.arange(len(samples)), sizes),
         samples=samples,
+        segments=[block.segments for block in blocks if block.segments],
     )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troupe.candidates import Sample
-from troupe_trainer.model.packing import Block, Microbatch, build_block, microbatch
+from troupe_trainer.model.packing import Block, Microbatch, block_of, microbatch
 from troupe_trainer.samples import PromptSamples
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -129,7 +129,7 @@ def from_arrays(arrays: Arrays) -> list[Share]:
     prompts = _split(arrays["prompts"], arrays["prompt_lengths"])
     blocks = iter(
         [
-            build_block(PromptSamples(prompt, list(islice(samples, count))))
+            block_of(PromptSamples(prompt, list(islice(samples, count))))
             for prompt, count in zip(prompts, arrays["prompt_samples"].tolist(), strict=True)
         ]
     )

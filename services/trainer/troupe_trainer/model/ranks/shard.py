@@ -28,7 +28,9 @@ class Sharded(nn.Module):
         for layer in module.modules():
             if isinstance(layer, GradientCheckpointingLayer):
                 fully_shard(layer, mesh=mesh)
-        fully_shard(self, mesh=mesh)
+        # Without it the rest would stay gathered after a pass without gradient, and a restored
+        # state be written to a copy.
+        fully_shard(self, mesh=mesh, reshard_after_forward=True)
 
     def forward(self, work: Callable[[], Any]) -> Any:
         """The result of ``work``."""
