@@ -3,12 +3,11 @@
 Owns model, optimizer and step count. Never sees Redis, replicas or files, and does not know
 which algorithm it runs.
 """
-# ruff: noqa: N815 (tensor names carry shape suffixes)
 
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,8 @@ from troupe.spec.job import JobSpec
 from troupe_trainer.learn import trained_state
 from troupe_trainer.learn.minibatches import minibatches
 from troupe_trainer.learn.outcome import (
+    FLOPS,
+    Fixed,
     LearnOutcome,
     Minibatch,
     NonFiniteError,
@@ -32,6 +33,7 @@ from troupe_trainer.learn.outcome import (
     parity,
 )
 from troupe_trainer.learn.schedule import learning_rate
+from troupe_trainer.model.flops import peak_flops
 from troupe_trainer.model.kernels import AttentionChoice, choose
 from troupe_trainer.model.learner_state import LearnerState, check_fits
 from troupe_trainer.model.model import PolicyModel
@@ -69,7 +71,7 @@ class Learner:
             seed=spec.seed,
             device=device,
             kernels=choose(policy_spec, device, attention),
-            checkpoint_activations=spec.batch.checkpoint_activations,
+            checkpoint_activations=bool(spec.batch.checkpoint_activations),
             shares=shares if ranks.size == 1 else (),
         )
         self._batch = spec.batch
@@ -145,6 +147,9 @@ class Learner:
             totals["_loss"] += outcome.loss / self._num_minibatches
             totals["_grad_norm"] += outcome.grad_norm / self._num_minibatches
         loss, grad_norm = totals.pop("_loss", 0.0), totals.pop("_grad_norm", 0.0)
+        speed = peak_flops(self.model.device)
+        ideal_s = None if speed is None else totals.get(FLOPS, 0.0) / (speed * self.ranks.size)
+        totals.pop(FLOPS, None)
         metrics = {name: value / max(1, trained) for name, value in totals.items()}
         metrics |= {"loss": loss, "grad_norm": grad_norm, "ratio_max": maximum}
         if is_current:
@@ -153,7 +158,7 @@ class Learner:
         low, high = metrics.get("clip_fraction_low"), metrics.get("clip_fraction_high")
         if low is not None and high is not None:
             metrics["clip_fraction"] = low + high
-        return LearnOutcome(metrics, trained, peak_bytes(self.model.device))
+        return LearnOutcome(metrics, trained, peak_bytes(self.model.device), ideal_s=ideal_s)
 
     def reference_kl(self, groups: Sequence[CreditedGroup]) -> list[list[float]]:
         """KL(rollout || reference) of each candidate, summed over its tokens, in index order."""
@@ -252,11 +257,11 @@ class Learner:
         ]
         return deal(batches, denominators, [len(groups) for groups in parts], self.ranks.size)
 
-    def _fixed_logprobs(self, share: Share) -> list["_Fixed"]:
+    def _fixed_logprobs(self, share: Share) -> list[Fixed]:
         """Log probabilities needed from before the step's first update, by micro-batch."""
         needs = self._algorithm.needs
         return [
-            _Fixed(
+            Fixed(
                 old_N=self._old_logprobs(batch) if needs.old else None,
                 reference_N=self.model.reference_logprobs(batch) if needs.reference else None,
             )
@@ -267,7 +272,7 @@ class Learner:
     def _old_logprobs(self, batch: Microbatch) -> Tensor:
         return self.model.logprobs(batch, want_entropy_grad=False)[0]
 
-    def _drift(self, share: Share, fixed: Sequence["_Fixed"]) -> Minibatch:
+    def _drift(self, share: Share, fixed: Sequence[Fixed]) -> Minibatch:
         """How far the present weights are from the rollout's probabilities; no gradient."""
         outcome = Minibatch(sums=defaultdict(float))
         for number, (batch, counts) in enumerate(share.microbatches()):
@@ -277,7 +282,7 @@ class Learner:
                 outcome.add_drift(trainer_N, torch.from_numpy(batch.rollout_logprobs_N))
         return outcome.over(self.ranks)
 
-    def _minibatch(self, share: Share, fixed: Sequence["_Fixed"], number: int) -> Minibatch:
+    def _minibatch(self, share: Share, fixed: Sequence[Fixed], number: int) -> Minibatch:
         """Accumulate the gradient of all groups, then step once."""
         outcome = self._gradient(share, fixed)
         reached("trainer.learning", self._optimizer_step)
@@ -289,18 +294,18 @@ class Learner:
             self._update(outcome, number)
         return outcome
 
-    def _gradient(self, share: Share, fixed: Sequence["_Fixed"]) -> Minibatch:
+    def _gradient(self, share: Share, fixed: Sequence[Fixed]) -> Minibatch:
         """Add the gradient of all groups to the parameters'."""
         outcome = Minibatch(sums=defaultdict(float))
         for number, (batch, counts) in enumerate(share.microbatches()):
-            logprobs = fixed[number] if fixed else _Fixed()
+            logprobs = fixed[number] if fixed else Fixed()
             self._backward(batch, logprobs, share.denominator, outcome, counts)
         return outcome.over(self.ranks)
 
     def _backward(
         self,
         batch: Microbatch,
-        fixed: "_Fixed",
+        fixed: Fixed,
         denominator: int,
         outcome: Minibatch,
         counts: bool = True,
@@ -338,6 +343,7 @@ class Learner:
         for name, value in (correction(fixed.old_N, rollout_logprobs) | by_loss).items():
             outcome.sums[name] += scale * value
         outcome.num_tokens += len(batch.targets_N) if counts else 0
+        outcome.sums[FLOPS] += scale * self.model.flops.of(batch)
 
     def _weights(self, batch: Microbatch) -> NDArray[np.float32]:
         """1 a token, or 1 / length where completions are averaged over their token means."""
@@ -389,11 +395,3 @@ class Learner:
         shown = ", ".join(names[:_NAMED_GROUPS])
         more = f" and {len(names) - _NAMED_GROUPS} more" if len(names) > _NAMED_GROUPS else ""
         return f"Groups at fault: {shown}{more}."
-
-
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    """Log probabilities of one micro-batch that do not change within a step."""
-
-    old_N: Tensor | None = None
-    reference_N: Tensor | None = None

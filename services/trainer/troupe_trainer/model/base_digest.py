@@ -22,11 +22,8 @@ _OF_NO_MATTER = frozenset({"_name_or_path", "transformers_version", "torch_dtype
 def base_digest(model: nn.Module, source: str) -> str:
     """Digest of ``model`` as it was loaded from ``source``, before any training.
 
-    The same for every device and rank; not for another dtype, which the spec names. "" for a model
-    on "meta", which has no numbers.
+    The same for every device and rank; not for another dtype, which the spec names.
     """
-    if any(parameter.is_meta for parameter in model.parameters()):
-        return ""
     digest = hashlib.sha256(_settings(source).encode())
     for name, parameter in sorted(model.named_parameters()):
         flat = parameter.detach().flatten()

@@ -39,6 +39,11 @@ class Lengths:
         return cls(starts, bounds, max(lengths, default=0))
 
 
+def is_on_cpu(tensor: Tensor) -> bool:
+    """Whether the CPU's kernel computes with ``tensor``."""
+    return tensor.device.type == "cpu"
+
+
 def flash_forward(
     query_M_H_S: Tensor,
     key: Tensor,
@@ -53,7 +58,7 @@ def flash_forward(
 
     ``key`` and ``value`` may have fewer heads (grouped queries).
     """
-    if query_M_H_S.device.type != "cpu":
+    if not is_on_cpu(query_M_H_S):
         return _OPERATORS._varlen_attn(
             query_M_H_S.contiguous(),
             key.contiguous(),
@@ -97,7 +102,7 @@ def flash_backward(
     ``output`` and ``lse_H_M`` may be those of an attention over more keys than these; the result
     is then these keys' part of its gradient.
     """
-    if query.device.type != "cpu":
+    if not is_on_cpu(query):
         state = torch.zeros(2, dtype=torch.uint64, device=query.device)
         return _OPERATORS._varlen_attn_backward(
             grad_M_H_S,

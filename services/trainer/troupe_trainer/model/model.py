@@ -19,13 +19,14 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.seeds import derive_seed
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.base_digest import base_digest
+from troupe_trainer.model.flops import StepFlops
 from troupe_trainer.model.kernels import PLAIN, Kernels
 from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
 from troupe_trainer.model.packing import Microbatch
@@ -72,6 +73,7 @@ class PolicyModel:
         self.module.eval()
         self._causal: Any = self.module.get_base_model() if self.is_lora else self.module
         self._head: nn.Module = self._causal.get_output_embeddings()
+        self.flops = StepFlops(self._causal, is_lora=self.is_lora)
         self._reference: Any = None
         self.ranks = SOLO
         self._sharded: Sharded | None = None
@@ -164,8 +166,7 @@ class PolicyModel:
     def autocast(self) -> torch.autocast:
         """Computes bfloat16 weights and adapters, whose master copies are float32, in bfloat16."""
         is_mixed = self._spec.dtype == "bfloat16"
-        kind = "cuda" if self.device.type == "meta" else self.device.type
-        return torch.autocast(kind, torch.bfloat16, enabled=is_mixed)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=is_mixed)
 
     def logprobs(self, batch: Microbatch, *, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
         """Log probability and entropy of the sampled distribution at each trained token.
@@ -275,8 +276,6 @@ def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels)
     is_lora = isinstance(spec.train, LoraSpec)
     dtype = getattr(torch, spec.dtype) if is_lora else torch.float32
     try:
-        if device.type == "meta":
-            return _shape_alone(spec.model, dtype)
         model: Any = AutoModelForCausalLM.from_pretrained(
             spec.model,
             dtype=dtype,
@@ -304,12 +303,6 @@ def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels)
             pointer=f"/policies/{policy}/model",
         )
     return model
-
-
-def _shape_alone(source: str, dtype: torch.dtype) -> Any:
-    """The model without numbers: every tensor is on "meta"."""
-    with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(source), dtype=dtype)
 
 
 def _same_weights(model: Any) -> Any:

@@ -132,7 +132,8 @@ class Tree:
 def _attend_segments(segments: Segments, heads: Sequence[Tensor], scale: float | None) -> Tensor:
     """Outputs of the segments' tokens, which come first; as autocast has PyTorch's attention do."""
     kind = heads[0].device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else heads[2].dtype
+    is_mixed = torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if is_mixed else heads[2].dtype
     by_token = [h[0, :, : segments.num_tokens].transpose(0, 1).to(dtype) for h in heads]
     return segments.attend(by_token, scale)
 
