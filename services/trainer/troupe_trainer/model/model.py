@@ -77,6 +77,7 @@ class PolicyModel:
         self._reference: Any = None
         self.ranks = SOLO
         self._sharded: Sharded | None = None
+        self._reference_sharded: Sharded | None = None
         if checkpoint_activations:
             _checkpoint_layers(self._causal)
 
@@ -94,7 +95,12 @@ class PolicyModel:
         self.ranks = ranks
         if ranks.mesh is not None:
             self._bare = None
-            self._sharded = Sharded(self.module, ranks.mesh)
+            # An adapter's weights stay in float32 and are computed under autocast; casting its
+            # frozen base again would change nothing.
+            compute = torch.float32 if self.is_lora else self._compute_dtype()
+            self._sharded = Sharded(self.module, ranks.mesh, compute)
+            if self._reference is not None:
+                self._reference_sharded = Sharded(self._reference, ranks.mesh, compute)
 
     @property
     def shares_prompts(self) -> bool:
@@ -154,18 +160,23 @@ class PolicyModel:
             with self.module.disable_adapter():
                 return self.logprobs(batch, want_entropy_grad=False)[0]
         assert self._reference is not None, "keep_reference() comes first"
-        present, self._causal = self._causal, self._reference
-        self._head = self._causal.get_output_embeddings()
+        present, gathering = self._causal, self._sharded
+        self._use(self._reference, self._reference_sharded)
         try:
             return self.logprobs(batch, want_entropy_grad=False)[0]
         finally:
-            self._causal = present
-            self._head = present.get_output_embeddings()
+            self._use(present, gathering)
+
+    def _use(self, causal: Any, sharded: Sharded | None) -> None:
+        """Compute with ``causal``."""
+        self._causal, self._sharded = causal, sharded
+        self._head = causal.get_output_embeddings()
 
     @property
     def autocast(self) -> torch.autocast:
         """Computes bfloat16 weights and adapters, whose master copies are float32, in bfloat16."""
-        is_mixed = self._spec.dtype == "bfloat16"
+        gathers_so = self._sharded is not None and not self.is_lora  # its weights are cast then
+        is_mixed = self._spec.dtype == "bfloat16" and not gathers_so
         return torch.autocast(self.device.type, torch.bfloat16, enabled=is_mixed)
 
     def logprobs(self, batch: Microbatch, *, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
