@@ -14,7 +14,7 @@ from troupe.spec.job import JobSpec
 VOCABULARY = 48
 
 
-def save_tiny_model(folder: Path) -> Path:
+def save_tiny_model(folder: Path, *, num_layers: int = 2) -> Path:
     """A random Qwen3 of a few thousand parameters with tied embeddings and grouped queries."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -22,7 +22,7 @@ def save_tiny_model(folder: Path) -> Path:
         vocab_size=VOCABULARY,
         hidden_size=32,
         intermediate_size=64,
-        num_hidden_layers=2,
+        num_hidden_layers=num_layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=8,

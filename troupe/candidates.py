@@ -155,7 +155,7 @@ class Sample:
     value: float = 0.0
     log_ratio: float = 0.0
     prompt_digest: str = ""
-    token_ids: Sequence[int] = ()
+    token_ids: Sequence[int] | NDArray[np.int32] = ()
     rollout_logprobs: Sequence[float] | NDArray[np.float32] = ()
     advantage: float = 0.0
     temperature: float = 1.0

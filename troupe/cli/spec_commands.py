@@ -23,6 +23,10 @@ from troupe.errors import InvalidArgumentError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.context import context_issues
+from troupe.spec.fit import fit_batch
+from troupe.spec.memory import GB
+
+_ANY_GPU_GB = 1e6
 
 model_app = typer.Typer(no_args_is_help=True, help="Make base models.")
 
@@ -33,16 +37,39 @@ def _model() -> None:
 
 
 def validate(
-    spec: opt.SpecPath, overrides: opt.Overrides = None, as_json: opt.AsJson = False
+    spec: opt.SpecPath,
+    overrides: opt.Overrides = None,
+    gpu_gb: Annotated[
+        float | None,
+        typer.Option("--gpu-gb", min=1.0, help="Refuse a trainer that needs a larger GPU."),
+    ] = None,
+    ranks: Annotated[int, typer.Option(min=1, help="GPUs that share the trainer's weights.")] = 1,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Check a spec and everything that it names; change nothing."""
     job_spec = _read(spec, overrides)
     load_parts(job_spec)
     _check(job_spec)
+    memory = predicted(job_spec, gpu_gb, ranks)
     if as_json:
         print_json(job_spec.model_dump(mode="json"))
-    else:
-        out().print(f"{spec} is valid: job '{job_spec.name}', {job_spec.steps} steps", markup=False)
+        return
+    out().print(f"{spec} is valid: job '{job_spec.name}', {job_spec.steps} steps", markup=False)
+    out().print(memory, markup=False)
+
+
+def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:
+    """A sentence on the trainer's memory; raises InvalidArgumentError when it exceeds the GPU."""
+    fit = fit_batch(spec, int((gpu_gb or _ANY_GPU_GB) * GB), ranks=ranks)
+    if fit.peak_bytes is None:
+        return "trainer memory: unknown, for a model's shape is not at hand (no config.json)"
+    batch = fit.batch
+    how = "computed again" if batch.checkpoint_activations else "kept"
+    which = f" on a GPU of {gpu_gb:g} GB" if gpu_gb else " on a GPU"
+    return (
+        f"trainer memory{which}: {fit.peak_bytes / GB:.1f} GB predicted, with micro-batches of "
+        f"{batch.tokens_per_row * batch.rows_per_microbatch} tokens and activations {how}"
+    )
 
 
 def schema(as_json: opt.AsJson = False) -> None:

@@ -46,6 +46,7 @@ def starter_spec(
     rank, rate = (16, 2e-4) if is_small else (32, 1e-5)
     policy = {
         "model": model,
+        **({} if is_small else {"dtype": "bfloat16"}),
         "train": {"kind": "lora", "rank": rank, "alpha": 2.0 * rank},
         "optimizer": {"learning_rate": rate},
     }

@@ -132,11 +132,13 @@ class BatchSpec(SpecModel):
 
     tokens_per_row: int = Field(default=512, ge=16, le=1_048_576)
     """A forward and backward pass holds at most `tokens_per_row * rows_per_microbatch` tokens; a
-    longer group gets a pass of its own."""
+    longer group is split by completion, and a single longer one gets a pass of its own. On a GPU
+    the trainer takes fewer where more would not fit."""
     rows_per_microbatch: int = Field(default=8, ge=1)
     """See `tokens_per_row`."""
-    checkpoint_activations: bool = False
-    """Compute activations again in the backward pass: about a third slower, in far less memory."""
+    checkpoint_activations: bool | None = None
+    """Compute activations again in the backward pass: about a third slower, in far less memory.
+    Left out, a trainer on a GPU does so where the step would not fit otherwise."""
 
 
 class TrainerSpec(SpecModel):

@@ -29,7 +29,7 @@ class Lesson:
 class PromptSamples:
     """Completions of one prompt."""
 
-    prompt: NDArray[np.int64]
+    prompt: NDArray[np.int32]
     samples: Sequence[Sample]
 
 
@@ -80,7 +80,7 @@ def credit(
         sample = replace(
             sample_of(candidate),
             index=index,
-            token_ids=list(candidate.token_ids),
+            token_ids=np.array(candidate.token_ids, dtype=np.int32),
             rollout_logprobs=np.array(candidate.rollout_logprobs, dtype=np.float32),
             advantage=advantage,
             temperature=temperature,
@@ -88,7 +88,7 @@ def credit(
         by_digest[candidate.prompt_digest].append(sample)
         num_tokens += len(candidate.token_ids)
     prompts = [
-        PromptSamples(np.array(prompt.token_ids, dtype=np.int64), by_digest[prompt.digest])
+        PromptSamples(np.array(prompt.token_ids, dtype=np.int32), by_digest[prompt.digest])
         for prompt in group.prompts
         if by_digest[prompt.digest]
     ]

@@ -93,6 +93,7 @@ def numbers(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "tokens_per_s",
         "trained_tokens_per_s",
         "peak_memory_bytes",
+        "mfu",
     }
     return [{k: v for k, v in report.items() if k not in of_machine} for report in reports]
 

@@ -5,17 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from trainer_data import VOCABULARY, job_spec, make_group
 from transformers import AutoModelForCausalLM
 
 from troupe.candidates import Sample
 from troupe.spec.job import BatchSpec
+from troupe.spec.policy import FullSpec, PolicySpec
 from troupe_trainer.model.model import PolicyModel
-from troupe_trainer.model.packing import Microbatch, build_block, fill, pack
-from troupe_trainer.model.tree_attention import visible
+from troupe_trainer.model.packing import TREE_TOKENS, Microbatch, build_block, fill, pack
+from troupe_trainer.model.tree_attention import attended_cells, visible
 from troupe_trainer.samples import PromptSamples, credit
+
+ALLOWED_A_TOKEN = TREE_TOKENS / 0.8
+"""Cells of a short tree: its own length a token, and padding to a block 1 / 0.8 as long."""
 
 
 def _sample(tokens: list[int]) -> Sample:
@@ -93,14 +97,89 @@ def test_block_when_made_of_any_completions_then_each_token_sees_its_own_beginni
     assert len(block.tokens_B) == num_prompt + len(beginnings)
 
 
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(
+    st.integers(1, 900),
+    st.lists(st.integers(1, 1400), min_size=1, max_size=8),
+    st.sampled_from([1, 3, 50]),
+    st.sampled_from([16, 200, 1024, 4096]),
+)
+def test_pack_when_group_is_of_any_size_then_budget_and_attention_hold(
+    num_prompt: int, lengths: list[int], vocabulary: int, budget: int
+) -> None:
+    rng = random.Random(f"{num_prompt}/{lengths}")
+    completions = [[rng.randrange(vocabulary) for _ in range(length)] for length in lengths]
+    prompts = [_samples([7] * num_prompt, *completions), *_random(3, 3)]
+    batches = list(pack(prompts, BatchSpec(tokens_per_row=budget, rows_per_microbatch=1)))
+    trained = sorted(tuple(s.token_ids) for b in batches for s in b.samples)
+    assert trained == sorted(tuple(s.token_ids) for p in prompts for s in p.samples)
+    for batch in batches:
+        assert len(batch.tokens_M) <= budget or len(batch.samples) == 1
+        assert batch.tokens_M.shape == batch.positions_M.shape == batch.ends_M.shape
+        long = sum(map(sum, batch.segments))
+        visible_cells = int((batch.positions_M[:long] + 1).sum())
+        trees = batch.lengths[len(batch.segments) :]
+        assert all(n <= TREE_TOKENS for n in trees)
+        assert all(sum(n) == m for n, m in zip(batch.segments, batch.lengths, strict=False))
+        assert attended_cells(batch) <= 1.2 * visible_cells + ALLOWED_A_TOKEN * sum(trees)
+
+
+def test_attended_cells_when_completions_are_long_then_are_those_that_are_visible() -> None:
+    """The sizes at which the dense mask had 6.5 to 11.3 times the visible cells."""
+    ratios: list[float] = []
+    for length in (1024, 2048, 4096):
+        completions = [[i % 50] * length for i in range(8)]
+        for batch in pack([_samples([7] * 512, *completions)], BatchSpec()):
+            ratios.append(attended_cells(batch) / int((batch.positions_M + 1).sum()))
+    print(f"\nattended cells are {max(ratios):.3f} times the visible ones, at most")
+    assert max(ratios) <= 1.2
+
+
+@pytest.mark.parametrize("kind", ["lora", "full"])
+def test_long_completions_when_they_share_a_prompt_then_equal_each_alone(
+    tiny_model: Path, kind: str
+) -> None:
+    spec = job_spec(tiny_model).policies["shared"]
+    if kind == "full":
+        spec = PolicySpec(model=str(tiny_model), train=FullSpec())
+    rng = random.Random(8)
+    completions = [[rng.randrange(48) for _ in range(n)] for n in (150, 90, 1, 180)]
+    group = _samples([rng.randrange(48) for _ in range(250)], *completions)
+    alone = [PromptSamples(group.prompt, [sample]) for sample in group.samples]
+    found: list[dict[tuple[int, ...], list[float]]] = []
+    gradients: list[list[torch.Tensor]] = []
+    for prompts in ([group, *_random(9, 2)], [*alone, *_random(9, 2)]):
+        model = PolicyModel("shared", spec, seed=0, device="cpu")
+        with torch.no_grad():
+            for name, p in model.trainable().items():
+                if "lora_B" in name:
+                    p.fill_(0.02)
+        values: dict[tuple[int, ...], list[float]] = {}
+        for batch in pack(prompts, BatchSpec(tokens_per_row=2048)):
+            assert bool(batch.segments) == (prompts[0] is group)
+            logprobs, entropy = model.logprobs(batch, want_entropy_grad=True)
+            (logprobs.sum() + entropy.sum()).backward()
+            parts = logprobs.detach().split([len(s.token_ids) for s in batch.samples])
+            for sample, part in zip(batch.samples, parts, strict=True):
+                values[tuple(sample.token_ids)] = part.tolist()
+        found.append(values)
+        gradients.append([p.grad for p in model.trainable().values() if p.grad is not None])
+    for tokens, together in found[0].items():
+        assert together == pytest.approx(found[1][tokens], abs=2e-5)
+    for one, other in zip(*gradients, strict=True):
+        scale = float(other.abs().max())
+        assert scale > 0
+        assert float((one - other).abs().max()) < 1e-4 * scale
+
+
 def test_pack_when_one_block_is_long_then_no_microbatch_exceeds_the_budget_of_tokens() -> None:
     long = _samples(list(range(200)), [1, 2], [3, 4])
     layout = BatchSpec(tokens_per_row=32, rows_per_microbatch=4)
     batches = list(pack([*_random(6, 40), long], layout))
-    assert batches[0].lengths == [202]
-    assert all(len(b.tokens_M) <= 4 * 32 for b in batches[1:])
+    assert [b.lengths for b in batches[:2]] == [[201], [201]]  # one completion each
+    assert all(len(b.tokens_M) <= 4 * 32 for b in batches[2:])
     assert sum(len(b.samples) for b in batches) == 40 * 5 + 2
-    assert sum(len(b.tokens_M) for b in batches[1:]) / (4 * 32 * len(batches[1:])) > 0.8
+    assert sum(len(b.tokens_M) for b in batches[2:]) / (4 * 32 * len(batches[2:])) > 0.8
 
 
 def test_pack_when_repeated_then_gives_the_same_arrays() -> None:
@@ -182,7 +261,7 @@ def test_logprobs_when_chunked_then_equal_and_so_is_the_gradient(
         return logprobs.detach(), parameter.grad.clone()
 
     whole = run()
-    monkeypatch.setattr("troupe_trainer.model.model.LOGITS_PER_CHUNK", VOCABULARY * 7)
+    monkeypatch.setattr("troupe_trainer.model.logprobs.LOGITS_PER_CHUNK", VOCABULARY * 7)
     chunked = run()
     assert torch.allclose(whole[0], chunked[0], atol=1e-6)
     assert torch.allclose(whole[1], chunked[1], atol=1e-4)

@@ -6,9 +6,11 @@ import random
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import pytest
 import torch
-from trainer_data import groups_of_step, job_spec, make_group
+from trainer_data import groups_of_step, job_spec, make_group, save_tiny_model
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.api.records.v1 import records_pb2 as pb
@@ -20,9 +22,11 @@ from troupe_trainer.learn.follower import follow
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.outcome import NonFiniteError
 from troupe_trainer.model.learner_state import LearnerState
+from troupe_trainer.model.packing import Microbatch, lay_out, microbatch
 from troupe_trainer.model.ranks.group import LOAD, SOLO, Ranks
 from troupe_trainer.model.ranks.start import refuse_what_cannot_spread, start
 from troupe_trainer.model.ranks.wire import Message, decode, encode
+from troupe_trainer.model.shares import deal
 from troupe_trainer.samples import CreditedGroup, credit
 
 NAMES = ("loss", "grad_norm", "entropy", "kl_rollout", "ratio_mean", "ratio_max", "kl_ref")
@@ -85,13 +89,20 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
         for name in NAMES:
             assert got.metrics[name] == pytest.approx(want.metrics[name], rel=1e-3, abs=1e-5), name
     assert _close(spread.state().tensors, alone.state().tensors)
+    for name in ("log_ratios", "reference_kl"):
+        by_rank, of_one = (getattr(x, name)(_credited(3, spec)) for x in (spread, alone))
+        assert np.allclose(by_rank, of_one, atol=1e-3), name
+        assert np.abs(of_one).max() > 0
     tokens = [3, 1, 4, 1, 5, 9]
     assert spread.model.score(tokens) == pytest.approx(alone.model.score(tokens), abs=1e-4)
     weights = [x.model.weights() for x in (spread, alone)]
     assert all(torch.allclose(weights[0][n], weights[1][n], atol=2e-4) for n in weights[1])
     paths = export_artifacts(spread.alone(), spec.policies[policy], tmp_path / policy)
     assert (Path(paths["merged"]) / "model.safetensors").is_file()
+    _ = spread.model.score(tokens)  # gathers what a restored state must not be written to
     spread.restore(alone.state())
+    kept, given = spread.state().tensors, alone.state().tensors
+    assert all(torch.equal(kept[name], given[name]) for name in given)
     got, want = (x.step(_credited(3, spec), 3) for x in (spread, alone))
     assert got.metrics["loss"] == pytest.approx(want.metrics["loss"], rel=1e-4, abs=1e-6)
     spoilt = credit(make_group(random.Random(1)), [math.inf, 0.0, 0.0, 0.0], 1.0)
@@ -99,42 +110,127 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
         spread.step([*_credited(4, spec), spoilt], 4)
 
 
-def test_message_when_encoded_then_comes_back_whole_and_is_never_pickle(tiny_model: Path) -> None:
+def _unsharded(model: Any) -> int:
+    """Layers whose weights this rank holds whole at present."""
+    layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    groups = [layer._get_fsdp_state()._fsdp_param_group for layer in layers]
+    return sum(group.is_unsharded for group in groups)
+
+
+def test_full_weights_in_bfloat16_when_spread_then_at_most_two_layers_are_whole(
+    tmp_path: Path,
+) -> None:
+    deep = save_tiny_model(tmp_path / "deep", num_layers=6)
+    policy = {"model": str(deep), "train": {"kind": "full"}, "dtype": "bfloat16"}
+    loss = {"kl": {"coef": 0.1}}
+    spec = job_spec(deep, policies={"shared": policy}, algorithm={"group_size": 4, "loss": loss})
+    algorithm = AtGrpo(spec.algorithm)
+    whole_layers: list[int] = []
+    dtypes: set[torch.dtype] = set()
+    started = start(2, device="cpu", threads=1)
+    try:
+        started.ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+        spread = Learner("shared", spec, algorithm, device="cpu", ranks=started.ranks)
+        alone = Learner("shared", spec, algorithm, device="cpu")
+
+        def note(module: Any, *_: Any) -> None:
+            whole_layers.append(_unsharded(spread.model.module))
+            dtypes.update(p.dtype for p in module.parameters())
+
+        for layer in spread.model.module.modules():
+            if isinstance(layer, GradientCheckpointingLayer):
+                layer.self_attn.register_forward_hook(note)
+                layer.self_attn.register_full_backward_hook(note)
+        got, want = (x.step(_credited(0, spec), 0) for x in (spread, alone))
+    finally:
+        started.end()
+    assert len(whole_layers) >= 2 * 6
+    assert max(whole_layers) <= 2
+    print(f"\nat most {max(whole_layers)} of 6 layers were whole at a moment")
+    assert dtypes == {torch.bfloat16}
+    assert got.metrics["grad_norm"] == pytest.approx(want.metrics["grad_norm"], rel=0.05)
+    assert got.metrics["entropy"] == pytest.approx(want.metrics["entropy"], rel=0.05)
+
+
+def _sent(message: Message, num_ranks: int, rank: int) -> Message:
+    """``message`` as ``rank`` receives it."""
+    encoded = encode(message, num_ranks)
+    tensors = iter(encoded.tensors_of(rank))
+
+    def receive(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        tensor = next(tensors)
+        assert (tuple(tensor.shape), tensor.dtype) == (shape, dtype)
+        return tensor.clone()
+
+    received = decode(encoded.document, rank, receive)
+    assert next(tensors, None) is None
+    return received
+
+
+def _minibatch(spec: JobSpec) -> list[list[Any]]:
     cut = make_group(random.Random(2))
     cut.candidates[0].finish_reason = pb.FINISH_REASON_LENGTH
     groups = [
-        *_credited(1, _spec(tiny_model)),
+        *_credited(1, spec),
         credit(cut, [1.0, math.inf, -1.0, 0.5], 0.7, drop_truncated=True),
     ]
+    return lay_out([p for group in groups for p in group.prompts], spec.batch)
+
+
+def test_message_when_encoded_then_each_rank_gets_its_own_micro_batches(tiny_model: Path) -> None:
+    batches = _minibatch(_spec(tiny_model))
+    assert len(batches) % 3
+    dealt = deal([batches, batches[:1]], [10, 3], [7, 2], 3)
+    seen: list[list[int]] = []
+    for rank in range(3):
+        policy, method, (shares, is_current) = _sent(("p", "_step", (dealt, True)), 3, rank)
+        assert (policy, method, is_current) == ("p", "_step", True)
+        assert [(s.denominator, s.num_groups) for s in shares] == [(10, 7), (3, 2)]
+        assert [len(s.batches) for s in shares] == [-(-len(batches) // 3), 1]
+        for share, mine in zip(shares, dealt.shares[rank], strict=True):
+            assert list(share.counts) == list(mine.counts)
+            for (got, _), (want, _) in zip(share.microbatches(), mine.microbatches(), strict=True):
+                for name in set(Microbatch.__slots__) - {"samples"}:  # type: ignore[attr-defined]
+                    assert np.array_equal(getattr(got, name), getattr(want, name)), name
+                if mine is dealt.shares[rank][0] and _:
+                    seen.append(got.tokens_M.tolist())
+    assert sorted(seen) == sorted(microbatch(blocks).tokens_M.tolist() for blocks in batches)
+
+
+def test_message_when_encoded_then_a_state_travels_without_its_numbers() -> None:
     state = LearnerState(
         {"a/b": torch.arange(6.0).reshape(2, 3), "step": torch.tensor(3.0)}, 7, "b"
     )
-    data = encode(("p", "step", (groups, 4, [1, 2], state)))
-    policy, method, (got, version, tokens, restored) = decode(data)
-    assert (policy, method, version, tokens) == ("p", "step", 4, [1, 2])
+    policy, method, (restored, tokens) = _sent(("p", "_restore", (state, [1, 2])), 2, 1)
+    assert (policy, method, tokens) == ("p", "_restore", [1, 2])
     assert (restored.optimizer_step, restored.base) == (7, "b")
-    assert all(torch.equal(restored.tensors[name], state.tensors[name]) for name in state.tensors)
-    assert [g.record for g in got] == [g.record for g in groups]
-    assert [g.advantages for g in got] == [list(g.advantages) for g in groups]
-    assert [g.num_filtered for g in got] == [0] * (len(groups) - 1) + [1]
-    for mine, theirs in zip(got, groups, strict=True):
-        assert mine.num_tokens == theirs.num_tokens
-        for one, other in zip(mine.prompts, theirs.prompts, strict=True):
-            assert one.prompt.tolist() == other.prompt.tolist()
-            assert [(s.index, s.advantage, s.temperature) for s in one.samples] == [
-                (s.index, s.advantage, s.temperature) for s in other.samples
-            ]
-    assert decode(encode(("p", "state", ()))) == ("p", "state", ())
+    for name, tensor in state.tensors.items():
+        got = restored.tensors[name]
+        assert (got.shape, got.dtype, got.is_meta) == (tensor.shape, tensor.dtype, True)
+    assert _sent(("p", "state", ()), 2, 1) == ("p", "state", ())
     with pytest.raises(TypeError, match="not JSON serializable"):
-        encode(("p", "step", (object(),)))
+        encode(("p", "step", (object(),)), 2)
+    with pytest.raises(TypeError, match="1 shares for 2 ranks"):
+        encode(("p", "step", (deal([[]], [0], [0], 1),)), 2)
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\x80\x04N.", b"\x08" + bytes(7) + b'{"a":1}', pickle.dumps(("p", "step", ()))]
+    "data",
+    [
+        b"",
+        b"\x80\x04N.",
+        b"[]",
+        b'{"policy": "p", "method": "m", "arguments": [{"kind": "pickle"}]}',
+        b'{"policy": "p", "method": "m", "arguments": [{"kind": "shares", "sizes": []}]}',
+        pickle.dumps(("p", "step", ())),
+    ],
 )
 def test_message_when_it_is_something_else_then_is_refused(data: bytes) -> None:
+    def receive(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        raise AssertionError((shape, dtype))
+
     with pytest.raises(ConnectionError, match="is no message"):
-        decode(data)
+        decode(data, 1, receive)
 
 
 @pytest.mark.parametrize("method", ["__init__", "alone", "no_such"])
@@ -144,7 +240,7 @@ def test_follower_when_told_what_ranks_do_not_run_then_refuses(
     class Instructions(Ranks):
         messages: ClassVar[list[Message]] = [
             ("", LOAD, (_spec(tiny_model).model_dump_json(), "auto")),
-            ("adapter", "step", ([], 0)),
+            ("adapter", "_step", ([], True)),
             ("adapter", method, ()),
         ]
 

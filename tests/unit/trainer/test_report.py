@@ -1,5 +1,7 @@
 """The numbers of a step: weighted means, and None where nothing was measured."""
 
+from dataclasses import replace
+
 import pytest
 
 from troupe.runtime.step_report.trainer import TrainerPart
@@ -40,6 +42,21 @@ def test_report_when_two_policies_trained_then_means_are_weighted_by_tokens() ->
     assert report.ratio_mean == pytest.approx(1.25)
     assert report.ratio_max == 2.0
     assert report.trained_tokens_per_s == 20.0
+
+
+def test_report_when_the_devices_speed_is_known_then_tells_the_share_of_it_that_was_used() -> None:
+    def one(tokens: int, ideal_s: float | None) -> LearnOutcome:
+        return replace(outcome(1.0, tokens), ideal_s=ideal_s)
+
+    for outcomes, want in [
+        ({"a": one(30, 0.5), "b": one(10, 0.3)}, 0.4),
+        ({"a": one(30, 0.5), "b": one(0, None)}, 0.25),
+        ({"a": one(30, 0.5), "b": one(10, None)}, None),
+        ({"a": one(0, 0.0)}, None),
+    ]:
+        learned = Learned({policy: [] for policy in outcomes}, outcomes)
+        report = step_report(Batch(3, {policy: [] for policy in outcomes}, {}), learned, 2.0)
+        assert report.mfu == (want if want is None else pytest.approx(want))
 
 
 def test_report_when_a_loss_gives_a_number_that_nobody_declares_then_is_a_mean_by_tokens() -> None:

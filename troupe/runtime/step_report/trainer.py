@@ -271,6 +271,12 @@ class TrainerPart(Part):
         rate_of("trained_tokens", "learn"),
         curve=Curve("tokens", "trained"),
     )
+    mfu: Number = number(
+        "Model FLOPs utilization: share of the GPUs' full bfloat16 speed while learning.",
+        "share",
+        BY_TOKENS,
+        is_optional=True,
+    )
 
     policy: str = ""
     """The only policy of this trainer; "" where one trainer learns all."""

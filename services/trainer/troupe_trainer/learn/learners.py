@@ -18,8 +18,11 @@ from troupe.algorithms.algorithm import Algorithm, Remembering
 from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.durable import replace_file
+from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
+from troupe.spec.fit import fit_batch
 from troupe.spec.job import JobSpec
+from troupe.spec.memory import GB
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.credit import CreditAssigner
 from troupe_trainer.learn.critics import Critics
@@ -32,6 +35,7 @@ from troupe_trainer.model.ranks.start import refuse_what_cannot_spread
 from troupe_trainer.samples import CreditedGroup
 
 _T = TypeVar("_T")
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,9 @@ class Learners:
         """Load the models; raises InvalidArgumentError or JobFailedError."""
         torch.set_num_threads(threads)
         disable_progress_bar()
-        learners = cls(spec, load_algorithm(spec.algorithm), run_dir, policy=policy)
         where = resolve_device(device)
+        spec = fitted(spec, where, ranks)
+        learners = cls(spec, load_algorithm(spec.algorithm), run_dir, policy=policy)
         refuse_what_cannot_spread(spec, learners._algorithm, ranks)
         ranks.tell((policy, LOAD, (spec.model_dump_json(), attention)))
         for name in [policy] if policy else sorted(spec.policies):
@@ -186,6 +191,26 @@ class Learners:
         if not self._spec.algorithm.filters.zero_variance:
             return groups
         return [group for group in groups if group.has_signal]
+
+
+def fitted(spec: JobSpec, device: str, ranks: Ranks = SOLO) -> JobSpec:
+    """``spec`` with a batch that fits into the accelerator; on the CPU as it is.
+
+    Raises:
+        InvalidArgumentError: none fits.
+    """
+    if torch.device(device).type != "cuda":
+        return spec
+    torch.set_float32_matmul_precision("high")  # TF32 where float32 remains
+    memory = torch.cuda.get_device_properties(torch.device(device)).total_memory
+    fit = fit_batch(spec, memory, ranks=ranks.size)
+    _log.info(
+        "memory.predicted",
+        peak_gb=None if fit.peak_bytes is None else round(fit.peak_bytes / GB, 1),
+        gpu_gb=round(memory / GB, 1),
+        batch=fit.batch.model_dump(),
+    )
+    return spec.model_copy(update={"batch": fit.batch})
 
 
 def resolve_device(device: str) -> str:

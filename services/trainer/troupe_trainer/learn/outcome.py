@@ -2,6 +2,7 @@
 
 Owns the summation. Never sees a model.
 """
+# ruff: noqa: N815 (tensor names carry shape suffixes)
 
 import math
 from collections import defaultdict
@@ -19,17 +20,33 @@ CORRECTED = 1e-3
 """A token counts as corrected when its importance weight is further from 1 than this."""
 
 
+FLOPS = "_flops"
+"""Floating point operations among a minibatch's sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Log probabilities of one micro-batch that do not change within a step."""
+
+    old_N: Tensor | None = None
+    reference_N: Tensor | None = None
+
+
 class NonFiniteError(JobFailedError):
     """Loss or gradient is not a number; ``groups`` are those at fault.
 
     These are the groups that are not finite alone, or the whole minibatch if there are none.
+    ``minibatch`` is its number in the step.
     """
 
     reason = "NON_FINITE"
 
-    def __init__(self, message: str, groups: Sequence[CreditedGroup]) -> None:
+    def __init__(
+        self, message: str, groups: Sequence[CreditedGroup] = (), *, minibatch: int = 0
+    ) -> None:
         super().__init__(message)
         self.groups = groups
+        self.minibatch = minibatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +57,15 @@ class LearnOutcome:
     minibatches before any weight moved: there the rollout's and the trainer's probabilities are
     those of the same weights. ``peak_memory_bytes`` is the step's largest memory use.
     ``trained_groups`` had a gradient: of their advantages or, where the loss has such terms, of KL
-    and entropy alone.
+    and entropy alone. ``ideal_s``: seconds that the step's operations would take at the devices'
+    full speed; None where that is not known.
     """
 
     metrics: dict[str, float]
     trained_tokens: int
     peak_memory_bytes: int | None = None
     trained_groups: int = 0
+    ideal_s: float | None = None
 
 
 @dataclass(slots=True)

@@ -59,6 +59,7 @@ def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str =
         trained_tokens=trained_tokens,
         peak_memory_bytes=_most_memory(learned),
         trained_tokens_per_s=trained_tokens / learn_s if trained_tokens and learn_s > 0 else None,
+        mfu=_mfu(learned, learn_s),
         policy=policy,
         counts=counts if policy else {},
         advantage_mean=_mean(advantages) if policy else None,
@@ -110,6 +111,14 @@ def _by_agent(sampled: list[tuple[str, pb.Candidate]]) -> dict[str, float | None
 def _most_memory(learned: Learned) -> int | None:
     peaks = [outcome.peak_memory_bytes for outcome in learned.outcomes.values()]
     return max((peak for peak in peaks if peak), default=None)
+
+
+def _mfu(learned: Learned, learn_s: float) -> float | None:
+    """Share of the devices' full speed; None where that is not known or nothing was trained."""
+    ideal = [outcome.ideal_s for outcome in learned.outcomes.values() if outcome.trained_tokens]
+    if not ideal or None in ideal or learn_s <= 0:
+        return None
+    return math.fsum(seconds for seconds in ideal if seconds is not None) / learn_s
 
 
 def _mean(values: list[float] | list[int] | list[bool]) -> float | None:

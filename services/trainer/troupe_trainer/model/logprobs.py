@@ -10,6 +10,20 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+LOGITS_PER_CHUNK = 1 << 24
+"""Largest number of logits that exist at once on the CPU (64 MiB in float32)."""
+LOGITS_PER_CHUNK_ON_GPU = 1 << 29
+"""The same on an accelerator, where a chunk reads the head's weights: 2 GiB in float32."""
+_TOKENS_ON_GPU = (2048, 8192)
+
+
+def tokens_per_chunk(vocabulary_size: int, *, on_cpu: bool) -> int:
+    """Tokens whose logits exist at once; on an accelerator 2,048 to 8,192."""
+    if on_cpu:
+        return max(1, LOGITS_PER_CHUNK // vocabulary_size)
+    least, most = _TOKENS_ON_GPU
+    return min(most, max(least, LOGITS_PER_CHUNK_ON_GPU // vocabulary_size))
+
 
 def token_logprobs(
     logits_C_V: Tensor, targets_C: Tensor, temperatures_C: Tensor, *, want_entropy_grad: bool
@@ -35,7 +49,7 @@ class _TokenLogprobs(torch.autograd.Function):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, logits_C_V: Tensor, targets_C: Tensor, temperatures_C: Tensor
     ) -> tuple[Tensor, Tensor]:
-        scaled_C_V = logits_C_V.float() / temperatures_C[:, None]
+        scaled_C_V = logits_C_V.to(torch.float32, copy=True).div_(temperatures_C[:, None])
         total_C = torch.logsumexp(scaled_C_V, dim=-1)
         log_C_V = scaled_C_V.sub_(total_C[:, None])
         logprobs_C = log_C_V.gather(1, targets_C[:, None])[:, 0].clone()

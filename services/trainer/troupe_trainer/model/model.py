@@ -10,12 +10,13 @@ import copy
 import functools
 import json
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
@@ -25,17 +26,16 @@ from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.seeds import derive_seed
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.base_digest import base_digest
+from troupe_trainer.model.flops import StepFlops
 from troupe_trainer.model.kernels import PLAIN, Kernels
-from troupe_trainer.model.logprobs import token_logprobs
+from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
 from troupe_trainer.model.packing import Microbatch
-from troupe_trainer.model.ranks.group import SOLO, Ranks, together, whole
+from troupe_trainer.model.ranks.exchange import gathered
+from troupe_trainer.model.ranks.group import SOLO, Ranks, together
 from troupe_trainer.model.ranks.shard import Sharded, fill
 from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
 
 _T = TypeVar("_T")
-
-LOGITS_PER_CHUNK = 1 << 24
-"""Largest number of logits that exist at once (64 MiB in float32)."""
 
 
 class PolicyModel:
@@ -69,15 +69,15 @@ class PolicyModel:
         self._bare: Any = _same_weights(base) if isinstance(spec.train, LoraSpec) else None
         self._config: Any = base.config
         self.is_lora = isinstance(spec.train, LoraSpec)
-        self.module: Any = (
-            _adapted(policy, base, spec.train, seed) if isinstance(spec.train, LoraSpec) else base
-        )
+        self.module: Any = _adapted(policy, base, spec, seed) if self.is_lora else base
         self.module.eval()
         self._causal: Any = self.module.get_base_model() if self.is_lora else self.module
         self._head: nn.Module = self._causal.get_output_embeddings()
+        self.flops = StepFlops(self._causal, is_lora=self.is_lora)
         self._reference: Any = None
         self.ranks = SOLO
         self._sharded: Sharded | None = None
+        self._reference_sharded: Sharded | None = None
         if checkpoint_activations:
             _checkpoint_layers(self._causal)
 
@@ -95,7 +95,12 @@ class PolicyModel:
         self.ranks = ranks
         if ranks.mesh is not None:
             self._bare = None
-            self._sharded = Sharded(self.module, ranks.mesh)
+            # An adapter's weights stay in float32 and are computed under autocast; casting its
+            # frozen base again would change nothing.
+            compute = torch.float32 if self.is_lora else self._compute_dtype()
+            self._sharded = Sharded(self.module, ranks.mesh, compute)
+            if self._reference is not None:
+                self._reference_sharded = Sharded(self._reference, ranks.mesh, compute)
 
     @property
     def shares_prompts(self) -> bool:
@@ -126,19 +131,17 @@ class PolicyModel:
 
     @together
     def weights(self) -> dict[str, Tensor]:
-        """Tensors that are published: the adapter, or every weight once; in the policy's dtype."""
+        """Tensors that are published: the adapter, or every weight once; in the policy's dtype.
+
+        Over ranks, rank 0 has them and the others return nothing.
+        """
         if self.is_lora:
-            adapter = get_peft_model_state_dict(self.module)
-            return {name: whole(t.detach()).cpu().contiguous() for name, t in adapter.items()}
+            return _on_first(get_peft_model_state_dict(self.module).items())
         dtype = getattr(torch, self._spec.dtype)
         tied: set[str] = set(self.module.all_tied_weights_keys or ())
         state = cast("dict[str, Tensor]", self.module.state_dict())
-        kinds = {n: dtype if t.is_floating_point() else t.dtype for n, t in state.items()}
-        return {
-            name: whole(t.detach()).to("cpu", kinds[name]).contiguous()
-            for name, t in state.items()
-            if name not in tied
-        }
+        kept = ((name, t.detach()) for name, t in state.items() if name not in tied)
+        return _on_first((n, t.to(dtype) if t.is_floating_point() else t) for n, t in kept)
 
     def load_trainable(self, tensors: dict[str, Tensor]) -> None:
         """Overwrite the trained parameters; ``tensors`` has exactly the names of ``trainable``."""
@@ -157,18 +160,23 @@ class PolicyModel:
             with self.module.disable_adapter():
                 return self.logprobs(batch, want_entropy_grad=False)[0]
         assert self._reference is not None, "keep_reference() comes first"
-        present, self._causal = self._causal, self._reference
-        self._head = self._causal.get_output_embeddings()
+        present, gathering = self._causal, self._sharded
+        self._use(self._reference, self._reference_sharded)
         try:
             return self.logprobs(batch, want_entropy_grad=False)[0]
         finally:
-            self._causal = present
-            self._head = present.get_output_embeddings()
+            self._use(present, gathering)
+
+    def _use(self, causal: Any, sharded: Sharded | None) -> None:
+        """Compute with ``causal``."""
+        self._causal, self._sharded = causal, sharded
+        self._head = causal.get_output_embeddings()
 
     @property
     def autocast(self) -> torch.autocast:
-        """Computes full bfloat16 weights, whose master copy is float32, in bfloat16."""
-        is_mixed = not self.is_lora and self._spec.dtype == "bfloat16"
+        """Computes bfloat16 weights and adapters, whose master copies are float32, in bfloat16."""
+        gathers_so = self._sharded is not None and not self.is_lora  # its weights are cast then
+        is_mixed = self._spec.dtype == "bfloat16" and not gathers_so
         return torch.autocast(self.device.type, torch.bfloat16, enabled=is_mixed)
 
     def logprobs(self, batch: Microbatch, *, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
@@ -187,7 +195,7 @@ class PolicyModel:
             hidden_N_D = self._hidden(batch)
             targets_N = torch.from_numpy(batch.targets_N).to(self.device)
             temperatures_N = torch.from_numpy(batch.temperatures_N).to(self.device)
-            size = max(1, LOGITS_PER_CHUNK // self.vocabulary_size)
+            size = tokens_per_chunk(self.vocabulary_size, on_cpu=self.device.type == "cpu")
             columns = [column.split(size) for column in (hidden_N_D, targets_N, temperatures_N)]
             chunks: list[tuple[Tensor, Tensor, Tensor]] = list(zip(*columns, strict=True))
             if len(chunks) == 1:
@@ -238,7 +246,9 @@ class PolicyModel:
         if self._kernels.is_packed:  # a sequence begins where the position is 0
             return {}
         if self._has_tree:
-            tree = Tree(batch.lengths, batch.ends_M, self.device, self._compute_dtype())
+            tree = Tree(
+                batch.lengths, batch.ends_M, self.device, self._compute_dtype(), batch.segments
+            )
             return arguments(tree)
         ends_1_M = torch.from_numpy(batch.ends_M)[None].to(self.device)
         return {"attention_mask": bias_of(ends_1_M, self._compute_dtype())}
@@ -251,6 +261,12 @@ class PolicyModel:
     ) -> tuple[Tensor, Tensor]:
         logits_C_V = self._head(hidden_C_D)
         return token_logprobs(logits_C_V, targets_C, temperatures_C, want_entropy_grad=want_grad)
+
+
+def _on_first(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """CPU copies of whole tensors by name, on rank 0 alone."""
+    copies = ((name, gathered(tensor)) for name, tensor in tensors)
+    return {name: copy_.contiguous() for name, copy_ in copies if copy_ is not None}
 
 
 def _checkpoint_layers(causal: Any) -> None:
@@ -305,7 +321,8 @@ def _same_weights(model: Any) -> Any:
     return copy.deepcopy(model, {id(p): p for p in model.parameters()})
 
 
-def _adapted(policy: str, base: Any, spec: LoraSpec, seed: int) -> Any:
+def _adapted(policy: str, base: Any, policy_spec: PolicySpec, seed: int) -> Any:
+    spec = cast("LoraSpec", policy_spec.train)
     config = LoraConfig(
         r=spec.rank,
         lora_alpha=cast("int", spec.alpha),
@@ -324,6 +341,11 @@ def _adapted(policy: str, base: Any, spec: LoraSpec, seed: int) -> Any:
                 "the model, or use 'all-linear'.",
                 pointer=f"/policies/{policy}/train/targets",
             ) from error
+    for module in adapted.modules():
+        if isinstance(module, LoraLayer):
+            # peft would copy each linear layer's input to float32, and keep the copies; under
+            # autocast the adapter computes from the input itself, in bfloat16.
+            module.cast_input_dtype_enabled = policy_spec.dtype == "float32"
     # peft keeps a set, whose order differs between processes and would reach adapter_config.json.
     made: Any = adapted.peft_config["default"]
     made.target_modules = sorted(made.target_modules)

@@ -1,9 +1,10 @@
-"""Lays completions out so that nothing is computed twice: one prompt, then a tree of completions.
+"""Lays completions out so that no prompt is computed twice: one prompt, then its completions.
 
-The completions of a prompt share it and every prefix that they have in common. A token attends to
-its own prefix only, and its position continues from it, so each log probability is the one that
-the sequence would have alone. A completion's last token predicts
-nothing and is left out of the input. Owns layout in numpy; never sees a model.
+A token attends to its own prefix only, and its position continues from it, so each log probability
+is the one that the sequence would have alone. A completion's last token predicts nothing and is
+left out of the input. Short completions form a tree, which has every common prefix once and is
+attended to under a mask; the mask grows with the square of the tree, so long ones lie side by side
+as segments, which need none. Owns layout in numpy; never sees a model.
 
 Shape suffixes: M tokens of a micro-batch, N trained ones of them, B tokens of a block.
 """
@@ -11,6 +12,7 @@ Shape suffixes: M tokens of a micro-batch, N trained ones of them, B tokens of a
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,11 @@ from troupe.spec.job import BatchSpec
 from troupe_trainer.samples import PromptSamples
 
 Ints = NDArray[np.int64]
+SmallInts = NDArray[np.int32]
+"""What is kept for a whole step takes half the memory."""
+TREE_TOKENS = 512
+"""A longer block is laid out as segments. Up to here attention is about 2 % of a pass through a
+model of 8B: 512 pairs a token, where the linear layers take as long as some 23,000 pairs."""
 Floats = NDArray[np.float32]
 
 
@@ -29,14 +36,16 @@ class Block:
 
     ``ends_B`` holds, for each token, the end of its subtree: it is seen by itself and by the
     tokens from there to its end. ``predictors_N`` holds the place whose output predicts each
-    trained token.
+    trained token. ``segments``: lengths of the prompt and of each completion where they lie side by
+    side, or of the only sequence; empty for a tree.
     """
 
-    tokens_B: Ints
-    positions_B: Ints
-    ends_B: Ints
-    predictors_N: Ints
+    tokens_B: SmallInts
+    positions_B: SmallInts
+    ends_B: SmallInts
+    predictors_N: SmallInts
     samples: PromptSamples
+    segments: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,7 @@ class Microbatch:
     """Blocks laid end to end for one forward pass, and the targets of its outputs.
 
     Token i sees token j when ``j <= i < ends_M[j]``. ``lengths`` are the blocks', longest first;
+    the first of them are those of ``segments``, and the others are trees.
     ``predictors_N`` indexes the M outputs and ``sequence_N`` indexes ``samples``.
     """
 
@@ -58,22 +68,95 @@ class Microbatch:
     temperatures_N: Floats
     sequence_N: Ints
     samples: Sequence[Sample]
+    segments: Sequence[Sequence[int]] = ()
 
 
 def pack(
     prompts: Sequence[PromptSamples], batch: BatchSpec, *, shares_prompts: bool = True
 ) -> Iterator[Microbatch]:
-    """Micro-batches that hold every sample once, each within a budget of tokens.
+    """The micro-batches of ``lay_out``, one after another."""
+    return map(microbatch, lay_out(prompts, batch, shares_prompts=shares_prompts))
 
-    The budget is ``tokens_per_row * rows_per_microbatch``; a block longer than that gets a
-    micro-batch of its own. The layout depends on the arguments alone. Without ``shares_prompts``
-    each completion is laid out with its own copy of the prompt: plain sequences, for kernels
-    without tree support.
+
+def lay_out(
+    prompts: Sequence[PromptSamples], batch: BatchSpec, *, shares_prompts: bool = True
+) -> list[list[Block]]:
+    """The blocks of each micro-batch: every sample once, each within a budget of tokens.
+
+    The budget is ``tokens_per_row * rows_per_microbatch``. A prompt whose completions are longer
+    together is split by completion, and the prompt is computed for each part; only a sequence that
+    is longer alone exceeds the budget. The layout depends on the arguments alone. Without
+    ``shares_prompts`` each completion is laid out with its own copy of the prompt: plain sequences,
+    for kernels without tree support.
     """
     if not shares_prompts:
         prompts = [PromptSamples(p.prompt, [s]) for p in prompts for s in p.samples]
     budget = batch.tokens_per_row * batch.rows_per_microbatch
-    return map(_microbatch, fill([build_block(p) for p in prompts], budget))
+    return fill([block for p in prompts for block in _within(p, budget)], budget)
+
+
+def block_of(samples: PromptSamples) -> Block:
+    """One prompt's completions: a tree of at most TREE_TOKENS tokens, or else segments."""
+    sizes = [len(s.token_ids) - 1 for s in samples.samples]
+    if len(samples.prompt) + max(sizes) <= TREE_TOKENS:
+        tree = build_block(samples)
+        if len(tree.tokens_B) <= TREE_TOKENS:
+            return tree
+    return build_segments(samples)
+
+
+def _within(samples: PromptSamples, budget: int) -> Iterator[Block]:
+    """Blocks of at most ``budget`` tokens, or of a single completion, that hold all samples."""
+    block = block_of(samples)
+    if len(block.tokens_B) <= budget or len(samples.samples) == 1:
+        yield block
+        return
+    for part in _halves(samples) if not block.segments else _bins(samples, budget):
+        yield from _within(PromptSamples(samples.prompt, part), budget)
+
+
+def _halves(samples: PromptSamples) -> Sequence[Sequence[Sample]]:
+    """The completions in two parts; those with a common beginning stay together."""
+    order = sorted(samples.samples, key=lambda sample: list(sample.token_ids))
+    return order[: len(order) // 2], order[len(order) // 2 :]
+
+
+def _bins(samples: PromptSamples, budget: int) -> Sequence[Sequence[Sample]]:
+    """First fit, longest first: completions that fit into the budget beside their prompt."""
+    space = budget - len(samples.prompt)
+    bins: list[list[Sample]] = []
+    free: list[int] = []
+    for sample in sorted(samples.samples, key=lambda s: -len(s.token_ids)):
+        size = len(sample.token_ids) - 1
+        place = next((i for i, left in enumerate(free) if left >= size), None)
+        if place is None:
+            place = len(bins)
+            bins.append([])
+            free.append(space)
+        bins[place].append(sample)
+        free[place] -= size
+    return bins
+
+
+def build_segments(samples: PromptSamples) -> Block:
+    """One prompt and its completions side by side; a single completion continues its prompt."""
+    num_prompt = len(samples.prompt)
+    paths = [np.asarray(sample.token_ids[:-1], dtype=np.int32) for sample in samples.samples]
+    bounds = np.cumsum([num_prompt, *map(len, paths)]).tolist()
+    steps = list(pairwise(bounds))
+    ends = np.repeat([bounds[-1], *bounds[1:]], [num_prompt, *map(len, paths)])
+    root = _range(num_prompt - 1, num_prompt)
+    lengths = [num_prompt, *(len(path) for path in paths if len(path))]
+    return Block(
+        tokens_B=np.concatenate([samples.prompt, *paths], dtype=np.int32),
+        positions_B=np.concatenate(
+            [_range(0, num_prompt), *(_range(num_prompt, num_prompt + len(p)) for p in paths)]
+        ),
+        ends_B=ends.astype(np.int32),
+        predictors_N=np.concatenate([part for step in steps for part in (root, _range(*step))]),
+        samples=samples,
+        segments=lengths if len(paths) > 1 else [bounds[-1]],
+    )
 
 
 def build_block(samples: PromptSamples) -> Block:
@@ -82,25 +165,25 @@ def build_block(samples: PromptSamples) -> Block:
     In sorted order a completion shares with the tree its common prefix with the previous one.
     """
     num_prompt = len(samples.prompt)
-    paths = [np.array(sample.token_ids[:-1], dtype=np.int64) for sample in samples.samples]
-    order = sorted(range(len(paths)), key=lambda i: tuple(samples.samples[i].token_ids[:-1]))
-    tokens, depths = [samples.prompt], [np.arange(num_prompt)]
-    ends = np.zeros(num_prompt + sum(map(len, paths)), dtype=np.int64)
-    places: list[Ints] = [np.empty(0, dtype=np.int64)] * len(paths)
-    size, before, at = num_prompt, paths[order[0]][:0], np.empty(0, dtype=np.int64)
+    paths = [np.asarray(sample.token_ids[:-1], dtype=np.int32) for sample in samples.samples]
+    order = sorted(range(len(paths)), key=lambda i: paths[i].tolist())
+    tokens, depths = [samples.prompt.astype(np.int32)], [_range(0, num_prompt)]
+    ends = np.zeros(num_prompt + sum(map(len, paths)), dtype=np.int32)
+    places: list[SmallInts] = [np.empty(0, dtype=np.int32)] * len(paths)
+    size, before, at = num_prompt, paths[order[0]][:0], np.empty(0, dtype=np.int32)
     for i in order:
         path = paths[i]
         shared = _common(before, path)
         ends[at[shared:]] = size
-        added = np.arange(size, size + len(path) - shared)
+        added = _range(size, size + len(path) - shared)
         tokens.append(path[shared:])
-        depths.append(num_prompt + np.arange(shared, len(path)))
+        depths.append(_range(num_prompt + shared, num_prompt + len(path)))
         size += len(added)
         before, at = path, np.concatenate([at[:shared], added])
         places[i] = at
     ends[at] = size
     ends[:num_prompt] = size
-    root = np.array([num_prompt - 1])
+    root = _range(num_prompt - 1, num_prompt)
     return Block(
         tokens_B=np.concatenate(tokens),
         positions_B=np.concatenate(depths),
@@ -126,22 +209,27 @@ def fill(blocks: Sequence[Block], budget: int) -> list[list[Block]]:
     return batches
 
 
-def _common(first: Ints, second: Ints) -> int:
+def _range(start: int, stop: int) -> SmallInts:
+    return np.arange(start, stop, dtype=np.int32)
+
+
+def _common(first: SmallInts, second: SmallInts) -> int:
     """Length of the common prefix."""
     size = min(len(first), len(second))
     differs = np.flatnonzero(first[:size] != second[:size])
     return int(differs[0]) if len(differs) else size
 
 
-def _microbatch(blocks: Sequence[Block]) -> Microbatch:
+def microbatch(blocks: Sequence[Block]) -> Microbatch:
+    """The arrays of one forward and backward pass over ``blocks``."""
     lengths = [len(block.tokens_B) for block in blocks]
     starts = np.cumsum([0, *lengths[:-1]])
     samples = [s for block in blocks for s in block.samples.samples]
     sizes = [len(s.token_ids) for s in samples]
     placed = list(zip(starts, blocks, strict=True))
     return Microbatch(
-        tokens_M=np.concatenate([b.tokens_B for b in blocks]),
-        positions_M=np.concatenate([b.positions_B for b in blocks]),
+        tokens_M=np.concatenate([b.tokens_B for b in blocks], dtype=np.int64),
+        positions_M=np.concatenate([b.positions_B for b in blocks], dtype=np.int64),
         ends_M=np.concatenate([b.ends_B + start for start, b in placed]),
         lengths=lengths,
         predictors_N=np.concatenate([b.predictors_N + start for start, b in placed]),
@@ -151,4 +239,5 @@ def _microbatch(blocks: Sequence[Block]) -> Microbatch:
         temperatures_N=np.repeat([np.float32(s.temperature) for s in samples], sizes),
         sequence_N=np.repeat(np.arange(len(samples)), sizes),
         samples=samples,
+        segments=[block.segments for block in blocks if block.segments],
     )

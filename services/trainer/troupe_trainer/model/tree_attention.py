@@ -1,5 +1,8 @@
 """Attention among the tokens of each block alone, for all blocks of a micro-batch side by side.
 
+Long blocks are segments (``segment_attention``); the others are trees, which are attended to under
+a mask.
+
 Owns the layout of attention: every other layer computes the M tokens of a micro-batch as one
 sequence without padding; only here are they set side by side, block by block, so that attention
 costs the squares of the blocks' lengths and not the square of their sum. Never sees log
@@ -22,7 +25,8 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
 from troupe.errors import InvalidArgumentError
-from troupe_trainer.model.packing import Ints
+from troupe_trainer.model.packing import Ints, Microbatch
+from troupe_trainer.model.segment_attention import Segments
 
 NAME = "troupe_tree"
 """Of this attention among those of transformers."""
@@ -93,17 +97,29 @@ class Tree:
     """The blocks of one micro-batch, for every layer of one pass."""
 
     def __init__(
-        self, lengths: Sequence[int], ends_M: Ints, device: torch.device, dtype: torch.dtype
+        self,
+        lengths: Sequence[int],
+        ends_M: Ints,
+        device: torch.device,
+        dtype: torch.dtype,
+        segments: Sequence[Sequence[int]] = (),
     ) -> None:
-        """``lengths``: of the blocks, longest first; ``ends_M``: see ``Microbatch``."""
+        """``lengths``: of the blocks, longest first; for the rest see ``Microbatch``."""
         self.num_uses = 0
         """By how many layers so far."""
-        self._parts = [_part(start, part, ends_M, device, dtype) for start, part in _parts(lengths)]
+        self._segments = Segments(segments, device) if segments else None
+        first = self._segments.num_tokens if self._segments else 0
+        self._parts = [
+            _part(first + start, part, ends_M, device, dtype)
+            for start, part in _parts(lengths[len(segments) :])
+        ]
 
     def attend(self, module: Any, heads: Sequence[Tensor], **kwargs: Any) -> Tensor:
         """1 x M x H x S of queries, keys and values, each 1 x H x M x S."""
         self.num_uses += 1
         outputs: list[Tensor] = []
+        if self._segments is not None:
+            outputs.append(_attend_segments(self._segments, heads, kwargs.get("scaling")))
         for part in self._parts:
             query, key, value = (part.blocks(head) for head in heads)
             output_BTHS, _ = sdpa_attention_forward(
@@ -111,6 +127,15 @@ class Tree:
             )
             outputs.append(part.flat(output_BTHS))
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs))[None]
+
+
+def _attend_segments(segments: Segments, heads: Sequence[Tensor], scale: float | None) -> Tensor:
+    """Outputs of the segments' tokens, which come first; as autocast has PyTorch's attention do."""
+    kind = heads[0].device.type
+    is_mixed = torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if is_mixed else heads[2].dtype
+    by_token = [h[0, :, : segments.num_tokens].transpose(0, 1).to(dtype) for h in heads]
+    return segments.attend(by_token, scale)
 
 
 def attend(
@@ -167,6 +192,14 @@ def arguments(tree: Tree) -> dict[str, Any]:
     """Arguments of a forward pass over ``tree``. A mask of four dimensions keeps transformers
     from making one; it is never read."""
     return {"attention_mask": torch.zeros(1, 1, 1, 1), "tree": tree}
+
+
+def attended_cells(batch: Microbatch) -> int:
+    """Pairs of query and key that are computed for ``batch``, padding and masked ones included."""
+    trees = (len(part) * max(part) ** 2 for _, part in _parts(batch.lengths[len(batch.segments) :]))
+    long = ((block[0], sum(block[1:]), block) for block in batch.segments)
+    causal = (sum(n * (n + 1) // 2 for n in block) + prompt * rest for prompt, rest, block in long)
+    return sum(trees) + sum(causal)
 
 
 def _parts(lengths: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:

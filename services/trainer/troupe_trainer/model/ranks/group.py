@@ -1,5 +1,8 @@
 """The processes of one trainer: membership, rank 0's instructions, and sums over all ranks.
 
+A key in the store tells the others that a message comes; the message itself travels over the
+process group (``exchange``), so that neither a step's groups nor a state meets a limit of size.
+
 Rank 0 is the service; it tells the others which method of which policy to run, and all run it at
 once, so that the collectives inside match. Owns torch.distributed. Never sees groups or Redis.
 """
@@ -19,7 +22,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
 from troupe.errors import JobFailedError
+from troupe_trainer.model.ranks.exchange import gathered_numbers, receive, send
 from troupe_trainer.model.ranks.wire import Message, decode, encode
+from troupe_trainer.model.shares import Dealt
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -53,6 +58,11 @@ class Ranks:
     def tell(self, message: Message) -> None:
         """Give every other rank a (policy, method, arguments) to run."""
 
+    def gathered(self, values: Tensor, sizes: list[int]) -> list[Tensor]:
+        """On rank 0: each rank's vector ``values``, of the given lengths; empty on the others."""
+        _ = sizes
+        return [values]
+
     def end(self) -> None:
         """Let the other ranks end."""
 
@@ -82,11 +92,17 @@ class Spread(Ranks):
             self._depth -= 1
 
     def tell(self, message: Message) -> None:
-        """Rank 0: put ``message`` where each follower finds it next."""
-        self._store.set(self._key(), encode(message))
+        """Rank 0: send ``message`` to the others, which wait for the note that one comes."""
+        encoded = encode(message, self.size)
+        self._store.set(self._key(), str(len(encoded.document)))
         if self._number > 1:
             self._store.delete_key(f"told/{self._number - 2}")
         self._number += 1
+        document = torch.frombuffer(bytearray(encoded.document), dtype=torch.uint8)
+        for rank in range(1, self.size):
+            send(document, rank)
+            for tensor in encoded.tensors_of(rank):
+                send(tensor, rank)
 
     def next_message(self) -> Message:
         """Follower: wait for the next message while rank 0 lives.
@@ -102,9 +118,17 @@ class Spread(Ranks):
                 continue
             except (dist.DistNetworkError, RuntimeError) as error:
                 raise ConnectionError(f"rank 0 is gone: {error}") from error
-            data = self._store.get(self._key())
+            length = int(self._store.get(self._key()))
             self._number += 1
-            return decode(data)
+            try:
+                document = receive((length,), torch.uint8)
+                return decode(document.numpy().tobytes(), self.rank, receive)
+            except (dist.DistError, RuntimeError) as error:
+                raise ConnectionError(f"rank 0 is gone: {error}") from error
+
+    def gathered(self, values: Tensor, sizes: list[int]) -> list[Tensor]:
+        """As ``Ranks``."""
+        return gathered_numbers(values, sizes) or []
 
     def added(self, sums: Mapping[str, float], maxima: Mapping[str, float]) -> dict[str, float]:
         """As ``Ranks``; each rank gives the same names."""
@@ -157,7 +181,10 @@ class Ranked(Protocol):
 
 
 def together(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A method that all ranks run at once, because collectives are inside."""
+    """A method that all ranks run at once, because collectives are inside.
+
+    Rank 0 calls it with a ``Dealt`` where each rank gets its own shares, and the others wait.
+    """
 
     @functools.wraps(method)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -165,7 +192,8 @@ def together(method: Callable[_P, _T]) -> Callable[_P, _T]:
         if kwargs:
             raise TypeError(f"{method.__name__} runs on all ranks: pass arguments by position")
         with owner.ranks.telling(owner.policy, method.__name__, args[1:]):
-            return method(*args, **kwargs)
+            mine: Any = [a.shares[0] if isinstance(a, Dealt) else a for a in args]
+            return method(*mine)
 
     setattr(run, _ON_ALL_RANKS, True)
     return run
@@ -177,7 +205,7 @@ def runs_on_all_ranks(method: object) -> bool:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """``tensor`` gathered from all ranks."""
+    """``tensor`` gathered on all ranks; for small ones."""
     gather: Any = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else gather()
 

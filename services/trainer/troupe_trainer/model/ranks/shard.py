@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
+
+from troupe_trainer.model.ranks.exchange import scattered
 
 _T = TypeVar("_T")
 
@@ -20,13 +22,19 @@ _T = TypeVar("_T")
 class Sharded(nn.Module):
     """Runs work on ``module`` while its weights are gathered; gradients go back to their ranks."""
 
-    def __init__(self, module: nn.Module, mesh: DeviceMesh) -> None:
+    def __init__(self, module: nn.Module, mesh: DeviceMesh, compute: torch.dtype) -> None:
+        """Weights are gathered in the dtype ``compute``, and gradients summed in float32."""
         super().__init__()
         self.module = module
+        is_mixed = compute != torch.float32
+        policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
+        mixed: dict[str, Any] = {"mp_policy": policy} if is_mixed else {}
         for layer in module.modules():
             if isinstance(layer, GradientCheckpointingLayer):
-                fully_shard(layer, mesh=mesh)
-        fully_shard(self, mesh=mesh)
+                fully_shard(layer, mesh=mesh, **mixed)
+        # Without it the rest would stay gathered after a pass without gradient, and a restored
+        # state be written to a copy.
+        fully_shard(self, mesh=mesh, reshard_after_forward=True, **mixed)
 
     def forward(self, work: Callable[[], Any]) -> Any:
         """The result of ``work``."""
@@ -34,14 +42,29 @@ class Sharded(nn.Module):
 
 
 def fill(parameter: Tensor, value: Tensor) -> None:
-    """Overwrite ``parameter`` with ``value``; a spread one takes its own part."""
+    """Overwrite ``parameter`` with ``value``; of a spread one each rank writes its own part.
+
+    Over ranks, rank 0 has the ``value`` and the others have one on "meta".
+    """
     with torch.no_grad():
-        parameter.copy_(spread_like(parameter, value))
+        if isinstance(parameter, DTensor):
+            parameter.to_local().copy_(scattered(value, parameter))
+        else:
+            parameter.copy_(value)
 
 
 def spread_like(parameter: Tensor, value: Tensor) -> Tensor:
     """``value`` on the device of ``parameter`` and, unless it is a scalar, spread as that is."""
-    if not isinstance(parameter, DTensor) or isinstance(value, DTensor) or not value.dim():
+    if not isinstance(parameter, DTensor):
         return value.to(parameter.device)
-    local = value.to(parameter.to_local().device)
-    return distribute_tensor(local, parameter.device_mesh, parameter.placements)
+    local = scattered(value, parameter)
+    if not value.dim():
+        return local
+    return DTensor.from_local(
+        local,
+        parameter.device_mesh,
+        parameter.placements,
+        run_check=False,
+        shape=parameter.shape,
+        stride=parameter.stride(),
+    )

@@ -65,7 +65,7 @@ def start(num_ranks: int, *, device: str, threads: int) -> Started:
         return Started(join("env://", 0, torchrun.world_size, device=device))
     if num_ranks == 1:
         return Started()
-    url = f"tcp://127.0.0.1:{_free_port()}"
+    url = f"tcp://127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", FOLLOWER, url]
     more = [str(num_ranks), device, str(threads)]
     children = [subprocess.Popen([*command, str(rank), *more]) for rank in range(1, num_ranks)]
@@ -97,7 +97,8 @@ def refuse_what_cannot_spread(spec: JobSpec, algorithm: Algorithm, ranks: Ranks)
             )
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

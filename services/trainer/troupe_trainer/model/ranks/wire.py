@@ -1,110 +1,118 @@
-"""Encodes rank 0's messages to the other ranks as safetensors documents. Never pickle.
+"""Encodes rank 0's messages to the other ranks: a JSON document and tensors. Never pickle.
 
-The ranks meet at an open port, so a message must be data and nothing else. Its tensors are those
-of a state and the groups' records; the rest is JSON in its metadata.
+The ranks meet at an open port, so a message must be data and nothing else. The document is the
+same for all and names each tensor's dtype and length. A share's tensors follow it, for each rank
+its own; those of a state move while the ranks restore it, tensor by tensor.
 """
 
 import json
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 
-from troupe.api.records.v1 import records_pb2 as pb
 from troupe_trainer.model.learner_state import LearnerState
-from troupe_trainer.samples import CreditedGroup, credit
+from troupe_trainer.model.shares import Dealt, from_arrays, to_arrays
 
 Message = tuple[str, str, tuple[Any, ...]]
 """Policy, method, arguments."""
 
-_MESSAGE = "message"
+Receive = Callable[[tuple[int, ...], torch.dtype], Tensor]
+"""Gives the next tensor of a shape and dtype that rank 0 sends."""
 
 
-def encode(message: Message) -> bytes:
-    """``message`` as bytes.
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A message: its document, and a function that gives a rank's tensors in order."""
+
+    document: bytes
+    tensors_of: Callable[[int], Sequence[Tensor]]
+
+
+def encode(message: Message, num_ranks: int) -> Encoded:
+    """``message`` for ``num_ranks`` ranks; a rank's tensors are made when they are asked for.
 
     Raises:
-        TypeError: an argument is not JSON, groups or a state.
+        TypeError: an argument is not JSON, shares or a state.
     """
     policy, method, arguments = message
-    tensors: dict[str, Tensor] = {}
-    arguments_json = [_put(argument, f"{at}", tensors) for at, argument in enumerate(arguments)]
+    arguments_json = [_put(argument, num_ranks) for argument in arguments]
     document = json.dumps({"policy": policy, "method": method, "arguments": arguments_json})
-    # Always one tensor: a document without any keeps no metadata.
-    return save({"": torch.zeros(1), **tensors}, metadata={_MESSAGE: document})
+
+    def tensors_of(rank: int) -> list[Tensor]:
+        dealt = [argument for argument in arguments if isinstance(argument, Dealt)]
+        return [
+            torch.from_numpy(array)
+            for deal in dealt
+            for array in to_arrays(deal.shares[rank]).values()
+        ]
+
+    return Encoded(document.encode(), tensors_of)
 
 
-def decode(data: bytes) -> Message:
-    """The message that ``encode`` was given.
+def decode(document: bytes, rank: int, receive: Receive) -> Message:
+    """The message that ``encode`` was given, with the share of ``rank`` for a deal.
+
+    A state comes with tensors on "meta": its numbers are given out when it is restored.
 
     Raises:
         ConnectionError: these bytes are not a message.
     """
     try:
-        size = int.from_bytes(data[:8], "little")
-        document = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_MESSAGE])
-        tensors = load(data)
-        arguments = [
-            _take(argument, f"{at}", tensors) for at, argument in enumerate(document["arguments"])
-        ]
-        return document["policy"], document["method"], tuple(arguments)
-    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+        body = json.loads(document)
+        arguments = [_take(argument, rank, receive) for argument in body["arguments"]]
+        return str(body["policy"]), str(body["method"]), tuple(arguments)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise ConnectionError(f"what came from rank 0 is no message: {error}") from error
 
 
-def _put(argument: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """``argument`` as JSON; values that JSON can't hold go to ``tensors`` under ``name``."""
+def _put(argument: Any, num_ranks: int) -> Any:
     if isinstance(argument, LearnerState):
-        tensors |= {f"{name}/{key}": value.contiguous() for key, value in argument.tensors.items()}
         return {
             "kind": "state",
+            "tensors": {n: [_name(t), list(t.shape)] for n, t in argument.tensors.items()},
             "optimizer_step": argument.optimizer_step,
             "base": argument.base,
         }
-    if isinstance(argument, Sequence) and not isinstance(argument, str):
-        items = cast("Sequence[Any]", argument)
-        if items and all(isinstance(item, CreditedGroup) for item in items):
-            return {
-                "kind": "groups",
-                "groups": [_put_group(g, f"{name}/{i}", tensors) for i, g in enumerate(items)],
-            }
-        argument = list(items)
+    if isinstance(argument, Dealt):
+        if len(argument.shares) != num_ranks:
+            raise TypeError(f"{len(argument.shares)} shares for {num_ranks} ranks")
+        return {"kind": "shares", "sizes": [_sizes(shares) for shares in argument.shares]}
     return {"kind": "json", "value": argument}
 
 
-def _put_group(group: CreditedGroup, name: str, tensors: dict[str, Tensor]) -> Any:
-    record = bytearray(group.record.SerializeToString())
-    tensors[name] = torch.frombuffer(record, dtype=torch.uint8)
-    samples = [sample for prompt in group.prompts for sample in prompt.samples]
-    return {
-        "advantages": [float(advantage) for advantage in group.advantages],
-        "temperature": samples[0].temperature if samples else 1.0,
-        "drop_truncated": group.num_filtered > 0,
-    }
+def _sizes(shares: Any) -> dict[str, list[Any]]:
+    """Dtype and length of each array of a rank's shares."""
+    return {name: [str(a.dtype), len(a)] for name, a in to_arrays(shares).items()}
 
 
-def _take(argument: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+def _take(argument: Any, rank: int, receive: Receive) -> Any:
     kind = argument["kind"]
     if kind == "json":
         return argument["value"]
     if kind == "state":
-        prefix = f"{name}/"
         state = {
-            key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)
+            name: torch.empty(shape, dtype=_dtype(dtype), device="meta")
+            for name, (dtype, shape) in argument["tensors"].items()
         }
         return LearnerState(state, argument["optimizer_step"], argument["base"])
-    if kind == "groups":
-        return [_take_group(g, tensors[f"{name}/{i}"]) for i, g in enumerate(argument["groups"])]
+    if kind == "shares":
+        arrays = {
+            name: receive((length,), _dtype(dtype)).numpy()
+            for name, (dtype, length) in argument["sizes"][rank].items()
+        }
+        return from_arrays(arrays)
     raise ValueError(f"an argument of the kind {kind!r}")
 
 
-def _take_group(fields: Any, record: Tensor) -> CreditedGroup:
-    return credit(
-        pb.Group.FromString(record.numpy().tobytes()),
-        fields["advantages"],
-        fields["temperature"],
-        drop_truncated=fields["drop_truncated"],
-    )
+def _name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"a dtype {name!r}")
+    return dtype

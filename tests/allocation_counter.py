@@ -1,0 +1,163 @@
+"""Counts the bytes that a policy's forward and backward pass holds, on fake tensors.
+
+Every operator runs with its real shapes and dtypes and without numbers: storages are counted from
+the operator that made them until nothing refers to them. What a kernel holds inside is not seen.
+"""
+
+import json
+import random
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.initialization import no_init_weights
+
+from troupe.candidates import Sample
+from troupe.spec.memory import ModelShape
+from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe_trainer.model.logprobs import tokens_per_chunk
+from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.model.packing import block_of, microbatch
+from troupe_trainer.samples import PromptSamples
+
+
+class AllocationCounter(TorchDispatchMode):
+    """``now`` and ``peak``: bytes of the fake tensors' storages that were made inside and live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._seen: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, FakeTensor):
+                self._note(leaf.untyped_storage())
+        return result
+
+    def _note(self, storage: Any) -> None:
+        key = storage._cdata
+        if key in self._seen:
+            return
+        size = storage.nbytes()
+        self._seen.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._forget, key, size)
+
+    def _forget(self, key: int, size: int) -> None:
+        self._seen.discard(key)
+        self.now -= size
+
+
+def save_config(shape: ModelShape, folder: Path) -> Path:
+    """A folder with the config.json of a Qwen3 of this shape and no weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "model_type": "qwen3",
+        "architectures": ["Qwen3ForCausalLM"],
+        "vocab_size": shape.vocabulary,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.intermediate,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_size,
+        "tie_word_embeddings": shape.is_tied,
+        "max_position_embeddings": 40960,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def count(
+    policy: PolicySpec,
+    *,
+    prompt: int,
+    completions: list[int],
+    copies: int,
+    checkpoint_activations: bool,
+) -> dict[str, int]:
+    """Bytes held before a step, and at the peak of a pass over ``copies`` equal groups."""
+    rng = random.Random(0)
+    blocks = [
+        block_of(
+            PromptSamples(
+                np.array([rng.randrange(1000) for _ in range(prompt)], dtype=np.int32),
+                [
+                    Sample(
+                        0,
+                        0.0,
+                        n,
+                        False,
+                        token_ids=[rng.randrange(1000) for _ in range(n)],
+                        rollout_logprobs=np.zeros(n, dtype=np.float32),
+                    )
+                    for n in completions
+                ],
+            )
+        )
+        for _ in range(copies)
+    ]
+    batch = microbatch(blocks)
+    with (
+        _as_on_a_gpu(),
+        FakeTensorMode(allow_non_fake_inputs=True),
+        AllocationCounter() as counter,
+    ):
+        model = PolicyModel(
+            "p", policy, seed=0, device="cpu", checkpoint_activations=checkpoint_activations
+        )
+        trained = list(model.trainable().values())
+        moments = [torch.zeros_like(p) for p in trained for _ in range(2)]
+        before = counter.now
+        logprobs, entropy = model.logprobs(batch, want_entropy_grad=False)
+        (logprobs.sum() + 0.0 * entropy.sum()).backward()
+        assert all(p.grad is not None for p in trained)
+        gradients = sum(p.numel() * p.element_size() for p in trained)
+        assert len(moments) == 2 * len(trained)
+        return {
+            "tokens": len(batch.tokens_M),
+            "before": before,
+            "gradients": gradients,
+            "peak": counter.peak,
+        }
+
+
+@contextmanager
+def _as_on_a_gpu() -> Generator[None]:
+    """Models have shapes alone, and attention and the head are computed as on an accelerator."""
+
+    def load(policy: str, spec: PolicySpec, device: torch.device, kernels: Any) -> Any:
+        is_lora = isinstance(spec.train, LoraSpec)
+        dtype = getattr(torch, spec.dtype) if is_lora else torch.float32
+        config = AutoConfig.from_pretrained(spec.model)
+        with no_init_weights():
+            model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        model.tie_weights()
+        return model
+
+    def chunk(vocabulary_size: int, *, on_cpu: bool) -> int:
+        return tokens_per_chunk(vocabulary_size, on_cpu=False)
+
+    at = "troupe_trainer.model"
+    with (
+        patch(f"{at}.model._load", load),
+        patch(f"{at}.model.base_digest", lambda *_: ""),
+        patch(f"{at}.model.tokens_per_chunk", chunk),
+        patch(f"{at}.flash.is_on_cpu", lambda _: False),
+        # All is on one device, and adapters are made in float32, where they end. Fake parameters
+        # can't be moved.
+        patch.object(torch.nn.Module, "to", lambda module, *_, **__: module),
+    ):
+        yield

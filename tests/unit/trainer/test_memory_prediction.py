@@ -1,0 +1,156 @@
+"""The memory that is predicted is the memory that the trainer's own passes allocate."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from allocation_counter import count, save_config
+
+from troupe.cli.starter import starter_spec
+from troupe.errors import InvalidArgumentError
+from troupe.spec import load_spec, parse_spec
+from troupe.spec.fit import fit_batch
+from troupe.spec.job import JobSpec
+from troupe.spec.memory import GB, USABLE, ModelShape, predict, shape_of
+from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
+from troupe_trainer.model.logprobs import tokens_per_chunk
+
+ROOT = Path(__file__).parents[3]
+SMALL, LARGE, CODER = (
+    shape_of(f"Qwen/{name}") for name in ("Qwen3-1.7B", "Qwen3-8B", "Qwen2.5-Coder-1.5B-Instruct")
+)
+LORA, FULL = LoraSpec(rank=32, alpha=64), FullSpec()
+NAMES_A_GPU = re.compile(r"^# Trains on a GPU of (\d+) GB", re.MULTILINE)
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+@pytest.mark.parametrize(
+    ("shape", "train", "dtype", "checkpointed", "layers", "copies"),
+    [
+        (SMALL, LORA, "bfloat16", True, 28, 3),
+        (SMALL, LORA, "bfloat16", False, 4, 3),
+        (SMALL, LORA, "float32", False, 4, 1),
+        (LARGE, LORA, "bfloat16", True, 4, 3),
+        (LARGE, LORA, "bfloat16", False, 4, 2),
+        (CODER, LORA, "bfloat16", False, 4, 2),
+        (LARGE, FULL, "bfloat16", True, 4, 3),
+        (SMALL, FULL, "bfloat16", False, 4, 2),
+        (SMALL, FULL, "float32", True, 4, 3),
+    ],
+)
+def test_prediction_when_compared_with_an_allocation_counter_then_is_within_10_percent(
+    shape: ModelShape,
+    train: LoraSpec | FullSpec,
+    dtype: str,
+    checkpointed: bool,
+    layers: int,
+    copies: int,
+    tmp_path: Path,
+) -> None:
+    shape = replace(shape, layers=layers)
+    policy = PolicySpec.model_validate(
+        {"model": str(save_config(shape, tmp_path)), "train": train, "dtype": dtype}
+    )
+    assert shape_of(policy.model) == shape
+    counted = count(
+        policy,
+        prompt=512,
+        completions=[1024] * 4,
+        copies=copies,
+        checkpoint_activations=checkpointed,
+    )
+    predicted = predict(
+        shape, policy, tokens=counted["tokens"], checkpoint_activations=checkpointed
+    )
+    print(f"\npredicted {predicted.peak / GB:.2f} GB, counted {counted['peak'] / GB:.2f} GB")
+    assert predicted.peak == pytest.approx(counted["peak"], rel=0.1)
+    assert predicted.held == pytest.approx(counted["before"], rel=0.05)
+
+
+def _checked(spec: JobSpec, gpu_gb: int) -> float:
+    fit = fit_batch(spec, gpu_gb * GB)
+    assert fit.peak_bytes is not None, "give the shape of this model to troupe/spec/memory.py"
+    assert fit.peak_bytes <= USABLE * gpu_gb * GB
+    return fit.peak_bytes
+
+
+def test_examples_that_name_a_gpu_when_predicted_then_take_at_most_90_percent_of_it() -> None:
+    peaks: dict[str, str] = {}
+    for path in sorted((ROOT / "examples").glob("*.yaml")):
+        named = NAMES_A_GPU.search(path.read_text())
+        spec = load_spec(path)
+        needs_one = any(p.model.startswith("Qwen/") for p in spec.policies.values())
+        assert (named is not None) == needs_one, f"{path.name}: say on which GPU it trains"
+        if named is not None:
+            peaks[path.name] = f"{_checked(spec, int(named[1])) / GB:.1f} of {named[1]} GB"
+    assert len(peaks) >= 6
+    print(f"\n{peaks}")
+
+
+def test_preset_of_init_when_predicted_then_fits_a_gpu_of_24_gb() -> None:
+    for sharing in ("shared", "each"):
+        _checked(parse_spec(starter_spec("math", sharing=sharing), source="init"), 24)
+
+
+def test_models_of_values_files_when_trained_with_a_preset_then_fit_a_gpu_of_80_gb() -> None:
+    seen: list[str] = []
+    for path in sorted((ROOT / "deploy/helm/troupe").glob("values*.yaml")):
+        values = yaml.safe_load(path.read_text())
+        for entry in (values.get("models") or {}).get("download") or []:
+            document = starter_spec("math", model=entry["repo"])
+            _checked(parse_spec(document, source=path.name), 80)
+            seen.append(entry["repo"])
+    assert "Qwen/Qwen3-8B" in seen
+
+
+def test_fit_when_the_gpu_shrinks_then_activations_go_first_tokens_next_and_then_it_refuses() -> (
+    None
+):
+    spec = load_spec(ROOT / "examples/math.yaml")
+    wide = fit_batch(spec, 1000 * GB).batch
+    assert (wide.checkpoint_activations, wide.tokens_per_row) == (False, 8192)
+    some = fit_batch(spec, 24 * GB).batch
+    assert (some.checkpoint_activations, some.tokens_per_row) == (True, 8192)
+    few = fit_batch(spec, 16 * GB).batch
+    assert few.checkpoint_activations
+    assert few.tokens_per_row * few.rows_per_microbatch < 65536
+    with pytest.raises(InvalidArgumentError, match="GB on its GPU"):
+        fit_batch(spec, 8 * GB)
+    policies = {
+        n: p.model_copy(update={"dtype": "float32", "train": FULL, "model": "Qwen/Qwen3-8B"})
+        for n, p in spec.policies.items()
+    }
+    large = spec.model_copy(update={"policies": policies})
+    with pytest.raises(InvalidArgumentError, match="set dtype: bfloat16, or train adapters"):
+        fit_batch(large, 80 * GB)
+
+
+@pytest.mark.parametrize(
+    ("model", "billions"),
+    [
+        ("Qwen/Qwen3-0.6B", 0.596),
+        ("Qwen/Qwen3-1.7B", 1.72),
+        ("Qwen/Qwen3-8B", 8.19),
+        ("Qwen/Qwen2.5-Coder-1.5B-Instruct", 1.54),
+        ("Qwen/Qwen2.5-7B-Instruct", 7.61),
+        ("meta-llama/Llama-3.1-8B-Instruct", 8.03),
+    ],
+)
+def test_shape_of_a_known_model_when_counted_then_has_its_parameters(
+    model: str, billions: float
+) -> None:
+    shape = shape_of(model)
+    assert shape is not None
+    assert shape.parameters / 1e9 == pytest.approx(billions, rel=0.01)
+    assert shape_of("somebody/unknown") is None
+
+
+@pytest.mark.parametrize("vocabulary", [32_000, 49_152, 151_936, 262_144])
+def test_head_chunk_when_on_a_gpu_then_is_what_the_prediction_takes(vocabulary: int) -> None:
+    from troupe.spec.memory import head_chunk
+
+    chunk = tokens_per_chunk(vocabulary, on_cpu=False)
+    assert 2048 <= chunk <= 8192
+    assert head_chunk(vocabulary, 1 << 20) == chunk

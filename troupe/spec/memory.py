@@ -1,0 +1,218 @@
+"""Predicts the memory that a trainer needs on its accelerator, before anything is loaded.
+
+Pure: shapes and settings in, bytes out. The coefficients are those of the trainer's own passes over
+a decoder of the Llama and Qwen kind, fitted to an allocation counter that runs them on shapes
+alone (tests/unit/trainer/test_memory_prediction.py holds both within 10 %). What ranks share is
+arithmetic. Never imports torch.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from troupe.spec.job import JobSpec
+from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
+
+GB = 10**9
+CONTEXT_BYTES = GB
+"""CUDA's context, its libraries' workspaces and the allocator's rounding."""
+USABLE = 0.9
+"""Share of a GPU that a prediction may take: the rest is for fragmentation and for what differs."""
+_HEAD_CHUNK_LOGITS = 1 << 29
+_HEAD_CHUNK_TOKENS = (2048, 8192)
+_MASK_CELLS_A_TOKEN = 640
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """Dimensions of a decoder: ``hidden`` D, ``intermediate`` I, ``heads`` of ``head_size``."""
+
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    is_tied: bool
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer, without norms."""
+        attention = 2 * self.hidden * (self.heads + self.kv_heads) * self.head_size
+        return attention + 3 * self.hidden * self.intermediate
+
+    @property
+    def root_parameters(self) -> int:
+        """Parameters of the embedding and of a head that is not tied to it."""
+        return self.vocabulary * self.hidden * (1 if self.is_tied else 2)
+
+    @property
+    def parameters(self) -> int:
+        """All parameters, without norms."""
+        return self.layers * self.layer_parameters + self.root_parameters
+
+    def lora_parameters(self, rank: int) -> int:
+        """Parameters of an adapter on every linear layer."""
+        q, kv = self.heads * self.head_size, self.kv_heads * self.head_size
+        widths = 2 * (self.hidden + q) + 2 * (self.hidden + kv)
+        return self.layers * rank * (widths + 3 * (self.hidden + self.intermediate))
+
+
+_KNOWN: Mapping[str, ModelShape] = {
+    "Qwen3-0.6B": ModelShape(151936, 1024, 3072, 28, 16, 8, 128, True),
+    "Qwen3-1.7B": ModelShape(151936, 2048, 6144, 28, 16, 8, 128, True),
+    "Qwen3-4B": ModelShape(151936, 2560, 9728, 36, 32, 8, 128, True),
+    "Qwen3-8B": ModelShape(151936, 4096, 12288, 36, 32, 8, 128, False),
+    "Qwen3-14B": ModelShape(151936, 5120, 17408, 40, 40, 8, 128, False),
+    "Qwen2.5-0.5B": ModelShape(151936, 896, 4864, 24, 14, 2, 64, True),
+    "Qwen2.5-1.5B": ModelShape(151936, 1536, 8960, 28, 12, 2, 128, True),
+    "Qwen2.5-3B": ModelShape(151936, 2048, 11008, 36, 16, 2, 128, True),
+    "Qwen2.5-7B": ModelShape(152064, 3584, 18944, 28, 28, 4, 128, False),
+    "Qwen2.5-14B": ModelShape(152064, 5120, 13824, 48, 40, 8, 128, False),
+    "Llama-3.2-1B": ModelShape(128256, 2048, 8192, 16, 32, 8, 64, True),
+    "Llama-3.1-8B": ModelShape(128256, 4096, 14336, 32, 32, 8, 128, False),
+}
+_VARIANTS = ("-Instruct", "-Base", "-Coder", "-Math")
+
+
+def shape_of(model: str) -> ModelShape | None:
+    """The shape of a model folder (its config.json) or of a hub id that is known; else None."""
+    try:
+        config: Any = json.loads((Path(model).expanduser() / "config.json").read_text("utf-8"))
+        heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
+        return ModelShape(
+            vocabulary=int(config["vocab_size"]),
+            hidden=hidden,
+            intermediate=int(config["intermediate_size"]),
+            layers=int(config["num_hidden_layers"]),
+            heads=heads,
+            kv_heads=int(config.get("num_key_value_heads") or heads),
+            head_size=int(config.get("head_dim") or hidden // heads),
+            is_tied=bool(config.get("tie_word_embeddings", False)),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        name = model.rsplit("/", 1)[-1]
+        for variant in _VARIANTS:
+            name = name.replace(variant, "")
+        return _KNOWN.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Bytes on one GPU. ``held``: weights, moments and reference; ``gradients`` of the trained
+    weights; ``activations`` that the backward pass keeps, with masks; ``head``: a chunk's logits.
+
+    ``peak`` is the larger of two moments: when the head's gradient is computed, and when that of
+    the first layers is and all other gradients exist.
+    """
+
+    held: float
+    gradients: float
+    activations: float
+    head: float
+    peak: float
+
+
+def predict(
+    shape: ModelShape,
+    policy: PolicySpec,
+    *,
+    tokens: int,
+    checkpoint_activations: bool,
+    has_reference: bool = False,
+    ranks: int = 1,
+) -> Prediction:
+    """The memory of one policy's step, for micro-batches of ``tokens`` tokens.
+
+    ``has_reference``: the loss or reward has a KL term, for which full weights keep a second copy.
+    Weights, moments and gradients are divided by ``ranks``; of embeddings, head and two layers
+    each rank also has whole copies while it computes.
+    """
+    number = 2 if policy.dtype == "bfloat16" else 4
+    is_full = isinstance(policy.train, FullSpec)
+    root, layer = shape.root_parameters, shape.layer_parameters
+    if isinstance(policy.train, LoraSpec):
+        trained = shape.lora_parameters(policy.train.rank)
+        held = shape.parameters * number + 12 * trained
+    else:
+        trained = shape.parameters
+        held = 12 * trained + (4 * trained if has_reference else 0)
+    gradients = 4.0 * trained
+    gathered = 0.0
+    if ranks > 1:
+        held, gradients = held / ranks, gradients / ranks
+        gathered = (root + 2 * layer) * ((number + 4) if is_full else number)
+    kept_a_token = _kept_a_token(shape, number, is_full=is_full)
+    one_layer = tokens * kept_a_token
+    masks = tokens * _MASK_CELLS_A_TOKEN * number
+    ends = tokens * shape.hidden * 3 * number
+    if checkpoint_activations:
+        activations = tokens * shape.layers * shape.hidden * number + masks + ends
+    else:
+        copies = 2 * shape.layers * layer if is_full and number == 2 else 0
+        activations = shape.layers * one_layer + copies + masks + ends
+    head = head_chunk(shape.vocabulary, tokens) * shape.vocabulary * (6 + 1.5 * number + 1)
+    table = shape.vocabulary * shape.hidden
+    at_head = activations + head + (table * (6 if number == 2 else 4) if is_full else 0.0)
+    at_first_layer = gradients - (4 * table / ranks if is_full else 0.0)
+    at_first_layer += activations + one_layer if checkpoint_activations else 0.0
+    peak = held + gathered + max(at_head, at_first_layer, gradients)
+    return Prediction(held + gathered, gradients, activations, head, peak)
+
+
+def head_chunk(vocabulary: int, tokens: int) -> int:
+    """Tokens whose logits exist at once on an accelerator."""
+    least, most = _HEAD_CHUNK_TOKENS
+    return min(tokens, most, max(least, _HEAD_CHUNK_LOGITS // vocabulary))
+
+
+def _kept_a_token(shape: ModelShape, number: int, *, is_full: bool) -> float:
+    """Bytes that one layer keeps of a token for the backward pass, without checkpointing."""
+    q, kv = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    of_i, of_d, of_kv = {
+        (2, False): (8.0, 10.0, 8.5),
+        (4, False): (16.0, 13.8, 13.0),
+        (2, True): (12.0, 12.8, 10.0),
+        (4, True): (20.0, 14.9, 16.0),
+    }[number, is_full]
+    return of_i * shape.intermediate + of_d * (shape.hidden + q) + of_kv * kv
+
+
+def trainer_peak(
+    spec: JobSpec, *, tokens: int, checkpoint_activations: bool, ranks: int = 1
+) -> float | None:
+    """Bytes that one trainer of ``spec`` needs on each GPU; None where a model's shape is unknown.
+
+    Its policies lie side by side, adapters of one base on one copy of it; one learns at a time.
+    With ``trainer.per_policy`` it is the trainer of the largest policy.
+    """
+    has_reference = spec.algorithm.loss.kl.coef > 0.0
+    alone: list[Prediction] = []
+    bases: set[tuple[str, str]] = set()
+    shared = 0.0
+    for policy in spec.policies.values():
+        shape = shape_of(policy.model)
+        if shape is None:
+            return None
+        alone.append(
+            predict(
+                shape,
+                policy,
+                tokens=tokens,
+                checkpoint_activations=checkpoint_activations,
+                has_reference=has_reference,
+                ranks=ranks,
+            )
+        )
+        base = (policy.model, policy.dtype)
+        if isinstance(policy.train, LoraSpec) and base in bases and ranks == 1:
+            shared += shape.parameters * (2 if policy.dtype == "bfloat16" else 4)
+        elif isinstance(policy.train, LoraSpec):
+            bases.add(base)
+    most = max(p.peak - p.held for p in alone)
+    if spec.trainer.per_policy:
+        return max(p.peak for p in alone) + CONTEXT_BYTES
+    return sum(p.held for p in alone) - shared + most + CONTEXT_BYTES
