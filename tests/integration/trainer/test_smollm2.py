@@ -4,29 +4,19 @@ Fetched by pip, once for this machine; skipped, with the reason, where that is n
 """
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
+from parity_world import job, two_steps
 from transformers import AutoTokenizer
 
-from troupe.algorithms.grpo import Grpo
-from troupe.api.records.v1 import records_pb2 as pb
-from troupe.candidates import GenerateRequest, Generation, group_outcome
 from troupe.cli.model_fetch import MODELS, fetch_gguf
 from troupe.cli.settings import CliSettings
 from troupe.errors import DeadlineError, UnavailableError
-from troupe.runtime.engines.engine import StagedWeights
-from troupe.spec.job import JobSpec, SamplingSpec
 from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import render_chat
-from troupe_rollout.engines.cpu import CpuEngine
-from troupe_trainer.checkpoint.export import export_version
 from troupe_trainer.gguf_model import GgufOrigin, convert
-from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.parity import LIMITS
-from troupe_trainer.samples import CreditedGroup, credit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -46,28 +36,6 @@ def smollm2() -> Path:
         pytest.skip(f"SmolLM2 can't be fetched here: {error.message}")
     convert(gguf, cache / "smollm2", GgufOrigin(MODELS["smollm2"].origin))
     return cache / "smollm2"
-
-
-def job(model: Path, dtype: str = "float32") -> JobSpec:
-    return JobSpec.model_validate(
-        {
-            "name": "real",
-            "steps": 2,
-            "task": {"name": "plan_path"},
-            "workflow": {"order": ["planner"], "max_turns": 1},
-            "agents": {"planner": {"policy": "p"}},
-            "policies": {
-                "p": {
-                    "model": str(model),
-                    "dtype": dtype,
-                    "train": {"kind": "lora", "rank": 8},
-                    "optimizer": {"learning_rate": 1e-3, "warmup_steps": 0},
-                }
-            },
-            "algorithm": {"kind": "grpo", "group_size": 3},
-            "batch": {"tokens_per_row": 128},
-        }
-    )
 
 
 def test_tokenizer_when_chats_are_rendered_then_chatml_with_its_own_system_prompt(
@@ -99,55 +67,12 @@ def test_tokenizer_when_a_text_is_encoded_then_it_survives_and_digits_stand_alon
 def test_probabilities_when_engine_and_trainer_compute_them_then_equal_before_and_after_a_step(
     smollm2: Path, tmp_path: Path, dtype: str
 ) -> None:
-    measured = asyncio.run(_two_steps(job(smollm2, dtype), tmp_path))
+    tokenizer = AutoTokenizer.from_pretrained(smollm2)
+    prompts = [render_chat(tokenizer, "smollm2", chat) for chat in CHATS]
+    measured = asyncio.run(two_steps(job(smollm2, dtype), prompts, tmp_path))
     limits = LIMITS[dtype]
     for ratio, kl in measured:
         assert ratio <= limits.ratio
         assert kl <= limits.kl
     if dtype == "float32":
         assert max(ratio for ratio, _ in measured) < 1e-3, "far inside the alarm's limit"
-
-
-async def _two_steps(spec: JobSpec, folder: Path) -> list[tuple[float, float]]:
-    """Largest |ratio - 1| and KL of each step, of which the second has trained weights."""
-    torch.set_num_threads(1)
-    algorithm = Grpo(spec.algorithm)
-    learner, engine = Learner("p", spec, algorithm, device="cpu"), CpuEngine()
-    await engine.start(spec.policies)
-    measured: list[tuple[float, float]] = []
-    try:
-        for step in range(2):
-            export = export_version(learner, step, folder, job_id="real")
-            config = export.manifest.adapter_config_json
-            staged = StagedWeights("p", step, "lora", export.path, config)
-            await engine.stage(staged)
-            await engine.activate("p", step)
-            sampling = [SamplingSpec(max_new_tokens=12, temperature=t) for t in (1.0, 0.7, 1.0)]
-            requests = [
-                GenerateRequest("p", step, engine.render("p", chat), 3, how, 10 * step + number)
-                for number, (chat, how) in enumerate(zip(CHATS, sampling, strict=True))
-            ]
-            results = await asyncio.gather(*(engine.generate(request) for request in requests))
-            groups = [_group(*pair, algorithm) for pair in zip(requests, results, strict=True)]
-            metrics = learner.step(groups).metrics
-            measured.append((metrics["parity_ratio"], metrics["parity_kl"]))
-    finally:
-        await engine.stop()
-    return measured
-
-
-def _group(
-    request: GenerateRequest[Sequence[int]], result: Generation, algorithm: Grpo
-) -> CreditedGroup:
-    prompt = pb.Prompt(digest=result.prompt_digest, token_ids=request.prompt)
-    record = pb.Group(group_id=str(request.seed), agent="planner", prompts=[prompt])
-    for index, candidate in enumerate(result.candidates):
-        record.candidates.add(
-            index=index,
-            trajectory=index,
-            token_ids=candidate.token_ids,
-            rollout_logprobs=candidate.logprobs,
-            prompt_digest=result.prompt_digest,
-            reward=float(index),
-        )
-    return credit(record, algorithm.advantages(group_outcome(record)), request.sampling.temperature)
