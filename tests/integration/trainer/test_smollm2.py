@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 from parity_world import job, two_steps
+from smollm2_model import smollm2_folder
 from transformers import AutoTokenizer
 
-from troupe.cli.model_fetch import MODELS, fetch_gguf
-from troupe.cli.settings import CliSettings
-from troupe.errors import DeadlineError, UnavailableError
 from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import render_chat
-from troupe_trainer.gguf_model import GgufOrigin, convert
 from troupe_trainer.learn.parity import LIMITS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -29,13 +26,7 @@ CHATS = (
 
 @pytest.fixture(scope="module")
 def smollm2() -> Path:
-    cache = CliSettings().cache_dir.expanduser()
-    try:
-        gguf, _ = fetch_gguf(MODELS["smollm2"], cache)
-    except (UnavailableError, DeadlineError) as error:
-        pytest.skip(f"SmolLM2 can't be fetched here: {error.message}")
-    convert(gguf, cache / "smollm2", GgufOrigin(MODELS["smollm2"].origin))
-    return cache / "smollm2"
+    return smollm2_folder()
 
 
 def test_tokenizer_when_chats_are_rendered_then_chatml_with_its_own_system_prompt(

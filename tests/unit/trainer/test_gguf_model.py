@@ -48,6 +48,8 @@ def test_convert_when_done_then_weights_are_the_files_in_bfloat16_and_the_head_i
     assert "lm_head.weight" not in written
     config = json.loads((folder / "config.json").read_text())
     assert "quantization_config" not in config
+    assert config["architectures"] == ["LlamaForCausalLM"], "SGLang does not start without"
+    assert config["dtype"] == "bfloat16"
     assert config["tie_word_embeddings"] is True
     assert config["max_position_embeddings"] == CONTEXT
 

@@ -121,6 +121,7 @@ def _write_model(draft: Path, model: Any, tokenizer: Any) -> None:
     config = model.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
+    config.architectures = [type(model).__name__]  # SGLang chooses its model class by it
     config.save_pretrained(draft)
     model.generation_config.save_pretrained(draft)
     tokenizer.model_max_length = config.max_position_embeddings
