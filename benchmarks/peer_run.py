@@ -5,16 +5,27 @@ Prints one JSON line: the CPU seconds and sequences between two equal points of 
 """
 
 import json
-import resource
 import sys
 import tempfile
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 
 warnings.simplefilter("ignore")
+
+
+def reward_of(text: str) -> float:
+    """Share of the letter e."""
+    return text.count("e") / max(1, len(text))
+
+
+def peak_mb() -> float:
+    """Peak resident memory. ``ru_maxrss`` begins with that of the process that started this one."""
+    [line] = [at for at in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in at]
+    return int(line.split()[1]) / 1024
 
 
 class Meter:
@@ -23,12 +34,29 @@ class Meter:
     def __init__(self) -> None:
         self.marks: list[tuple[int, float, float]] = []
         self.count = 0
+        self.texts: list[str] = []
 
     def rewards(self, texts: list[str]) -> list[float]:
         """Share of the letter e, and a mark before these sequences count."""
         self.marks.append((self.count, time.process_time(), time.perf_counter()))
         self.count += len(texts)
-        return [text.count("e") / max(1, len(text)) for text in texts]
+        self.texts += texts
+        return [reward_of(text) for text in texts]
+
+    def tokens(self, model: str, first: int, last: int, longest: int) -> int:
+        """Tokens of the sequences from ``first`` to ``last``, counted from their texts.
+
+        A text may be split otherwise than it was sampled, but none has more than ``longest``.
+        """
+        from transformers import AutoTokenizer
+
+        lists = AutoTokenizer.from_pretrained(model)(self.texts[first:last])["input_ids"]
+        return sum(min(len(tokens), longest) for tokens in lists)
+
+    def rewards_of(self, step: int) -> list[float]:
+        """Mean reward of each ``step`` sequences."""
+        parts = [self.texts[at : at + step] for at in range(0, len(self.texts), step)]
+        return [sum(map(reward_of, part)) / len(part) for part in parts]
 
     def between(self, first: int, last: int) -> dict[str, float]:
         """From the mark at which ``first`` sequences were judged to that of ``last``."""
@@ -125,9 +153,11 @@ def main() -> None:
     else:
         comlrl(name.partition("_")[2], model, plan, meter)
     step = plan["k"] * plan["prompts_per_step"]
-    figures = meter.between(plan["warm_up"] * step, (plan["steps"] - 1) * step)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({**figures, "peak_mb": peak}))
+    first, last = plan["warm_up"] * step, (plan["steps"] - 1) * step
+    figures = meter.between(first, last)
+    more = {"peak_mb": peak_mb(), "rewards": meter.rewards_of(step)}
+    tokens = meter.tokens(model, first, last, plan["tokens"])
+    print(json.dumps({**figures, **more, "tokens": tokens}))
 
 
 if __name__ == "__main__":

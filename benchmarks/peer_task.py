@@ -20,6 +20,8 @@ WORDS = (  # noqa: SIM905 (a sentence is easier to read)
 ).split()
 PROMPT_WORDS = 16
 VOCABULARY = 1000
+PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
+"""A chat template that adds nothing: peers take prompts as texts."""
 
 
 def prompt_of(rng: Random) -> str:
@@ -104,7 +106,7 @@ def save_tiny_qwen2(folder: Path) -> Path:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", padding_side="left"
     )
-    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    tokenizer.chat_template = PLAIN
     shape: dict[str, Any] = {
         "vocab_size": VOCABULARY,
         "hidden_size": 128,
@@ -120,5 +122,21 @@ def save_tiny_qwen2(folder: Path) -> Path:
     }
     torch.manual_seed(0)
     Qwen2ForCausalLM(Qwen2Config(**shape)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def save_float32(source: Path, folder: Path) -> Path:
+    """A copy of a model in float32, so that no library computes in another format than the others.
+
+    Its chat template adds nothing, so that all see the same prompt tokens.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    model.save_pretrained(folder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(source, padding_side="left")
+    tokenizer.chat_template = PLAIN
     tokenizer.save_pretrained(folder)
     return folder

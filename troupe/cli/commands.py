@@ -46,7 +46,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "schema": CommandEntry(
         "Specs and models", "spec_commands:schema", "Print the JSON schema of a job spec."
     ),
-    "model": CommandEntry("Specs and models", "spec_commands:model_app", "Make base models."),
+    "model": CommandEntry("Specs and models", "model_commands:model_app", "Make base models."),
     "data": CommandEntry("Tasks", "data_commands:data_app", "Prepare published data sets."),
     "new": CommandEntry(
         "Tasks",

@@ -37,6 +37,8 @@ class CliSettings(BaseSettings):
     """Certificate of the router that ``troupe up`` starts; with it, that router serves https."""
     runs_dir: Path = Path("runs")
     """Folder of the run folders and of the platform's state (``.troupe``)."""
+    cache_dir: Path = Path("~/.cache/troupe")
+    """Folder of downloaded files, for ``troupe model fetch``."""
     redis_url: str = ""
     """URL of the Redis server; empty starts an embedded Valkey."""
     rest_port: int = Field(default=8480, ge=1, le=65535)

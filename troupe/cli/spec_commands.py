@@ -1,25 +1,21 @@
-"""``troupe validate``, ``schema``, ``dryrun`` and ``model tiny``: they need no services."""
+"""``troupe validate``, ``schema`` and ``dryrun``: they need no services."""
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from troupe import plugins
 from troupe.cli import options as opt
-from troupe.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, err, out, print_json
+from troupe.cli.output import err, out, print_json
 from troupe.cli.specs import read_spec, unused_policies, with_overrides
 from troupe.cli.starter import starter_spec
 from troupe.conformance.target import find_targets, load_target
 from troupe.episodes.build import load_parts
 from troupe.episodes.dryrun import DryEpisode, dry_run
-from troupe.errors import InvalidArgumentError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.context import context_issues
@@ -27,13 +23,6 @@ from troupe.spec.fit import fit_batch
 from troupe.spec.memory import GB
 
 _ANY_GPU_GB = 1e6
-
-model_app = typer.Typer(no_args_is_help=True, help="Make base models.")
-
-
-@model_app.callback()
-def _model() -> None:
-    """Make base models."""
 
 
 def validate(
@@ -137,66 +126,6 @@ def _read(path: Path, overrides: opt.Overrides) -> JobSpec:
             markup=False,
         )
     return spec
-
-
-@model_app.command()
-def tiny(
-    target: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")],
-    task: Annotated[
-        str, typer.Option(help="Task family that it is warm-started on.")
-    ] = "plan_path",
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Size of the task's instances [the task's default].")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
-    params: Annotated[str | None, typer.Option(help="Other task parameters, JSON.")] = None,
-    shape: Annotated[str | None, typer.Option(help="Dimensions of the network, JSON.")] = None,
-    warm_start: Annotated[str | None, typer.Option(help="Warm start, JSON.")] = None,
-    as_json: opt.AsJson = False,
-) -> None:
-    """Make a small chat model with its own tokenizer, warm-started on demonstrations.
-
-    A folder that holds the same model already is left as it is.
-    """
-    args = ["--task", task, "--seed", str(seed), "--out", str(target)]
-    more = {
-        "--size": None if size is None else str(size),
-        "--params": params,
-        "--shape": shape,
-        "--warm-start": warm_start,
-    }
-    args += [part for flag, value in more.items() if value is not None for part in (flag, value)]
-    make_tiny(target, args, says=err() if as_json else out())
-    if as_json:
-        manifest = json.loads((target / "manifest.json").read_text("utf-8"))
-        print_json({"folder": str(target), "manifest": manifest})
-
-
-def make_tiny(target: Path, args: list[str], *, says: Console) -> None:
-    """Run the trainer package's model maker and print its output on ``says``.
-
-    Raises:
-        typer.Exit: it failed; the status is 1, or 2 for bad arguments.
-    """
-    if target.exists() and not (target / "manifest.json").is_file():
-        raise InvalidArgumentError(
-            f"{target} exists and was not made by `troupe model tiny`, so it is left alone; give "
-            "another folder with --out, or remove that one"
-        )
-    command = [sys.executable, "-m", "troupe_trainer.tiny_model", *args]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
-    )
-    says.print(done.stdout.rstrip("\n"), markup=False)
-    if done.returncode == EXIT_BAD_INPUT:
-        raise typer.Exit(EXIT_BAD_INPUT)
-    if done.returncode != 0:
-        err().print(
-            f"error: the model {target} was not made, for the reason above. Making one needs the "
-            "trainer's packages: pip install 'troupe[trainer]'.",
-            markup=False,
-        )
-        raise typer.Exit(EXIT_FAILED)
 
 
 def _table(episode: DryEpisode) -> Table:

