@@ -7,10 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-
-from troupe.data.dataset import RefusedRowError
-from troupe.errors import InvalidArgumentError
-from troupe.tasks.family import SPLITS, Task
 from troupe_tasks.build import Build, BuildParams
 from troupe_tasks.build.blueprint import Blueprint
 from troupe_tasks.build.commands import Command, read_commands
@@ -18,6 +14,10 @@ from troupe_tasks.build.environment import decode_state
 from troupe_tasks.build.generator import canonical
 from troupe_tasks.build.score import one_command_overlap, overlap
 from troupe_tasks.build.site import empty, obeyed, stock_left
+
+from troupe.data.dataset import RefusedRowError
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.family import SPLITS, Task
 from troupe_tasks.datasets import house_build, str_build
 
 FAMILY = Build(BuildParams())
