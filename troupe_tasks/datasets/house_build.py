@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from troupe.data.dataset import Dataset, RefusedRowError, Row
 from troupe.data.fields import text
-from troupe_tasks.build.blueprint import AIR, Blueprint
+from troupe_tasks.building.blueprint import AIR, Blueprint
 
 
 def convert(row: Row) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from troupe.data.dataset import Dataset, RefusedRowError, Row
 from troupe.data.fields import optional_text, text
-from troupe_tasks.build.blueprint import AIR, Blueprint
+from troupe_tasks.building.blueprint import AIR, Blueprint
 
 SPACING = 2
 EVEN, ODD = "p", "o"

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from troupe_tasks.build import Build, BuildParams
-from troupe_tasks.build.blueprint import Blueprint
-from troupe_tasks.build.commands import Command, read_commands
-from troupe_tasks.build.environment import decode_state
-from troupe_tasks.build.generator import canonical
-from troupe_tasks.build.score import one_command_overlap, overlap
-from troupe_tasks.build.site import empty, obeyed, stock_left
 
 from troupe.data.dataset import RefusedRowError
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import SPLITS, Task
+from troupe_tasks.building import Build, BuildParams
+from troupe_tasks.building.blueprint import Blueprint
+from troupe_tasks.building.commands import Command, read_commands
+from troupe_tasks.building.environment import decode_state
+from troupe_tasks.building.generator import canonical
+from troupe_tasks.building.score import one_command_overlap, overlap
+from troupe_tasks.building.site import empty, obeyed, stock_left
 from troupe_tasks.datasets import house_build, str_build
 
 FAMILY = Build(BuildParams())

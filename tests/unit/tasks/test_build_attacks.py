@@ -3,10 +3,10 @@
 from random import Random
 
 import pytest
-from troupe_tasks.build import Build, BuildParams
-from troupe_tasks.build.blueprint import Blueprint
 
 from troupe.tasks.family import Task
+from troupe_tasks.building import Build, BuildParams
+from troupe_tasks.building.blueprint import Blueprint
 
 FAMILY = Build(BuildParams())
 ENV = FAMILY.environment()
