@@ -9,7 +9,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SYNCED = (
     "services/router/troupe_router/jobs/discard.py",
-    "services/router/troupe_router/run/record_file.py",
     "services/trainer/troupe_trainer/checkpoint/export.py",
     "services/trainer/troupe_trainer/checkpoint/files.py",
     "services/trainer/troupe_trainer/gguf_model/convert.py",
@@ -24,6 +23,7 @@ SYNCED = (
 )
 """They write bytes themselves and make them durable with ``troupe.durable``."""
 NOT_KEPT = {
+    "services/router/troupe_router/run/record_lines.py": "what lay in a record's place, put aside",
     "services/env/troupe_env/sandbox/cgroups.py": "files of the kernel",
     "services/env/troupe_env/sandbox/inside/root.py": "a sandbox's root, in memory",
     "services/env/troupe_env/sandbox/inside/program.py": "a program's own streams",

@@ -1,5 +1,6 @@
 """What happens while retention works: pins that a disk refused, new jobs, a full disk, clocks."""
 
+import asyncio
 import errno
 import os
 import time
@@ -157,3 +158,40 @@ def test_named_folders_when_paths_are_written_in_any_way_then_the_folder_is_foun
     assert named_folders(
         runs_dir, ['{"a": "Qwen/Qwen3", "b": "demo-1", "c": 5, "d": "\\u0000/"}']
     ) == (set())
+
+
+async def test_imports_when_several_run_at_once_and_one_is_cut_off_then_each_job_is_there_once(
+    world: RestWorld, tmp_path: Path
+) -> None:
+    names = {f"demo-{number}" for number in range(1, 81)}
+    for name in names:
+        await add(world, tmp_path, name, days=1)
+    await world.redis.flushall()
+    parts = world.app.state.parts
+    cut_off = asyncio.create_task(parts.importing.run())
+    while len(await world.store.states()) < 5:
+        pass
+    cut_off.cancel()
+    await asyncio.gather(cut_off, return_exceptions=True)
+    assert await parts.importing.is_due(), "an import that was cut off is not made up for"
+    outcomes = await asyncio.gather(*(parts.importing.run() for _ in range(3)))
+    assert all(outcome.broken == {} for outcome in outcomes)
+    assert set(await world.store.states()) == names
+    for name in names:
+        events = (await world.http.get(f"/v1/jobs/{name}/events")).text
+        assert events.count("\n\n") <= 2
+
+
+async def test_prunings_when_two_run_at_once_then_a_folder_is_removed_once_and_no_other(
+    world: RestWorld, tmp_path: Path
+) -> None:
+    for number in range(1, 31):
+        await add(world, tmp_path, f"demo-{number}", days=60 - number)
+    answers = await asyncio.gather(*(prune(world, max_jobs=10) for _ in range(2)))
+    removed = [folder["name"] for answer in answers for folder in answer["removed"]]
+    assert sorted(set(removed)) == sorted(f"demo-{number}" for number in range(1, 21))
+    assert await jobs(world) == {f"demo-{number}" for number in range(21, 31)}
+    assert all(
+        (world.settings.runs_dir / f"demo-{number}" / "job.json").is_file() == (number > 20)
+        for number in range(1, 31)
+    )
