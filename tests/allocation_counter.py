@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.initialization import no_init_weights
 
 from troupe.candidates import Sample
-from troupe.spec.memory import ModelShape
+from troupe.runtime.engines.presets import ModelShape
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.logprobs import tokens_per_chunk
 from troupe_trainer.model.model import PolicyModel
@@ -66,13 +66,13 @@ def save_config(shape: ModelShape, folder: Path) -> Path:
     config = {
         "model_type": "qwen3",
         "architectures": ["Qwen3ForCausalLM"],
-        "vocab_size": shape.vocabulary,
+        "vocab_size": shape.vocab,
         "hidden_size": shape.hidden,
         "intermediate_size": shape.intermediate,
         "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.heads,
         "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_size,
+        "head_dim": shape.head_dim,
         "tie_word_embeddings": shape.is_tied,
         "max_position_embeddings": 40960,
     }

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from troupe.errors import InvalidArgumentError
+from troupe.runtime.engines.presets import ModelShape, find_preset, shape_of
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 
@@ -25,79 +27,31 @@ _HEAD_CHUNK_TOKENS = (2048, 8192)
 _MASK_CELLS_A_TOKEN = 640
 
 
-@dataclass(frozen=True, slots=True)
-class ModelShape:
-    """Dimensions of a decoder: ``hidden`` D, ``intermediate`` I, ``heads`` of ``head_size``."""
-
-    vocabulary: int
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    is_tied: bool
-
-    @property
-    def layer_parameters(self) -> int:
-        """Parameters of one layer, without norms."""
-        attention = 2 * self.hidden * (self.heads + self.kv_heads) * self.head_size
-        return attention + 3 * self.hidden * self.intermediate
-
-    @property
-    def root_parameters(self) -> int:
-        """Parameters of the embedding and of a head that is not tied to it."""
-        return self.vocabulary * self.hidden * (1 if self.is_tied else 2)
-
-    @property
-    def parameters(self) -> int:
-        """All parameters, without norms."""
-        return self.layers * self.layer_parameters + self.root_parameters
-
-    def lora_parameters(self, rank: int) -> int:
-        """Parameters of an adapter on every linear layer."""
-        q, kv = self.heads * self.head_size, self.kv_heads * self.head_size
-        widths = 2 * (self.hidden + q) + 2 * (self.hidden + kv)
-        return self.layers * rank * (widths + 3 * (self.hidden + self.intermediate))
-
-
-_KNOWN: Mapping[str, ModelShape] = {
-    "Qwen3-0.6B": ModelShape(151936, 1024, 3072, 28, 16, 8, 128, True),
-    "Qwen3-1.7B": ModelShape(151936, 2048, 6144, 28, 16, 8, 128, True),
-    "Qwen3-4B": ModelShape(151936, 2560, 9728, 36, 32, 8, 128, True),
-    "Qwen3-8B": ModelShape(151936, 4096, 12288, 36, 32, 8, 128, False),
-    "Qwen3-14B": ModelShape(151936, 5120, 17408, 40, 40, 8, 128, False),
-    "Qwen2.5-0.5B": ModelShape(151936, 896, 4864, 24, 14, 2, 64, True),
-    "Qwen2.5-1.5B": ModelShape(151936, 1536, 8960, 28, 12, 2, 128, True),
-    "Qwen2.5-3B": ModelShape(151936, 2048, 11008, 36, 16, 2, 128, True),
-    "Qwen2.5-7B": ModelShape(152064, 3584, 18944, 28, 28, 4, 128, False),
-    "Qwen2.5-14B": ModelShape(152064, 5120, 13824, 48, 40, 8, 128, False),
-    "Llama-3.2-1B": ModelShape(128256, 2048, 8192, 16, 32, 8, 64, True),
-    "Llama-3.1-8B": ModelShape(128256, 4096, 14336, 32, 32, 8, 128, False),
+_MORE: Mapping[str, ModelShape] = {
+    "Qwen3-0.6B": ModelShape(1024, 28, 16, 8, 128, 3072, 151936, True, has_qk_norm=True),
+    "Qwen3-4B": ModelShape(2560, 36, 32, 8, 128, 9728, 151936, True, has_qk_norm=True),
+    "Qwen3-14B": ModelShape(5120, 40, 40, 8, 128, 17408, 151936, False, has_qk_norm=True),
+    "Qwen2.5-0.5B": ModelShape(896, 24, 14, 2, 64, 4864, 151936, True, has_qkv_bias=True),
+    "Qwen2.5-3B": ModelShape(2048, 36, 16, 2, 128, 11008, 151936, True, has_qkv_bias=True),
+    "Llama-3.2-1B": ModelShape(2048, 16, 32, 8, 64, 8192, 128256, True),
 }
+"""Shapes of models without a preset, for their memory alone."""
 _VARIANTS = ("-Instruct", "-Base", "-Coder", "-Math")
 
 
-def shape_of(model: str) -> ModelShape | None:
+def decoder_shape(model: str) -> ModelShape | None:
     """The shape of a model folder (its config.json) or of a hub id that is known; else None."""
     try:
         config: Any = json.loads((Path(model).expanduser() / "config.json").read_text("utf-8"))
-        heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
-        return ModelShape(
-            vocabulary=int(config["vocab_size"]),
-            hidden=hidden,
-            intermediate=int(config["intermediate_size"]),
-            layers=int(config["num_hidden_layers"]),
-            heads=heads,
-            kv_heads=int(config.get("num_key_value_heads") or heads),
-            head_size=int(config.get("head_dim") or hidden // heads),
-            is_tied=bool(config.get("tie_word_embeddings", False)),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        name = model.rsplit("/", 1)[-1]
+        return shape_of(config, model)
+    except InvalidArgumentError:
+        return None  # another architecture
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        name = model.rstrip("/").rsplit("/", 1)[-1]
         for variant in _VARIANTS:
             name = name.replace(variant, "")
-        return _KNOWN.get(name)
+        preset = find_preset(model) or find_preset(name) or find_preset(f"{name}-Instruct")
+        return preset.shape if preset is not None else _MORE.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +87,14 @@ def predict(
     """
     number = 2 if policy.dtype == "bfloat16" else 4
     is_full = isinstance(policy.train, FullSpec)
-    root, layer = shape.root_parameters, shape.layer_parameters
+    layer = sum(out * into for out, into in shape.targets().values())
+    table = shape.vocab * shape.hidden
+    root, parameters = table * (1 if shape.is_tied else 2), shape.num_parameters()
     if isinstance(policy.train, LoraSpec):
-        trained = shape.lora_parameters(policy.train.rank)
-        held = shape.parameters * number + 12 * trained
+        trained = shape.lora_bytes(policy.train.rank, "float32") // 4
+        held = parameters * number + 12 * trained
     else:
-        trained = shape.parameters
+        trained = parameters
         held = 12 * trained + (4 * trained if has_reference else 0)
     gradients = 4.0 * trained
     gathered = 0.0
@@ -154,8 +110,7 @@ def predict(
     else:
         copies = 2 * shape.layers * layer if is_full and number == 2 else 0
         activations = shape.layers * one_layer + copies + masks + ends
-    head = head_chunk(shape.vocabulary, tokens) * shape.vocabulary * (6 + 1.5 * number + 1)
-    table = shape.vocabulary * shape.hidden
+    head = head_chunk(shape.vocab, tokens) * shape.vocab * (6 + 1.5 * number + 1)
     at_head = activations + head + (table * (6 if number == 2 else 4) if is_full else 0.0)
     at_first_layer = gradients - (4 * table / ranks if is_full else 0.0)
     at_first_layer += activations + one_layer if checkpoint_activations else 0.0
@@ -171,7 +126,7 @@ def head_chunk(vocabulary: int, tokens: int) -> int:
 
 def _kept_a_token(shape: ModelShape, number: int, *, is_full: bool) -> float:
     """Bytes that one layer keeps of a token for the backward pass, without checkpointing."""
-    q, kv = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     of_i, of_d, of_kv = {
         (2, False): (8.0, 10.0, 8.5),
         (4, False): (16.0, 13.8, 13.0),
@@ -194,7 +149,7 @@ def trainer_peak(
     bases: set[tuple[str, str]] = set()
     shared = 0.0
     for policy in spec.policies.values():
-        shape = shape_of(policy.model)
+        shape = decoder_shape(policy.model)
         if shape is None:
             return None
         alone.append(
@@ -209,7 +164,7 @@ def trainer_peak(
         )
         base = (policy.model, policy.dtype)
         if isinstance(policy.train, LoraSpec) and base in bases and ranks == 1:
-            shared += shape.parameters * (2 if policy.dtype == "bfloat16" else 4)
+            shared += shape.num_parameters() * (2 if policy.dtype == "bfloat16" else 4)
         elif isinstance(policy.train, LoraSpec):
             bases.add(base)
     most = max(p.peak - p.held for p in alone)

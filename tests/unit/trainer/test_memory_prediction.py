@@ -10,16 +10,18 @@ from allocation_counter import count, save_config
 
 from troupe.cli.starter import starter_spec
 from troupe.errors import InvalidArgumentError
+from troupe.runtime.engines.presets import ModelShape
 from troupe.spec import load_spec, parse_spec
 from troupe.spec.fit import fit_batch
 from troupe.spec.job import JobSpec
-from troupe.spec.memory import GB, USABLE, ModelShape, predict, shape_of
+from troupe.spec.memory import GB, USABLE, decoder_shape, head_chunk, predict
 from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe_trainer.model.logprobs import tokens_per_chunk
 
 ROOT = Path(__file__).parents[3]
 SMALL, LARGE, CODER = (
-    shape_of(f"Qwen/{name}") for name in ("Qwen3-1.7B", "Qwen3-8B", "Qwen2.5-Coder-1.5B-Instruct")
+    decoder_shape(f"Qwen/{name}")
+    for name in ("Qwen3-1.7B", "Qwen3-8B", "Qwen2.5-Coder-1.5B-Instruct")
 )
 LORA, FULL = LoraSpec(rank=32, alpha=64), FullSpec()
 NAMES_A_GPU = re.compile(r"^# Trains on a GPU of (\d+) GB", re.MULTILINE)
@@ -49,11 +51,12 @@ def test_prediction_when_compared_with_an_allocation_counter_then_is_within_10_p
     copies: int,
     tmp_path: Path,
 ) -> None:
-    shape = replace(shape, layers=layers)
+    # The counted model is a Qwen3; the others differ in biases and norms alone.
+    shape = replace(shape, layers=layers, has_qk_norm=True, has_qkv_bias=False)
     policy = PolicySpec.model_validate(
         {"model": str(save_config(shape, tmp_path)), "train": train, "dtype": dtype}
     )
-    assert shape_of(policy.model) == shape
+    assert decoder_shape(policy.model) == shape
     counted = count(
         policy,
         prompt=512,
@@ -141,16 +144,14 @@ def test_fit_when_the_gpu_shrinks_then_activations_go_first_tokens_next_and_then
 def test_shape_of_a_known_model_when_counted_then_has_its_parameters(
     model: str, billions: float
 ) -> None:
-    shape = shape_of(model)
+    shape = decoder_shape(model)
     assert shape is not None
-    assert shape.parameters / 1e9 == pytest.approx(billions, rel=0.01)
-    assert shape_of("somebody/unknown") is None
+    assert shape.num_parameters() / 1e9 == pytest.approx(billions, rel=0.01)
+    assert decoder_shape("somebody/unknown") is None
 
 
 @pytest.mark.parametrize("vocabulary", [32_000, 49_152, 151_936, 262_144])
 def test_head_chunk_when_on_a_gpu_then_is_what_the_prediction_takes(vocabulary: int) -> None:
-    from troupe.spec.memory import head_chunk
-
     chunk = tokens_per_chunk(vocabulary, on_cpu=False)
     assert 2048 <= chunk <= 8192
     assert head_chunk(vocabulary, 1 << 20) == chunk
