@@ -13,8 +13,10 @@ from typing import Any, Literal, cast
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MAX_CALL_CHARS = 2_000
 MAX_STRING_CHARS = 500
+MAX_ITEMS = 20
 
-Type = Literal["string", "integer", "object"]
+Type = Literal["string", "integer", "object", "list"]
+"""``list``: of strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,9 @@ def _has_type(value: Any, kind: Type) -> bool:
         return isinstance(value, str) and len(value) <= MAX_STRING_CHARS
     if kind == "integer":
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**9
+    if kind == "list":
+        items = cast("list[Any]", value) if isinstance(value, list) else [None]
+        return len(items) <= MAX_ITEMS and all(_has_type(item, "string") for item in items)
     return isinstance(value, dict)
 
 
@@ -141,6 +146,8 @@ def _schema(tool: Tool) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for name, kind in tool.parameters.items():
         properties[name] = {"type": kind}
+        if kind == "list":
+            properties[name] = {"type": "array", "items": {"type": "string"}}
         if name in tool.choices:
             properties[name]["enum"] = list(tool.choices[name])
     return {

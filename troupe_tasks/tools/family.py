@@ -2,20 +2,32 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from troupe.tasks.family import Split, Task
+from troupe.tasks.family import Environment, Split, Task, Taskset
 from troupe.tasks.splits import DrawnTaskset, split_of_key
-from troupe_tasks.tools import script
+from troupe_tasks.tools import script, tau2_environment
 from troupe_tasks.tools.case import case_of, encode_case
 from troupe_tasks.tools.environment import AGENTS, DOMAINS, RETURN_BOUND, ToolsEnvironment
 from troupe_tasks.tools.state import decode_state
+from troupe_tasks.tools.tau2_environment import Tau2Environment, Tau2Tasks
 from troupe_tasks.tools.turn import CLERK, OPERATOR, tools_of
 
 _TERMS = {"format": 0.1, "valid": 0.1, "learnt": 0.2, "found": 0.2}
+
+
+class Tau2Params(BaseModel):
+    """Files of tau2-bench's retail domain."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: Path = Field(description="Folder or file of `troupe data prepare tau2`.")
+    db: Path = Field(description="The published data/tau2/domains/retail/db.json.")
+    policy: Path | None = Field(default=None, description="The published policy.md.")
 
 
 class ToolsParams(BaseModel):
@@ -31,6 +43,9 @@ class ToolsParams(BaseModel):
         default=False,
         description="One agent, operator, with policy, customer and tools; else clerk and "
         "operator share them.",
+    )
+    tau2: Tau2Params | None = Field(
+        default=None, description="For evaluation: tau2-bench's tasks, by one agent."
     )
 
 
@@ -59,16 +74,23 @@ class Tools:
 
     def __init__(self, params: BaseModel) -> None:
         self._params = ToolsParams.model_validate(params.model_dump())
-        if self._params.is_solo:
+        if self._params.is_solo or self._params.tau2:
             # What an instance declares hides the class's.
             vars(self).update(
                 agents=(OPERATOR,),
                 local_terms={OPERATOR: _TERMS},
                 usual_workflow={"kind": "turn_based", "order": [OPERATOR], "max_turns": 9},
             )
+        if self._params.tau2:
+            vars(self).update(
+                local_terms={OPERATOR: {name: _TERMS[name] for name in ("format", "valid")}},
+                usual_workflow={"kind": "turn_based", "order": [OPERATOR], "max_turns": 20},
+            )
 
-    def taskset(self) -> DrawnTaskset:
-        """Cases without end in each split."""
+    def taskset(self) -> Taskset:
+        """Cases without end in each split, or tau2's rows."""
+        if self._params.tau2:
+            return Tau2Tasks(self._params.tau2.data)
         return DrawnTaskset(self.name, self._params.seed, self._draw, hint="ask for more domains")
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
@@ -77,24 +99,33 @@ class Tools:
         is_owner = split_of_key(case.caller) == split
         return encode_case(case) if is_owner else None
 
-    def environment(self) -> ToolsEnvironment:
+    def environment(self) -> Environment:
         """The family's judge."""
+        if self._params.tau2:
+            return Tau2Environment(self._params.tau2.db, self._params.tau2.policy)
         return ToolsEnvironment(self.agents)
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         """Ask, look up, report, decide and settle, as far as the seat knows enough."""
+        if self._params.tau2:
+            ticket = tau2_environment.decode_state(state)
+            return tau2_environment.demonstration(ticket, self._params.tau2.db)
         decoded = decode_state(state)
         domain = DOMAINS[decoded.case.domain]
         return script.demonstration(domain, decoded, agent, is_solo=self._params.is_solo)
 
     def random_action(self, state: bytes, agent: str, rng: Random) -> str:
         """Well-formed calls with ids that exist."""
+        if self._params.tau2:
+            return tau2_environment.random_call(self._params.tau2.db, rng)
         decoded = decode_state(state)
         domain = DOMAINS[decoded.case.domain]
         return script.random_calls(domain, decoded, agent, rng, is_solo=self._params.is_solo)
 
     def hidden_texts(self, task: Task) -> list[str]:
         """Emails of all customers but the caller: no prompt shows them."""
+        if self._params.tau2:
+            return []
         case = case_of(json.loads(task.payload))
         others = (record for key, record in case.db["customers"].items() if key != case.customer)
         return [record["email"] for record in others]

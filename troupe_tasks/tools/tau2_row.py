@@ -1,0 +1,27 @@
+"""One prepared row of tau2-bench: a customer's ticket and the right calls."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Tau2Call(BaseModel):
+    """One call of the reference."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1, max_length=80)
+    arguments: dict[str, Any]
+
+
+class Tau2Row(BaseModel):
+    """What the customer wants, and the calls whose database is the right one.
+
+    Example: ``Tau2Row(id="tau2/retail/0", ticket="You want ...", actions=())``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str = Field(min_length=1, max_length=200)
+    ticket: str = Field(min_length=1, max_length=20_000)
+    actions: tuple[Tau2Call, ...]
