@@ -102,7 +102,7 @@ class LostWritesWorld(ChaosWorld):
         if not self._reason:
             super()._judge(outcome, job_id, expected, follower)
             return
-        outcome.ended = self._reason
+        outcome.ended = self._reason.partition("; look at the logs")[0]
         named = (f"job {job_id} ended failed ", f"job {job_id} rests paused: Redis lost the job")
         if not self._reason.startswith(named):
             outcome.faults.append(f"no reason is named: {self._reason}")
