@@ -52,15 +52,17 @@ def _totals(runs: Sequence[Run]) -> str:
     loads = [run["load"] for run in runs if run.get("load")]
     lost, doubled = (sum(run[name] for run in runs) for name in ("num_lost", "num_duplicated"))
     ended = [run for run in runs if run.get("ended")]
+    resumed = [run for run in ended if run["same_weights"]]
     same = sum(run["same_weights"] for run in runs)
     words = (
         f"{len(runs)} runs of {len({run['case'] for run in runs})} of the {len(_cases())} cases, "
         f"{len(failed)} failed; "
         f"groups lost {lost}, groups trained twice {doubled}; final weights equal to the last bit "
-        f"in {same} of {len(runs) - len(ended)}."
+        f"in {same} of {len(runs) - len(ended) + len(resumed)}."
     )
     if ended:
-        words += f" {len(ended)} ended with a reason, as they may after Redis lost writes."
+        words += f" {len(ended)} ended with a reason, as they may after Redis lost writes"
+        words += f"; {len(resumed)} of them were resumed and ended equal." if resumed else "."
     for commit in sorted({run["added_of"] for run in runs if run.get("added_of")}):
         by_itself = [run for run in runs if run.get("added_of") == commit]
         words += (

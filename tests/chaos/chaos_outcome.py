@@ -9,6 +9,8 @@ from typing import Any
 
 from platform_world import adapter_bytes, trained_groups
 
+OTHER_STEPS = "metrics.jsonl has other steps"
+
 
 @dataclass
 class Outcome:
@@ -48,7 +50,7 @@ class Outcome:
             "groups were trained twice": not self.num_duplicated,
             "the order of training differs": trained_groups(found) == trained_groups(expected),
             "the trained weights differ": self.same_weights,
-            "metrics.jsonl has other steps": _steps(found) == _steps(expected),
+            OTHER_STEPS: _steps(found) == _steps(expected),
             "episodes.jsonl has other episodes": _episodes(found) == _episodes(expected),
             "versions went back": versions == sorted(versions),
             "the last version was not told": versions[-1:] == [_num_steps(expected)],

@@ -254,14 +254,14 @@ def _read_digests(path: Path) -> tuple[dict[str, RecordPart], int | None]:
 
 def _noted(document: Mapping[str, Any]) -> RecordPart | None:
     """The part that a line of digests describes; None where it describes none."""
-    try:
-        part = RecordPart(**document)
-    except TypeError:
-        return None
-    counts, words = (part.size, part.num_lines), (part.digest, part.loss)
+    counts = (document.get("size"), document.get("num_lines"))
+    words = (document.get("digest"), document.get("loss", ""))
     is_valid = (
-        is_part_name(part.name)
+        is_part_name(document.get("name"))
         and all(type(count) is int and count >= 0 for count in counts)
         and all(isinstance(word, str) for word in words)
     )
-    return part if is_valid else None
+    try:
+        return RecordPart(**document) if is_valid else None
+    except TypeError:
+        return None
