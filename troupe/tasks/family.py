@@ -6,7 +6,7 @@ names an algorithm: an environment judges one action at a time and forgets it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -157,7 +157,7 @@ class SandboxedTaskFamily(Protocol):
         ...
 
 
-def needs_sandbox(family: object) -> TypeGuard[SandboxedTaskFamily]:
+def needs_sandbox(family: object) -> bool:
     """Whether the family's environment is made in a sandbox."""
     return isinstance(family, SandboxedTaskFamily) and bool(getattr(family, "needs_sandbox", True))
 

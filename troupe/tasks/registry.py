@@ -6,7 +6,7 @@ from typing import Any
 from troupe import plugins
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
-from troupe.tasks.family import Environment, TaskFamily, needs_sandbox
+from troupe.tasks.family import Environment, SandboxedTaskFamily, TaskFamily, needs_sandbox
 
 
 def load_family(name: str, params: Mapping[str, Any], *, pointer: str = "/task") -> TaskFamily:
@@ -28,7 +28,7 @@ def make_environment(family: TaskFamily, sandbox: Sandbox | None) -> Environment
 
     Raises InvalidArgumentError when it needs one and there is none.
     """
-    if not needs_sandbox(family):
+    if not needs_sandbox(family) or not isinstance(family, SandboxedTaskFamily):
         return family.environment()
     if sandbox is None:
         raise InvalidArgumentError(

@@ -26,14 +26,17 @@ import time
 import traceback
 import urllib.request
 import uuid
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import Any, TextIO
 
 PR_SET_PDEATHSIG = 1
 MAX_ANSWER_CHARS = 1_000_000
 THREADS_END_S = 3.0
+Order = dict[str, Any]
 
 
-def fix_randomness(seed):
+def fix_randomness(seed: int) -> None:
     """Fix what Python code commonly draws from: ``random``, ``uuid4`` and NumPy's generator."""
     random.seed(seed)
     draw = random.Random(f"uuid/{seed}")
@@ -41,13 +44,13 @@ def fix_randomness(seed):
     seed_numpy(seed)
 
 
-def seed_numpy(seed):
+def seed_numpy(seed: int) -> None:
     """Seed NumPy's global generator if it is loaded."""
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
 
 
-def set_environment(order):
+def set_environment(order: Order) -> None:
     """Point the clients' usual variables at the run's endpoint."""
     base = order["base_url"]
     os.environ["OPENAI_BASE_URL"] = os.environ["OPENAI_API_BASE"] = base
@@ -56,14 +59,14 @@ def set_environment(order):
         os.environ[name] = order["key"]
 
 
-def run(order):
+def run(order: Order) -> None:
     """Run the program once, and post how it ended."""
     set_environment(order)
     add_folder(order.get("folder"))
     fix_randomness(order["seed"])
     try:
         module, _, attribute = order["program"].partition(":")
-        program = importlib.import_module(module)
+        program: Any = importlib.import_module(module)
         for part in attribute.split("."):
             program = getattr(program, part)
         seed_numpy(order["seed"])
@@ -79,19 +82,19 @@ def run(order):
     post(order["end_url"], end)
 
 
-async def awaited(awaitable):
+async def awaited(awaitable: Awaitable[Any]) -> Any:
     """What ``awaitable`` gives: ``asyncio.run`` takes coroutines alone."""
     return await awaitable
 
 
-def as_text(answer):
+def as_text(answer: Any) -> str:
     """A program's answer as text; anything but text is written as JSON."""
     if answer is None:
         return ""
     return answer if isinstance(answer, str) else json.dumps(answer, default=str)
 
 
-def post(url, document):
+def post(url: str, document: Any) -> None:
     """POST ``document`` to the endpoint, past any proxy."""
     data = json.dumps(document).encode("utf-8", "replace")
     request = urllib.request.Request(url, data, {"content-type": "application/json"})
@@ -100,19 +103,19 @@ def post(url, document):
         response.read()
 
 
-def add_folder(folder):
+def add_folder(folder: str | None) -> None:
     """Import from ``folder`` first."""
     if folder and folder not in sys.path:
         sys.path.insert(0, folder)
 
 
-def limit(order):
+def limit(order: Order) -> None:
     """Bound the run's processor time; a run that exceeds it is killed."""
     resource.setrlimit(resource.RLIMIT_CPU, (order["cpu_s"], order["cpu_s"] + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def warm_up(order):
+def warm_up(order: Order) -> None:
     """Run the program once, then forget the user's modules: a run imports them afresh.
 
     A client that is built at import reads the base URL then, so no run may inherit one.
@@ -130,7 +133,7 @@ def warm_up(order):
             del sys.modules[name]
 
 
-def num_threads():
+def num_threads() -> int:
     """Threads that are still there after a moment: a fork would lose them."""
     deadline = time.monotonic() + THREADS_END_S
     tasks = Path("/proc/self/task")
@@ -139,7 +142,7 @@ def num_threads():
     return count
 
 
-def serve(orders, replies):
+def serve(orders: TextIO, replies: TextIO) -> None:
     """Set up, then fork a run for each line until stdin ends; then end all runs."""
     libc = ctypes.CDLL(None)
     setup = json.loads(orders.readline())
@@ -150,7 +153,7 @@ def serve(orders, replies):
         warm_up(setup["warm"])
     names = [thread.name for thread in threading.enumerate()[1:]]
     reply(replies, {"num_threads": num_threads(), "names": names})
-    children = set()
+    children: set[int] = set()
     for line in orders:
         order = json.loads(line)
         children -= ended(children)
@@ -162,7 +165,7 @@ def serve(orders, replies):
             os.killpg(pid, signal.SIGKILL)
 
 
-def forked(order, libc, pipes):
+def forked(order: Order, libc: ctypes.CDLL, pipes: tuple[TextIO, TextIO]) -> int:
     """The process of a run, which leads a process group of its own when this returns."""
     begun, begins = os.pipe()
     pid = os.fork()
@@ -186,9 +189,9 @@ def forked(order, libc, pipes):
         os._exit(0)
 
 
-def ended(children):
+def ended(children: set[int]) -> set[int]:
     """Those of ``children`` that have ended; they are reaped."""
-    gone = set()
+    gone: set[int] = set()
     for pid in children:
         try:
             if os.waitpid(pid, os.WNOHANG)[0]:
@@ -198,13 +201,13 @@ def ended(children):
     return gone
 
 
-def reply(replies, document):
+def reply(replies: TextIO, document: Any) -> None:
     """Write one line."""
     replies.write(json.dumps(document) + "\n")
     replies.flush()
 
 
-def main(mode):
+def main(mode: str) -> None:
     """Keep the pipes from the program: what it prints must not be read as a reply."""
     orders = os.fdopen(os.dup(0), "r", encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -152,6 +152,7 @@ class ProgramLauncher:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=self._environment(),
+                cwd=self._folder or tempfile.gettempdir(),
                 start_new_session=True,
             )
         except OSError as error:

@@ -1,7 +1,10 @@
 """A program's life: what it asks, how it ends, whose failure an end is, and what it leaves."""
 
 import json
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -149,6 +152,30 @@ def test_family_when_the_env_service_evicts_it_then_its_processes_end() -> None:
     families.get("plan_path", "{}")
     assert not start_time(pid)
     families.close()
+
+
+def test_process_when_it_is_killed_then_no_program_outlives_it() -> None:
+    code = (
+        "import time\n"
+        "from program_world import begun, program\n"
+        "with program('leaves_children', warm=False) as environment:\n"
+        "    text = environment.observe(begun(environment), 'solver')[1].content\n"
+        "    print(text.split()[-1], flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    folder = str(Path(__file__).parent)
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        assert start_time(pid)
+        process.kill()
+    waited = threading.Event()
+    for _ in range(100):
+        if not start_time(pid):
+            return
+        waited.wait(0.05)
+    raise AssertionError("the program outlives the process that started it")
 
 
 @pytest.mark.timeout(300)
