@@ -79,7 +79,7 @@ def _people(
             value = edge + rng.choice((-1, 0, 1))
         if rng.random() < unknown:
             value = None
-        word = None if rng.random() < unknown / 2 else rng.choice(words)
+        word = None if rng.random() < unknown else rng.choice(words)
         row: list[Value] = [number, rng.choice(pool), word, value]
         if rows and rng.random() < TWIN_SHARE:
             row[1:] = rng.choice(rows)[1:]

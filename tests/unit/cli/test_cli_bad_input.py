@@ -170,3 +170,12 @@ def test_model_tiny_when_the_folder_is_not_its_own_then_leaves_it_alone(
 def test_command_when_it_is_unknown_then_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["trian"]) == 2
     assert "trian" in capsys.readouterr().err
+
+
+def test_audit_when_the_task_is_unknown_then_says_so_and_its_own_defaults_are_valid(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["audit", "plan_paht"]) == 2
+    said = capsys.readouterr().err
+    assert "plan_path" in said
+    assert "valid integer" not in said
