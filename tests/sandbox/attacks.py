@@ -95,7 +95,7 @@ at = 0
 while True:
     held[at % (1 << 40)]
     at += 2 << 20
-""", "memory", "wall_time", "cpu_time"),
+"""),
     _attack("descriptors that are under way in sockets", """
 import socket
 while True:
