@@ -189,7 +189,7 @@ class Learner:
     @together
     def _sums(self, shares: Sequence[Share], of: str, sizes: list[int]) -> list[Tensor]:
         """On rank 0, for each rank: sums over the tokens of each sample of its share."""
-        parts = [np.empty(0)]
+        parts: list[NDArray[Any]] = [np.empty(0)]
         for batch, _ in shares[0].microbatches():
             values_N = self._kl_of(batch) if of == "kl" else self._log_ratio_of(batch)
             count = len(batch.samples)

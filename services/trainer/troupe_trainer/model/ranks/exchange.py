@@ -51,7 +51,7 @@ def gathered(tensor: Tensor) -> Tensor | None:
     is_first = not dist.is_initialized() or dist.get_rank() == FIRST
     if not isinstance(tensor, DTensor):
         return tensor.detach().cpu().clone() if is_first else None
-    local = tensor.detach().to_local().cpu().contiguous()
+    local = tensor.to_local().detach().cpu().contiguous()
     if not is_first:
         send(local, FIRST)
         return None
