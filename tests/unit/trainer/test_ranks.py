@@ -9,8 +9,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pytest
 import torch
-from trainer_data import groups_of_step, job_spec, make_group, save_tiny_model
-from transformers.modeling_layers import GradientCheckpointingLayer
+from trainer_data import groups_of_step, job_spec, make_group
 
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.api.records.v1 import records_pb2 as pb
@@ -108,48 +107,6 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
     spoilt = credit(make_group(random.Random(1)), [math.inf, 0.0, 0.0, 0.0], 1.0)
     with pytest.raises(NonFiniteError, match=spoilt.record.group_id):
         spread.step([*_credited(4, spec), spoilt], 4)
-
-
-def _unsharded(model: Any) -> int:
-    """Layers whose weights this rank holds whole at present."""
-    layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
-    groups = [layer._get_fsdp_state()._fsdp_param_group for layer in layers]
-    return sum(group.is_unsharded for group in groups)
-
-
-def test_full_weights_in_bfloat16_when_spread_then_at_most_two_layers_are_whole(
-    tmp_path: Path,
-) -> None:
-    deep = save_tiny_model(tmp_path / "deep", num_layers=6)
-    policy = {"model": str(deep), "train": {"kind": "full"}, "dtype": "bfloat16"}
-    loss = {"kl": {"coef": 0.1}}
-    spec = job_spec(deep, policies={"shared": policy}, algorithm={"group_size": 4, "loss": loss})
-    algorithm = AtGrpo(spec.algorithm)
-    whole_layers: list[int] = []
-    dtypes: set[torch.dtype] = set()
-    started = start(2, device="cpu", threads=1)
-    try:
-        started.ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
-        spread = Learner("shared", spec, algorithm, device="cpu", ranks=started.ranks)
-        alone = Learner("shared", spec, algorithm, device="cpu")
-
-        def note(module: Any, *_: Any) -> None:
-            whole_layers.append(_unsharded(spread.model.module))
-            dtypes.update(p.dtype for p in module.parameters())
-
-        for layer in spread.model.module.modules():
-            if isinstance(layer, GradientCheckpointingLayer):
-                layer.self_attn.register_forward_hook(note)
-                layer.self_attn.register_full_backward_hook(note)
-        got, want = (x.step(_credited(0, spec), 0) for x in (spread, alone))
-    finally:
-        started.end()
-    assert len(whole_layers) >= 2 * 6
-    assert max(whole_layers) <= 2
-    print(f"\nat most {max(whole_layers)} of 6 layers were whole at a moment")
-    assert dtypes == {torch.bfloat16}
-    assert got.metrics["grad_norm"] == pytest.approx(want.metrics["grad_norm"], rel=0.05)
-    assert got.metrics["entropy"] == pytest.approx(want.metrics["entropy"], rel=0.05)
 
 
 def _sent(message: Message, num_ranks: int, rank: int) -> Message:

@@ -75,7 +75,7 @@ def test_logprobs_when_the_vocabulary_is_large_then_the_whole_table_is_never_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunk, vocabulary, completions, length = 9_000_000, 128_000, 64, 16
-    monkeypatch.setattr("troupe_trainer.model.model.LOGITS_PER_CHUNK", chunk)
+    monkeypatch.setattr("troupe_trainer.model.logprobs.LOGITS_PER_CHUNK", chunk)
     config = Qwen3Config(
         vocab_size=vocabulary, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
         num_attention_heads=2, num_key_value_heads=1, head_dim=8, tie_word_embeddings=True,

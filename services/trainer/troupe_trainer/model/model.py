@@ -95,12 +95,9 @@ class PolicyModel:
         self.ranks = ranks
         if ranks.mesh is not None:
             self._bare = None
-            # An adapter's weights stay in float32 and are computed under autocast; casting its
-            # frozen base again would change nothing.
-            compute = torch.float32 if self.is_lora else self._compute_dtype()
-            self._sharded = Sharded(self.module, ranks.mesh, compute)
+            self._sharded = Sharded(self.module, ranks.mesh)
             if self._reference is not None:
-                self._reference_sharded = Sharded(self._reference, ranks.mesh, compute)
+                self._reference_sharded = Sharded(self._reference, ranks.mesh)
 
     @property
     def shares_prompts(self) -> bool:
@@ -175,8 +172,7 @@ class PolicyModel:
     @property
     def autocast(self) -> torch.autocast:
         """Computes bfloat16 weights and adapters, whose master copies are float32, in bfloat16."""
-        gathers_so = self._sharded is not None and not self.is_lora  # its weights are cast then
-        is_mixed = self._spec.dtype == "bfloat16" and not gathers_so
+        is_mixed = self._spec.dtype == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=is_mixed)
 
     def logprobs(self, batch: Microbatch, *, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:

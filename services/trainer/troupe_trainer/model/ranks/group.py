@@ -33,6 +33,10 @@ JOIN_S = 300.0
 """Time for all ranks to come, and for one collective."""
 LISTEN_S = 10.0
 """A follower looks so often whether rank 0 is still there."""
+_SHORT_BYTES = 1 << 20
+"""A message's document up to here is in its note in the store, which refuses more than 8 MiB. So
+the end can be told to ranks that are held up in a collective."""
+_WITH = b"document:"
 END = "!end"
 LOAD = "!load"
 _ON_ALL_RANKS = "_runs_on_all_ranks"
@@ -94,13 +98,16 @@ class Spread(Ranks):
     def tell(self, message: Message) -> None:
         """Rank 0: send ``message`` to the others, which wait for the note that one comes."""
         encoded = encode(message, self.size)
-        self._store.set(self._key(), str(len(encoded.document)))
+        is_short = len(encoded.document) <= _SHORT_BYTES
+        note = _WITH + encoded.document if is_short else str(len(encoded.document)).encode()
+        self._store.set(self._key(), note)
         if self._number > 1:
             self._store.delete_key(f"told/{self._number - 2}")
         self._number += 1
         document = torch.frombuffer(bytearray(encoded.document), dtype=torch.uint8)
         for rank in range(1, self.size):
-            send(document, rank)
+            if not is_short:
+                send(document, rank)
             for tensor in encoded.tensors_of(rank):
                 send(tensor, rank)
 
@@ -118,11 +125,13 @@ class Spread(Ranks):
                 continue
             except (dist.DistNetworkError, RuntimeError) as error:
                 raise ConnectionError(f"rank 0 is gone: {error}") from error
-            length = int(self._store.get(self._key()))
+            note: bytes = self._store.get(self._key())
             self._number += 1
             try:
-                document = receive((length,), torch.uint8)
-                return decode(document.numpy().tobytes(), self.rank, receive)
+                document = note.removeprefix(_WITH)
+                if document == note:
+                    document = receive((int(note),), torch.uint8).numpy().tobytes()
+                return decode(document, self.rank, receive)
             except (dist.DistError, RuntimeError) as error:
                 raise ConnectionError(f"rank 0 is gone: {error}") from error
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -22,19 +22,15 @@ _T = TypeVar("_T")
 class Sharded(nn.Module):
     """Runs work on ``module`` while its weights are gathered; gradients go back to their ranks."""
 
-    def __init__(self, module: nn.Module, mesh: DeviceMesh, compute: torch.dtype) -> None:
-        """Weights are gathered in the dtype ``compute``, and gradients summed in float32."""
+    def __init__(self, module: nn.Module, mesh: DeviceMesh) -> None:
         super().__init__()
         self.module = module
-        is_mixed = compute != torch.float32
-        policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
-        mixed: dict[str, Any] = {"mp_policy": policy} if is_mixed else {}
         for layer in module.modules():
             if isinstance(layer, GradientCheckpointingLayer):
-                fully_shard(layer, mesh=mesh, **mixed)
+                fully_shard(layer, mesh=mesh)
         # Without it the rest would stay gathered after a pass without gradient, and a restored
         # state be written to a copy.
-        fully_shard(self, mesh=mesh, reshard_after_forward=True, **mixed)
+        fully_shard(self, mesh=mesh, reshard_after_forward=True)
 
     def forward(self, work: Callable[[], Any]) -> Any:
         """The result of ``work``."""
