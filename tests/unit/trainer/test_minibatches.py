@@ -34,13 +34,13 @@ def _sorted_groups(step: int, tasks: int) -> list[pb.Group]:
 def _parts(monkeypatch: pytest.MonkeyPatch, learner: Learner) -> list[list[CreditedGroup]]:
     """The minibatches that ``learner`` takes from now on."""
     parts: list[list[CreditedGroup]] = []
-    of_minibatch = learner._minibatch  # pyright: ignore[reportPrivateUsage]
+    deal = learner._deal  # pyright: ignore[reportPrivateUsage]
 
-    def noted(groups: Any, fixed: Any) -> Any:
-        parts.append(list(groups))
-        return of_minibatch(groups, fixed)
+    def noted(given: Any, **more: Any) -> Any:
+        parts.extend(list(part) for part in given)
+        return deal(given, **more)
 
-    monkeypatch.setattr(learner, "_minibatch", noted)
+    monkeypatch.setattr(learner, "_deal", noted)
     return parts
 
 

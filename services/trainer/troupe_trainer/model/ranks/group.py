@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable, Generator, Mapping
 from datetime import timedelta
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,6 @@ from troupe_trainer.model.ranks.exchange import gathered_numbers, receive, send
 from troupe_trainer.model.ranks.wire import Message, decode, encode
 from troupe_trainer.model.shares import Dealt
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 JOIN_S = 300.0
@@ -189,14 +188,14 @@ class Ranked(Protocol):
     ranks: Ranks
 
 
-def together(method: Callable[_P, _T]) -> Callable[_P, _T]:
+def together(method: Callable[..., _T]) -> Callable[..., _T]:
     """A method that all ranks run at once, because collectives are inside.
 
     Rank 0 calls it with a ``Dealt`` where each rank gets its own shares, and the others wait.
     """
 
     @functools.wraps(method)
-    def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def run(*args: Any, **kwargs: Any) -> _T:
         owner: Any = args[0]
         if kwargs:
             raise TypeError(f"{method.__name__} runs on all ranks: pass arguments by position")
