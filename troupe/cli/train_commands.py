@@ -26,7 +26,8 @@ from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with
 from troupe.clients.rest import JobDocument, RestClient
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
-from troupe.spec import JobSpec
+from troupe.spec import JobSpec, load_spec
+from troupe.training.task import TASK_NAME
 
 DEMO_SPEC = Path(__file__).with_name("demo.yaml")
 """Part of the package, so that the demo runs where there is no checkout."""
@@ -120,8 +121,16 @@ def run_job(settings: CliSettings, begin: Begin, *, as_json: bool = False) -> in
     return exit_status(job)
 
 
-def job_to_end(settings: CliSettings, begin: Begin, *, quiet: bool = False) -> JobDocument:
+def job_to_end(
+    settings: CliSettings,
+    begin: Begin,
+    *,
+    quiet: bool = False,
+    go_on: Callable[[Path], str] = "troupe train --resume {}".format,
+) -> JobDocument:
     """Up, begin, watch, down; the job in its final state.
+
+    ``go_on`` says how to continue the run in a folder, after an interrupt.
 
     Raises KeyboardInterrupt after a job was interrupted and, where this call started the platform,
     ended in order.
@@ -138,7 +147,7 @@ def job_to_end(settings: CliSettings, begin: Begin, *, quiet: bool = False) -> J
             note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
             return watch(client, job, quiet=quiet)
     except KeyboardInterrupt:
-        _on_interrupt(config, job, is_started_here=is_started_here, api_key=settings.api_key)
+        _on_interrupt(config, job, settings.api_key, go_on if is_started_here else None)
         raise
     finally:
         if is_started_here:
@@ -146,13 +155,16 @@ def job_to_end(settings: CliSettings, begin: Begin, *, quiet: bool = False) -> J
 
 
 def _on_interrupt(
-    config: PlatformConfig, job: JobDocument | None, *, is_started_here: bool, api_key: str
+    config: PlatformConfig,
+    job: JobDocument | None,
+    api_key: str,
+    go_on: Callable[[Path], str] | None,
 ) -> None:
-    """End the job when its platform ends with this command; else let it go on."""
+    """End the job when its platform ends with this command; else (no ``go_on``) let it go on."""
     if job is None:
         note("interrupted before the job was submitted")
         return
-    if not is_started_here:
+    if go_on is None:
         note(
             f"no longer watching; the job goes on, because the platform was up before. "
             f"`troupe watch {job.job_id}` shows it, `troupe cancel {job.job_id}` ends it."
@@ -166,7 +178,7 @@ def _on_interrupt(
                 _await_end(client, job.job_id)
     except TroupeError as error:
         err().print(f"the job could not be cancelled ({error.message})", markup=False)
-    note(f"go on with: troupe train --resume {_shown(Path(job.run_dir))}")
+    note(f"go on with: {go_on(_shown(Path(job.run_dir)))}")
 
 
 def _await_end(client: RestClient, job_id: str) -> None:
@@ -197,6 +209,11 @@ def submitting(spec: JobSpec) -> Begin:
 
 
 def _resuming(folder: Path, overrides: list[str]) -> Begin:
+    if load_spec(folder / "spec.json").task.name == TASK_NAME:
+        raise InvalidArgumentError(
+            f"the reward of {folder.name} is a Python function of the process that called "
+            f"troupe.train; go on from Python: troupe.resume({str(folder)!r}, dataset, reward, ...)"
+        )
     spec = read_spec(folder / "spec.json", overrides) if overrides else None
     document = spec.model_dump(mode="json") if spec else None
     return lambda client: client.resume(folder.name, document)

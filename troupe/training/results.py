@@ -34,7 +34,7 @@ class RecordedEpisode:
 
     @property
     def is_success(self) -> bool:
-        """Whether the task was solved."""
+        """Whether the task was solved; of several trajectories, all of them."""
         return bool(self.line["is_success"])
 
     @property
@@ -119,6 +119,11 @@ class RunResults:
                 "those of a runs folder"
             )
         self.folder = folder
+
+    def __repr__(self) -> str:
+        summary = self.summary
+        state, steps = summary.get("state", "not ended"), summary.get("steps", "?")
+        return f"<RunResults {self.folder}: {state}, {steps} steps>"
 
     @property
     def job_id(self) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from troupe.cli import platform
-from troupe.cli.output import note, quiet_logs
+from troupe.cli.output import quiet_logs
 from troupe.cli.settings import CliSettings, settings_from
 from troupe.cli.train_commands import Begin, job_to_end, run_folder, submitting
 from troupe.clients.rest import JobDocument, RestClient
@@ -220,14 +220,13 @@ class _JudgedJob:
 
 
 def _run(job: _JudgedJob, *, quiet: bool) -> RunResults:
-    try:
-        with quiet_logs(), JudgeServer(job.environment, job.path):
-            ended = job_to_end(job.settings, job.begin_once, quiet=quiet)
-    except KeyboardInterrupt:
-        if job.job_id:
-            folder = job.settings.runs_dir / job.job_id
-            note(f"from Python: troupe.resume({str(folder)!r}, dataset, reward, ...)")
-        raise
+    with quiet_logs(), JudgeServer(job.environment, job.path):
+        ended = job_to_end(
+            job.settings,
+            job.begin_once,
+            quiet=quiet,
+            go_on=lambda folder: f"troupe.resume({str(folder)!r}, dataset, reward, ...)",
+        )
     if ended.state != "succeeded":
         reason = ended.error or ended.reason or "no reason was given"
         raise JobFailedError(
