@@ -55,7 +55,10 @@ def decode_state(data: bytes) -> State:
     raw: dict[str, Any] = json.loads(data)
     return State(
         inner=base64.b64decode(raw["inner"]),
-        plan=tuple(Node(**{**node, "inputs": tuple(node["inputs"])}) for node in raw["plan"]),
+        plan=tuple(
+            Node(node["name"], node["operator"], tuple(node["inputs"]), node["say"])
+            for node in raw["plan"]
+        ),
         outputs={name: Output(*output) for name, output in raw["outputs"].items()},
         is_done=raw["is_done"],
         is_won=raw["is_won"],
