@@ -6,10 +6,11 @@ from typing import Literal
 from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import Issue, SpecInvalidError
 
-Option = Literal["joint", "critic", "preference"]
+Option = Literal["joint", "follow", "critic", "preference"]
 
 _MISSING: dict[Option, str] = {
     "joint": "draws joint actions; add `joint: {mode: aligned}`",
+    "follow": "follows its candidates; add `follow: {executions: 2}`",
     "critic": "needs a critic; add `critic: {kind: model}`, or a value head with `kind: head`",
     "preference": "learns from pairs; add `preference: {beta: 0.1}`",
 }
@@ -25,6 +26,7 @@ def check_options(
     """Raise SpecInvalidError for each part that is missing, or that nothing would read."""
     parts: dict[Option, object] = {
         "joint": spec.joint,
+        "follow": spec.follow,
         "critic": spec.critic,
         "preference": spec.preference,
     }

@@ -69,6 +69,10 @@ class BranchContext:
     is_eval: bool
     step: int = 0
 
+    def learns(self, agent: str) -> bool:
+        """Whether the policy of ``agent`` is trained in this step."""
+        return self.spec.learns(self.spec.agents[agent].policy, self.step)
+
     async def sample(
         self,
         agent: str,
@@ -114,14 +118,21 @@ class Branch:
     """The environment of one trajectory; advanced by the chosen candidate of each act."""
 
     def __init__(
-        self, context: BranchContext, start: Start, trajectory: int, *, is_baseline: bool = False
+        self,
+        context: BranchContext,
+        start: Start,
+        trajectory: int,
+        *,
+        is_baseline: bool = False,
+        acts: Mapping[str, int] | None = None,
     ) -> None:
+        """``acts`` counts the acts of each agent before ``start``; none when left out."""
         self.is_baseline = is_baseline
         self._context = context
         self._state = start.state
         self._observations = dict(start.observations)
         self._trajectory = trajectory
-        self._acts: Counter[str] = Counter()
+        self._acts: Counter[str] = Counter(acts or {})
         self.is_done = False
         self.is_success = False
         self.draws: list[Draw] = []
@@ -155,6 +166,7 @@ class Branch:
             self._context.mix(agent, outcome.team_reward, by_agent.get(agent, {}))
             for outcome, by_agent in zip(outcomes, terms, strict=True)
         ]
+        rewards = await self._values(agent, outcomes, rewards)
         chosen = self._context.sampler.choose(rewards)
         self.draws.append(
             Draw(
@@ -179,17 +191,25 @@ class Branch:
         return Action(generation.candidates[chosen].text, rewards[chosen])
 
     async def _sample(self, agent: str, turn: int, observation: Observation) -> Generation:
-        context = self._context
-        learns = context.spec.learns(context.spec.agents[agent].policy, context.step)
-        return await context.sample(
+        return await self._context.sample(
             agent,
             turn,
             self._trajectory,
             observation,
-            # An agent that does not learn needs no siblings: it plays its first candidate.
-            context.sampler.num_candidates if learns or context.is_eval else 1,
+            self._num_candidates(agent),
             is_greedy=self.is_baseline,
         )
+
+    def _num_candidates(self, agent: str) -> int:
+        """K; 1 for an agent that does not learn: it needs no siblings, and plays its first."""
+        context = self._context
+        return context.sampler.num_candidates if context.learns(agent) or context.is_eval else 1
+
+    async def _values(
+        self, agent: str, outcomes: Sequence[Outcome], rewards: list[float]
+    ) -> list[float]:
+        """What the candidates are compared by: their mixed rewards."""
+        return rewards
 
     def _team_shares(self, outcome: Outcome) -> dict[str, float]:
         agents = self._context.spec.agents
@@ -219,6 +239,20 @@ class Branch:
         self._observations = dict(outcome.observations)
         self.is_done = outcome.is_done
         self.is_success = outcome.is_success
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat:
+    agent: str
+    branch: Branch
+
+    async def act(self, observation: Observation) -> Action:
+        return await self.branch.act(self.agent, observation)
+
+
+def seats(branch: Branch, spec: JobSpec) -> Mapping[str, _Seat]:
+    """The team of one trajectory."""
+    return {agent: _Seat(agent, branch) for agent in spec.agents}
 
 
 def check_may_act(agent: str, observation: Observation) -> None:

@@ -5,11 +5,13 @@ from functools import cache
 
 from troupe.algorithms.algorithm import Algorithm, Remembering
 from troupe.algorithms.load import load_algorithm
+from troupe.episodes.follow import resumable
 from troupe.episodes.joint import at_once
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort
 from troupe.rewards.family import with_reward
 from troupe.rewards.mix import RewardMix
+from troupe.samplers.follow import FollowSampler
 from troupe.samplers.joint import JointSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import JobSpec
@@ -65,6 +67,8 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
         raise SpecInvalidError([Issue("/algorithm/critic/model", message)])
     if isinstance(sampler, JointSampler):
         at_once(spec, workflow, sampler)
+    if isinstance(sampler, FollowSampler):
+        resumable(spec, workflow, sampler)
     refuse_across_policies(spec, algorithm)
     return JobParts(
         spec=spec,

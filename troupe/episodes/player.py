@@ -6,13 +6,14 @@ retries: it raises infrastructure failures, and the holder of the ticket tries a
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from troupe.aio import gather
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.affinity import playing
-from troupe.episodes.branch import Branch, BranchContext, Draw
+from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.follow import FollowedEpisode, resumable
 from troupe.episodes.groups import (
     Ending,
     ending_of_branches,
@@ -28,12 +29,13 @@ from troupe.episodes.ports import EnvPort, RolloutPort, Start
 from troupe.episodes.redraw import has_variance, redrawn_index
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
+from troupe.samplers.follow import FollowSampler
 from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.sampler import Sampler
 from troupe.spec.job import JobSpec
-from troupe.tasks.family import SPLITS, Observation, Split
-from troupe.workflows.workflow import Action, Workflow
+from troupe.tasks.family import SPLITS, Split
+from troupe.workflows.workflow import Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,26 +122,30 @@ class EpisodePlayer:
             is_eval=is_eval,
             step=ticket.step,
         )
-        draws, groups, ending = await self._run(context, ticket, start)
-        episode = episode_record(ticket, start.task_id, draws, groups, ending)
+        run = await self._run(context, ticket, start)
+        shown = [*run.groups, *run.only_shown]
+        episode = episode_record(ticket, start.task_id, run.draws, shown, run.ending)
         learns = self._spec.learns
-        trained = [] if is_eval else [g for g in groups if learns(g.policy, ticket.step)]
+        trained = [] if is_eval else [g for g in run.groups if learns(g.policy, ticket.step)]
         return Played(groups=trained, episode=episode)
 
-    async def _run(
-        self, context: BranchContext, ticket: pb.Ticket, start: Start
-    ) -> tuple[list[Draw], list[pb.Group], Ending]:
+    async def _run(self, context: BranchContext, ticket: pb.Ticket, start: Start) -> "_Run":
         sampler, task_id = context.sampler, start.task_id
+        if isinstance(sampler, FollowSampler):
+            workflow = resumable(self._spec, self._workflow, sampler)
+            followed = await FollowedEpisode(context, sampler, workflow, start).play()
+            groups, only_shown = followed.groups(ticket, task_id)
+            return _Run(followed.draws(), groups, followed.ending(), only_shown)
         if isinstance(sampler, JointSampler):
             workflow = at_once(self._spec, self._workflow, sampler)
             root = await JointTree(context, sampler, workflow).play(start)
             nodes = root.nodes()
             draws = [draw for node in nodes for draw in node.draws]
-            return draws, groups_by_node(ticket, task_id, nodes), ending_of_tree(root)
+            return _Run(draws, groups_by_node(ticket, task_id, nodes), ending_of_tree(root))
         branches = await self._run_all(context, start)
         draws = [draw for branch in branches for draw in branch.draws]
         make = groups_by_observation if context.is_eval else _GROUPS[sampler.grouping]
-        return draws, make(ticket, task_id, draws), ending_of_branches(branches)
+        return _Run(draws, make(ticket, task_id, draws), ending_of_branches(branches))
 
     async def _run_all(self, context: BranchContext, start: Start) -> list[Branch]:
         count, num_baselines = context.sampler.num_trajectories, context.sampler.num_baselines
@@ -151,25 +157,21 @@ class EpisodePlayer:
         return branches
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One played task: its groups, and those that stand in the episode's record alone."""
+
+    draws: list[Draw]
+    groups: list[pb.Group]
+    ending: Ending
+    only_shown: Sequence[pb.Group] = ()
+
+
 _GROUPS = {
     "observation": groups_by_observation,
     "task": groups_by_task,
     "turns": groups_by_turns,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Seat:
-    agent: str
-    branch: Branch
-
-    async def act(self, observation: Observation) -> Action:
-        return await self.branch.act(self.agent, observation)
-
-
-def seats(branch: Branch, spec: JobSpec) -> Mapping[str, _Seat]:
-    """The team of one trajectory."""
-    return {agent: _Seat(agent, branch) for agent in spec.agents}
 
 
 def _split(text: str) -> Split:

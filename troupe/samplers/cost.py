@@ -2,6 +2,7 @@
 
 import math
 
+from troupe.samplers.follow import FollowSampler
 from troupe.samplers.joint import JointSampler
 from troupe.samplers.sampler import Sampler
 from troupe.spec.job import JobSpec
@@ -19,6 +20,8 @@ def draws_per_act(sampler: Sampler, spec: JobSpec) -> int:
         num_agents = len(spec.workflow.order)
         nodes = 1 + sampler.tree_size(num_agents, turns - 1) if turns > 1 else 1
         draws = math.ceil(sampler.num_candidates * nodes / turns)
+    elif isinstance(sampler, FollowSampler):
+        draws = math.ceil(sampler.most_draws(tuple(spec.agents), turns) / turns)
     else:
         draws = (sampler.num_trajectories + sampler.num_baselines) * sampler.num_candidates
     return draws * (1 + spec.algorithm.redraws)

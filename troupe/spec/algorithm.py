@@ -107,6 +107,19 @@ class JointSpec(SpecModel):
     """Discount of the next turn's return."""
 
 
+class FollowSpec(SpecModel):
+    """Candidates that are worth what comes after them: each is played on to the end."""
+
+    agents: list[Name] = Field(default_factory=list, max_length=MAX_NAMED)
+    """Agents whose candidates are followed; all agents when left out. The others learn from what
+    they do in the continuations, compared by task."""
+    executions: int = Field(default=2, ge=1, le=64)
+    """M: continuations of each candidate."""
+    goes_on: Literal["best", "random", False] = "best"
+    """best: the episode goes on from the candidate of the highest value; random: from any of them,
+    so its states are those of the policy; false: it ends with the first act that is followed."""
+
+
 class CriticSpec(SpecModel):
     """A value function, and the advantages that are estimated with it."""
 
@@ -176,6 +189,8 @@ class AlgorithmSpec(SpecModel):
     """Which policies learn at which steps; all of them always when left out."""
     joint: JointSpec | None = None
     """Joint actions, for algorithms that draw them (workflow kind `simultaneous`)."""
+    follow: FollowSpec | None = Field(default=None, exclude_if=lambda part: part is None)
+    """Continuations, for the algorithm that follows its candidates (workflow kind `self_play`)."""
     critic: CriticSpec | None = None
     """The value function, for algorithms that need one."""
     preference: PreferenceSpec | None = None

@@ -12,6 +12,7 @@ def cross_field_issues(spec: JobSpec) -> list[Issue]:
         *_agents(spec),
         *_past(spec),
         *_learning(spec),
+        *_follow(spec),
         *_rewards(spec),
         *_sampling(spec),
         *_loss(spec),
@@ -46,6 +47,22 @@ def _agents(spec: JobSpec) -> list[Issue]:
         for name, agent in spec.agents.items()
         if agent.policy not in spec.policies
     ]
+
+
+def _follow(spec: JobSpec) -> list[Issue]:
+    """Followed agents are the job's, each named once."""
+    agents = spec.algorithm.follow.agents if spec.algorithm.follow else []
+    issues = [
+        Issue(
+            f"/algorithm/follow/agents/{i}",
+            f"no agent is called '{name}'; {suggest(name, spec.agents)}",
+        )
+        for i, name in enumerate(agents)
+        if name not in spec.agents
+    ]
+    if len(set(agents)) != len(agents):
+        issues.append(Issue("/algorithm/follow/agents", "an agent is named once; remove repeats"))
+    return issues
 
 
 def _rewards(spec: JobSpec) -> list[Issue]:

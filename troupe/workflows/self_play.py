@@ -1,6 +1,7 @@
 """Seats of a game act on their turn; the environment decides whose turn it is."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import WorkflowSpec
@@ -27,7 +28,11 @@ class SelfPlay:
         Raises:
             InvalidArgumentError: the game waits for a seat that ``order`` does not name.
         """
-        turns: Counter[str] = Counter()
+        await self.resume(team, env, {})
+
+    async def resume(self, team: Team, env: EnvironmentView, acts: Mapping[str, int]) -> None:
+        """Like ``run``, when the seats have already acted ``acts`` times each."""
+        turns = Counter(acts)
         while not env.is_done:
             mover = self._mover(env)
             if turns[mover] == self._max_turns:

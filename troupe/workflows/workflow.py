@@ -61,6 +61,22 @@ class Workflow(Protocol):
 
 
 @runtime_checkable
+class ResumableWorkflow(Protocol):
+    """A workflow in which the environment's state alone says who acts next.
+
+    So it can start in any state that it has reached before.
+    """
+
+    async def run(self, team: Team, env: EnvironmentView) -> None:
+        """As ``Workflow.run``."""
+        ...
+
+    async def resume(self, team: Team, env: EnvironmentView, acts: Mapping[str, int]) -> None:
+        """Like ``run``, after ``acts`` acts of each agent, which count towards every limit."""
+        ...
+
+
+@runtime_checkable
 class AtOnceWorkflow(Protocol):
     """A workflow whose agents all act on what they see at the beginning of a turn.
 
