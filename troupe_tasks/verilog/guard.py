@@ -8,6 +8,9 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CALL = re.compile(r"\$\w*")
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\))")
 _DELAY = re.compile(r"#(?!\s*\()")
+_NUMBER = re.compile(r"(?<!['\w$])\d[\d_]*")
+MAX_NUMBER = 4_096
+"""Largest number without a size: more is a loop or a memory that no small circuit has."""
 _MODULE = re.compile(r"\bmodule\b", re.ASCII)
 _END = "endmodule"
 _REFUSED = (
@@ -45,6 +48,8 @@ def refusal(source: str) -> str:
     for pattern, why in _REFUSED:
         if pattern.search(code):
             return why
+    if any(int(number.replace("_", "")[:9]) > MAX_NUMBER for number in _NUMBER.findall(code)):
+        return f"a number above {MAX_NUMBER} needs a size, such as 16'd5000"
     if any(call not in _SYSTEM for call in _CALL.findall(code)):
         return f"no system task is allowed, and no function but {', '.join(_SYSTEM)}"
     return ""
