@@ -115,7 +115,10 @@ def share(text: str, netlist: Netlist) -> float:
                     wrong[cycle] |= bit ^ gold
     num = vectors.lanes * sum(right is not None for right in vectors.outputs)
     agreed = 1 - sum(bits.bit_count() for bits in wrong) / num
-    return max(0.0, (agreed - vectors.constant) / (1 - vectors.constant))
+    if agreed == 1.0:
+        return 1.0
+    left = 1 - vectors.constant
+    return max(0.0, (agreed - vectors.constant) / left) if left else 0.0
 
 
 def _choices(netlist: Netlist, mask: int) -> tuple[int, ...]:
