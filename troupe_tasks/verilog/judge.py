@@ -44,8 +44,8 @@ def vectors_of(text: str) -> Vectors:
     if not circuit.is_clocked:
         every = circuit.combinations()
         right = [circuit.outputs(None, values) for values in every]
-        given, lanes = (_packed(circuit, every),), len(every)
-        return Vectors(lanes, given, (_bits(right, circuit.out.width),), _constant(right))
+        all_inputs = (_packed(circuit, every),)
+        return Vectors(len(every), all_inputs, (_bits(right, circuit.out.width),), _constant(right))
     rng = Random(f"vectors/{text}")
     states: list[State] = [None] * LANES
     given: list[dict[str, list[int]]] = []

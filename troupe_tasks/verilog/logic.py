@@ -45,7 +45,10 @@ def expression(params: dict[str, Any]) -> Circuit:
 
 def draw_expression(rng: Random) -> dict[str, Any]:
     """Parameters of ``expression``."""
-    return {"width": rng.randint(2, 4), "tree": _tree(rng, 3)}
+    width, tree = rng.randint(2, 4), _tree(rng, 3)
+    while not all(name in _text(tree) for name in "abc"):
+        tree = _tree(rng, 3)
+    return {"width": width, "tree": tree}
 
 
 def change_expression(params: dict[str, Any], rng: Random) -> dict[str, Any]:

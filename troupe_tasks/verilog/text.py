@@ -23,9 +23,9 @@ _CYCLES = (
 )
 _MODULE = (
     f"Write one module {TOP} with exactly the ports below, in Verilog that can be built as gates: "
-    "no initial values that matter, no delays, system tasks, macros, latches or asynchronous "
-    f"resets; at most {MAX_SOURCE} characters. It is built and compared with what the circuit must "
-    "do on all inputs."
+    "no delays, system tasks, macros, latches or asynchronous resets; registers start with unknown "
+    f"contents; at most {MAX_SOURCE} characters. It is compared with what the circuit must do, on "
+    "all inputs."
 )
 _RULES = {
     TESTER: "You test a digital circuit that a designer builds. Write rows of inputs and the right "

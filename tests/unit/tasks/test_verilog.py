@@ -173,7 +173,7 @@ def changed(path: str, value: object) -> str:
         changed("cells", [["$_DFF_P_", {"C": 2, "D": 3, "Q": 4}]]),
         changed("cells", [["$_AND_", {"A": 2, "B": "w", "Y": 4}]]),
         changed("cells", [["$_AND_", {"A": 2, "B": True, "Y": 4}]]),
-        changed("cells", GATES["cells"] * 2),
+        changed("cells", [["$_AND_", {"A": 2, "B": 3, "Y": 4}]] * 2),
         changed("ports", {"a": ["input", [2]], "y": ["output", [4]]}),
         changed("ports", {"a": ["input", [2, 2]], "y": ["output", [4]]}),
         changed("ports", {"a": ["input", ["0", 3]], "y": ["output", [4]]}),
