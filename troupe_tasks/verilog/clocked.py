@@ -107,7 +107,7 @@ def detector(params: dict[str, Any]) -> Circuit:
 
 def draw_detector(rng: Random) -> dict[str, Any]:
     """Parameters of ``detector``."""
-    pattern = "".join(rng.choice("01") for _ in range(rng.randint(3, 6)))
+    pattern = "".join(rng.choice("01") for _ in range(rng.randint(3, 5)))
     return {"pattern": pattern, "overlaps": rng.random() < 0.6}
 
 

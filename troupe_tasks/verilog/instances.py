@@ -14,7 +14,7 @@ from troupe_tasks.verilog.circuit import Circuit, State
 NUM_MUTANTS = 8
 _TRIES = 60
 _CYCLES, _LANES = 60, 12
-_MIN_ONES = 0.1
+_MIN_ONES = 0.02
 
 
 class Kind(NamedTuple):
