@@ -31,6 +31,7 @@ PUBLISHED = {
         "none of its own; HotpotQA CC BY-SA 4.0, 2Wiki Apache-2.0, MuSiQue CC BY 4.0",
         "no whole file; 100 published HotpotQA rows",
     ),
+    "verilog": ("none of its own; yosys ISC", "no"),
     "discovery": ("none of its own; LLM-SRBench: its card", "no"),
 }
 """Licence of the data, and what published data was read whole."""

@@ -1,5 +1,6 @@
 """Finds the interpreter that runs programs, and the host folders that they see for it."""
 
+import importlib.util
 import json
 import site
 import subprocess
@@ -28,6 +29,8 @@ class Interpreter:
     argv: tuple[str, ...]
     shown: tuple[str, ...]
     masked: tuple[str, ...]
+    packages: dict[str, str]
+    """Folder of each further package that programs may see."""
 
 
 def find(settings: SandboxSettings) -> Interpreter:
@@ -43,7 +46,21 @@ def find(settings: SandboxSettings) -> Interpreter:
             )
     argv, prefixes = _configured(settings.python) if settings.python else _of_this_process()
     masked = _masked(prefixes, _imported_from(argv), settings.shown_paths)
-    return Interpreter(argv, (*prefixes, *settings.shown_paths), masked)
+    packages = {name: folder for name in settings.packages if (folder := _folder_of(name))}
+    return Interpreter(argv, (*prefixes, *settings.shown_paths), masked, packages)
+
+
+def _folder_of(package: str) -> str:
+    """Where the installed package lies; empty when it is not installed."""
+    if not package.isidentifier() or package.startswith("troupe"):
+        raise InvalidArgumentError(
+            f"TROUPE_ENV_SANDBOX_PACKAGES names {package!r}; name packages that are not Troupe's, "
+            "without dots."
+        )
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    return str(Path(spec.submodule_search_locations[0]).resolve())
 
 
 def _of_this_process() -> tuple[tuple[str, ...], tuple[str, ...]]:

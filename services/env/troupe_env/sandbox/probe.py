@@ -38,7 +38,7 @@ print(json.dumps({
     "descriptors": [n for n in range(3, 256) if not refused(os.fstat, n)],
     "sockets": not refused(socket.socket),
     "others": any(is_there(pid) for pid in {*range(2, 400), %d} - own),
-    "proc": os.path.exists("/proc/self"),
+    "proc": os.path.exists("/proc/self/status") or os.path.exists("/proc/1"),
     "writes": not refused(os.mkdir, "/usr/troupe-probe"),
     "pid": os.getpid(),
 }))

@@ -43,6 +43,9 @@ class SandboxSettings(BaseSettings):
     """Modules that each worker imports once, such as ``["numpy"]``, to save programs the time."""
     shown_paths: list[str] = Field(default_factory=list)
     """Further folders that programs may read, absolute. Put nothing secret there."""
+    packages: list[str] = Field(default_factory=lambda: ["pyosys"])
+    """Installed packages that programs find as ``/packages/NAME``, though all others are hidden;
+    one that is not installed is left out. Each is one folder: its own imports are not shown."""
     languages: dict[str, Language] = Field(default_factory=dict)
     """Languages beside Python, by name."""
     first_uid: int = Field(default=64_000, ge=1)

@@ -60,6 +60,8 @@ class SandboxWorker:
             "uid": uid,
             "shown": interpreter.shown,
             "masked": interpreter.masked,
+            "packages": interpreter.packages,
+            "executable": interpreter.argv[0],
             "joins": self._cgroup.joins,
             "counters": self._cgroup.counters,
             "preload": preload,

@@ -1,12 +1,13 @@
 """The file tree that programs see: read-only system folders, four devices, an empty /tmp.
 
 Built once a worker, in the worker's own mount namespace; each program then gets a fresh tmpfs on
-/tmp. There is no /proc and no /sys. Never shows a folder that the service did not name.
+/tmp. There is no procfs and no /sys. Never shows a folder that the service did not name.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from . import kernel
 
@@ -18,8 +19,18 @@ STDIN = "/tmp/.stdin"
 """Where a program's standard input lies; /dev/stdin leads there."""
 
 
-def build(shown: Sequence[str], masked: Sequence[str], uid: int) -> None:
-    """Make the tree and enter it; ``shown`` folders are read-only, ``masked`` ones are empty."""
+class Shown(NamedTuple):
+    """What programs see: ``folders`` read-only, ``masked`` ones empty, ``packages`` by name below
+    /packages. Where there are packages, /proc/self/exe is a plain link to ``executable``."""
+
+    folders: Sequence[str]
+    masked: Sequence[str]
+    packages: Mapping[str, str]
+    executable: str
+
+
+def build(shown: Shown, uid: int) -> None:
+    """Make the tree and enter it."""
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
     os.chdir("/tmp")
@@ -30,13 +41,14 @@ def build(shown: Sequence[str], masked: Sequence[str], uid: int) -> None:
     kernel.mount("tmpfs", "/new", "tmpfs", kernel.MS_NOSUID, "mode=755,size=4m,nr_inodes=4096")
     for path in _SYSTEM:
         _show(path)
-    for path in [*_ETC, *shown]:
+    for path in [*_ETC, *shown.folders]:
         if not _is_shown(path):
             _show(path)
     Path("/new/empty").mkdir(mode=0o555)
-    for path in masked:
+    for path in shown.masked:
         if Path("/new" + path).is_dir():
             kernel.mount("/new/empty", "/new" + path, "", kernel.MS_BIND)
+    _packages(shown)
     _devices()
     _accounts(uid)
     kernel.set_mount_attributes("/new", kernel.MS_RDONLY | kernel.MS_NOSUID)
@@ -71,6 +83,20 @@ def _show(path: str) -> None:
         new.touch()
         kernel.mount(str(old), str(new), "", kernel.MS_BIND)
         kernel.set_mount_attributes(str(new), _READ_ONLY)
+
+
+def _packages(shown: Shown) -> None:
+    """Compiled tools such as yosys ask for /proc/self/exe and stop without it; the link is a file
+    of the read-only tree and leads nowhere that programs do not see."""
+    for name, folder in shown.packages.items():
+        new = Path("/new/packages", name)
+        new.mkdir(parents=True)
+        kernel.mount("/old" + folder, str(new), "", kernel.MS_BIND)
+        kernel.set_mount_attributes(str(new), _READ_ONLY)
+    if shown.packages:
+        own = Path("/new/proc/self")
+        own.mkdir(parents=True)
+        (own / "exe").symlink_to(shown.executable)
 
 
 def _devices() -> None:

@@ -131,7 +131,8 @@ def _enter_namespaces(config: dict[str, Any], proc: int, uid: int) -> int:
         _write(proc, "self/gid_map", f"{INSIDE_UID} {gid} 1")
         _write(proc, "self/uid_map", f"{INSIDE_UID} {uid} 1")
     kernel.set_hostname("sandbox")
-    root.build(config["shown"], config["masked"], INSIDE_UID)
+    shown = root.Shown(config["shown"], config["masked"], config["packages"], config["executable"])
+    root.build(shown, INSIDE_UID)
     _become_pid_1()
     if is_root:
         os.setgroups([])
