@@ -31,6 +31,14 @@ PUBLISHED = {
         "none of its own; HotpotQA CC BY-SA 4.0, 2Wiki Apache-2.0, MuSiQue CC BY 4.0",
         "no whole file; 100 published HotpotQA rows",
     ),
+    "tools": (
+        "none of its own; tau2-bench MIT",
+        "tau2 retail: 65 of 114 tasks, which the database decides",
+    ),
+    "build": (
+        "none of its own; LLM_Collab_Minecraft MIT",
+        "both files whole: 10 of 10 and 10 of 10",
+    ),
     "verilog": ("none of its own; yosys ISC", "no"),
     "discovery": ("none of its own; LLM-SRBench: its card", "no"),
 }

@@ -164,8 +164,8 @@ PARAMS: dict[str, dict[str, Any]] = {
 }
 ELSEWHERE = {"openenv", "program", "textarena"}
 """Adapters that need a server or a package; tests/integration/adapters plays them."""
-SANDBOXED = {"code", "code_cooperative", "math"}
-"""Families that run programs: their parsers are above, their judges in tests/sandbox."""
+SANDBOXED = {"code", "code_cooperative", "designed", "math", "repair", "verilog"}
+"""Families that run programs. The kit writes anything to each (test_every_task_conforms)."""
 
 
 @lru_cache

@@ -56,7 +56,7 @@ def _attack(name: str, body: str, *limits_hit: str, limits: Limits = QUICK) -> A
 
 
 RESOURCES = [
-    _attack("fork bomb", "while True:\n    tried(os.fork)\n", "wall_time", "cpu_time", limits=SHORT),
+    _attack("fork bomb", "while True:\n    tried(os.fork)\n", "wall_time", "cpu_time", "memory", limits=SHORT),
     _attack("fork bomb that detaches each child", """
 while True:
     if tried(os.fork) is True and os.getpid() > 3:
