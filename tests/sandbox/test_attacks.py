@@ -16,7 +16,6 @@ from troupe_env.sandbox import open_sandbox
 from troupe_env.sandbox.pool import LocalSandbox
 from troupe_env.sandbox.settings import SandboxSettings
 
-
 BEFORE = set(Path("/tmp").glob("troupe-run-*"))
 """Of sandboxes that other processes of this machine have open."""
 
