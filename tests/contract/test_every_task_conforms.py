@@ -6,6 +6,7 @@ that run programs with the installed sandbox. `troupe check NAME` tries much har
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -69,6 +70,8 @@ def sandbox() -> Iterator[Sandbox | None]:
 
 def loaded(name: str, sandbox: Sandbox | None) -> TaskFamily:
     """The family ``name``; a skip where what it needs is not installed."""
+    if name == "verilog" and find_spec("pyosys") is None:
+        pytest.skip("verilog needs yosys: pip install 'troupe[verilog]'")
     try:
         family = load_family(name, PARAMS.get(name, {}))
     except InvalidArgumentError as error:
