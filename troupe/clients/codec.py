@@ -17,9 +17,7 @@ from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.engine import PolicyState
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.family import SPLITS, Message, Observation, Split
-
-_ROLES = ("system", "user", "assistant", "tool")
+from troupe.tasks.family import ROLES, SPLITS, Message, Observation, Split
 
 
 def chat_to_proto(observation: Observation) -> rollout.ChatPrompt:
@@ -164,8 +162,8 @@ def _finding(loc: Iterable[Any], message: str) -> str:
 
 
 def _message(role: str, content: str) -> Message:
-    if role not in _ROLES:
+    if role not in ROLES:
         raise InvalidArgumentError(
-            f"{role!r} is not the role of a chat message; the roles are {', '.join(_ROLES)}."
+            f"{role!r} is not the role of a chat message; the roles are {', '.join(ROLES)}."
         )
     return Message(role, content)

@@ -14,13 +14,19 @@ from troupe.conformance.findings import BrokenStepError, Findings, GaveUpError, 
 from troupe.conformance.limits import CheckLimits
 from troupe.conformance.time_limit import Overrun, alarm
 from troupe.errors import TroupeError
-from troupe.tasks.family import Environment, Message, Observation, Task, TaskFamily, Transition
+from troupe.tasks.family import (
+    ROLES,
+    Environment,
+    Message,
+    Observation,
+    Task,
+    TaskFamily,
+    Transition,
+)
 
 _T = TypeVar("_T")
 MAX_OVERRUNS = 5
 """Interrupted steps after which the kit gives up."""
-
-_ROLES = ("system", "user", "assistant", "tool")
 
 
 class CheckedEnvironment:
@@ -154,7 +160,7 @@ class CheckedEnvironment:
             if not isinstance(message, Message) or not isinstance(content, str):
                 wrong(f"holds {clipped(message)}, which is no Message")
                 raise BrokenStepError
-            if message.role not in _ROLES:
+            if message.role not in ROLES:
                 wrong(f"has the unknown role '{message.role}'")
             if not message.content.strip():
                 wrong(f"has an empty {message.role} message")

@@ -14,6 +14,9 @@ from troupe.sandbox.sandbox import Sandbox
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+Role = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+"""Roles of a chat message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class Message:
     Example: ``Message("user", "grid: ...")``.
     """
 
-    role: Literal["system", "user", "assistant", "tool"]
+    role: Role
     content: str
 
 

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TypedDict, cast
 
 from troupe.errors import InvalidArgumentError, RewardFailedError
-from troupe.tasks.family import SPLITS, Split
+from troupe.tasks.family import ROLES, SPLITS, Split
 from troupe.training.dataset import Row, TaskRows
 
 Answer = dict[str, str]
@@ -29,7 +29,6 @@ Shown = list[dict[str, str]]
 Rewards = float | Mapping[str, float]
 """A reward for the team, or one for each agent by name."""
 
-_ROLES = ("system", "user", "assistant", "tool")
 _TRACEBACK_LINES = 6
 
 
@@ -254,10 +253,10 @@ def _message(message: object, label: str) -> dict[str, str]:
     if isinstance(message, Mapping):
         fields = cast("Mapping[str, object]", message)
         role, content = fields.get("role"), fields.get("content")
-        if role in _ROLES and isinstance(content, str):
+        if role in ROLES and isinstance(content, str):
             return {"role": str(role), "content": content}
     raise InvalidArgumentError(
-        f"{message!r} is no chat message of {label}; give a dict of role ({', '.join(_ROLES)}) "
+        f"{message!r} is no chat message of {label}; give a dict of role ({', '.join(ROLES)}) "
         "and content (a text)"
     )
 
