@@ -36,7 +36,7 @@ _MORE: Mapping[str, ModelShape] = {
     "Llama-3.2-1B": ModelShape(2048, 16, 32, 8, 64, 8192, 128256, True),
 }
 """Shapes of models without a preset, for their memory alone."""
-_VARIANTS = ("-Instruct", "-Base", "-Coder", "-Math")
+_VARIANTS = ("-Instruct", "-Base", "-Coder", "-Math", "-2507")
 
 
 def decoder_shape(model: str) -> ModelShape | None:

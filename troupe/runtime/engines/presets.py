@@ -119,11 +119,6 @@ PRESETS: dict[str, Preset] = {
             40960,
         ),
         Preset(
-            "Qwen/Qwen3-4B-Instruct-2507",
-            ModelShape(2560, 36, 32, 8, 128, 9728, 151936, True, has_qk_norm=True),
-            40960,
-        ),
-        Preset(
             "Qwen/Qwen3-8B",
             ModelShape(4096, 36, 32, 8, 128, 12288, 151936, False, has_qk_norm=True),
             40960,
