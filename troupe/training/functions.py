@@ -96,6 +96,11 @@ class CallerEnvironment:
 
         Raises InvalidArgumentError or RewardFailedError before a job begins, not in its middle.
         """
+        if self.max_turns > 1 and self.functions.observe is None:
+            raise InvalidArgumentError(
+                "max_turns > 1 needs observe=lambda row, agent, history: ..., which shows an agent "
+                "what was written before"
+            )
         rows = [*self.rows.train, *self.rows.held_out]
         for row in rows if self.functions.observe is None else rows[:1]:
             for agent in self.agents:

@@ -71,7 +71,7 @@ def job_spec(
             "name": TASK_NAME,
             "params": {
                 "socket": socket,
-                "agents": list(agents),
+                "agents": dict(agents),
                 "num_train": len(rows.train),
                 "num_held_out": len(rows.held_out),
                 "digest": rows.digest,

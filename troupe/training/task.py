@@ -34,7 +34,7 @@ class DatasetParams(Params):
     """Written by ``troupe.train``; a person need not."""
 
     socket: str = Field(description="Unix socket of the process that judges.")
-    agents: tuple[str, ...] = Field(min_length=1, description="Agents in their order.")
+    agents: dict[str, str] = Field(min_length=1, description="Instruction by agent, in order.")
     num_train: int = Field(ge=1, description="Training rows.")
     num_held_out: int = Field(ge=0, description="Held-out rows.")
     digest: str = Field(description="SHA-256 of the rows.")
@@ -53,7 +53,7 @@ class DatasetTask:
 
     def __init__(self, params: BaseModel) -> None:
         self._params = DatasetParams.model_validate(params.model_dump())
-        self.agents = self._params.agents
+        self.agents = tuple(self._params.agents)
         self.local_terms = {agent: {"reward": 1.0} for agent in self.agents}
         self.usual_workflow = {"order": list(self.agents), "max_turns": self._params.max_turns}
 

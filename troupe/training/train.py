@@ -95,7 +95,6 @@ def resume(
     dataset: object,
     reward: Callable[[Row, Texts], Rewards],
     *,
-    agents: Agents | None = None,
     held_out: object = None,
     observe: Observe | None = None,
     done: Done | None = None,
@@ -105,14 +104,14 @@ def resume(
 ) -> RunResults:
     """Go on with an interrupted run of ``train`` from its last checkpoint; see there.
 
-    ``folder`` is its run folder. Rows, agents and instructions must be those of the run; ``steps``
-    changes its length.
+    ``folder`` is its run folder, which has agents and instructions. Rows must be those of the run,
+    and so should the functions; ``steps`` changes its length.
 
     Raises InvalidArgumentError when the run is not one of ``train``, or the rows differ.
     """
     functions = Functions(reward, observe, done, success)
     return _run(
-        _resumed(Path(folder), agents, TaskRows.of(dataset, held_out), functions, steps),
+        _resumed(Path(folder), TaskRows.of(dataset, held_out), functions, steps),
         quiet=quiet,
     )
 
@@ -152,11 +151,6 @@ def _begun(
 ) -> "_JudgedJob":
     named = instructions(agents)
     given = _options(options)
-    if given.max_turns > 1 and functions.observe is None:
-        raise InvalidArgumentError(
-            "max_turns > 1 needs observe=lambda row, agent, history: ..., which shows an agent "
-            "what was written before"
-        )
     rows = TaskRows.of(dataset, held_out)
     environment = CallerEnvironment(rows, named, functions, given.max_turns)
     environment.check()
@@ -166,9 +160,7 @@ def _begun(
     return _JudgedJob(environment, path, _settings(folder), submitting(spec))
 
 
-def _resumed(
-    folder: Path, agents: Agents | None, rows: TaskRows, functions: Functions, steps: int | None
-) -> "_JudgedJob":
+def _resumed(folder: Path, rows: TaskRows, functions: Functions, steps: int | None) -> "_JudgedJob":
     where = run_folder(folder)
     spec = load_spec(where / "spec.json")
     if spec.task.name != TASK_NAME:
@@ -177,13 +169,13 @@ def _resumed(
             f"`troupe train --resume {folder}`"
         )
     params = DatasetParams.model_validate(spec.task.params)
-    named = instructions(agents) if agents else dict.fromkeys(params.agents, "")
-    if rows.digest != params.digest or tuple(named) != params.agents:
+    if rows.digest != params.digest:
         raise InvalidArgumentError(
-            f"the rows or agents differ from those of {folder}: a run goes on with equal ones. "
-            "Give the same dataset, held_out and agents, or begin a new run with troupe.train"
+            f"the rows differ from those of {folder}: a run goes on with equal ones. "
+            "Give the same dataset and held_out, or begin a new run with troupe.train"
         )
-    environment = CallerEnvironment(rows, named, functions, params.max_turns)
+    environment = CallerEnvironment(rows, params.agents, functions, params.max_turns)
+    environment.check()
     longer = None if steps is None else spec.model_copy(update={"steps": steps})
     document = None if longer is None else longer.model_dump(mode="json")
 

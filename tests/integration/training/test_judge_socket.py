@@ -32,7 +32,7 @@ def family(path: Path, **params: Any) -> DatasetTask:
     return DatasetTask(
         DatasetParams(
             socket=str(path),
-            agents=("a",),
+            agents={"a": "Be short."},
             num_train=18,
             num_held_out=2,
             digest=ROWS.digest,

@@ -133,6 +133,11 @@ def test_observe_when_no_prompt_then_is_refused_before_the_job(shown: Any) -> No
         env.check()
 
 
+def test_check_when_several_turns_have_no_observe_then_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="max_turns > 1 needs observe"):
+        environment(Functions(lambda row, texts: 0.0), max_turns=2).check()
+
+
 def test_check_when_a_late_row_has_no_prompt_then_is_refused() -> None:
     rows = TaskRows.of([{"prompt": "x"}] * 20 + [{"question": "y"}], [])
     env = CallerEnvironment(rows, TEAM, Functions(lambda row, texts: 0.0))

@@ -27,6 +27,7 @@ def spec_of(agents: list[str], **options: Any) -> JobSpec:
 def test_spec_when_a_team_then_acts_at_once_by_magrpo_with_a_policy_each(model: str) -> None:
     spec = spec_of(["a", "b"], model=model)
     assert (spec.algorithm.kind, spec.workflow.kind) == ("magrpo", "simultaneous")
+    assert spec.task.params["agents"] == {"a": "", "b": ""}
     assert {agent: part.policy for agent, part in spec.agents.items()} == {"a": "a", "b": "b"}
     assert (spec.eval.num_tasks, spec.eval.split) == (2, "validation")
     load_parts(spec)
@@ -41,7 +42,10 @@ def test_spec_when_one_agent_then_grpo(model: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["at_grpo", "grpo", "rloo", "magrpo", {"kind": "maremax"}])
 def test_spec_when_an_algorithm_is_named_then_all_parts_load(algorithm: Any, model: str) -> None:
-    load_parts(spec_of(["a", "b"], model=model, algorithm=algorithm))
+    spec = spec_of(["a", "b"], model=model, algorithm=algorithm)
+    load_parts(spec)
+    is_joint = spec.algorithm.kind == "magrpo"  # the only one here that needs joint actions
+    assert spec.workflow.kind == ("simultaneous" if is_joint else "turn_based")
 
 
 def test_spec_when_policy_is_shared_then_there_is_one(model: str) -> None:
