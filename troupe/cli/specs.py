@@ -129,38 +129,43 @@ def _set(document: dict[str, Any], override: str) -> None:
         value = plain_yaml(text)
     except (ValueError, OverflowError, RecursionError, yaml.YAMLError) as error:
         raise InvalidArgumentError(f"--set {key}: the value is not YAML: {error}") from error
+    set_field(document, key, value, label=f"--set {override!r}")
+
+
+def set_field(document: dict[str, Any], key: str, value: object, *, label: str) -> None:
+    """Put ``value`` at ``key``, a path such as ``limits.env_timeout_s`` or ``trackers.0.kind``.
+
+    Raises InvalidArgumentError, which begins with ``label``, for a path that cannot be.
+    """
     *path, last = key.split(".")
     node: Any = document
     for part in path:
-        node = _child(node, part, override)
+        node = _child(node, part, label)
     if isinstance(node, list):
-        node[_position(node, last, override)] = value
+        node[_position(node, last, label)] = value
     elif isinstance(node, dict):
         node[last] = value
     else:
-        raise _not_inside(override, last)
+        raise _not_inside(label, last)
 
 
-def _child(node: Any, part: str, override: str) -> Any:
+def _child(node: Any, part: str, label: str) -> Any:
     if isinstance(node, list):
-        return node[_position(node, part, override)]
+        return node[_position(node, part, label)]
     if not isinstance(node, dict):
-        raise _not_inside(override, part)
+        raise _not_inside(label, part)
     if node.get(part) is None:
         node[part] = {}
     return node[part]
 
 
-def _position(node: list[Any], part: str, override: str) -> int:
+def _position(node: list[Any], part: str, label: str) -> int:
     if not part.isdigit() or int(part) >= len(node):
         raise InvalidArgumentError(
-            f"--set {override!r}: '{part}' is not an index of a list of {len(node)}; "
-            f"give 0 to {len(node) - 1}"
+            f"{label}: '{part}' is not an index of a list of {len(node)}; give 0 to {len(node) - 1}"
         )
     return int(part)
 
 
-def _not_inside(override: str, part: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"--set {override!r}: a plain value has no field '{part}'; check the key"
-    )
+def _not_inside(label: str, part: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{label}: a plain value has no field '{part}'; check the key")

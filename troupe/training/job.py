@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from troupe import plugins
-from troupe.cli.specs import is_missing_folder, with_local_paths, with_overrides
+from troupe.cli.specs import is_missing_folder, set_field, with_local_paths
 from troupe.errors import InvalidArgumentError
 from troupe.spec import JobSpec, parse_spec
 from troupe.training.dataset import TaskRows
@@ -101,7 +101,7 @@ def job_spec(
         },
     }
     for key, value in options.overrides.items():
-        document = with_overrides(document, [f"{key}={_yaml(value)}"])
+        set_field(document, key, value, label=f"overrides[{key!r}]")
     spec = parse_spec(document, source="the arguments of troupe.train")
     for policy in spec.policies.values():
         if is_missing_folder(policy.model):
@@ -142,9 +142,3 @@ def _policies(agents: Mapping[str, str], options: TrainingOptions) -> dict[str, 
         }
         for policy, agent in names.items()
     }
-
-
-def _yaml(value: object) -> str:
-    import yaml
-
-    return yaml.safe_dump(value, default_flow_style=True, width=2**30).removesuffix("...\n").strip()

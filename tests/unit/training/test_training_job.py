@@ -66,6 +66,8 @@ def test_spec_when_overridden_then_any_field_changes(model: str) -> None:
     [
         ({"algorithm": "magrp"}, "did you mean 'magrpo'"),
         ({"overrides": {"limits.foo": 1}}, "/limits/foo"),
+        ({"overrides": {"steps.x.y": 1}}, "overrides['steps.x.y']: a plain value has no field 'x'"),
+        ({"overrides": {"workflow.order.9": "a"}}, "'9' is not an index of a list of 2"),
         ({"steps": -1}, "/steps"),
         ({"model": "models/none"}, "no model in the folder 'models/none'"),
         ({"model": {"a": "x"}}, "names none for b"),
