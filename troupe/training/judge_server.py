@@ -55,6 +55,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, call(**body))
         except TroupeError as error:
             self._answer(422, {"reason": error.reason, "message": error.message})
+        except Exception as error:  # else the caller would seem to have ended, and be asked again
+            message = f"the judging process failed on {self.path}: {type(error).__name__}: {error}"
+            self._answer(500, {"message": message})
 
     def _answer(self, status: int, document: object) -> None:
         data = json.dumps(document).encode()

@@ -13,6 +13,7 @@ from troupe.errors import (
     DeadlineError,
     InvalidArgumentError,
     RewardFailedError,
+    TroupeError,
     UnavailableError,
 )
 from troupe.tasks.family import Message
@@ -110,6 +111,14 @@ def test_step_when_a_function_takes_too_long_then_is_a_deadline(path: Path) -> N
         with pytest.raises(DeadlineError, match=r"did not judge within 0.2 s"):
             env.step(state, "a", "x")
         free.set()
+
+
+def test_step_when_a_state_is_damaged_then_is_no_sign_that_the_caller_has_ended(path: Path) -> None:
+    task = family(path)
+    with JudgeServer(environment(lambda row, texts: 1.0), path):
+        with pytest.raises(TroupeError, match=r"failed on /step: KeyError") as error:
+            task.environment().step(b'{"shown": {}}', "a", "x")
+    assert not error.value.retryable
 
 
 def test_server_when_another_judges_then_is_refused(path: Path) -> None:
