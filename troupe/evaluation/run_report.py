@@ -56,10 +56,10 @@ def write_run_report(run_dir: Path) -> str:
     flawless = _flawless(episodes)
     policies: defaultdict[tuple[str, str], PolicyTally] = defaultdict(PolicyTally)
     rounds: defaultdict[str, RoundTally] = defaultdict(RoundTally)
-    for line in _lines(episodes):
+    for line in whole_lines(episodes):
         _count(line, policies, rounds, flawless)
     _write_transcripts(run_dir, episodes, rounds)
-    metrics = list(_lines(run_dir / "metrics.jsonl"))
+    metrics = list(whole_lines(run_dir / "metrics.jsonl"))
     text = "\n\n".join(
         [
             f"# {run_dir.name}",
@@ -88,7 +88,7 @@ def _lost(summary: Path) -> list[str]:
 def _flawless(path: Path) -> Flawless:
     """The highest reward that any candidate got for its form; less than that is a fault."""
     best: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for line in _lines(path):
+    for line in whole_lines(path):
         for group, candidate in _candidates(line):
             terms = best[group["agent"]]
             for name, value in candidate["local_rewards"].items():
@@ -129,7 +129,7 @@ def _write_transcripts(run_dir: Path, episodes: Path, rounds: Mapping[str, Round
         folder.mkdir(exist_ok=True)
         parts = [
             transcript(line)
-            for line in _lines(episodes, round_id.encode())
+            for line in whole_lines(episodes, round_id.encode())
             if line["round_id"] == round_id and line["episode_id"] in shown
         ]
         head = f"# {round_id}\n\n{len(parts)} episodes, failed ones first chosen.\n\n"
@@ -207,7 +207,7 @@ def _candidates(line: Line) -> Iterator[tuple[Mapping[str, Any], Mapping[str, An
             yield group, candidate
 
 
-def _lines(path: Path, part: bytes = b"") -> Iterator[Line]:
+def whole_lines(path: Path, part: bytes = b"") -> Iterator[Line]:
     """Every whole line of a JSON Lines file that contains ``part``.
 
     A torn last line belongs to a job that is still writing.

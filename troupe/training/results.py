@@ -6,13 +6,15 @@ Reads files alone, so it works for any run folder, with or without a platform. N
 import html
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from troupe.episodes.lines import Line
 from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.evaluation.curve import figure
+from troupe.evaluation.run_report import whole_lines
 from troupe.evaluation.transcripts import transcript
 
 _HTML_CHARS = 2000
@@ -139,7 +141,7 @@ class RunResults:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """Lines of metrics.jsonl in their order: of steps (kind train) and evaluations (eval)."""
-        return list(_lines(self.folder / "metrics.jsonl"))
+        return list(whole_lines(self.folder / "metrics.jsonl"))
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
@@ -160,7 +162,7 @@ class RunResults:
         ``step``: of that step alone.
         """
         chosen: list[RecordedEpisode] = []
-        for line in _lines(self.folder / "episodes.jsonl"):
+        for line in whole_lines(self.folder / "episodes.jsonl"):
             is_wanted = (
                 (failed is None or failed is not bool(line["is_success"]))
                 and kind in (None, line["kind"])
@@ -187,50 +189,13 @@ class RunResults:
         )
 
     def plot(self) -> Any:
-        """Mean reward by agent of each step, and held-out reward and success: a Figure.
+        """Success, reward by agent and phases over the steps: the Figure of ``curve.png``.
 
         Raises InvalidArgumentError where matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise InvalidArgumentError(
-                "plot() needs matplotlib; install it with pip install 'troupe[plots]'"
-            ) from error
-        return _figure(Figure(figsize=(8, 6)), self.job_id, self.metrics)
+        return figure(self.folder)
 
 
 def open_run(folder: str | Path) -> RunResults:
     """The results in a run folder; raises NotFoundError when it is none."""
     return RunResults(Path(folder))
-
-
-def _figure(figure: Any, title: str, lines: list[dict[str, Any]]) -> Any:
-    train = [line for line in lines if line["kind"] == "train"]
-    evals = [line for line in lines if line["kind"] == "eval"]
-    reward, success = figure.subplots(2, 1, sharex=True)
-    for agent in sorted({a for line in train for a in line["reward_by_agent"]}):
-        values = [line["reward_by_agent"].get(agent) for line in train]
-        reward.plot([line["step"] for line in train], values, label=agent)
-    steps = [line["step"] for line in evals]
-    if evals:
-        reward.plot(steps, [line["reward_mean"] for line in evals], "ko-", label="held out")
-        success.plot(steps, [line["success"] for line in evals], "ko-", label="held out")
-    reward.set(ylabel="mean reward", title=title)
-    success.set(ylabel="success", xlabel="step", ylim=(0, 1.02))
-    for axes in (reward, success):
-        axes.grid(alpha=0.3)
-        if axes.lines:
-            axes.legend()
-    figure.tight_layout()
-    return figure
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a file that may still be written to."""
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield json.loads(line)

@@ -115,9 +115,11 @@ def test_step_when_a_function_takes_too_long_then_is_a_deadline(path: Path) -> N
 
 def test_step_when_a_state_is_damaged_then_is_no_sign_that_the_caller_has_ended(path: Path) -> None:
     task = family(path)
-    with JudgeServer(environment(lambda row, texts: 1.0), path):
-        with pytest.raises(TroupeError, match=r"failed on /step: KeyError") as error:
-            task.environment().step(b'{"shown": {}}', "a", "x")
+    with (
+        JudgeServer(environment(lambda row, texts: 1.0), path),
+        pytest.raises(TroupeError, match=r"failed on /step: KeyError") as error,
+    ):
+        task.environment().step(b'{"shown": {}}', "a", "x")
     assert not error.value.retryable
 
 

@@ -18,7 +18,7 @@ from troupe_router.jobs.record import JobRecord
 
 _log = get_logger(__name__)
 _PACKAGES = ("troupe", "torch", "transformers", "peft", "grpcio", "redis", "pydantic", "numpy")
-_AFTERWARDS = {"curve": "troupe_router.run.curve", "report": "troupe.evaluation.run_report"}
+_AFTERWARDS = {"curve": "troupe.evaluation.curve", "report": "troupe.evaluation.run_report"}
 _AFTERWARDS_TIMEOUT_S = 120.0
 
 

@@ -1,54 +1,59 @@
-"""Draws curve.png from metrics.jsonl. Run as a process: matplotlib stays out of the router.
+"""The learning curve of a run folder as a figure, from metrics.jsonl; ``curve.png`` is the same.
 
-The router's image has no matplotlib. Where it is installed (the extra ``plots``), this draws a run
-folder's curve later: ``python -m troupe_router.run.curve RUN_FOLDER``.
+``python -m troupe.evaluation.curve RUN_FOLDER`` writes it; the router does so in a process of its
+own when a job ends, where matplotlib is installed (the extra ``plots``).
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from troupe.errors import InvalidArgumentError
+from troupe.evaluation.run_report import whole_lines
 
 _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d9d9d")
 
 
 def draw(run_dir: Path) -> None:
-    """Success and evaluation, reward by agent, and the phases of each step."""
-    path = run_dir / "metrics.jsonl"
-    if not path.is_file():
-        return
-    import matplotlib as mpl
+    """Write ``curve.png``, where there are metrics."""
+    if (run_dir / "metrics.jsonl").is_file():
+        figure(run_dir).savefig(run_dir / "curve.png", dpi=110)
 
-    mpl.use("Agg")
-    from matplotlib import pyplot
 
-    text = path.read_text(encoding="utf-8")
-    lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+def figure(run_dir: Path) -> Any:
+    """Success, reward by agent, and the phases of each step, with what was held out: a Figure.
+
+    Raises InvalidArgumentError where matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InvalidArgumentError(
+            "a curve needs matplotlib; install it with pip install 'troupe[plots]'"
+        ) from error
+    lines = list(whole_lines(run_dir / "metrics.jsonl"))
     train = sorted((x for x in lines if x["kind"] == "train"), key=lambda x: x["step"])
     evals = sorted((x for x in lines if x["kind"] == "eval"), key=lambda x: x["step"])
-    figure, (success, reward, phases) = pyplot.subplots(3, 1, figsize=(8, 10), sharex=True)
-    steps = [line["step"] for line in train]
+    drawn = Figure(figsize=(8, 10))
+    success, reward, phases = drawn.subplots(3, 1, sharex=True)
+    steps, held_out = [line["step"] for line in train], [line["step"] for line in evals]
     success.plot(
         steps, [_number(x["success_rate"]) for x in train], lw=1, label="training round (best of K)"
     )
-    success.plot(
-        [line["step"] for line in evals],
-        [_number(x["success"]) for x in evals],
-        "o-",
-        label="held out",
-    )
+    success.plot(held_out, [_number(x["success"]) for x in evals], "o-", label="held out")
     success.set(ylabel="success", ylim=(0, 1.02), title=run_dir.name)
     success.legend(loc="lower right")
     for agent in sorted({a for line in train for a in line["reward_by_agent"]}):
         reward.plot(steps, [_number(x["reward_by_agent"].get(agent)) for x in train], label=agent)
+    rewards = [_number(x.get("reward_mean")) for x in evals]
+    reward.plot(held_out, rewards, "ko--", ms=4, label="all, held out")
     reward.set(ylabel="mean reward")
-    if train:
-        reward.legend(loc="lower right")
+    reward.legend(loc="lower right")
     _bars(phases, train, steps)
     for axes in (success, reward, phases):
         axes.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(run_dir / "curve.png", dpi=110)
+    drawn.tight_layout()
+    return drawn
 
 
 def _bars(axes: Any, train: list[dict[str, Any]], steps: list[int]) -> None:
