@@ -83,6 +83,14 @@ def test_program_when_it_floods_the_endpoint_then_it_is_refused() -> None:
         begun(environment)
 
 
+def test_program_when_an_agent_makes_it_flood_the_endpoint_then_it_is_the_teams_failure() -> None:
+    with program("floods_after_an_answer", max_waiting=4, warm=False) as environment:
+        end = environment.step(begun(environment), "solver", "12")
+        assert (end.team_reward, end.done, end.success) == (0.0, True, False)
+        assert end.info["failure"] == "too_many_calls_at_once"
+        assert "more than 4 model calls at once" in end.info["message"]
+
+
 def test_call_when_no_seat_claims_it_then_the_error_shows_it() -> None:
     with (
         program("strange") as environment,
