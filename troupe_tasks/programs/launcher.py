@@ -97,7 +97,12 @@ class ProgramLauncher:
             if self._server is None or self._server.poll() is not None:
                 self._stop()
                 self._serve(warm())
-            pid = int(self._exchange(order, REPLY_S)["pid"])
+            try:
+                pid = int(self._exchange(order, REPLY_S)["pid"])
+            except UnavailableError:
+                # A late reply would be read as that to the next order.
+                self._stop()
+                raise
             return RunProcess(pid, start_time(pid))
 
     def close(self) -> None:

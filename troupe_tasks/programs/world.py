@@ -197,8 +197,7 @@ class ProgramWorld:
         waiting = self._waiting()
         params = self._services.params
         if self._run.is_flooded:
-            message = self._run.refusal or f"more than {params.max_waiting} calls at once"
-            return self._failed(terms, "too_many_calls_at_once", message)
+            return self._flooded(terms)
         prompts = {
             agent: json.dumps(self._services.seats.shown(agent, call.request), ensure_ascii=False)
             for agent, call in waiting.items()
@@ -213,6 +212,8 @@ class ProgramWorld:
     def _ended(self, terms: Mapping[str, float]) -> Moment:
         end = self._run.end
         assert end is not None
+        if self._run.is_flooded and end.error is not None:
+            return self._flooded(terms)
         if self._run.refusal is not None and end.error is not None:
             raise InvalidArgumentError(
                 f"the program was refused ({self._run.refusal}) and then raised {end.error}"
@@ -228,6 +229,11 @@ class ProgramWorld:
         paid, is_success = self._services.paid(self._seed, end.answer)
         info = {**self._tally.document(), "answer": end.answer[-SHOWN_CHARS:]}
         return Moment({}, {**terms, TEAM: paid}, True, is_success, info)
+
+    def _flooded(self, terms: Mapping[str, float]) -> Moment:
+        """How wide a team fans out may be an agent's doing; a flood before any answer is not."""
+        message = f"more than {self._services.params.max_waiting} calls at once"
+        return self._failed(terms, "too_many_calls_at_once", self._run.refusal or message)
 
     def _failed(
         self, terms: Mapping[str, float], failure: str, message: str, traceback: str = ""

@@ -1,6 +1,9 @@
 """A program's life: what it asks, how it ends, whose failure an end is, and what it leaves."""
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +18,7 @@ from troupe.conformance import CheckLimits, check_family
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.tasks.registry import load_family
 from troupe_env.families import Families
+from troupe_tasks.programs import launcher
 from troupe_tasks.programs.activity import start_time
 
 
@@ -81,6 +85,14 @@ def test_program_when_it_floods_the_endpoint_then_it_is_refused() -> None:
         pytest.raises(InvalidArgumentError, match="more than 4 model calls at once"),
     ):
         begun(environment)
+
+
+def test_program_when_an_agent_makes_it_flood_the_endpoint_then_it_is_the_teams_failure() -> None:
+    with program("floods_after_an_answer", max_waiting=4, warm=False) as environment:
+        end = environment.step(begun(environment), "solver", "12")
+        assert (end.team_reward, end.done, end.success) == (0.0, True, False)
+        assert end.info["failure"] == "too_many_calls_at_once"
+        assert "more than 4 model calls at once" in end.info["message"]
 
 
 def test_call_when_no_seat_claims_it_then_the_error_shows_it() -> None:
@@ -176,6 +188,22 @@ def test_process_when_it_is_killed_then_no_program_outlives_it() -> None:
             return
         waited.wait(0.05)
     raise AssertionError("the program outlives the process that started it")
+
+
+def test_fork_server_when_it_does_not_answer_then_the_next_run_starts_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with program("pair", warm=False) as environment:
+        begun(environment)
+        server: Any = environment.services.launcher._server
+        os.kill(server.pid, signal.SIGSTOP)
+        with monkeypatch.context() as patch:
+            patch.setattr(launcher, "REPLY_S", 0.2)
+            with pytest.raises(UnavailableError, match="did not answer"):
+                begun(environment, 1)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server.pid, signal.SIGCONT)
+        assert asked(environment, begun(environment, 2)) == ["solver"]
 
 
 @pytest.mark.timeout(300)

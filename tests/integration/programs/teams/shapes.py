@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import queue
 import random
 import subprocess
 import threading
@@ -94,6 +95,22 @@ def floods(task):
     for thread in threads:
         thread.join()
     return ""
+
+
+def floods_after_an_answer(task):
+    """As many calls as an agent asked for; the first refusal ends the program."""
+    number = int(say("You are the solver.", task["question"]))
+    refusals = queue.Queue()
+
+    def call(i):
+        try:
+            say("You are the verifier.", f"number {i}")
+        except RuntimeError as error:
+            refusals.put(error)
+
+    for i in range(number):
+        threading.Thread(target=call, args=(i,), daemon=True).start()
+    raise refusals.get(timeout=10.0)
 
 
 def loops(task):
