@@ -59,6 +59,8 @@ class PolicyModel:
         """``shares``: models whose frozen base this one reuses where it is the same."""
         self.policy = policy
         self.device = torch.device(device)
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # TF32 where float32 remains, on every rank
         self._spec = spec
         self._kernels = kernels
         kin = next((other for other in shares if other.has_base_of(spec)), None)
