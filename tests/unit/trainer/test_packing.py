@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 from troupe.candidates import Sample
 from troupe.spec.job import BatchSpec
 from troupe.spec.policy import FullSpec, PolicySpec
+from troupe_trainer.model.flash import computes
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import TREE_TOKENS, Microbatch, build_block, fill, pack
 from troupe_trainer.model.tree_attention import attended_cells, visible
@@ -170,6 +171,25 @@ def test_long_completions_when_they_share_a_prompt_then_equal_each_alone(
         scale = float(other.abs().max())
         assert scale > 0
         assert float((one - other).abs().max()) < 1e-4 * scale
+
+
+def test_long_completions_when_the_kernels_refuse_the_dtype_then_are_computed_under_the_mask(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    accepted = [computes(dtype, gpu) for dtype in (torch.float32, torch.bfloat16)]
+    assert (accepted, computes(torch.float32, cpu)) == ([False, True], True)
+    rng = random.Random(9)
+    completions = [[rng.randrange(48) for _ in range(n)] for n in (150, 90, 180)]
+    group = _samples([rng.randrange(48) for _ in range(250)], *completions)
+    (batch,) = pack([group, *_random(9, 2)], BatchSpec(tokens_per_row=2048))
+    assert batch.segments
+    model = PolicyModel("shared", job_spec(tiny_model).policies["shared"], seed=0, device="cpu")
+    by_segments = model.logprobs(batch, want_entropy_grad=False)[0]
+    monkeypatch.setattr("troupe_trainer.model.model.computes", lambda *_: False)
+    monkeypatch.setattr("troupe_trainer.model.tree_attention.Segments", None)
+    by_mask = model.logprobs(batch, want_entropy_grad=False)[0]
+    assert torch.allclose(by_segments, by_mask, atol=2e-5)
 
 
 def test_pack_when_one_block_is_long_then_no_microbatch_exceeds_the_budget_of_tokens() -> None:

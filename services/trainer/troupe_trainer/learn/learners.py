@@ -201,7 +201,6 @@ def fitted(spec: JobSpec, device: str, ranks: Ranks = SOLO) -> JobSpec:
     """
     if torch.device(device).type != "cuda":
         return spec
-    torch.set_float32_matmul_precision("high")  # TF32 where float32 remains
     memory = torch.cuda.get_device_properties(torch.device(device)).total_memory
     fit = fit_batch(spec, memory, ranks=ranks.size)
     _log.info(

@@ -39,6 +39,11 @@ class Lengths:
         return cls(starts, bounds, max(lengths, default=0))
 
 
+def computes(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether the kernels take numbers of ``dtype``: on an accelerator only those of 16 bits."""
+    return device.type == "cpu" or dtype in (torch.bfloat16, torch.float16)
+
+
 def is_on_cpu(tensor: Tensor) -> bool:
     """Whether the CPU's kernel computes with ``tensor``."""
     return tensor.device.type == "cpu"

@@ -26,6 +26,7 @@ from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.seeds import derive_seed
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.base_digest import base_digest
+from troupe_trainer.model.flash import computes
 from troupe_trainer.model.flops import StepFlops
 from troupe_trainer.model.kernels import PLAIN, Kernels
 from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
@@ -59,6 +60,8 @@ class PolicyModel:
         """``shares``: models whose frozen base this one reuses where it is the same."""
         self.policy = policy
         self.device = torch.device(device)
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # TF32 where float32 remains, on every rank
         self._spec = spec
         self._kernels = kernels
         kin = next((other for other in shares if other.has_base_of(spec)), None)
@@ -242,10 +245,9 @@ class PolicyModel:
         if self._kernels.is_packed:  # a sequence begins where the position is 0
             return {}
         if self._has_tree:
-            tree = Tree(
-                batch.lengths, batch.ends_M, self.device, self._compute_dtype(), batch.segments
-            )
-            return arguments(tree)
+            dtype = self._compute_dtype()
+            segments = batch.segments if computes(dtype, self.device) else ()  # else by the mask
+            return arguments(Tree(batch.lengths, batch.ends_M, self.device, dtype, segments))
         ends_1_M = torch.from_numpy(batch.ends_M)[None].to(self.device)
         return {"attention_mask": bias_of(ends_1_M, self._compute_dtype())}
 
