@@ -8,7 +8,9 @@ from collections import Counter
 from functools import cached_property
 from itertools import product
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+
+from troupe.data.taskset import PreparedRow
 
 AIR = "."
 MAX_SIDE = 40
@@ -20,7 +22,7 @@ Cell = tuple[int, int, int]
 """x, y, z; y is the height."""
 
 
-class Blueprint(BaseModel):
+class Blueprint(PreparedRow):
     """What is to be built. ``layers[y][z]`` is a row of letters along x, from the ground up.
 
     ``needs_support``: a block is placed on the ground or beside another block, as in the game.

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from troupe.data.prepared import SplitRows
-from troupe.tasks.family import Split, Task, Taskset
+from troupe.data.taskset import PreparedTaskset
+from troupe.tasks.family import Split, Taskset
 from troupe.tasks.splits import DrawnTaskset
 from troupe_tasks.building import script, text
 from troupe_tasks.building.blueprint import AIR, Blueprint
@@ -35,22 +36,6 @@ class BuildParams(BaseModel):
         default=None,
         description="Prepared blueprints (a folder, a file, or a file a split); none: drawn ones.",
     )
-
-
-class PreparedBlueprints:
-    """Blueprints from files that ``troupe data prepare`` wrote."""
-
-    def __init__(self, data: Path | Mapping[Split, Path]) -> None:
-        self._rows = SplitRows(data, Blueprint)
-
-    def size(self, split: Split) -> int | None:
-        """Number of blueprints in the split."""
-        return self._rows.size(split)
-
-    def task(self, split: Split, index: int) -> Task:
-        """The blueprint at ``index``."""
-        row = self._rows.row(split, index)
-        return Task(row.id, split, index, row.model_dump_json().encode())
 
 
 class Build:
@@ -85,7 +70,7 @@ class Build:
         """Blueprints without end in each split, or the prepared ones."""
         params = self._params
         if params.data is not None:
-            return PreparedBlueprints(params.data)
+            return PreparedTaskset(SplitRows(params.data, Blueprint))
         return DrawnTaskset(
             self.name,
             params.seed,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from troupe.data.prepared import SplitRows
+from troupe.data.taskset import PreparedTaskset, row_of_key
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split, Task, Taskset
 from troupe.tasks.optional import Policy
@@ -80,7 +81,7 @@ class Discovery:
     def taskset(self) -> Taskset:
         """The generated laws, or the prepared tables."""
         if self._rows is not None:
-            return PreparedTables(self._rows)
+            return PreparedTaskset(self._rows, by_key=True)
         return DrawnTaskset(self.name, self._params.seed, self._draw, hint="allow more shapes")
 
     def environment(self) -> DiscoveryEnvironment:
@@ -140,7 +141,7 @@ class Discovery:
 
     def _world(self, key: str) -> World:
         if self._rows is not None:
-            return table_of(_row_named(self._rows, key).model_dump_json())
+            return table_of(row_of_key(self._rows, key).model_dump_json())
         try:
             return law(key)
         except (ValueError, KeyError, AssertionError) as error:
@@ -152,38 +153,6 @@ class Discovery:
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         key = drawn_key(rng, self._params.shapes, self._params.names)
         return key.encode() if split_of_key(f"discovery/{form_of(key)}") == split else None
-
-
-class PreparedTables:
-    """Finite splits: tables of files that ``troupe data prepare`` wrote."""
-
-    def __init__(self, rows: SplitRows[TableRow]) -> None:
-        self._rows = rows
-
-    def size(self, split: Split) -> int | None:
-        """Number of tables."""
-        return self._rows.size(split)
-
-    def task(self, split: Split, index: int) -> Task:
-        """Row ``index`` of the split's file."""
-        row = self._rows.row(split, index)
-        return Task(row.id, split, index, f"{split}:{index}:{row.id}".encode())
-
-
-def _row_named(rows: SplitRows[TableRow], key: str) -> TableRow:
-    known: dict[str, Split] = {"train": "train", "validation": "validation", "test": "test"}
-    split, _, rest = key.partition(":")
-    index, _, name = rest.partition(":")
-    if split not in known or not index.isdigit():
-        raise InvalidArgumentError(f"{key[:80]!r} names no prepared table")
-    row = rows.row(known[split], int(index))
-    if row.id != name:
-        raise InvalidArgumentError(
-            f"{split} table {index} is {row.id!r} here and was {name[:80]!r} where the episode "
-            "began; "
-            "give all services the same files"
-        )
-    return row
 
 
 def _spread(found: World, rng: Random) -> list[dict[str, float]]:

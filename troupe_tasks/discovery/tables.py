@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from troupe.data.taskset import PreparedRow
 from troupe_tasks.discovery.formulas import Node
 from troupe_tasks.discovery.judging import Readings
 
@@ -19,7 +20,7 @@ MAX_ROWS = 400
 MAX_KEPT = 64
 
 
-class TableRow(BaseModel):
+class TableRow(PreparedRow):
     """One published table. In ``readings``, ``held_out`` and ``far`` a row is output, then inputs.
 
     ``expression`` is the published law, for people; no prompt shows it.
@@ -27,7 +28,6 @@ class TableRow(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: str
     names: tuple[str, ...] = Field(min_length=1, max_length=8)
     descriptions: tuple[str, ...] = ()
     readings: tuple[tuple[float, ...], ...] = Field(min_length=4)

@@ -1,12 +1,14 @@
 """One prepared math problem: the row of a JSON Lines file and the payload of a task."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from troupe.data.taskset import PreparedRow
 
 MAX_PROBLEM_CHARS = 20_000
 MAX_ANSWER_CHARS = 256
 
 
-class MathRow(BaseModel):
+class MathRow(PreparedRow):
     """A problem with one short answer. ``answer`` is hidden: it never reaches a prompt.
 
     ``program`` is a Python program that prints the answer, where the author gave one; scripted

@@ -7,6 +7,7 @@ from random import Random
 
 from troupe.data.overlap import normalised
 from troupe.data.prepared import SplitRows
+from troupe.data.taskset import PreparedTaskset
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split, Task
 from troupe_tasks.math.problems import SUBJECTS, split_of
@@ -56,21 +57,12 @@ class BuiltInProblems:
         )
 
 
-class PreparedProblems:
+class PreparedProblems(PreparedTaskset[MathRow]):
     """Problems from files that ``troupe data prepare`` wrote; the splits must not share any."""
 
     def __init__(self, data: Path | Mapping[Split, Path]) -> None:
-        self._rows = SplitRows(data, MathRow)
+        super().__init__(SplitRows(data, MathRow))
         self._refuse_overlap()
-
-    def size(self, split: Split) -> int | None:
-        """Number of problems in the split, 0 when no file was given for it."""
-        return self._rows.size(split)
-
-    def task(self, split: Split, index: int) -> Task:
-        """Row ``index`` of the split's file."""
-        row = self._rows.row(split, index)
-        return Task(row.id, split, index, row.model_dump_json().encode())
 
     def _refuse_overlap(self) -> None:
         if not self._rows.size("train"):

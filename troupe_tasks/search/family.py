@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from troupe.data.prepared import SplitRows
+from troupe.data.taskset import PreparedTaskset, row_of_key
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split, Task, Taskset
 from troupe.tasks.optional import Policy
@@ -17,7 +18,7 @@ from troupe_tasks.search import text
 from troupe_tasks.search.bm25 import Document, words
 from troupe_tasks.search.environment import RETURN_BOUND, SearchEnvironment, SearchInstance
 from troupe_tasks.search.http_retriever import HttpRetriever, SearchServerSettings
-from troupe_tasks.search.published import PreparedSearch, SearchRow, row_named
+from troupe_tasks.search.published import SearchRow
 from troupe_tasks.search.questions import KINDS, Question
 from troupe_tasks.search.retrievers import (
     IndexedDocuments,
@@ -99,7 +100,7 @@ class Search:
     def taskset(self) -> Taskset:
         """The prepared questions, or the generated ones."""
         if self._rows is not None:
-            return PreparedSearch(self._rows)
+            return PreparedTaskset(self._rows, by_key=True)
         return DrawnTaskset(self.name, self._params.seed, self._draw, hint="allow more worlds")
 
     def environment(self) -> SearchEnvironment:
@@ -162,7 +163,7 @@ class Search:
     def _instance(self, key: str) -> SearchInstance:
         if self._rows is None:
             return _made(key, self._params.retriever)
-        row = row_named(self._rows, key)
+        row = row_of_key(self._rows, key)
         question = Question(row.question, row.answers, row.support)
         if self._params.retriever == "http":
             self._server = self._server or HttpRetriever(SearchServerSettings())

@@ -1,6 +1,5 @@
 """The database task as a task family: its parameters, its tasks and its demonstrations."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -9,6 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from troupe.data.prepared import SplitRows
+from troupe.data.taskset import PreparedTaskset, row_of_key
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split, Task, Taskset
 from troupe.tasks.optional import Policy
@@ -96,7 +96,7 @@ class Sql:
     def taskset(self) -> Taskset:
         """The prepared questions, or the generated ones."""
         if self._rows is not None:
-            return PreparedQuestions(self._rows)
+            return PreparedTaskset(self._rows, by_key=True)
         hint = "allow more domains or templates, or split_by: question"
         return DrawnTaskset(self.name, self._params.seed, self._draw, hint=hint)
 
@@ -164,7 +164,7 @@ class Sql:
 
     def _instance(self, key: str) -> Instance:
         if self._rows is not None and self._params.databases is not None:
-            return published_instance(_row_named(self._rows, key), self._params.databases)
+            return published_instance(row_of_key(self._rows, key), self._params.databases)
         parts = key.split("/")
         if len(parts) != 3 or parts[0] not in DOMAINS or parts[1] not in TEMPLATES:
             raise InvalidArgumentError(
@@ -178,41 +178,6 @@ class Sql:
         pair = f"{domain}/{template}"
         owner = pair if self._params.split_by == "pair" else f"{pair}/{seed}"
         return f"{pair}/{seed}".encode() if split_of_key(f"sql/{owner}") == split else None
-
-
-class PreparedQuestions:
-    """Finite splits: questions of files that ``troupe data prepare`` wrote."""
-
-    def __init__(self, rows: SplitRows[SqlRow]) -> None:
-        self._rows = rows
-
-    def size(self, split: Split) -> int | None:
-        """Number of questions."""
-        return self._rows.size(split)
-
-    def task(self, split: Split, index: int) -> Task:
-        """Row ``index`` of the split's file; the payload names it and its digest."""
-        row = self._rows.row(split, index)
-        return Task(row.id, split, index, f"{split}:{index}:{_digest(row)}".encode())
-
-
-def _row_named(rows: SplitRows[SqlRow], key: str) -> SqlRow:
-    split, _, rest = key.partition(":")
-    index, _, digest = rest.partition(":")
-    known: dict[str, Split] = {"train": "train", "validation": "validation", "test": "test"}
-    if split not in known or not index.isdigit():
-        raise InvalidArgumentError(f"{key[:80]!r} names no prepared question")
-    row = rows.row(known[split], int(index))
-    if _digest(row) != digest:
-        raise InvalidArgumentError(
-            f"{split} question {index} ({row.id!r}) differs between this process and the one that "
-            "began the episode; give both the same files"
-        )
-    return row
-
-
-def _digest(row: SqlRow) -> str:
-    return hashlib.sha256(row.model_dump_json().encode()).hexdigest()[:16]
 
 
 def _holds(found: Instance, table: str, column: str, literal: str) -> bool:

@@ -4,8 +4,9 @@ import sqlite3
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from troupe.data.taskset import PreparedRow
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe_tasks.sql.guard import FILE_BUDGET, run_query
 from troupe_tasks.sql.suite import Instance, Witness
@@ -16,7 +17,7 @@ MAX_SCHEMA_CHARS = 20_000
 SUFFIXES = (".sqlite", ".db")
 
 
-class SqlRow(BaseModel):
+class SqlRow(PreparedRow):
     """One question of a published data set.
 
     Example: ``SqlRow(id="spider/0", db_id="pets_1", question="How many pets?", sql="SELECT ...")``.
@@ -24,7 +25,6 @@ class SqlRow(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: str
     db_id: str = Field(pattern=r"^[A-Za-z0-9_\-]{1,80}$")
     question: str
     sql: str

@@ -8,13 +8,16 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from troupe.data.prepared import SplitRows
+from troupe.data.taskset import PreparedTaskset
 from troupe.tasks.family import Environment, Split, Task, Taskset
 from troupe.tasks.splits import DrawnTaskset, split_of_key
 from troupe_tasks.tools import script, tau2_environment
 from troupe_tasks.tools.case import case_of, encode_case
 from troupe_tasks.tools.environment import AGENTS, DOMAINS, RETURN_BOUND, ToolsEnvironment
 from troupe_tasks.tools.state import decode_state
-from troupe_tasks.tools.tau2_environment import Tau2Environment, Tau2Tasks
+from troupe_tasks.tools.tau2_environment import Tau2Environment
+from troupe_tasks.tools.tau2_row import Tau2Row
 from troupe_tasks.tools.turn import CLERK, OPERATOR, tools_of
 
 _TERMS = {"format": 0.1, "valid": 0.1, "learnt": 0.2, "found": 0.2}
@@ -90,7 +93,7 @@ class Tools:
     def taskset(self) -> Taskset:
         """Cases without end in each split, or tau2's rows."""
         if self._params.tau2:
-            return Tau2Tasks(self._params.tau2.data)
+            return PreparedTaskset(SplitRows(self._params.tau2.data, Tau2Row))
         return DrawnTaskset(self.name, self._params.seed, self._draw, hint="ask for more domains")
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:

@@ -13,9 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from troupe.data.prepared import SplitRows
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.family import Message, Observation, Split, Task, Transition
+from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe.tasks.quoting import shown
 from troupe_tasks.tools.dialect import (
     Call,
@@ -71,22 +70,6 @@ def database(path: Path) -> Mapping[str, Mapping[str, dict[str, Any]]]:
             "data/tau2/domains/retail/db.json",
             pointer="/task/params/tau2/db",
         ) from error
-
-
-class Tau2Tasks:
-    """Prepared rows of tau2-bench."""
-
-    def __init__(self, data: Path) -> None:
-        self._rows = SplitRows(data, Tau2Row)
-
-    def size(self, split: Split) -> int | None:
-        """Number of rows in the split."""
-        return self._rows.size(split)
-
-    def task(self, split: Split, index: int) -> Task:
-        """Row ``index`` of the split."""
-        row = self._rows.row(split, index)
-        return Task(row.id, split, index, row.model_dump_json().encode())
 
 
 class Tau2Environment:

@@ -4,6 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from troupe.data.taskset import PreparedRow
+
 
 class Tau2Call(BaseModel):
     """One call of the reference."""
@@ -14,7 +16,7 @@ class Tau2Call(BaseModel):
     arguments: dict[str, Any]
 
 
-class Tau2Row(BaseModel):
+class Tau2Row(PreparedRow):
     """What the customer wants, and the calls whose database is the right one.
 
     Example: ``Tau2Row(id="tau2/retail/0", ticket="You want ...", actions=())``.

@@ -1,9 +1,11 @@
 """One prepared source text: the row of a JSON Lines file and the payload of a task."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from troupe.data.taskset import PreparedRow
 
 
-class WritingRow(BaseModel):
+class WritingRow(PreparedRow):
     """A text to write about.
 
     ``pair`` is a pair of texts that fits, where the author wrote one: scripted policies give it,

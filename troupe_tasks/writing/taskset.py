@@ -5,6 +5,7 @@ from pathlib import Path
 
 from troupe.data.overlap import normalised
 from troupe.data.prepared import SplitRows
+from troupe.data.taskset import PreparedTaskset
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Split, Task
 from troupe_tasks.writing.row import WritingRow
@@ -39,11 +40,11 @@ class BuiltInTexts:
         )
 
 
-class PreparedTexts:
+class PreparedTexts(PreparedTaskset[WritingRow]):
     """Texts from files that ``troupe data prepare`` wrote; the splits must not share any."""
 
     def __init__(self, data: Path | Mapping[Split, Path]) -> None:
-        self._rows = SplitRows(data, WritingRow)
+        super().__init__(SplitRows(data, WritingRow))
         train = {hash(normalised(row.text)) for row in self._rows.rows("train")}
         held_out: tuple[Split, ...] = ("validation", "test")
         for split in held_out:
@@ -54,12 +55,3 @@ class PreparedTexts:
                     f"prepare the train file with --against <{split} file> --drop-contaminated",
                     pointer="/task/params/data",
                 )
-
-    def size(self, split: Split) -> int | None:
-        """Number of texts in the split, 0 when no file was given for it."""
-        return self._rows.size(split)
-
-    def task(self, split: Split, index: int) -> Task:
-        """Row ``index`` of the split's file."""
-        row = self._rows.row(split, index)
-        return Task(row.id, split, index, row.model_dump_json().encode())
