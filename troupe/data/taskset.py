@@ -47,10 +47,10 @@ def row_of_key(rows: SplitRows[RowT], key: str) -> RowT:
     """The row that a task's key names; raises InvalidArgumentError when it is another one."""
     name, _, rest = key.partition(":")
     index, _, digest = rest.partition(":")
-    splits = [split for split in SPLITS if split == name]
-    if not splits or not index.isdecimal():
+    named: Split | None = next((split for split in SPLITS if split == name), None)
+    if named is None or not index.isdecimal():
         raise InvalidArgumentError(f"{key[:80]!r} names no prepared row")
-    row = rows.row(splits[0], int(index))
+    row = rows.row(named, int(index))
     if _digest(row) != digest:
         raise InvalidArgumentError(
             f"{name} row {index} ({row.id!r}) differs between this process and the one that began "
