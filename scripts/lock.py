@@ -25,6 +25,7 @@ EXTRAS = {"router": ["router"], "env": ["env"], "torch": ["rollout", "trainer"],
 PINNED = {
     "build": ["setuptools==84.2.1"],
     "audit": ["pip-audit==2.10.1", "cyclonedx-bom==7.5.0", "check-jsonschema==0.39.0"],
+    "docs": ["zensical==0.0.73", "mkdocstrings-python==2.0.11", "ruff==0.17.5"],
 }
 """Lock to what it holds beside Troupe's own dependencies."""
 WITHOUT_TORCH = ("torch", "triton", "nvidia-*", "cuda-*")
