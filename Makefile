@@ -11,6 +11,7 @@ DEMO_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?=
 AUDIT_ARGS ?=
+DOCS_ARGS ?=
 TEST_ALL_ARGS ?=
 
 bin := $(VENV)/bin
@@ -19,7 +20,7 @@ local_stamp := $(VENV)/.installed-local-$(installed)
 dev_stamp := $(VENV)/.installed-dev-$(installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-all chaos chaos-quick soak fuzz audit test-sandbox test-sglang program-venv test-programs test-chart images test-k8s test-cluster test-compose test-upgrade test-browser test-observability check format generate compose-check clean
+.PHONY: help setup demo test test-slow test-all chaos chaos-quick soak fuzz audit test-sandbox test-sglang program-venv test-programs test-chart images test-k8s test-cluster test-compose test-upgrade test-browser test-observability check docs format generate compose-check clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,14 +122,17 @@ check: $(dev_stamp) ## Lint, types, import contracts, drift of generated files
 	$(bin)/buf lint proto
 	PYTHON=$(bin)/python scripts/check_generated.sh
 
+docs: | $(bin)/python ## Build the site of the documentation into build/docs/site (DOCS_ARGS="--version 0.1 --into FOLDER")
+	$(bin)/python scripts/build_docs.py $(DOCS_ARGS)
+
 format: $(dev_stamp) ## Format the code and fix what lint can fix
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
 
-generate: $(dev_stamp) ## Write generated files again: protos, docs/job-spec.md, docs/api.md, dashboards, RestClient
+generate: $(dev_stamp) ## Write generated files again: protos, docs/job-spec.md, docs/commands.md, dashboards, RestClient
 	PYTHON=$(bin)/python scripts/gen_proto.sh
 	$(bin)/python scripts/gen_job_spec_docs.py docs/job-spec.md
-	$(bin)/python scripts/gen_api_docs.py docs/api.md
+	$(bin)/python scripts/gen_cli_docs.py docs/commands.md
 	$(bin)/python scripts/gen_dashboards.py deploy/helm/troupe/files/dashboards
 	$(bin)/python scripts/gen_sync_client.py troupe/clients/rest/client.py
 

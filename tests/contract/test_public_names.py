@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import troupe
 
 SOURCE = Path(troupe.__file__).read_text("utf-8")
+ROOT = Path(__file__).parents[2]
 
 
 def ran(code: str) -> str:
@@ -59,3 +61,9 @@ def test_import_when_no_name_is_used_then_loads_no_other_module_of_troupe() -> N
 @pytest.mark.parametrize("name", troupe.__all__)
 def test_name_when_it_is_used_then_loads_no_torch(name: str) -> None:
     assert ran(f"import sys, troupe; troupe.{name}; print('torch' in sys.modules)") == "False\n"
+
+
+def test_api_page_when_read_then_shows_every_public_name_once() -> None:
+    text = (ROOT / "docs" / "api.md").read_text("utf-8")
+    shown = re.findall(r"^::: troupe\.(\w+)$", text, re.MULTILINE)
+    assert sorted(shown) == sorted(troupe.__all__)

@@ -78,13 +78,14 @@ def train(
             raised, where one did.
         KeyboardInterrupt: interrupted, after the job ended in order.
 
-    Example::
-
+    Example:
+        ```python
         run = troupe.train(
             {"summarizer": "Sum up in one line.", "elaborator": "Sum up in three lines."},
             dataset=rows, reward=ratio, model="models/smollm2", steps=50,
         )
         run.plot().savefig("curve.png")
+        ```
     """
     functions = Functions(reward, observe, done, success)
     return _run(_begun(agents, dataset, held_out, functions, runs_dir, options), quiet=quiet)
