@@ -74,6 +74,7 @@ class Outcome:
 
 SUITES = (
     Suite("make check", ("make", "check"), has_tests=False),
+    Suite("make docs", ("make", "docs"), has_tests=False),
     Suite("make test", ("make", "test")),
     Suite("make test-slow", ("make", "test-slow"), limit_s=3600),
     Suite("make test-sandbox", ("make", "test-sandbox")),
