@@ -36,7 +36,7 @@ def direct(extra: str, project: dict[str, Any]) -> set[str]:
 
 
 def test_locks_when_read_then_each_is_there() -> None:
-    assert set(LOCKS) == {*OWN, "build", "audit"}
+    assert set(LOCKS) == {*OWN, "build", "audit", "docs"}
 
 
 @pytest.mark.parametrize("name", sorted(LOCKS))
