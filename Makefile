@@ -129,10 +129,11 @@ format: $(dev_stamp) ## Format the code and fix what lint can fix
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
 
-generate: $(dev_stamp) ## Write generated files again: protos, docs/job-spec.md, docs/commands.md, dashboards, RestClient
+generate: $(dev_stamp) ## Write generated files again: protos, the reference pages of docs/, dashboards, RestClient
 	PYTHON=$(bin)/python scripts/gen_proto.sh
 	$(bin)/python scripts/gen_job_spec_docs.py docs/job-spec.md
 	$(bin)/python scripts/gen_cli_docs.py docs/commands.md
+	$(bin)/python scripts/gen_rest_docs.py docs/rest-paths.md
 	$(bin)/python scripts/gen_dashboards.py deploy/helm/troupe/files/dashboards
 	$(bin)/python scripts/gen_sync_client.py troupe/clients/rest/client.py
 

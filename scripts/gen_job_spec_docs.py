@@ -21,13 +21,13 @@ def main() -> None:
     """Write the page to the path in the first argument."""
     schema = JobSpec.model_json_schema()
     defs: dict[str, dict[str, Any]] = schema.get("$defs", {})
-    order = ["JobSpec", *_reachable(schema, defs)]
+    order = ["JobSpec", *reachable(schema, defs)]
     objects = {"JobSpec": schema, **defs}
-    pages = [HEADER, *(_section(name, objects[name]) for name in order)]
+    pages = [HEADER, *(section(name, objects[name]) for name in order)]
     Path(sys.argv[1]).write_text("\n".join(pages), encoding="utf-8")
 
 
-def _reachable(schema: dict[str, Any], defs: dict[str, dict[str, Any]]) -> list[str]:
+def reachable(schema: dict[str, Any], defs: dict[str, dict[str, Any]]) -> list[str]:
     """Names of the objects that the schema refers to, breadth first in field order."""
     names: list[str] = []
     pending = [schema]
@@ -50,36 +50,38 @@ def _refs(node: Any) -> list[str]:
     return []
 
 
-def _section(name: str, schema: dict[str, Any]) -> str:
+def section(name: str, schema: dict[str, Any], *, level: int = 2) -> str:
+    """One object: what it is, and a table of its fields."""
     required = set(schema.get("required", []))
     rows = "\n".join(
-        f"| `{field}` | {_type(node)} | {_default(field, node, required)} | {_text(node)} |"
+        f"| `{field}` | {type_of(node)} | {_default(field, node, required)} | {text_of(node)} |"
         for field, node in schema.get("properties", {}).items()
     )
     about = " ".join(str(schema.get("description", "")).split())
     head = "| field | type | default | meaning |\n|---|---|---|---|"
-    return f"## {name}\n\n{about}\n\n{head}\n{rows}\n"
+    return f"{'#' * level} {name}\n\n{about}\n\n{head}\n{rows}\n"
 
 
-def _type(node: dict[str, Any]) -> str:
+def type_of(node: dict[str, Any]) -> str:
+    """A schema as words; an object is a link to its section."""
     if "$ref" in node:
         name = node["$ref"].rsplit("/", 1)[-1]
         return f"[{name}](#{name.lower()})"
     options = node.get("oneOf") or node.get("anyOf")
     if options:
-        return " or ".join(_type(option) for option in options)
+        return " or ".join(type_of(option) for option in options)
     if "const" in node:
         return f"`{json.dumps(node['const'])}`"
     if "enum" in node:
         return " or ".join(f"`{json.dumps(value)}`" for value in node["enum"])
     kind = str(node.get("type", "any"))
     if kind == "array":
-        return f"list of {_type(node.get('items', {}))}"
+        return f"list of {type_of(node.get('items', {}))}"
     values = next(
         iter(node.get("patternProperties", {}).values()), node.get("additionalProperties")
     )
     if kind == "object" and isinstance(values, dict):
-        return f"map of name to {_type(values)}"
+        return f"map of name to {type_of(values)}"
     return kind + _range(node)
 
 
@@ -108,7 +110,8 @@ def _default(field: str, node: dict[str, Any], required: set[str]) -> str:
     return f"`{json.dumps(node['default'])}`"
 
 
-def _text(node: dict[str, Any]) -> str:
+def text_of(node: dict[str, Any]) -> str:
+    """The description in one line, for a cell of a table."""
     return " ".join(str(node.get("description", "")).split()).replace("|", "\\|")
 
 
