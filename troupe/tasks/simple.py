@@ -79,12 +79,12 @@ class SimpleTask:
         return Transition(packed, float(reward), terms, done, success, info or {})
 
     def taskset(self) -> DrawnTaskset:
-        """Infinite tasks; a hash of the first state decides which split owns it."""
+        """Infinite tasks; the hash of a first state decides its split."""
         seed = int(getattr(self.params, "seed", 0))
         return DrawnTaskset(self.name, seed, self._candidate, hint="let draw() give more variety")
 
     def environment(self) -> "JsonEnvironment":
-        """Its environment."""
+        """The environment that judges the actions of these tasks."""
         return JsonEnvironment(self)
 
     def _candidate(self, rng: Random, split: Split) -> bytes | None:
