@@ -141,5 +141,5 @@ compose-check: ## Validate docker-compose.yml (needs Docker's compose plugin)
 	docker compose --profile '*' config --quiet
 
 clean: ## Remove the virtual environment and caches; runs/ and models/ stay
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
