@@ -82,6 +82,7 @@ def runs_alone(command: Command) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", ALONE)
 def test_commands_when_a_page_is_followed_then_those_that_run_alone_succeed(
     page: str, tmp_path: Path
