@@ -6,6 +6,7 @@ return_bound: 1}}``.
 
 import base64
 import contextlib
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, ClassVar
@@ -27,12 +28,17 @@ from troupe_tasks.adapters.render import MAX_CHARS, render
 from troupe_tasks.adapters.world import Moment
 
 AGENT = "player"
+_ID_OF_MODULE = re.compile(r"[\w.]+:(?:[\w.-]+/)?[\w.-]+-v\d+")
+"""Gymnasium's name for an id that a module registers: ``minigrid:MiniGrid-Empty-5x5-v0``."""
 
 
 class GymnasiumParams(AdapterParams):
     """Which environment, and how its actions and observations read."""
 
-    env: str = Field(description="Id for gymnasium.make, or module:attr of a class or factory.")
+    env: str = Field(
+        description="Id for gymnasium.make, `module:Id-v0` where a module registers it, or "
+        "`module:attr` of a class or factory."
+    )
     env_kwargs: dict[str, Any] = Field(default_factory=dict, description="Its arguments.")
     actions: list[str] | None = Field(
         default=None, description="Names of a discrete space's actions, in order; else numbers."
@@ -151,8 +157,9 @@ def make_env(params: GymnasiumParams) -> Any:
     except ImportError as error:
         raise missing_package("gymnasium", error) from error
     try:
-        if ":" in params.env:
+        if ":" in params.env and not _ID_OF_MODULE.fullmatch(params.env):
             return plugins.load("environments", params.env)(**kwargs)
+        plugins.check(params.env, pointer="/task/params/env")
         return gymnasium.make(params.env, disable_env_checker=True, **kwargs)
     except (gymnasium.error.Error, TypeError, ImportError) as error:
         raise InvalidArgumentError(
