@@ -53,10 +53,16 @@ def instructions(agents: Agents) -> dict[str, str]:
 
 
 def job_spec(
-    agents: Mapping[str, str], rows: TaskRows, socket: str, options: TrainingOptions
+    agents: Mapping[str, str],
+    rows: TaskRows,
+    socket: str,
+    options: TrainingOptions,
+    *,
+    has_observe: bool = False,
 ) -> JobSpec:
     """The job; raises SpecInvalidError or InvalidArgumentError for what cannot be.
 
+    ``has_observe``: a function of the caller writes the prompts.
     Without an algorithm a team learns by MAGRPO, whose joint actions one reward can judge, and a
     single agent by GRPO.
     """
@@ -77,6 +83,7 @@ def job_spec(
                 "digest": rows.digest,
                 "max_turns": options.max_turns,
                 "timeout_s": options.judge_timeout_s,
+                "has_observe": has_observe,
             },
         },
         "workflow": {
