@@ -28,6 +28,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "export_commands:export",
         "Write a checkpoint's policies as files that plain transformers and peft load.",
     ),
+    "serve": CommandEntry(
+        "Train",
+        "serve_commands:serve",
+        "Serve a trained team by OpenAI's API: each agent is a model, and so is the team.",
+    ),
     "init": CommandEntry(
         "Specs and models",
         "init_commands:init",

@@ -32,7 +32,7 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
     """The request in ``body``; raises InvalidArgumentError that says what does not fit."""
     if (body.get("n") or 1) != 1:
         raise InvalidArgumentError("n must be 1: Troupe draws the candidates")
-    turns = [_turn(message, i) for i, message in enumerate(list_of(body, "messages"))]
+    turns = read_messages(body)
     options = body.get("stream_options") or {}
     return request_of(
         model_of(body),
@@ -44,6 +44,11 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
         wants_usage=bool(options.get("include_usage")),
         overridden=overridden(body),
     )
+
+
+def read_messages(body: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The messages of ``body`` as (role, text), tool calls and results in Hermes form."""
+    return tuple(_turn(message, i) for i, message in enumerate(list_of(body, "messages")))
 
 
 def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[str, Any]:
