@@ -23,7 +23,7 @@ from troupe.spec.issues import suggest
 from troupe.wire import chat
 from troupe_router.rest.bodies import read_body
 from troupe_router.serve.models import Note, PlayedStep, ServedAnswer, ServedModel
-from troupe_router.serve.problems import answer_to, document_of
+from troupe_router.serve.problems import answer_to, document_of, status_of
 from troupe_router.serve.queue import RequestQueue
 from troupe_router.serve.request import AskedChat, read_chat
 from troupe_router.serve.settings import ServeSettings
@@ -118,7 +118,7 @@ class ChatEndpoint:
             status = _GONE
             raise
         except TroupeError as error:
-            status = error.http_status
+            status = status_of(error)
             raise
         except Exception:
             status = 500

@@ -106,11 +106,13 @@ class AgentModel:
 class TeamModel:
     """The whole team: a request is a task of its family, played as in an evaluation.
 
-    ``spec`` is a job without steps in which each agent is a policy of its own name.
+    ``spec`` is a job without steps in which each agent is a policy of its own name; ``sampling``
+    is how each agent samples where the client says nothing.
     """
 
     name: str
     spec: JobSpec
+    sampling: Mapping[str, SamplingSpec]
     family: TaskFamily
     workflow: Workflow
     mix: RewardMix
@@ -160,9 +162,7 @@ class TeamModel:
     def _spec(self, asked: AskedChat) -> JobSpec:
         """The job of one request: the client's sampling and seed."""
         agents = {
-            name: agent.model_copy(
-                update={"sampling": asked.sampled_as(agent.sampling or self.spec.sampling)}
-            )
+            name: agent.model_copy(update={"sampling": asked.sampled_as(self.sampling[name])})
             for name, agent in self.spec.agents.items()
         }
         return self.spec.model_copy(update={"agents": agents, "seed": asked.seed})

@@ -113,6 +113,8 @@ def read_chat(data: bytes, max_choices: int) -> AskedChat:
     shown = {**given, "n": 1}
     shown.pop("stop", None)
     messages = chat.read_messages(shown)
+    if not messages:
+        raise InvalidArgumentError("there are no messages", pointer="messages")
     _refuse_half_characters(messages)
     return AskedChat(
         model=str(given.get("model") or ""),

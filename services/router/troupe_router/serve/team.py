@@ -108,6 +108,7 @@ class _Play:
         return TeamModel(
             name,
             self._spec(),
+            {agent: entry.sampling for agent, entry in manifest.agents.items()},
             family,
             load_workflow(manifest.workflow),
             RewardMix(RewardSpec(), family.local_terms),
@@ -123,10 +124,7 @@ class _Play:
             steps=0,
             task=self._task,
             workflow=self._manifest.workflow,
-            agents={
-                name: AgentSpec(policy=name, sampling=agent.sampling)
-                for name, agent in agents.items()
-            },
+            agents={name: AgentSpec(policy=name) for name in agents},
             policies={name: PolicySpec(model=agent.policy) for name, agent in agents.items()},
             limits=LimitsSpec(generate_timeout_s=self._timeout_s),
         )
