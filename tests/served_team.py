@@ -37,9 +37,10 @@ def write_team(
     agents: tuple[str, ...] = ("short", "long"),
     max_turns: int = 1,
     max_new_tokens: int = 8,
+    hidden: int = 64,
 ) -> Path:
     """The run folder of a job ``pair``: an adapter with random weights for each agent."""
-    base = save_random_model(folder.parent / "base")
+    base = save_random_model(folder.parent / "base", hidden=hidden)
     for number, agent in enumerate(agents):
         write_adapter(base, folder / "policies" / agent / "adapter", seed=number + 1)
     document = {
@@ -90,10 +91,13 @@ def asked(model: str, text: str, **more: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(team: Path, *flags: str, **settings: str) -> Iterator[Served]:
-    """`troupe serve` on a free port; ``settings`` are TROUPE_SERVE_* variables."""
+def serving(
+    team: Path, *flags: str, engine: Mapping[str, str] | None = None, **settings: str
+) -> Iterator[Served]:
+    """`troupe serve` on a free port; ``settings`` are TROUPE_SERVE_*, ``engine`` any variables."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TROUPE_")}
     environment |= {f"TROUPE_SERVE_{name.upper()}": value for name, value in settings.items()}
+    environment |= engine or {}
     log = (team.parent / "serve.log").open("w+")
     process = subprocess.Popen(
         [sys.executable, "-m", "troupe.cli", "serve", str(team), "--port", "0", *flags],
