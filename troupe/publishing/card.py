@@ -92,7 +92,7 @@ def policy_card(manifest: TeamManifest, name: str, facts: CardFacts) -> str:
     base = manifest.bases[manifest.policies[name].base]
     parts = [
         _metadata(manifest, facts, [name]),
-        f"# {manifest.name}: policy `{name}`\n\n{_kind(manifest, name).capitalize()} of "
+        f"# {manifest.name}: policy `{name}`\n\nThe {_kind(manifest, name)} of "
         f"{_base_word(base)}, which plays {', '.join(f'`{agent}`' for agent in agents)} in the "
         f"team `{manifest.name}` (its card is two folders up).",
         _loading(manifest, name, facts.at),
