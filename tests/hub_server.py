@@ -11,7 +11,7 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -64,7 +64,7 @@ class HubError(Exception):
 
 
 @contextmanager
-def running_hub() -> Iterator[Hub]:
+def running_hub() -> Generator[Hub]:
     """A hub that serves until the end."""
     hub = Hub()
     handler = type("Handler", (_Handler,), {"hub": hub})
@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
     def do_GET(self) -> None:
@@ -292,7 +292,12 @@ def _oid(name: str, data: bytes) -> str:
 
 
 def _entry(name: str, data: bytes) -> dict[str, Any]:
-    entry = {"type": "file", "path": name, "size": len(data), "oid": _oid(name, data)[:40]}
+    entry: dict[str, Any] = {
+        "type": "file",
+        "path": name,
+        "size": len(data),
+        "oid": _oid(name, data)[:40],
+    }
     if name.endswith(_LFS):
         entry["lfs"] = {"oid": _oid(name, data), "size": len(data), "pointerSize": 130}
     return entry

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,7 +40,7 @@ class TokenRegistry:
 
 
 @contextmanager
-def token_registry() -> Iterator[TokenRegistry]:
+def token_registry() -> Generator[TokenRegistry]:
     """A registry that serves until the end."""
     registry = TokenRegistry()
     handler = type("Handler", (_Handler,), {"registry": registry})
@@ -59,7 +59,7 @@ def token_registry() -> Iterator[TokenRegistry]:
 
 
 @contextmanager
-def docker_registry(folder: Path, port: int) -> Iterator[str]:
+def docker_registry(folder: Path, port: int) -> Generator[str]:
     """Docker's registry with a password; its host. None of its files outlive ``folder``."""
     program = shutil.which("docker-registry")
     assert program is not None
@@ -96,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
     registry: TokenRegistry
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
     def do_GET(self) -> None:

@@ -78,7 +78,8 @@ def publish(
         base_ids=_base_ids(team, base or []),
         evaluation=evaluation,
     )
-    content = content_of(team, options, at=_address(place))
+    at = place.repo if isinstance(place, HubPlace) else ""
+    content = content_of(team, options, at=at)
     address = "" if is_dry else _send(content, place, public=public)
     if as_json:
         files = {name: file.entry.model_dump() for name, file in content.files.items()}
@@ -103,13 +104,6 @@ def _send(content: TeamContent, place: Place, *, public: bool) -> str:
     if isinstance(place, HubPlace):
         return send_to_hub(content, place, settings, public=public)
     return send_to_registry(content, place, settings)
-
-
-def _address(place: Place) -> str:
-    """What the cards tell people to load from."""
-    if isinstance(place, HubPlace):
-        return place.repo
-    return "." if isinstance(place, FolderPlace) else "FOLDER"
 
 
 def _base_ids(team: TeamFolder, texts: list[str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ class CardFacts:
     """What cards say beside the manifest."""
 
     at: str
-    """Where people load it from: a repository of the hub, or a folder."""
+    """Repository of the hub that people load it from; "": the folder that they are in."""
     licence: str
     datasets: Sequence[str]
     has_curve: bool
@@ -55,7 +55,7 @@ class CardFacts:
             datasets=datasets,
             has_curve=has_curve,
             evals=[line for line in lines if line["kind"] == "eval"],
-            compared=_compared(evaluation) if evaluation else (),
+            compared=compared_policies(evaluation)[0] if evaluation else (),
             num_steps=sum(line["kind"] == "train" for line in lines),
         )
 
@@ -125,13 +125,15 @@ def _loading(manifest: TeamManifest, name: str, at: str) -> str:
     """Five lines of plain transformers and peft."""
     policy = manifest.policies[name]
     base = manifest.bases[policy.base]
-    where = f'"{at}", subfolder="{policy.path}"'
+    where = _argument(at, policy.path)
     if policy.kind == "full":
-        model = f"model = AutoModelForCausalLM.from_pretrained({where})"
-        lines = ["from transformers import AutoModelForCausalLM, AutoTokenizer", model]
-        lines.append(f"tokenizer = AutoTokenizer.from_pretrained({where})")
+        lines = [
+            "from transformers import AutoModelForCausalLM, AutoTokenizer",
+            f"model = AutoModelForCausalLM.from_pretrained({where})",
+            f"tokenizer = AutoTokenizer.from_pretrained({where})",
+        ]
     else:
-        source = f'"{at}", subfolder="{base.path}"' if base.path else f'"{base.id}"'
+        source = _argument(at, base.path) if base.path else f'"{base.id}"'
         if base.revision and not base.path:
             source += f', revision="{base.revision}"'
         lines = [
@@ -142,7 +144,12 @@ def _loading(manifest: TeamManifest, name: str, at: str) -> str:
             f"tokenizer = AutoTokenizer.from_pretrained({source})",
         ]
     code = "\n".join(lines)
-    return f"## Load it\n\n```python\n{code}\n```"
+    place = "" if at else "In the folder of the team:\n\n"
+    return f"## Load it\n\n{place}```python\n{code}\n```"
+
+
+def _argument(at: str, path: str) -> str:
+    return f'"{at}", subfolder="{path}"' if at else f'"{path}"'
 
 
 def _common(manifest: TeamManifest, facts: CardFacts, *, curve: str) -> list[str]:
@@ -246,16 +253,22 @@ def _base_word(base: TeamBase) -> str:
     return f"[{base.id}](https://huggingface.co/{base.id})"
 
 
-def _compared(folder: Path) -> list[Mapping[str, Any]]:
+def compared_policies(
+    folder: Path,
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Policies and their differences in the report of an evaluation's folder.
+
+    Raises NotFoundError or InvalidArgumentError where there is no such report.
+    """
     path = folder / "report.json"
     if not path.is_file():
         raise NotFoundError(
             f"there is no {path}; give the folder of a finished `troupe eval --out`"
         )
     try:
-        policies: list[Mapping[str, Any]] = json.loads(path.read_text("utf-8"))["policies"]
+        document = json.loads(path.read_text("utf-8"))
+        return document["policies"], document["comparisons"]
     except (ValueError, KeyError) as error:
         raise InvalidArgumentError(
             f"{path} is not the report of an evaluation ({error})"
         ) from error
-    return policies

@@ -81,7 +81,7 @@ class ContentOptions:
 
 
 def content_of(team: TeamFolder, options: ContentOptions, *, at: str) -> TeamContent:
-    """Every file of ``team``; ``at`` is the place that the cards tell people to load it from.
+    """Every file of ``team``; ``at`` is the hub's repository that cards load it from, or "".
 
     Raises InvalidArgumentError for weights that may not be sent.
     """

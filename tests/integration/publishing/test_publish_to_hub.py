@@ -35,7 +35,8 @@ class PublishWorld:
         """Exit status, stdout and stderr."""
         self.capture.readouterr()
         status = run(arguments)
-        return status, *self.capture.readouterr()
+        captured = self.capture.readouterr()
+        return status, captured.out, captured.err
 
     def publish(self, *more: str) -> tuple[int, str, str]:
         return self.troupe("publish", "./run/pair-1", "--to", f"hub:{REPO}", *more)

@@ -35,7 +35,7 @@ SETTINGS = PublishSettings(oci_username=USER, oci_password=SecretStr(PASSWORD), 
 @pytest.fixture
 def content(tmp_path: Path) -> TeamContent:
     run = write_run(tmp_path / "run" / "pair-1")
-    return content_of(team_of_run(run), ContentOptions(), at="FOLDER")
+    return content_of(team_of_run(run), ContentOptions(), at="")
 
 
 @pytest.fixture
