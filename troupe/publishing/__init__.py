@@ -1,4 +1,4 @@
-"""Trained teams to give away: the manifest, cards, and the places that they are sent to.
+"""What a run gives to others: the trained team with its manifest and cards, and a page to read.
 
 Imports ``evaluation``, ``spec``, ``durable`` and what stands below them; never a service.
 """

@@ -16,7 +16,7 @@ SUFFIXES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 """Weights, configurations, chat templates and tokenizers: nothing that runs when it is loaded."""
 _PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".npy", ".npz"})
 _CODE = frozenset({".py", ".pyc", ".so"})
-_UNLISTED = frozenset({"README.md", ".gitattributes", ".gitignore"})
+_UNLISTED = frozenset({"README.md", "LICENSE", "NOTICE", ".gitattributes", ".gitignore"})
 """Files that no loader reads; everything else in a folder of weights must be listed."""
 _IDENTITY = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 

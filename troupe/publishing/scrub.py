@@ -10,15 +10,15 @@ def scrubbed(spec: JobSpec) -> dict[str, Any]:
     """The spec as JSON values; of a path of this machine only the last part is left."""
     document: dict[str, Any] = spec.model_dump(mode="json", exclude={"trackers"})
     document["task"]["params"].pop("socket", None)
-    cut: dict[str, Any] = _without_paths(document)
-    return cut
+    return without_paths(document)
 
 
-def _without_paths(value: Any) -> Any:
+def without_paths(value: Any) -> Any:
+    """A JSON value in which each path of this machine is cut to its last part."""
     if isinstance(value, dict):
-        return {key: _without_paths(inner) for key, inner in value.items()}
+        return {key: without_paths(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_without_paths(inner) for inner in value]
+        return [without_paths(inner) for inner in value]
     return _last_part(value) if isinstance(value, str) and _is_path(value) else value
 
 
