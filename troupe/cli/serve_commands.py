@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from troupe.cli.settings import HOST
+from troupe.cli.settings import HOST, settings_from
 from troupe.errors import InvalidArgumentError
+from troupe.publishing.fetch import fetch_team
 
 _MODULE = "troupe_router.serve"
 _PREFIX = "TROUPE_SERVE_"
@@ -22,7 +23,11 @@ _PORT = 8490
 
 def serve(
     team: Annotated[
-        Path, typer.Argument(help="Run folder of a job that succeeded, or a published team.")
+        str,
+        typer.Argument(
+            help="Run folder of a job that succeeded, or a published team: a folder, "
+            "hub:ORG/NAME or oci:HOST/REPO:TAG."
+        ),
     ],
     host: Annotated[str | None, typer.Option(help="Address to listen on [127.0.0.1].")] = None,
     port: Annotated[
@@ -52,7 +57,7 @@ def serve(
     if importlib.util.find_spec("uvicorn") is None:
         raise InvalidArgumentError("serving needs more packages: pip install 'troupe[local]'")
     given = {
-        "TEAM": team,
+        "TEAM": fetch_team(team, settings_from().cache_dir.expanduser()),
         "REST_ADDRESS": None if host is None and port is None else _address(host, port),
         "ENGINE": engine,
         "CHECKPOINT": checkpoint,

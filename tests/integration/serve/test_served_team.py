@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -246,3 +248,42 @@ def test_keys_when_they_are_asked_for_then_a_request_needs_one_that_may_submit(
             headers = {"Authorization": f"Bearer {key}"}
             assert endpoint.post(body, headers=headers).status_code == status
         assert endpoint.get("/livez").status_code == 200
+
+
+def test_published_team_when_served_then_says_what_the_run_says(
+    team: Path, served: Served, tmp_path: Path
+) -> None:
+    folder = published(team, tmp_path)
+    with serving(folder) as endpoint:
+        for name in ("pair", "short", "long"):
+            body = asked(name, TEXT)
+            assert answer(endpoint.post(body)) == answer(served.post(body))
+
+
+def test_published_team_when_a_byte_of_an_adapter_changed_then_does_not_start(
+    team: Path, tmp_path: Path
+) -> None:
+    folder = published(team, tmp_path)
+    weights = folder / "policies" / "long" / "adapter_model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    done = troupe("serve", str(folder), "--port", "0")
+    assert done.returncode == 3
+    assert "not the file of the manifest" in done.stderr
+
+
+def published(team: Path, target: Path) -> Path:
+    done = troupe("publish", str(team), "--to", f"folder:{target / 'out'}")
+    assert done.returncode == 0, done.stderr
+    return target / "out"
+
+
+def troupe(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "troupe.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
