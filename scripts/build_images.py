@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the images, labels them, writes an SBOM for each and checks their sizes.
 
-    python3.11 scripts/build_images.py                       # router, env, rollout, trainer
+    python3.11 scripts/build_images.py                       # router, env, rollout, trainer, serve
     python3.11 scripts/build_images.py router env --version 0.2.0 --registry ghcr.io/acme
 
 The SBOM (CycloneDX 1.6, JSON) lists the Python and the Debian packages of the image as it is. One
@@ -21,7 +21,7 @@ from typing import Any
 
 REPO = Path(__file__).resolve().parent.parent
 DOCKERFILE = REPO / "deploy" / "docker" / "Dockerfile"
-TARGETS = ("router", "env", "rollout", "trainer")
+TARGETS = ("router", "env", "rollout", "trainer", "serve")
 LARGEST_MB = {"router": 300, "env": 300}
 """Megabytes that an image may take unpacked, its base with it."""
 _LIST = """

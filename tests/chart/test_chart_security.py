@@ -164,7 +164,14 @@ def test_services_when_rendered_then_none_leaves_the_cluster_and_engines_have_no
 ) -> None:
     for found in manifests.of("Service"):
         assert found["spec"].get("type", "ClusterIP") == "ClusterIP"
-        assert {port["port"] for port in found["spec"]["ports"]} <= {6379, 8480, 8481, 9000, 9090}
+        assert {port["port"] for port in found["spec"]["ports"]} <= {
+            6379,
+            8480,
+            8481,
+            8490,
+            9000,
+            9090,
+        }
 
 
 def test_env_pods_when_rendered_then_hold_no_volume_of_others(manifests: Manifests) -> None:

@@ -14,6 +14,7 @@ from troupe_env.settings import EnvSettings
 from troupe_rollout.engines.sglang.settings import SglangSettings
 from troupe_rollout.settings import RolloutSettings
 from troupe_router.play.settings import PlaySettings
+from troupe_router.serve.settings import ServeSettings
 from troupe_router.settings import RouterSettings
 from troupe_trainer.settings import TrainerSettings
 
@@ -30,6 +31,10 @@ OWN_TO_CHART = {
         *{"tls_certificate", "tls_key"},
     },
     "play": {"redis_url"},
+    "serve": {
+        *{"team", "engine", "rest_address", "api_keys", "allow_anonymous"},
+        *{"tls_certificate", "tls_key"},
+    },
     "rollout": {"engine", "sglang_device", "sglang_tp_size"},
     "env": {"sandbox_level"},
     "trainer": {"redis_url", "device", "run_dir"},
@@ -116,13 +121,14 @@ def _fields() -> dict[str, set[str]]:
     return {
         "router": set(RouterSettings.model_fields),
         "play": set(PlaySettings.model_fields),
+        "serve": set(ServeSettings.model_fields),
         "rollout": set(RolloutSettings.model_fields) | sglang,
         "env": set(EnvSettings.model_fields) | sandbox,
         "trainer": set(TrainerSettings.model_fields),
     }
 
 
-@pytest.mark.parametrize("service", ["router", "play", "rollout", "env", "trainer"])
+@pytest.mark.parametrize("service", ["router", "play", "serve", "rollout", "env", "trainer"])
 def test_schema_when_read_then_its_settings_are_the_services(service: str) -> None:
     places = SCHEMA["properties"] | {"rollout": SCHEMA["definitions"]["pool"]}
     known = set(places[service]["properties"]["settings"]["propertyNames"]["enum"])

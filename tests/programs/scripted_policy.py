@@ -5,7 +5,7 @@ from random import Random
 
 from troupe.candidates import GenerateRequest, Generation, text_generation
 from troupe.tasks.family import Observation
-from troupe_tasks.programs.dialect import written_call
+from troupe.wire.dialect import written_call
 
 QUESTION = re.compile(r"What is (\d+) \+ (\d+)")
 

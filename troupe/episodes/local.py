@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from random import Random
 from typing import Literal, Self, TypeVar
 
@@ -23,7 +24,9 @@ from troupe.tasks.family import (
     Message,
     Observation,
     Split,
+    Task,
     TaskFamily,
+    Taskset,
     close_environment,
     needs_sandbox,
     runs_programs,
@@ -62,6 +65,7 @@ class LocalEnv:
         num_threads: int = 4,
         open_sandbox: Callable[[], Sandbox] | None = None,
     ) -> None:
+        self._family = family
         self._sandbox: Sandbox | None = None
         self._threads: ThreadPoolExecutor | None = None
         if needs_sandbox(family):
@@ -71,7 +75,6 @@ class LocalEnv:
         self._free = asyncio.Semaphore(num_threads)
         try:
             self._environment: Environment = make_environment(family, self._sandbox)
-            self._tasks = family.taskset()
         except BaseException:
             self._free_threads()
             raise
@@ -93,6 +96,11 @@ class LocalEnv:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
+    @cached_property
+    def _tasks(self) -> Taskset:
+        """Read when a task of a split is asked for: a request's task needs no data."""
+        return self._family.taskset()
+
     @property
     def is_threaded(self) -> bool:
         """Whether judging runs programs on threads, so that other episodes continue meanwhile."""
@@ -109,14 +117,25 @@ class LocalEnv:
     async def reset(
         self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
     ) -> Start:
-        """The first state of a task."""
+        """The first state of a task of a split."""
+        return await self.begin(
+            lambda: self._tasks.task(split, index),
+            f"{split}/{index}",
+            observe=observe,
+            timeout_s=timeout_s,
+        )
 
-        def begin() -> Start:
-            start = first_state(self._environment, self._tasks.task(split, index), observe)
+    async def begin(
+        self, task: Callable[[], Task], name: str, *, observe: Sequence[str], timeout_s: float
+    ) -> Start:
+        """The first state of any task; ``name`` is for errors."""
+
+        def first() -> Start:
+            start = first_state(self._environment, task(), observe)
             observations = _with_state(start.observations, start.state)
             return replace(start, observations=observations)
 
-        return await self._within(timeout_s, f"reset of {split}/{index}", begin)
+        return await self._within(timeout_s, f"reset of {name}", first)
 
     async def step(
         self,

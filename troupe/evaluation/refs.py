@@ -129,6 +129,8 @@ def _of_run(folder: Path, agent: str) -> PolicyRef:
 
 
 def _hub(text: str, folder: Path) -> WeightsRef:
+    if (folder / "team.json").is_file():
+        raise InvalidArgumentError(f"'{text}' is a published team; give it with --team {text}")
     if folder.exists():
         raise InvalidArgumentError(
             f"policy '{text}' is neither a model (config.json), an adapter (adapter_config.json) "

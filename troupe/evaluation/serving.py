@@ -51,7 +51,9 @@ async def opened(
         names = _served_names(team)
         served: Engine | None = None
         if names:
-            served = await stack.enter_async_context(_serving(names, engine, dtype))
+            served = await stack.enter_async_context(
+                serving_engine(names, engine, dict.fromkeys(names, dtype))
+            )
         for agent, ref in team.seats.items():
             if isinstance(ref, ScriptedRef):
                 seats[agent] = ScriptedRollout(family, ref.kind)
@@ -89,13 +91,17 @@ async def _chat(
 
 
 @asynccontextmanager
-async def _serving(
-    names: Mapping[WeightsRef, str], engine_name: str, dtype: str
+async def serving_engine(
+    names: Mapping[WeightsRef, str], engine_name: str, dtypes: Mapping[WeightsRef, str]
 ) -> AsyncGenerator[Engine]:
+    """An engine that serves each of ``names`` as version 0 of the policy of that name.
+
+    Raises InvalidArgumentError for what cannot be served.
+    """
     engine = _make_engine(engine_name)
     try:
-        with tempfile.TemporaryDirectory(prefix="troupe-eval-") as folder:
-            await engine.start({name: _policy(ref, dtype) for ref, name in names.items()})
+        with tempfile.TemporaryDirectory(prefix="troupe-weights-") as folder:
+            await engine.start({name: _policy(ref, dtypes[ref]) for ref, name in names.items()})
             for ref, name in names.items():
                 await _stage(engine, ref, name, Path(folder))
                 await engine.activate(name, 0)

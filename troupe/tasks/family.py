@@ -124,6 +124,8 @@ class TaskFamily(Protocol):
     - ``runs_programs: bool``, True where a step runs programs without the sandbox: it may take as
       long as a sandboxed one. ``needs_sandbox: bool``, False where ``environment_in`` is there and
       these parameters need no sandbox. ``close()`` of an environment, where it holds processes.
+    - ``request_task(text) -> Task``, a task of a text that a user of the trained team wrote: nobody
+      knows its answer, so no action of it is paid as right (``troupe serve``).
     - ``attackers() -> Mapping[str, Policy]``, own attackers by name for ``troupe audit``, and
       ``audit_exceptions: ClassVar[Mapping[str, str]]``, why an attacker may be paid.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.family import Observation, TaskFamily
+from troupe.tasks.family import Observation, Task, TaskFamily
 
 Policy = Callable[[bytes, str, Random], str]
 """Chooses the text of an agent in a state."""
@@ -16,6 +16,7 @@ _SIGNATURES = {
     "demonstrate": "demonstrate(state, agent, rng)",
     "random_action": "random_action(state, agent, rng)",
     "vocabulary": "vocabulary()",
+    "request_task": "request_task(text)",
 }
 _VOCABULARY_TASKS = 64
 _MAX_WORDS = 8
@@ -62,6 +63,17 @@ def random_policy(family: TaskFamily, observe: Callable[[bytes, str], Observatio
         return " ".join(rng.choices(words, k=rng.randint(1, _MAX_WORDS)))
 
     return words_of_prompt
+
+
+def request_task(family: TaskFamily, text: str) -> Task:
+    """The task of a user's ``text``; raises InvalidArgumentError where the family makes none."""
+    make: Callable[[str], Task] | None = getattr(family, "request_task", None)
+    if make is None:
+        raise InvalidArgumentError(
+            f"{missing(family, 'request_task')}, so its team cannot play a request; write it, or "
+            "ask the agents one by one"
+        )
+    return make(text)
 
 
 def vocabulary_of(family: TaskFamily) -> Sequence[str]:

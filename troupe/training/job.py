@@ -53,10 +53,16 @@ def instructions(agents: Agents) -> dict[str, str]:
 
 
 def job_spec(
-    agents: Mapping[str, str], rows: TaskRows, socket: str, options: TrainingOptions
+    agents: Mapping[str, str],
+    rows: TaskRows,
+    socket: str,
+    options: TrainingOptions,
+    *,
+    has_observe: bool = False,
 ) -> JobSpec:
     """The job; raises SpecInvalidError or InvalidArgumentError for what cannot be.
 
+    ``has_observe``: a function of the caller writes the prompts.
     Without an algorithm a team learns by MAGRPO, whose joint actions one reward can judge, and a
     single agent by GRPO.
     """
@@ -69,15 +75,7 @@ def job_spec(
         "tasks_per_step": options.tasks_per_step,
         "task": {
             "name": TASK_NAME,
-            "params": {
-                "socket": socket,
-                "agents": dict(agents),
-                "num_train": len(rows.train),
-                "num_held_out": len(rows.held_out),
-                "digest": rows.digest,
-                "max_turns": options.max_turns,
-                "timeout_s": options.judge_timeout_s,
-            },
+            "params": _task(agents, rows, socket, options, has_observe=has_observe),
         },
         "workflow": {
             "kind": "simultaneous" if "joint" in algorithm else "turn_based",
@@ -110,6 +108,27 @@ def job_spec(
                 "that save_pretrained wrote, or a hub id"
             )
     return with_local_paths(spec)
+
+
+def _task(
+    agents: Mapping[str, str],
+    rows: TaskRows,
+    socket: str,
+    options: TrainingOptions,
+    *,
+    has_observe: bool,
+) -> dict[str, Any]:
+    """The parameters of ``DatasetTask``."""
+    return {
+        "socket": socket,
+        "agents": dict(agents),
+        "num_train": len(rows.train),
+        "num_held_out": len(rows.held_out),
+        "digest": rows.digest,
+        "max_turns": options.max_turns,
+        "timeout_s": options.judge_timeout_s,
+        "has_observe": has_observe,
+    }
 
 
 def _algorithm(options: TrainingOptions, *, num_agents: int) -> dict[str, Any]:

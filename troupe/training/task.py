@@ -23,6 +23,7 @@ from troupe.errors import (
 )
 from troupe.spec.params import Params
 from troupe.tasks.family import Message, Observation, Split, Task, Transition
+from troupe.training.functions import usual_prompt
 
 TASK_NAME = "troupe.training.task:DatasetTask"
 """Its name in a job spec. No entry point: a public router refuses it like any unlisted module."""
@@ -40,6 +41,9 @@ class DatasetParams(Params):
     digest: str = Field(description="SHA-256 of the rows.")
     max_turns: int = Field(default=1, ge=1, description="Turns of an episode.")
     timeout_s: float = Field(default=60.0, gt=0.0, description="Longest call of a function.")
+    has_observe: bool = Field(
+        default=False, description="Whether a function of the caller writes the prompts."
+    )
 
 
 class DatasetTask:
@@ -64,6 +68,19 @@ class DatasetTask:
     def environment(self) -> "CallerClient":
         """A client of the process that judges."""
         return CallerClient(self._params)
+
+    def request_task(self, text: str) -> Task:
+        """``text`` as the prompt of a row that is in no data set; nobody judges its answers.
+
+        Raises InvalidArgumentError where a function of the caller wrote the prompts.
+        """
+        if self._params.has_observe:
+            raise InvalidArgumentError(
+                "the prompts of this team were written by observe(row, agent, history) of the "
+                "process that trained it, which is not here; ask the agents one by one, with "
+                "messages as observe writes them"
+            )
+        return Task("request", "test", 0, json.dumps({"prompt": text}).encode())
 
 
 class RowTasks:
@@ -97,8 +114,13 @@ class CallerClient:
         self._params = params
 
     def reset(self, task: Task) -> bytes:
-        """The first state of a row."""
-        return _packed(self._ask("/reset", json.loads(task.payload)))
+        """The first state of a row, or of a request, for which nobody is asked."""
+        place: dict[str, Any] = json.loads(task.payload)
+        if "prompt" not in place:
+            return _packed(self._ask("/reset", place))
+        agents = self._params.agents
+        shown = {agent: usual_prompt(place, text) for agent, text in agents.items()}
+        return _packed({"is_request": True, "num_acts": 0, "shown": shown, "is_done": False})
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """The prompt that the state holds for ``agent``."""
@@ -110,6 +132,8 @@ class CallerClient:
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         """What the caller's functions say of one answer."""
         before: dict[str, Any] = json.loads(state)
+        if "is_request" in before:
+            return self._unjudged(before)
         asked = {"state": before, "agent": agent, "action": action}
         judgement = self._ask("/step", asked)
         after = judgement["state"]
@@ -120,6 +144,13 @@ class CallerClient:
             done=after["is_done"],
             success=after["is_success"],
         )
+
+    def _unjudged(self, before: Mapping[str, Any]) -> Transition:
+        """The step of a request: it is over when each agent has written in each turn."""
+        num_acts = before["num_acts"] + 1
+        is_done = num_acts >= self._params.max_turns * len(self._params.agents)
+        after = _packed({**before, "num_acts": num_acts, "is_done": is_done})
+        return Transition(after, 0.0, {}, done=is_done, success=False)
 
     def _ask(self, path: str, document: Mapping[str, Any]) -> Any:
         """The answer to one call, on a connection of its own: they cost little on one machine."""

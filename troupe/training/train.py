@@ -156,7 +156,7 @@ def _begun(
     environment = CallerEnvironment(rows, named, functions, given.max_turns)
     environment.check()
     path = socket_path(secrets.token_hex(8))
-    spec = job_spec(named, rows, str(path), given)
+    spec = job_spec(named, rows, str(path), given, has_observe=functions.observe is not None)
     folder = None if runs_dir is None else Path(runs_dir)
     return _JudgedJob(environment, path, _settings(folder), submitting(spec))
 

@@ -64,7 +64,7 @@ class CodeEnvironment:
         return self._coded(problem, before, action)
 
     def _problem(self, state: State) -> Problem:
-        return self._problems.named(state.split, state.index, state.digest)
+        return self._problems.of_state(state)
 
     def _tested(self, problem: Problem, before: State, action: str) -> Transition:
         answer = read_tests(problem, action, self._max_tests)
@@ -91,7 +91,7 @@ class CodeEnvironment:
         seen = self._grader.grade(problem, answer.code, shown) if answer.code else []
         judged = self._grader.grade(problem, answer.code, hidden) if answer.code else []
         outcomes = [_outcome(problem, t, g) for t, g in zip(shown, seen, strict=False)]
-        rate = sum(grade.passed for grade in judged) / len(hidden)
+        rate = sum(grade.passed for grade in judged) / len(hidden) if hidden else 0.0
         after = replace(
             before,
             best=max(before.best, rate),
@@ -99,7 +99,7 @@ class CodeEnvironment:
             public_outcomes=tuple(outcomes[: len(problem.public_tests)]),
             proposal_outcomes=tuple(outcomes[len(problem.public_tests) :]),
         )
-        compiles = bool(judged) and all(g.ran.status != "syntax" for g in (*seen, *judged))
+        compiles = bool(judged or seen) and all(g.ran.status != "syntax" for g in (*seen, *judged))
         rewards = {
             "format": float(answer.is_well_formed),
             "compiles": float(compiles),
@@ -149,7 +149,7 @@ def _transition(
         states.encode_state(after),
         team_reward,
         rewards,
-        done=after.is_solved,
+        done=after.is_solved or after.is_agreed,
         success=after.is_solved,
         info=info,
     )

@@ -14,8 +14,11 @@ from troupe.tasks.family import Environment, Split, Task
 from troupe_tasks.code import state as states
 from troupe_tasks.code import text
 from troupe_tasks.code.environment import RETURN_BOUND, CodeEnvironment
-from troupe_tasks.code.problem import Problem
+from troupe_tasks.code.problem import REQUEST, Problem
 from troupe_tasks.code.tasks import CodeTaskset, Problems, secrets_of
+
+MAX_REQUEST_CHARS = 20_000
+"""A longer request is refused; a state carries it."""
 
 
 class CodeParams(BaseModel):
@@ -89,6 +92,14 @@ class Code:
             budget_s=params.budget_s,
         )
 
+    def request_task(self, text: str) -> Task:
+        """``text`` as a problem without hidden tests: done when a program passes the tester's."""
+        if not 0 < len(text) <= MAX_REQUEST_CHARS:
+            raise InvalidArgumentError(
+                f"a request has 1 to {MAX_REQUEST_CHARS} characters, and this one {len(text)}"
+            )
+        return Task(REQUEST, "test", 0, states.encode_request(text))
+
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         """The reference, or tests that catch wrong programs; spare ones, never hidden ones."""
         problem = self._problem(state)
@@ -123,8 +134,7 @@ class Code:
         return (*keyword.kwlist, *_USUAL_NAMES, "```python", "```", "Test", "Input:")
 
     def _problem(self, state: bytes) -> Problem:
-        decoded = states.decode_state(state)
-        return self._problems.named(decoded.split, decoded.index, decoded.digest)
+        return self._problems.of_state(states.decode_state(state))
 
 
 _USUAL_NAMES = ("print", "input", "int", "len", "range", "map", "split", "sorted", "sum", "list")

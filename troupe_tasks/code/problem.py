@@ -18,6 +18,9 @@ from troupe.tasks.family import Split
 
 SCHEMA_VERSION: Literal[1] = 1
 Kind = Literal["stdin", "call"]
+REQUEST = "request"
+"""The ``source`` of a problem that a user asks: nobody knows its hidden tests."""
+_SIGNATURE = re.compile(r"^[ \t]*(?:async )?def ([A-Za-z_]\w*)\s*\(", re.MULTILINE)
 _SPLIT_OF_BUCKET: tuple[Split, ...] = (
     "train",
     "train",
@@ -109,7 +112,7 @@ class Problem(_Part):
     asked: str = ""
     """What to write, in words, when it is not a program or the function ``entry_point``."""
     public_tests: tuple[TestCase, ...] = ()
-    hidden_tests: tuple[TestCase, ...] = Field(min_length=1)
+    hidden_tests: tuple[TestCase, ...]
     spare_tests: tuple[TestCase, ...] = ()
     references: tuple[str, ...] = ()
     wrong_programs: tuple[str, ...] = ()
@@ -124,6 +127,8 @@ class Problem(_Part):
     def _is_whole(self) -> "Problem":
         if self.kind == "call" and not self.entry_point:
             raise ValueError("a 'call' problem needs an entry_point")
+        if not self.hidden_tests and self.source != REQUEST:
+            raise ValueError("a problem needs a hidden test")
         shown = {test.input for test in self.public_tests if test.script is None}
         if any(t.input in shown for t in self.hidden_tests if t.script is None):
             raise ValueError("a hidden test has the input of a public one; keep it in one place")
@@ -139,6 +144,25 @@ class Problem(_Part):
     def own_split(self) -> Split:
         """The split of the problem, a function of its statement unless its authors chose one."""
         return self.split or split_of(self.statement)
+
+
+def request_problem(text: str) -> Problem:
+    """What a user asks, without tests of its own.
+
+    The first ``def NAME(`` of ``text`` names the function to write; without one a program is asked
+    that reads standard input.
+    """
+    signature = _SIGNATURE.search(text)
+    if signature is None:
+        return Problem(id=REQUEST, kind="stdin", statement=text, hidden_tests=(), source=REQUEST)
+    return Problem(
+        id=REQUEST,
+        kind="call",
+        statement=text,
+        entry_point=signature.group(1),
+        hidden_tests=(),
+        source=REQUEST,
+    )
 
 
 def statement_key(statement: str) -> str:

@@ -38,7 +38,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One moment of an episode. ``best`` is the largest hidden pass rate so far."""
+    """One moment of an episode. ``best`` is the largest hidden pass rate so far.
+
+    ``asked`` is the text of a user's request, which is in no problem file.
+    """
 
     split: Split
     index: int
@@ -49,11 +52,18 @@ class State:
     public_outcomes: tuple[Outcome, ...] = ()
     proposal_outcomes: tuple[Outcome, ...] = ()
     """In the order of ``proposals``; empty while the last program has not met them."""
+    asked: str = ""
 
     @property
     def is_solved(self) -> bool:
         """Whether a program passed every hidden test."""
         return self.best >= 1.0
+
+    @property
+    def is_agreed(self) -> bool:
+        """Of a request: whether the program passed all tests of the team, which has some."""
+        outcomes = self.proposal_outcomes
+        return bool(self.asked and outcomes) and all(outcome.passed for outcome in outcomes)
 
 
 def encode_task(split: Split, index: int, problem_id: str, digest: str) -> bytes:
@@ -61,9 +71,16 @@ def encode_task(split: Split, index: int, problem_id: str, digest: str) -> bytes
     return _encode({"split": split, "index": index, "id": problem_id, "digest": digest})
 
 
+def encode_request(text: str) -> bytes:
+    """The task payload of a user's request."""
+    return _encode({"asked": text})
+
+
 def first_state(payload: bytes) -> State:
     """The state that an episode of a task payload begins in."""
     raw = json.loads(payload)
+    if "asked" in raw:
+        return State("test", 0, "", asked=raw["asked"])
     return State(raw["split"], raw["index"], raw["digest"])
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from troupe.data.prepared import SplitRows
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import SPLITS, Split, Task
-from troupe_tasks.code.problem import Kind, Problem, read_problems
-from troupe_tasks.code.state import encode_task
+from troupe_tasks.code.problem import Kind, Problem, read_problems, request_problem
+from troupe_tasks.code.state import State, encode_task
 
 BUILTIN = Path(__file__).with_name("builtin.jsonl")
 MIN_SECRET_CHARS = 12
@@ -67,6 +67,12 @@ class Problems:
 
     def _builtin(self, split: Split) -> Sequence[Problem]:
         return [p for p in builtin()[split] if self._kind in (None, p.kind)]
+
+    def of_state(self, state: State) -> Problem:
+        """The problem of a state: a user's request, or one of the files."""
+        if state.asked:
+            return request_problem(state.asked)
+        return self.named(state.split, state.index, state.digest)
 
     def named(self, split: Split, index: int, digest: str) -> Problem:
         """The problem that a state names; raises InvalidArgumentError when it is another one."""

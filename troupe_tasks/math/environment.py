@@ -91,6 +91,9 @@ class MathEnvironment:
         return self._equivalence.agree(attempt.answer, before.attempt(other).answer)
 
     def _is_right(self, row: MathRow, answer: str | None) -> bool:
+        """Whether it is the reference; of a request's problem no answer is known to be."""
+        if not row.answer:
+            return False
         return self._equivalence.is_equal(row.answer, answer, problem=row.problem)
 
     def _solution(self, row: MathRow, action: str) -> tuple[Attempt, Mapping[str, Any]]:

@@ -14,7 +14,7 @@ from troupe_tasks.math import text
 from troupe_tasks.math.environment import RETURN_BOUND, MathEnvironment
 from troupe_tasks.math.equivalence import Equivalence
 from troupe_tasks.math.problems import LEVELS, SUBJECTS
-from troupe_tasks.math.row import MathRow
+from troupe_tasks.math.row import MAX_PROBLEM_CHARS, REQUEST, MathRow
 from troupe_tasks.math.state import decode_state
 from troupe_tasks.math.taskset import BuiltInProblems, PreparedProblems
 
@@ -108,6 +108,15 @@ class Math:
         return MathEnvironment(
             sandbox, Equivalence(), limits=limits, final_agent=self._params.final_agent
         )
+
+    def request_task(self, text: str) -> Task:
+        """``text`` as a problem without a reference: the team is done when both agree."""
+        if not 0 < len(text) <= MAX_PROBLEM_CHARS:
+            raise InvalidArgumentError(
+                f"a problem has 1 to {MAX_PROBLEM_CHARS} characters, and this one {len(text)}"
+            )
+        row = MathRow(id=REQUEST, problem=text, answer="", source=REQUEST)
+        return Task(REQUEST, "test", 0, row.model_dump_json().encode())
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         """The problem's own program, or one that prints the answer; the answer, boxed."""

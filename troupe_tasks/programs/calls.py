@@ -11,48 +11,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from troupe.errors import InvalidArgumentError, UnavailableError
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A function that a program offers to the model; ``parameters`` is a JSON schema."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
-    """One request, whatever its format.
-
-    ``turns`` are (role, text) in order, tool calls and results in Hermes form; ``system`` is the
-    whole first system text as the program wrote it, or the first message's where there is none.
-    ``overridden`` names fields that the job's spec decides instead.
-    """
-
-    model: str
-    turns: tuple[tuple[str, str], ...]
-    system: str
-    tools: tuple[Tool, ...] = ()
-    stop: tuple[str, ...] = ()
-    is_stream: bool = False
-    wants_usage: bool = False
-    overridden: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CallKey:
-    """What is asked, and how often the same was asked before in this life."""
-
-    digest: str
-    occurrence: int
-
-    def __str__(self) -> str:
-        return f"{self.digest}{self.occurrence}"
+from troupe.wire.request import CallKey, ModelRequest
 
 
 @dataclass(eq=False, slots=True)

@@ -18,9 +18,9 @@ import h11
 
 from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
 from troupe.runtime.telemetry import metrics
+from troupe.wire import chat, messages, responses
+from troupe.wire.dialect import read_answer
 from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
-from troupe_tasks.programs.dialect import read_answer
-from troupe_tasks.programs.wire import chat, messages, responses
 
 FORMATS: Mapping[str, ModuleType] = {
     "chat/completions": chat,

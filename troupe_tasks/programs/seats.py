@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from troupe.errors import InvalidArgumentError
-from troupe_tasks.programs.calls import ModelRequest, digest_of
+from troupe.wire.request import ModelRequest
+from troupe_tasks.programs.calls import digest_of
 from troupe_tasks.programs.params import SeatParams
 
 HEADER = "x-troupe-agent"

@@ -12,10 +12,10 @@ from typing import Any
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.seeds import derive_seed
+from troupe.wire.dialect import read_answer
 from troupe_tasks.adapters.world import Moment
 from troupe_tasks.programs.activity import Look, bytes_under_way, look
 from troupe_tasks.programs.calls import ModelCall, ProgramRun
-from troupe_tasks.programs.dialect import read_answer
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.launcher import ProgramLauncher, RunProcess
 from troupe_tasks.programs.params import ProgramParams

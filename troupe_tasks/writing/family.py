@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from troupe.tasks.family import Split, Taskset
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.family import Split, Task, Taskset
 from troupe_tasks.writing.environment import (
     SPLIT_MARK,
     WRITER,
@@ -16,7 +17,7 @@ from troupe_tasks.writing.environment import (
     WritingEnvironment,
 )
 from troupe_tasks.writing.formula import MAX_REWARD
-from troupe_tasks.writing.row import WritingRow
+from troupe_tasks.writing.row import MAX_TEXT_CHARS, WritingRow
 from troupe_tasks.writing.state import decode_state
 from troupe_tasks.writing.taskset import BuiltInTexts, PreparedTexts
 from troupe_tasks.writing.words import TRANSITIONS
@@ -81,6 +82,15 @@ class WritingFamily:
             transitions=self._params.transitions,
             shows_partner=self._params.shows_partner,
         )
+
+    def request_task(self, text: str) -> Task:
+        """``text`` as the source to write about; its writers are judged as in training."""
+        if not 0 < len(text) <= MAX_TEXT_CHARS:
+            raise InvalidArgumentError(
+                f"a text has 1 to {MAX_TEXT_CHARS} characters, and this one {len(text)}"
+            )
+        row = WritingRow(id="request", text=text, source="request")
+        return Task("request", "test", 0, row.model_dump_json().encode())
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         """The author's own text for built-in sources, else the beginning of the source."""

@@ -4,6 +4,8 @@ from pydantic import ConfigDict, Field
 
 from troupe.data.taskset import PreparedRow
 
+MAX_TEXT_CHARS = 20_000
+
 
 class WritingRow(PreparedRow):
     """A text to write about.
@@ -17,7 +19,7 @@ class WritingRow(PreparedRow):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str = Field(min_length=1, max_length=200)
-    text: str = Field(min_length=1, max_length=20_000)
+    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS)
     source: str = Field(min_length=1, max_length=200)
     title: str = Field(default="", max_length=1_000)
     pair: tuple[str, str] | None = None

@@ -1,12 +1,10 @@
 """Builds and wires the router: Redis, RouterService, REST, the job supervisor and the players."""
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 import grpc.aio
-import uvicorn
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -17,7 +15,6 @@ from troupe.runtime.serving import replica_name
 from troupe.runtime.streams.redis import connect
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
-from troupe.runtime.telemetry.tracing import traced_app
 from troupe_router.conduct.controller import ControllerParts
 from troupe_router.conduct.launching import Launching
 from troupe_router.conduct.run_folder_keeper import RunFolderKeeper
@@ -36,29 +33,12 @@ from troupe_router.rest.access.listen import bind, check_listen_address
 from troupe_router.rest.app import create_app
 from troupe_router.rest.event_fanout import EventFanout
 from troupe_router.rest.parts import RestParts
+from troupe_router.rest.server import RestServer
 from troupe_router.servicer import RouterServicer
 from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
 _DISK_S = 1.0
-
-
-class RestServer(uvicorn.Server):
-    """uvicorn without signal handling: the serving runtime does that."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_up = asyncio.Event()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Leave signals alone."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then set ``is_up``."""
-        await super().startup(sockets)
-        self.is_up.set()
 
 
 class RouterApp:
@@ -91,7 +71,7 @@ class RouterApp:
                 self._settings.tls_certificate, self._settings.tls_key
             )
         self._keys = KeyStore(self._settings.api_keys)
-        self._socket = bind(self._settings.rest_address)
+        self._socket = bind(self._settings.rest_address, "TROUPE_ROUTER_REST_ADDRESS")
         self._redis = await connect(self._settings.redis_url)
         self._store = JobStore(self._redis)
         self._members = MemberStore(self._redis, ttl_s=self._settings.replica_ttl_s)
@@ -140,21 +120,9 @@ class RouterApp:
         )
         await self._keeper.start()
         app = create_app(rest_parts)
-        config = uvicorn.Config(
-            traced_app(app),
-            log_config=None,
-            lifespan="off",
-            timeout_graceful_shutdown=2,
-            access_log=False,
-            server_header=False,
-            ssl_certfile=settings.tls_certificate,
-            ssl_keyfile=settings.tls_key,
-        )
-        self._rest = RestServer(config)
+        self._rest = RestServer.of(app, settings.tls_certificate, settings.tls_key)
         assert self._socket is not None
-        self._serving = asyncio.create_task(self._rest.serve(sockets=[self._socket]))
-        async with asyncio.timeout(30.0):
-            await self._rest.is_up.wait()
+        self._serving = await self._rest.begin(self._socket)
 
     async def run(self) -> None:
         """Conduct and play jobs and serve REST until cancelled; the end of any ends the process."""
@@ -209,10 +177,7 @@ class RouterApp:
         if self._fanout is not None:
             await self._fanout.close()
         if self._rest is not None and self._serving is not None:
-            self._rest.should_exit = True
-            await asyncio.wait({self._serving}, timeout=4.0)
-            self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
+            await self._rest.end(self._serving)
         if self._socket is not None:
             self._socket.close()
         if self._redis is not None:

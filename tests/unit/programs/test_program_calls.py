@@ -9,8 +9,9 @@ import pytest
 
 from troupe import plugins
 from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe_tasks.programs.calls import ModelRequest, ProgramRun, digest_of
-from troupe_tasks.programs.dialect import request_of
+from troupe.wire.dialect import request_of
+from troupe.wire.request import ModelRequest
+from troupe_tasks.programs.calls import ProgramRun, digest_of
 from troupe_tasks.programs.params import ProgramParams, SeatParams
 from troupe_tasks.programs.seats import Seats
 from troupe_tasks.programs.settings import folder_of, interpreter_of

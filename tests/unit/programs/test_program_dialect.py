@@ -5,8 +5,8 @@ import json
 import pytest
 
 from troupe.errors import InvalidArgumentError
-from troupe_tasks.programs.calls import Tool
-from troupe_tasks.programs.dialect import read_answer, request_of, text_of, written_call
+from troupe.wire.dialect import read_answer, request_of, text_of, written_call
+from troupe.wire.request import Tool
 
 ADD = Tool("add", "Add two numbers.", {"type": "object"})
 

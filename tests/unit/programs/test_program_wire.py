@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from troupe.errors import InvalidArgumentError
-from troupe_tasks.programs.calls import CallKey
-from troupe_tasks.programs.dialect import read_answer
-from troupe_tasks.programs.wire import chat, messages, responses
+from troupe.wire import chat, messages, responses
+from troupe.wire.dialect import read_answer
+from troupe.wire.request import CallKey
 
 KEY = CallKey("abc", 0)
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'

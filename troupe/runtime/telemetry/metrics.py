@@ -59,6 +59,21 @@ ENV_PROGRAM_OVERRIDDEN = Counter(
     ["field"],
 )
 
+SERVE_REQUESTS = Counter(
+    "troupe_serve_requests_total", "Requests to a served team, by HTTP status.", ["model", "code"]
+)
+SERVE_SECONDS = Histogram(
+    "troupe_serve_request_seconds",
+    "Time to answer a request to a served team, waiting included.",
+    ["model"],
+    buckets=_SLOW_S,
+)
+SERVE_TOKENS = Counter(
+    "troupe_serve_tokens_total", "Tokens of answered requests, by kind.", ["model", "kind"]
+)
+SERVE_IN_FLIGHT = Gauge("troupe_serve_in_flight_requests", "Requests that are being answered.")
+SERVE_WAITING = Gauge("troupe_serve_waiting_requests", "Requests that wait for their turn.")
+
 ROLLOUT_TOKENS = Counter("troupe_rollout_tokens_total", "Tokens, by kind.", ["policy", "kind"])
 ROLLOUT_SECONDS = Histogram(
     "troupe_rollout_generate_seconds", "Time in the engine.", ["policy"], buckets=_FAST_S

@@ -12,6 +12,22 @@
 {{- include "troupe.checkNodes" . -}}
 {{- include "troupe.checkKeys" . -}}
 {{- include "troupe.checkTls" . -}}
+{{- include "troupe.checkServe" . -}}
+{{- end -}}
+
+{{- define "troupe.checkServe" -}}
+{{- $serve := .Values.serve -}}
+{{- if $serve.enabled -}}
+{{- if not (regexMatch "^(runs|models)/[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$" $serve.team) -}}
+{{- fail (printf "serve.enabled is true and serve.team is %q: name a run folder or a published team on a volume, such as runs/demo-1." $serve.team) -}}
+{{- end -}}
+{{- if and (eq $serve.engine "cpu") (gt (int $serve.gpus) 0) -}}
+{{- fail (printf "serve.engine is cpu and serve.gpus is %d, which it would leave idle: set serve.engine: sglang or serve.gpus: 0." (int $serve.gpus)) -}}
+{{- end -}}
+{{- if and (not $serve.keysSecret.name) (or (not .Values.networkPolicy.enabled) (ne $serve.service.type "ClusterIP")) -}}
+{{- fail "serve.keysSecret is empty, and no NetworkPolicy (or a Service of another type than ClusterIP) keeps strangers out: name a Secret with keys." -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "troupe.checkTls" -}}

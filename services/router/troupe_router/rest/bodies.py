@@ -14,7 +14,9 @@ _READ = re.compile(r"(application|text)/([\w.-]+\+)?(json|(x-)?yaml)")
 _M = TypeVar("_M", bound=BaseModel)
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
+async def read_body(
+    request: Request, max_bytes: int, hint: str = "a job spec is a few kilobytes"
+) -> bytes:
     """The body of JSON or YAML.
 
     Raises TooLargeError (413) as soon as it is longer than ``max_bytes``, and MediaTypeError (415)
@@ -30,9 +32,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
                 "Content-Type: application/json, or a job spec as application/yaml"
             )
         if len(body) > max_bytes:
-            raise TooLargeError(
-                f"the body is larger than {max_bytes} bytes; a job spec is a few kilobytes"
-            )
+            raise TooLargeError(f"the body is larger than {max_bytes} bytes; {hint}")
     return bytes(body)
 
 

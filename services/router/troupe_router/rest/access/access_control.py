@@ -4,7 +4,7 @@ Owns authentication and scopes; ``origins`` knows which pages may act here. Publ
 page's own files and the OpenAPI document, which hold nothing of any job.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -35,8 +35,11 @@ class AccessControl:
         burst: int,
         hosts: Sequence[str] = (),
         wrong_keys: WrongKeys,
+        answer: Callable[[TroupeError], ASGIApp] = answer_to,
     ) -> None:
+        """``answer``: what a refused caller gets."""
         self._app = app
+        self._answer = answer
         self._keys = keys
         self._rate_per_s = rate_per_s
         self._burst = burst
@@ -52,7 +55,7 @@ class AccessControl:
         try:
             scope[CALLER] = self._admit(scope)
         except TroupeError as error:
-            await answer_to(error)(scope, receive, send)
+            await self._answer(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -88,9 +91,7 @@ class AccessControl:
         key, is_by_cookie = key_of(headers)
         if not key:
             if is_needed:
-                raise UnauthenticatedError(
-                    "this router asks for an API key; send Authorization: Bearer <key>"
-                )
+                raise UnauthenticatedError("an API key is needed; send Authorization: Bearer <key>")
             return None
         try:
             return self._keys.caller(key, is_by_cookie=is_by_cookie)

@@ -22,7 +22,8 @@ class RestCertificate:
         InvalidArgumentError: a file is missing, or the key is another certificate's.
     """
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    def __init__(self, certificate: Path, key: Path, prefix: str = "TROUPE_ROUTER_") -> None:
+        """``prefix``: of the variables that name the files."""
         self._paths = (certificate, key)
         self._seen: Stamp = ()
         try:
@@ -30,9 +31,8 @@ class RestCertificate:
             _check(*self._paths)
         except OSError as error:
             raise InvalidArgumentError(
-                f"TROUPE_ROUTER_TLS_CERTIFICATE ({certificate}) and TROUPE_ROUTER_TLS_KEY ({key}) "
-                f"can't be used ({error}): give PEM files of which the key belongs to the "
-                "certificate."
+                f"{prefix}TLS_CERTIFICATE ({certificate}) and {prefix}TLS_KEY ({key}) can't be "
+                f"used ({error}): give PEM files of which the key belongs to the certificate."
             ) from error
 
     async def follow(self, context: ssl.SSLContext) -> None:

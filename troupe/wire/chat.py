@@ -5,17 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe_tasks.programs.calls import CallKey, ModelRequest, Tool
-from troupe_tasks.programs.dialect import (
-    ModelAnswer,
-    form_of,
-    joined,
-    request_of,
-    text_of,
-    written_call,
-    written_result,
-)
-from troupe_tasks.programs.wire.body import (
+from troupe.wire.body import (
     CREATED,
     list_of,
     model_of,
@@ -24,6 +14,16 @@ from troupe_tasks.programs.wire.body import (
     stops_of,
     tool_of,
 )
+from troupe.wire.dialect import (
+    ModelAnswer,
+    form_of,
+    joined,
+    request_of,
+    text_of,
+    written_call,
+    written_result,
+)
+from troupe.wire.request import CallKey, ModelRequest, Tool
 
 _ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant"}
 
@@ -32,7 +32,7 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
     """The request in ``body``; raises InvalidArgumentError that says what does not fit."""
     if (body.get("n") or 1) != 1:
         raise InvalidArgumentError("n must be 1: Troupe draws the candidates")
-    turns = [_turn(message, i) for i, message in enumerate(list_of(body, "messages"))]
+    turns = read_messages(body)
     options = body.get("stream_options") or {}
     return request_of(
         model_of(body),
@@ -46,12 +46,33 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
     )
 
 
+def read_messages(body: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The messages of ``body`` as (role, text), tool calls and results in Hermes form."""
+    return tuple(_turn(message, i) for i, message in enumerate(list_of(body, "messages")))
+
+
 def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[str, Any]:
     """The whole answer as one JSON object."""
+    asked = num_tokens([text for _, text in request.turns])
+    return {
+        "id": f"chatcmpl-{key}",
+        "object": "chat.completion",
+        "created": CREATED,
+        "model": request.model,
+        "choices": [choice_of(answer, str(key))],
+        "usage": usage_of(asked, num_tokens([answer.text])),
+    }
+
+
+def choice_of(
+    answer: ModelAnswer, key: str, *, index: int = 0, finish: str = "stop"
+) -> dict[str, Any]:
+    """One choice; ``finish`` says why the answer ended where it calls no tool."""
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
     if not answer.tool_calls:
         message["content"] = answer.text
     else:
+        finish = "tool_calls"
         message["tool_calls"] = [
             {
                 "id": f"call_{key}_{i}",
@@ -60,48 +81,54 @@ def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[s
             }
             for i, call in enumerate(answer.tool_calls)
         ]
-    finish = "tool_calls" if answer.tool_calls else "stop"
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-    asked = num_tokens([text for _, text in request.turns])
-    told = num_tokens([answer.text])
+    return {"index": index, "message": message, "logprobs": None, "finish_reason": finish}
+
+
+def usage_of(prompt: int, completion: int) -> dict[str, int]:
+    """Tokens of a request and of its answer."""
     return {
-        "id": f"chatcmpl-{key}",
-        "object": "chat.completion",
-        "created": CREATED,
-        "model": request.model,
-        "choices": [choice],
-        "usage": {
-            "prompt_tokens": asked,
-            "completion_tokens": told,
-            "total_tokens": asked + told,
-        },
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
     }
+
+
+def chunks_of(document: Mapping[str, Any], *, wants_usage: bool) -> list[dict[str, Any]]:
+    """A whole answer as chunks: each choice in one, then why it ended, then usage if asked for."""
+    head = {
+        "id": document["id"],
+        "object": "chat.completion.chunk",
+        "created": document["created"],
+        "model": document["model"],
+    }
+    chunks: list[dict[str, Any]] = []
+    for choice in document["choices"]:
+        delta = dict(choice["message"])
+        if "tool_calls" in delta:
+            calls = enumerate(delta["tool_calls"])
+            delta["tool_calls"] = [{**call, "index": i} for i, call in calls]
+        index, finish = choice["index"], choice["finish_reason"]
+        begun = {"index": index, "delta": delta, "finish_reason": None}
+        ended = {"index": index, "delta": {}, "finish_reason": finish}
+        chunks += [{**head, "choices": [begun]}, {**head, "choices": [ended]}]
+    if wants_usage:
+        chunks.append({**head, "choices": [], "usage": document["usage"]})
+    return chunks
+
+
+def event_of(document: Mapping[str, Any]) -> bytes:
+    """One server-sent event."""
+    return b"data: " + json.dumps(document).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+"""The last event of a stream."""
 
 
 def stream(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> list[bytes]:
     """The answer as server-sent events: all of it in one chunk, then why it ended, then usage."""
-    whole = document(request, key, answer)
-    choice = whole["choices"][0]
-    delta = dict(choice["message"])
-    if "tool_calls" in delta:
-        delta["tool_calls"] = [{**call, "index": i} for i, call in enumerate(delta["tool_calls"])]
-    head = {
-        "id": whole["id"],
-        "object": "chat.completion.chunk",
-        "created": CREATED,
-        "model": request.model,
-    }
-    chunks: list[dict[str, Any]] = [
-        {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
-        {
-            **head,
-            "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}],
-        },
-    ]
-    if request.wants_usage:
-        chunks.append({**head, "choices": [], "usage": whole["usage"]})
-    events = [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks]
-    return [*events, b"data: [DONE]\n\n"]
+    chunks = chunks_of(document(request, key, answer), wants_usage=request.wants_usage)
+    return [*map(event_of, chunks), DONE]
 
 
 def _turn(message: Mapping[str, Any], number: int) -> tuple[str, str]:

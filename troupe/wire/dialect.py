@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe_tasks.programs.calls import ModelRequest, Tool
+from troupe.wire.request import ModelRequest, Tool
 
 CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 EMPTY = "(empty)"

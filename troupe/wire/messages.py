@@ -5,16 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe_tasks.programs.calls import CallKey, ModelRequest
-from troupe_tasks.programs.dialect import (
-    ModelAnswer,
-    joined,
-    request_of,
-    text_of,
-    written_call,
-    written_result,
-)
-from troupe_tasks.programs.wire.body import (
+from troupe.wire.body import (
     list_of,
     model_of,
     num_tokens,
@@ -22,6 +13,15 @@ from troupe_tasks.programs.wire.body import (
     stops_of,
     tool_of,
 )
+from troupe.wire.dialect import (
+    ModelAnswer,
+    joined,
+    request_of,
+    text_of,
+    written_call,
+    written_result,
+)
+from troupe.wire.request import CallKey, ModelRequest
 
 
 def read(body: Mapping[str, Any]) -> ModelRequest:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe_tasks.programs.calls import Tool
+from troupe.wire.request import Tool
 
 SAMPLING = (
     "temperature",

@@ -1,0 +1,106 @@
+"""A served team: off by default, confined as every other pod, asked by whom the values name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chart_world import ROOT, Manifests, Refuse, Render, edges, selects
+
+ON = ("serve.enabled=true", 'serve.team="runs/demo-1"')
+
+
+def _container(manifests: Manifests) -> dict[str, Any]:
+    spec = manifests.one("Deployment", "t-troupe-serve")["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    return container
+
+
+def _environment(container: dict[str, Any]) -> dict[str, str]:
+    return {v["name"]: v["value"] for v in container["env"] if "value" in v}
+
+
+def test_serve_when_off_then_nothing_of_it_is_there(render: Render) -> None:
+    names = [o["metadata"]["name"] for o in render()]
+    assert [name for name in names if name.endswith("-serve")] == []
+
+
+def test_serve_when_on_then_runs_the_endpoint_on_volumes_that_it_cannot_write(
+    render: Render,
+) -> None:
+    manifests = render([], *ON)
+    container = _container(manifests)
+    assert (ROOT / "services" / "router" / Path(*container["args"][0].split("."))).is_dir()
+    assert container["image"].partition(":")[0].endswith("troupe/serve")
+    environment = _environment(container)
+    assert environment["TROUPE_SERVE_TEAM"] == "/srv/runs/demo-1"
+    assert environment["TROUPE_SERVE_ALLOW_ANONYMOUS"] == "true"
+    mounts = {m["name"]: m.get("readOnly") for m in container["volumeMounts"]}
+    assert mounts == {"tmp": None, "runs": True, "models": True}
+    [router] = manifests.one("Deployment", "t-troupe-router")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert container["securityContext"] == router["securityContext"]
+    [port] = manifests.one("Service", "t-troupe-serve")["spec"]["ports"]
+    assert port == {"name": "rest", "port": 8490, "targetPort": "rest"}
+
+
+def test_serve_when_on_then_has_budget_account_and_monitor_and_asks_nobody(
+    render: Render,
+) -> None:
+    manifests = render([], *ON, "monitoring.podMonitor.enabled=true")
+    [labels] = [x for name, x, _ in manifests.pods() if name == "t-troupe-serve"]
+    budget = manifests.one("PodDisruptionBudget", "t-troupe-serve")["spec"]["selector"]
+    [monitor] = manifests.of("PodMonitor")
+    assert selects(budget, labels) and selects(monitor["spec"]["selector"], labels)
+    account = manifests.one("ServiceAccount", "t-troupe-serve")
+    assert account["automountServiceAccountToken"] is False
+    policy = manifests.one("NetworkPolicy", "t-troupe-serve")["spec"]
+    assert "egress" not in policy
+    [metrics] = policy["ingress"]
+    assert metrics["ports"] == [{"protocol": "TCP", "port": 9090}]
+    assert not [edge for edge in edges(manifests) if "serve" in edge]
+
+
+def test_serve_when_peers_are_named_then_they_alone_reach_its_port(render: Render) -> None:
+    peer = 'serve.from=[{"podSelector":{"matchLabels":{"app":"assistant"}}}]'
+    policy = render([], *ON, peer).one("NetworkPolicy", "t-troupe-serve")["spec"]
+    [door] = policy["ingress"]
+    assert door == {
+        "from": [{"podSelector": {"matchLabels": {"app": "assistant"}}}],
+        "ports": [{"protocol": "TCP", "port": 8490}],
+    }
+
+
+def test_serve_when_it_has_keys_and_a_certificate_then_both_are_mounted_folders(
+    render: Render,
+) -> None:
+    container = _container(render([], *ON, 'serve.keysSecret.name="k"', 'serve.tlsSecret="c"'))
+    environment = _environment(container)
+    assert environment["TROUPE_SERVE_API_KEYS"] == "/etc/troupe/keys/keys.json"
+    assert environment["TROUPE_SERVE_TLS_CERTIFICATE"] == "/etc/troupe/https/tls.crt"
+    assert "TROUPE_SERVE_ALLOW_ANONYMOUS" not in environment
+    mounts = {m["mountPath"] for m in container["volumeMounts"]}
+    assert {"/etc/troupe/keys", "/etc/troupe/https"} <= mounts
+
+
+def test_serve_when_the_engine_is_sglang_then_has_its_image_and_gpus(render: Render) -> None:
+    container = _container(render([], *ON, 'serve.engine="sglang"', "serve.gpus=2"))
+    assert container["image"].partition(":")[0].endswith("troupe/serve-sglang")
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert _environment(container)["TROUPE_SERVE_ENGINE"] == "sglang"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("serve.enabled=true",), "serve.team"),
+        (("serve.enabled=true", 'serve.team="../secrets"'), "serve.team"),
+        ((*ON, "serve.gpus=1"), "serve.gpus"),
+        ((*ON, 'serve.service.type="LoadBalancer"'), "serve.keysSecret"),
+        ((*ON, "networkPolicy.enabled=false"), "serve.keysSecret"),
+    ],
+)
+def test_serve_when_values_contradict_then_the_message_names_them(
+    refuse: Refuse, more: tuple[str, ...], words: str
+) -> None:
+    assert words in refuse(*more)

@@ -1,0 +1,88 @@
+"""Run folders of finished jobs with small invented weights, for publishing and reports."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from troupe.evaluation.bare import write_zeros
+from troupe.training.task import TASK_NAME
+
+INSTRUCTION = "Sum up in one line."
+
+
+def write_run(folder: Path, *, is_full: bool = False, has_rows: bool = False) -> Path:
+    """A job `pair` with agents tool and planner, a policy each, on the model folder ``base``."""
+    base = write_model(folder.parent / "base")
+    policies = ("planner", "tool")
+    document = spec_document(str(base), is_full=is_full, has_rows=has_rows)
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(json.dumps(document))
+    (folder / "summary.json").write_text(json.dumps(summary(folder)))
+    for index, name in enumerate(policies):
+        if is_full:
+            write_model(folder / "policies" / name / "merged", size=8 + index)
+        else:
+            write_adapter(folder / "policies" / name / "adapter", base=str(base), rank=2 + index)
+            write_model(folder / "policies" / name / "merged")
+    return folder
+
+
+def spec_document(
+    model: str, *, is_full: bool = False, has_rows: bool = False, names: Any = ("planner", "tool")
+) -> dict[str, Any]:
+    """The spec of such a job."""
+    train: dict[str, Any] = {"kind": "full"} if is_full else {"kind": "lora", "rank": 2, "alpha": 4}
+    task: dict[str, Any] = {"name": "plan_path", "params": {"size": 4}}
+    if has_rows:
+        params = {
+            "socket": "/run/user/0/judge.sock",
+            "agents": dict.fromkeys(names, INSTRUCTION),
+            "num_train": 9,
+            "num_held_out": 1,
+            "digest": "0" * 64,
+        }
+        task = {"name": TASK_NAME, "params": params}
+    return {
+        "name": "pair",
+        "steps": 2,
+        "task": task,
+        "workflow": {"order": ["tool", "planner"], "max_turns": 3},
+        "agents": {name: {"policy": name} for name in names},
+        "policies": {name: {"model": model, "train": train} for name in names},
+        "sampling": {"temperature": 0.7, "max_new_tokens": 6},
+        "eval": {"num_tasks": 4, "sampling": {"temperature": 0.0}},
+        "trackers": [{"kind": "mlflow", "options": {"tracking_uri": "http://inside.example"}}],
+    }
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """What a job writes at its end, as far as publishing reads it."""
+    return {"job_id": folder.name, "state": "succeeded", "commit": "c" * 40}
+
+
+def write_adapter(folder: Path, *, base: str, rank: int) -> Path:
+    """A PEFT adapter of zeros, with the card that peft writes beside it."""
+    folder.mkdir(parents=True)
+    config = {
+        "peft_type": "LORA",
+        "base_model_name_or_path": base,
+        "r": rank,
+        "lora_alpha": 2 * rank,
+        "target_modules": ["q_proj"],
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    layer = "base_model.model.model.layers.0.self_attn.q_proj"
+    shapes = {f"{layer}.lora_A.weight": (rank, 8), f"{layer}.lora_B.weight": (8, rank)}
+    write_zeros(folder / "adapter_model.safetensors", shapes)
+    (folder / "README.md").write_text(f"---\nbase_model: {base}\n---\n[More Information Needed]\n")
+    return folder
+
+
+def write_model(folder: Path, *, size: int = 8) -> Path:
+    """A model folder without a model's meaning."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": size}))
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    write_zeros(folder / "model.safetensors", {"model.layers.0.self_attn.q_proj.weight": (8, size)})
+    return folder

@@ -1,0 +1,63 @@
+"""``troupe eval --team``: what a published team sets, where no flag says otherwise."""
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from troupe.errors import InvalidArgumentError
+from troupe.evaluation.refs import WeightsRef
+from troupe.evaluation.teams import Team
+from troupe.publishing.manifest import TeamManifest
+from troupe.publishing.team_folder import TeamFolder
+
+if TYPE_CHECKING:
+    from troupe.cli.eval_run import EvalFlags
+
+
+def flags_of_team(flags: "EvalFlags", manifest: TeamManifest) -> "EvalFlags":
+    """``flags``, completed by the team's task, workflow, seed and number format.
+
+    Raises InvalidArgumentError for a team of ``troupe.train``, whose reward is not at hand.
+    """
+    if manifest.task is None:
+        raise InvalidArgumentError(
+            f"team '{manifest.name}' learned from rows and a reward function of a Python program, "
+            "which are not in it; evaluate it there, with held_out= of troupe.train"
+        )
+    workflow = manifest.workflow
+    dtypes = {policy.dtype for policy in manifest.policies.values()}
+    usual: dict[str, Any] = {
+        "task": manifest.task.name,
+        "params": json.dumps(manifest.task.params),
+        "order": ",".join(workflow.order),
+        "workflow": workflow.kind,
+        "max_turns": workflow.max_turns,
+        "seed": manifest.spec.get("seed", 0),
+        "dtype": dtypes.pop() if len(dtypes) == 1 else "float32",
+    }
+    missing = {name: value for name, value in usual.items() if getattr(flags, name) is None}
+    return replace(flags, **missing)
+
+
+def sampling_of_team(manifest: TeamManifest) -> dict[str, Any]:
+    """The sampling that all agents have in common; raises InvalidArgumentError where they differ.
+
+    An evaluation has one sampling for all seats.
+    """
+    samplings = {agent.sampling.model_dump_json() for agent in manifest.agents.values()}
+    if len(samplings) > 1:
+        raise InvalidArgumentError(
+            f"the agents of team '{manifest.name}' sample in different ways, and an evaluation "
+            "has one way for all; evaluate with --task, --policy and --temperature instead"
+        )
+    sampling: dict[str, Any] = json.loads(samplings.pop())
+    return sampling
+
+
+def seats_of_team(label: str, team: TeamFolder) -> Team:
+    """The team's own weights on its seats."""
+    seats = {
+        agent: WeightsRef(team.model(seat.policy), str(team.adapter(seat.policy) or ""))
+        for agent, seat in team.manifest.agents.items()
+    }
+    return Team(label, seats)

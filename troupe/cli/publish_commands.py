@@ -1,0 +1,124 @@
+"""``troupe publish``: sends a trained team to a hub, a registry or a folder.
+
+Owns the flags. What is sent and where is ``troupe.publishing``'s.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from troupe.cli import options as opt
+from troupe.cli.export_commands import export_checkpoint, run_folder_of
+from troupe.cli.output import note, out, print_json
+from troupe.errors import InvalidArgumentError
+from troupe.publishing.content import ContentOptions, TeamContent, content_of
+from troupe.publishing.hub import send_to_hub
+from troupe.publishing.oci import send_to_registry
+from troupe.publishing.places import FolderPlace, HubPlace, Place, read_place
+from troupe.publishing.settings import PublishSettings
+from troupe.publishing.team_folder import TeamFolder, team_of_run
+from troupe.publishing.to_folder import write_team
+from troupe.spec.issues import suggest
+
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
+
+
+def publish(
+    job: opt.JobArgument,
+    to: Annotated[
+        str, typer.Option("--to", help="hub:ORG/NAME, oci:HOST/REPOSITORY:TAG or folder:PATH.")
+    ],
+    checkpoint: Annotated[
+        str, typer.Option(help="'latest', 'best' or a step [the weights at the job's end].")
+    ] = "",
+    licence: Annotated[
+        str, typer.Option("--license", help="Such as apache-2.0 [the base's, where it is known].")
+    ] = "",
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="Hub id of a data set, for the card; repeatable.")
+    ] = None,
+    base: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Hub id of the model that a local base folder is, or BASE=ID of several. Without "
+            "it the folder is sent too."
+        ),
+    ] = None,
+    evaluation: Annotated[
+        Path | None, typer.Option(help="Folder of `troupe eval --out`, for the card.")
+    ] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="For everybody to read; a hub's teams are private.")
+    ] = False,
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be sent; send nothing.")
+    ] = False,
+    runs_dir: opt.RunsDir = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Send a trained team to a hub, a registry or a folder: weights, cards and team.json.
+
+    `troupe eval --team` and `troupe serve` read it back. An interrupted command may be repeated.
+    """
+    place = read_place(to)
+    if public and not isinstance(place, HubPlace):
+        raise InvalidArgumentError(f"--public belongs to hub:; {place} decides who may read it")
+    if licence and not _LICENCE.fullmatch(licence):
+        raise InvalidArgumentError(f"--license '{licence}': give an identifier such as apache-2.0")
+    folder = run_folder_of(job, runs_dir)
+    if checkpoint:
+        export_checkpoint(folder, checkpoint)
+    team = team_of_run(folder, checkpoint)
+    options = ContentOptions(
+        licence=licence,
+        datasets=tuple(dataset or ()),
+        base_ids=_base_ids(team, base or []),
+        evaluation=evaluation,
+    )
+    at = place.repo if isinstance(place, HubPlace) else ""
+    content = content_of(team, options, at=at)
+    address = "" if is_dry else _send(content, place, public=public)
+    if as_json:
+        files = {name: file.entry.model_dump() for name, file in content.files.items()}
+        print_json({"to": str(place), "address": address, "files": files})
+        return
+    table = Table("file", "bytes", "sha256", box=None)
+    for name, file in content.files.items():
+        table.add_row(name, f"{file.entry.size_bytes:,}", file.entry.sha256[:16])
+    out().print(table)
+    size = f"{len(content.files)} files, {content.size_bytes:,} bytes"
+    if is_dry:
+        note(f"{size} would be sent to {place}; nothing was sent")
+    else:
+        note(f"sent {size}")
+        out().print(address, markup=False)
+
+
+def _send(content: TeamContent, place: Place, *, public: bool) -> str:
+    if isinstance(place, FolderPlace):
+        return write_team(content, Path(place.path))
+    settings = PublishSettings()
+    if isinstance(place, HubPlace):
+        return send_to_hub(content, place, settings, public=public)
+    return send_to_registry(content, place, settings)
+
+
+def _base_ids(team: TeamFolder, texts: list[str]) -> dict[str, str]:
+    names = list(team.manifest.bases)
+    ids: dict[str, str] = {}
+    for text in texts:
+        name, equals, hub_id = text.rpartition("=")
+        if not equals and len(names) > 1:
+            raise InvalidArgumentError(
+                f"--base {text}: the team has several bases; name one: --base {names[0]}={text}"
+            )
+        name = name or names[0]
+        if name not in names:
+            raise InvalidArgumentError(
+                f"--base {text}: no base is called '{name}'; {suggest(name, names)}"
+            )
+        ids[name] = hub_id
+    return ids

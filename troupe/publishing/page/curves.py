@@ -1,0 +1,77 @@
+"""The curves of a run: success and reward over the steps, and where the time of a step went."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from troupe.evaluation.estimators import wilson
+from troupe.publishing.page.chart import MAX_POINTS, Mark, Series, chart
+
+Lines = Sequence[Mapping[str, Any]]
+
+
+def curves_html(train: Lines, evals: Lines) -> str:
+    """Three charts with a sentence each on what they show; "" for a run without steps."""
+    agents = sorted({name for line in train for name in line["reward_by_agent"]})
+    reward = [
+        Series(name, _marks(train, "reward_by_agent", name), "line", index)
+        for index, name in enumerate(agents)
+    ]
+    reward.append(Series("all agents, held out", _marks(evals, "reward_mean"), "points", 7))
+    drawn = [
+        (
+            chart(
+                [
+                    Series("training step, best of K", _marks(train, "success_rate"), "line", 0),
+                    Series("held out, with its 95 % interval", _held_out(evals), "points", 1),
+                ],
+                title="Success",
+                top=1.0,
+            ),
+            "The share of tasks that the team solves. Only the held-out points say what one play "
+            "of a new task gives: a training step goes on from the best of several candidates.",
+        ),
+        (
+            chart(reward, title="Mean reward of an action"),
+            "Over all candidates, also those that were not executed.",
+        ),
+        (
+            chart(_phases(train), title="Time of a step by phase", unit=" s"),
+            "Seconds that the step waited for each part.",
+        ),
+    ]
+    parts = [f'{html}<p class="soft">{words}</p>' for html, words in drawn if html]
+    return f"<section><h2>Curves</h2>{''.join(parts)}</section>" if parts else ""
+
+
+def _marks(lines: Lines, name: str, agent: str = "") -> list[Mark]:
+    marks: list[Mark] = []
+    for line in lines:
+        value = line.get(name)
+        value = value.get(agent) if agent and value else value
+        if value is not None:
+            marks.append(Mark(float(line["step"]), float(value)))
+    return marks
+
+
+def _held_out(evals: Lines) -> list[Mark]:
+    marks: list[Mark] = []
+    for line in evals:
+        if line.get("success") is not None and line["num_tasks"]:
+            success = float(line["success"])
+            low, high = wilson(success, line["num_tasks"])
+            marks.append(Mark(float(line["step"]), success, low, high))
+    return marks
+
+
+def _phases(train: Lines) -> list[Series]:
+    shown = train[:: max(1, -(-len(train) // MAX_POINTS))]
+    names = dict.fromkeys(name for line in shown for name in line["phases"])
+    return [
+        Series(
+            name,
+            [Mark(float(x["step"]), float(x["phases"].get(name, 0.0))) for x in shown],
+            "bars",
+            index,
+        )
+        for index, name in enumerate(names)
+    ]
