@@ -108,8 +108,7 @@ def evaluate(
 ) -> None:
     """Measure success on held-out tasks.
 
-    `troupe eval RUN_OR_SPEC`: a run's weights or a spec's models, on the platform; `troupe eval
-    --task T --policy P`: any policies, with no services.
+    `troupe eval RUN_OR_SPEC`: on the platform; `--task T --policy P` or `--team`: no services.
     """
     eval_flags = EvalFlags(
         task=task,
