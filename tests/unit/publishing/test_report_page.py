@@ -10,7 +10,7 @@ import pytest
 from run_folders import HOSTILE_TEXTS, write_metrics, write_run
 
 from troupe.errors import NotFoundError
-from troupe.publishing.page.chart import MAX_POINTS, Mark, Curve, chart
+from troupe.publishing.page.chart import MAX_POINTS, Mark, Trace, chart
 from troupe.publishing.page.episodes import extremes
 from troupe.publishing.page.texts import shown
 from troupe.publishing.page.write import MAX_BYTES, page_of
@@ -153,14 +153,14 @@ def test_text_when_hostile_then_no_tag_is_left(text: str) -> None:
 
 def test_chart_when_a_run_is_long_then_the_line_is_thinned_and_names_are_escaped() -> None:
     marks = [Mark(float(x), x / 1000) for x in range(5000)]
-    svg = chart([Curve("<i>", marks)], title="<b>")
+    svg = chart([Trace("<i>", marks)], title="<b>")
     assert svg.count(",") <= MAX_POINTS + 1
     assert "<i>" not in svg
     assert "<b>" not in svg
-    assert chart([Curve("none", [])], title="x") == ""
+    assert chart([Trace("none", [])], title="x") == ""
 
 
 def test_chart_when_there_is_one_step_then_it_has_a_place() -> None:
-    svg = chart([Curve("a", [Mark(0.0, 0.0)], "points")], title="x")
+    svg = chart([Trace("a", [Mark(0.0, 0.0)], "points")], title="x")
     assert "nan" not in svg
     assert 'cx="' in svg

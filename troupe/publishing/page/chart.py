@@ -28,7 +28,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class Trace:
     """Values of one name; ``colour`` counts from 0."""
 
     name: str
@@ -37,12 +37,12 @@ class Curve:
     colour: int = 0
 
 
-def chart(series: Sequence[Curve], *, title: str, unit: str = "", top: float | None = None) -> str:
+def chart(series: Sequence[Trace], *, title: str, unit: str = "", top: float | None = None) -> str:
     """A figure with axes and a legend; "" where there is nothing to draw. ``top`` fixes the axis.
 
     Bars of all series are stacked, so they must share their steps.
     """
-    drawn = [Curve(s.name, _thinned(s.marks), s.kind, s.colour) for s in series if s.marks]
+    drawn = [Trace(s.name, _thinned(s.marks), s.kind, s.colour) for s in series if s.marks]
     if not drawn:
         return ""
     frame = _frame(drawn, top)
@@ -75,7 +75,7 @@ class _Frame:
         )
 
 
-def _frame(series: Sequence[Curve], top: float | None) -> _Frame:
+def _frame(series: Sequence[Trace], top: float | None) -> _Frame:
     marks = [mark for s in series for mark in s.marks]
     xs = [mark.x for mark in marks]
     stacked: dict[float, float] = {}
@@ -112,7 +112,7 @@ def _axes(frame: _Frame, unit: str) -> str:
     return "".join(parts)
 
 
-def _shape(frame: _Frame, series: Curve) -> str:
+def _shape(frame: _Frame, series: Trace) -> str:
     hue = f"hue-{series.colour % _NUM_COLOURS}"
     places = [frame.at(mark.x, mark.y) for mark in series.marks]
     if series.kind == "line":
@@ -135,7 +135,7 @@ def _shape(frame: _Frame, series: Curve) -> str:
     return "".join(parts)
 
 
-def _bars(frame: _Frame, series: Sequence[Curve]) -> list[str]:
+def _bars(frame: _Frame, series: Sequence[Trace]) -> list[str]:
     parts: list[str] = []
     below: dict[float, float] = {}
     for s in series:
