@@ -38,6 +38,14 @@ class TeamFolder:
     locations: Mapping[str, str] = field(default_factory=dict[str, str])
     """Base by name to the folder or hub id that a loader takes."""
 
+    @property
+    def is_published(self) -> bool:
+        """Whether it came from elsewhere: code that its manifest names is then nobody's consent.
+
+        Load what it names inside ``plugins.only_modules(())``.
+        """
+        return (self.folder / MANIFEST).is_file()
+
     def weights(self, policy: str) -> Path:
         """Folder of the policy's adapter, or of its whole model."""
         return inside(self.folder, self.manifest.policies[policy].path).resolve()
