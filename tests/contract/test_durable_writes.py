@@ -18,6 +18,8 @@ SYNCED = (
     "troupe/clients/rest/answers.py",
     "troupe/data/prepare.py",
     "troupe/evaluation/folder.py",
+    "troupe/publishing/registry.py",
+    "troupe/publishing/to_folder.py",
     "troupe/runtime/tracking/csv.py",
     "troupe/runtime/weights/store.py",
 )

@@ -107,7 +107,7 @@ def team_of_run(folder: Path, checkpoint: str = "") -> TeamFolder:
     manifest = TeamManifest(
         name=spec.name,
         job_id=folder.resolve().name,
-        checkpoint=checkpoint,
+        checkpoint=_step(folder, checkpoint, next(iter(spec.policies))),
         task=None if is_rows else TaskSpec.model_validate(document["task"]),
         rows=_rows(spec) if is_rows else None,
         workflow=WorkflowSpec.model_validate(document["workflow"]),
@@ -128,6 +128,14 @@ def team_of_run(folder: Path, checkpoint: str = "") -> TeamFolder:
         spec=document,
     )
     return TeamFolder(folder, manifest, {name: model for model, name in names.items()})
+
+
+def _step(folder: Path, checkpoint: str, policy: str) -> str:
+    """The step that an export is of: "latest" says less. "" for the weights at the job's end."""
+    note = folder / "exports" / checkpoint / policy / "checkpoint.json"
+    if not checkpoint or not note.is_file():
+        return checkpoint
+    return str(json.loads(note.read_text("utf-8"))["step"])
 
 
 def _rows(spec: JobSpec) -> TeamRows:
