@@ -33,6 +33,7 @@ SLOW = (
     "e2e",
     "integration/cli/test_cli_platform.py",
     "integration/malformed",
+    "integration/publishing/test_published_team_plays.py",
     "integration/router/test_router_door.py",
     "integration/router/test_rest_contract.py",
     "integration/router/test_play_processes.py",

@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _json(self._batch(match[1], json.loads(body))), {}
         if match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             return self._resolve(*match.groups())
-        match = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(\w+)/([^/]+))?", path)
+        match = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(\w+)/([^/]+))?(?:/(.+))?", path)
         assert match, "no such address"
         repo, what, revision = match[1], match[2] or "", match[3] or "main"
         self._known(repo)
@@ -154,6 +154,9 @@ class _Handler(BaseHTTPRequestHandler):
         assert self.command == "GET"
         assert what in ("", "revision", "tree")
         commit, files = self.hub.tree(repo, revision)
+        if match[4]:
+            assert what == "tree"
+            raise HubError(404, "Entry not found", "EntryNotFound")  # no team has such folders
         if what == "tree":
             assert query.get("recursive") == ["True"] or query.get("recursive") == ["true"]
             return _json([_entry(name, data) for name, data in files.items()]), {}

@@ -86,3 +86,77 @@ def write_model(folder: Path, *, size: int = 8) -> Path:
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     write_zeros(folder / "model.safetensors", {"model.layers.0.self_attn.q_proj.weight": (8, size)})
     return folder
+
+
+HOSTILE_TEXTS = (
+    "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">",
+    "</pre></details><style>body{display:none}</style><meta http-equiv=refresh content=0>",
+    "\x1b[2J\x1b]0;owned\x07 \u202etxt.exe\u2066 \ufeff\x00",
+    "A" * 1_000_000,
+)
+"""What an agent may write to break a page."""
+
+
+def write_metrics(run: Path) -> None:
+    """Two training steps between two evaluations, with hostile answers."""
+    lines = [
+        {"kind": "eval", "step": 0, "success": 0.25, "num_tasks": 4, "reward_mean": 0.1},
+        *(_train_line(step) for step in range(2)),
+        {"kind": "eval", "step": 2, "success": 0.75, "num_tasks": 4, "reward_mean": 0.6},
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    episodes = [
+        _episode_line(kind, step, index)
+        for kind, step in (("eval", 0), ("train", 0), ("train", 1), ("eval", 2))
+        for index in range(4)
+    ]
+    (run / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in episodes))
+
+
+def _train_line(step: int) -> dict[str, Any]:
+    return {
+        "kind": "train",
+        "step": step,
+        "success_rate": 0.5,
+        "reward_by_agent": {"tool": 0.1 * step, "planner": 0.4},
+        "phases": {"generate": 1.0, "env": 0.1, "learn": 0.5},
+        "wall_s": 1.7,
+        "num_tokens": 120,
+        "trained_tokens": 60,
+        "groups_trained": 5,
+        "groups_zero_variance": 3,
+        "peak_memory_bytes": 450_052_096,
+    }
+
+
+def _episode_line(kind: str, step: int, index: int) -> dict[str, Any]:
+    round_id = f"{kind}-{step:05d}"
+    candidates = [
+        {
+            "text": HOSTILE_TEXTS[(index + place) % len(HOSTILE_TEXTS)],
+            "reward": index / 4 - place,
+            "team_reward": 0.0,
+            "local_rewards": {"format": 1.0},
+            "is_chosen": place == 0,
+        }
+        for place in range(1 if kind == "eval" else 2)
+    ]
+    group = {
+        "group_id": f"pair-1/{round_id}/{index:05d}/tool/t00",
+        "agent": "tool",
+        "turn": 0,
+        "policy": "tool",
+        "policy_version": step,
+        "prompt": [{"role": "user", "content": f"grid {index} {HOSTILE_TEXTS[0]}"}],
+        "candidates": candidates,
+    }
+    return {
+        "episode_id": f"pair-1/{round_id}/{index:05d}",
+        "round_id": round_id,
+        "kind": kind,
+        "step": step,
+        "task_id": f"plan_path/{'test' if kind == 'eval' else 'train'}/{index}",
+        "is_success": index >= 2,
+        "num_turns": 1,
+        "groups": [group],
+    }

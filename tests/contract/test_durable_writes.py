@@ -18,6 +18,7 @@ SYNCED = (
     "troupe/clients/rest/answers.py",
     "troupe/data/prepare.py",
     "troupe/evaluation/folder.py",
+    "troupe/publishing/to_folder.py",
     "troupe/runtime/tracking/csv.py",
     "troupe/runtime/weights/store.py",
 )
@@ -38,6 +39,7 @@ NOT_KEPT = {
     "troupe/conformance/scaffold.py": "a package to edit, by a command",
     "troupe/evaluation/bare.py": "weights of an evaluation that runs",
     "troupe/evaluation/transcripts.py": "made anew from episodes.jsonl",
+    "troupe/publishing/registry.py": "a blob in a draft folder, which oci.py puts in place, synced",
     "troupe/runtime/faults.py": "requests of tests",
     "troupe/runtime/launch/local.py": "logs of processes",
     "troupe/runtime/launch/records.py": "processes that run; none does after a power cut",

@@ -15,7 +15,7 @@ from troupe.cli import options as opt
 from troupe.cli.eval_run import EvalFlags, run_evaluation, task_params
 from troupe.cli.settings import settings_from
 from troupe.cli.specs import read_spec, with_local_paths, with_overrides
-from troupe.cli.train_commands import run_folder, run_job, submitting
+from troupe.cli.train_commands import Begin, run_folder, run_job, submitting
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.spec import JobSpec, load_spec, parse_spec
 
@@ -108,8 +108,7 @@ def evaluate(
 ) -> None:
     """Measure success on held-out tasks.
 
-    `troupe eval RUN_OR_SPEC`: a run's weights or a spec's models, on the platform; `troupe eval
-    --task T --policy P`: any policies, with no services.
+    `troupe eval RUN_OR_SPEC`: on the platform; `--task T --policy P` or `--team`: no services.
     """
     eval_flags = EvalFlags(
         task=task,
@@ -136,10 +135,16 @@ def evaluate(
     )
     if what is None:
         raise typer.Exit(_evaluate_policies(eval_flags, overrides, redis_url, as_json=as_json))
-    _refuse_flags(what, eval_flags)
-    spec = with_local_paths(_eval_spec(what, num_tasks, split, overrides or []))
+    begin = _job_of(what, eval_flags, overrides or [])
     settings = settings_from(runs_dir=runs_dir, redis_url=redis_url)
-    raise typer.Exit(run_job(settings, submitting(spec), as_json=as_json))
+    raise typer.Exit(run_job(settings, begin, as_json=as_json))
+
+
+def _job_of(what: Path, eval_flags: EvalFlags, overrides: list[str]) -> Begin:
+    """The job of zero steps that evaluates ``what``."""
+    _refuse_flags(what, eval_flags)
+    spec = _eval_spec(what, eval_flags.num_tasks, eval_flags.split, overrides)
+    return submitting(with_local_paths(spec))
 
 
 def _evaluate_policies(

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from troupe.cli.eval_team import flags_of_team, sampling_of_team, seats_of_team
+from troupe.cli.eval_team import flags_of_team, only_known_code, sampling_of_team, seats_of_team
 from troupe.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, err, note, out, print_json
 from troupe.cli.settings import settings_from
 from troupe.cli.signals import terminate_as_interrupt
@@ -79,10 +79,14 @@ class EvalFlags:
 
 def run_evaluation(flags: EvalFlags, *, as_json: bool) -> int:
     """Evaluate and print; the exit status."""
-    published: TeamFolder | None = None
-    if flags.team:
-        published = find_team(flags.team, settings_from().cache_dir.expanduser())
-        flags = flags_of_team(flags, published.manifest)
+    if not flags.team:
+        return _run_evaluation(flags, None, as_json=as_json)
+    team = find_team(flags.team, settings_from().cache_dir.expanduser())
+    with only_known_code(flags, team):
+        return _run_evaluation(flags_of_team(flags, team.manifest), team, as_json=as_json)
+
+
+def _run_evaluation(flags: EvalFlags, published: TeamFolder | None, *, as_json: bool) -> int:
     if not flags.task or not (flags.policies or published):
         raise InvalidArgumentError(
             "name what to evaluate: a run folder or a spec (`troupe eval runs/demo-1`), a task "

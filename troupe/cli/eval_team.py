@@ -1,9 +1,12 @@
 """``troupe eval --team``: what a published team sets, where no flag says otherwise."""
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from troupe import plugins
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.refs import WeightsRef
 from troupe.evaluation.teams import Team
@@ -19,7 +22,8 @@ def flags_of_team(flags: "EvalFlags", manifest: TeamManifest) -> "EvalFlags":
 
     Raises InvalidArgumentError for a team of ``troupe.train``, whose reward is not at hand.
     """
-    if manifest.task is None:
+    task = manifest.task
+    if task is None:
         raise InvalidArgumentError(
             f"team '{manifest.name}' learned from rows and a reward function of a Python program, "
             "which are not in it; evaluate it there, with held_out= of troupe.train"
@@ -27,8 +31,8 @@ def flags_of_team(flags: "EvalFlags", manifest: TeamManifest) -> "EvalFlags":
     workflow = manifest.workflow
     dtypes = {policy.dtype for policy in manifest.policies.values()}
     usual: dict[str, Any] = {
-        "task": manifest.task.name,
-        "params": json.dumps(manifest.task.params),
+        "task": task.name,
+        "params": json.dumps(task.params),
         "order": ",".join(workflow.order),
         "workflow": workflow.kind,
         "max_turns": workflow.max_turns,
@@ -37,6 +41,32 @@ def flags_of_team(flags: "EvalFlags", manifest: TeamManifest) -> "EvalFlags":
     }
     missing = {name: value for name, value in usual.items() if getattr(flags, name) is None}
     return replace(flags, **missing)
+
+
+@contextmanager
+def only_known_code(flags: "EvalFlags", team: TeamFolder) -> Generator[None]:
+    """In the block, a published manifest loads registered names alone; flags may name code.
+
+    Raises InvalidArgumentError where the manifest names code: whoever wrote it would choose what
+    runs here.
+    """
+    if not team.is_published:
+        yield
+        return
+    kind = team.manifest.workflow.kind
+    if ":" in kind and not flags.workflow:
+        raise InvalidArgumentError(
+            f"the team's workflow '{kind}' is code, which no team brings along; look at it, and "
+            f"give it yourself: --workflow {kind}"
+        )
+    task = team.manifest.task
+    if task is not None and ":" in task.name and not flags.task:
+        raise InvalidArgumentError(
+            f"the team's task '{task.name}' is code, which no team brings along; look at it, and "
+            f"give it yourself: --task {task.name}"
+        )
+    with plugins.only_modules(None if flags.task else ()):
+        yield
 
 
 def sampling_of_team(manifest: TeamManifest) -> dict[str, Any]:

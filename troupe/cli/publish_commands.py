@@ -14,6 +14,7 @@ from troupe.cli import options as opt
 from troupe.cli.export_commands import export_checkpoint, run_folder_of
 from troupe.cli.output import note, out, print_json
 from troupe.errors import InvalidArgumentError
+from troupe.ids import is_hub_id
 from troupe.publishing.content import ContentOptions, TeamContent, content_of
 from troupe.publishing.hub import send_to_hub
 from troupe.publishing.oci import send_to_registry
@@ -26,36 +27,44 @@ from troupe.spec.issues import suggest
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
 
 
+_To = Annotated[
+    str, typer.Option("--to", help="hub:ORG/NAME, oci:HOST/REPOSITORY:TAG or folder:PATH.")
+]
+_Checkpoint = Annotated[
+    str, typer.Option(help="'latest', 'best' or a step [the weights at the job's end].")
+]
+_Licence = Annotated[
+    str, typer.Option("--license", help="Such as apache-2.0 [the base's, where it is known].")
+]
+_Dataset = Annotated[
+    list[str] | None, typer.Option(help="Hub id of a data set, for the card; repeatable.")
+]
+_Base = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Hub id of the model that a local base folder is, or BASE=ID of several. Without it "
+        "the folder is sent too."
+    ),
+]
+_Evaluation = Annotated[
+    Path | None, typer.Option(help="Folder of `troupe eval --out`, for the card.")
+]
+_Public = Annotated[
+    bool, typer.Option("--public", help="For everybody to read; a hub's teams are private.")
+]
+_Dry = Annotated[bool, typer.Option("--dry-run", help="List what would be sent; send nothing.")]
+
+
 def publish(
     job: opt.JobArgument,
-    to: Annotated[
-        str, typer.Option("--to", help="hub:ORG/NAME, oci:HOST/REPOSITORY:TAG or folder:PATH.")
-    ],
-    checkpoint: Annotated[
-        str, typer.Option(help="'latest', 'best' or a step [the weights at the job's end].")
-    ] = "",
-    licence: Annotated[
-        str, typer.Option("--license", help="Such as apache-2.0 [the base's, where it is known].")
-    ] = "",
-    dataset: Annotated[
-        list[str] | None, typer.Option(help="Hub id of a data set, for the card; repeatable.")
-    ] = None,
-    base: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Hub id of the model that a local base folder is, or BASE=ID of several. Without "
-            "it the folder is sent too."
-        ),
-    ] = None,
-    evaluation: Annotated[
-        Path | None, typer.Option(help="Folder of `troupe eval --out`, for the card.")
-    ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="For everybody to read; a hub's teams are private.")
-    ] = False,
-    is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be sent; send nothing.")
-    ] = False,
+    to: _To,
+    checkpoint: _Checkpoint = "",
+    licence: _Licence = "",
+    dataset: _Dataset = None,
+    base: _Base = None,
+    evaluation: _Evaluation = None,
+    public: _Public = False,
+    is_dry: _Dry = False,
     runs_dir: opt.RunsDir = None,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -68,6 +77,9 @@ def publish(
         raise InvalidArgumentError(f"--public belongs to hub:; {place} decides who may read it")
     if licence and not _LICENCE.fullmatch(licence):
         raise InvalidArgumentError(f"--license '{licence}': give an identifier such as apache-2.0")
+    for name in dataset or ():
+        if not is_hub_id(name):
+            raise InvalidArgumentError(f"--dataset '{name}' is not the hub id of a data set")
     folder = run_folder_of(job, runs_dir)
     if checkpoint:
         export_checkpoint(folder, checkpoint)
@@ -78,9 +90,13 @@ def publish(
         base_ids=_base_ids(team, base or []),
         evaluation=evaluation,
     )
-    at = place.repo if isinstance(place, HubPlace) else ""
-    content = content_of(team, options, at=at)
+    content = content_of(team, options, at=place.repo if isinstance(place, HubPlace) else "")
     address = "" if is_dry else _send(content, place, public=public)
+    _show(content, place, address, as_json=as_json)
+
+
+def _show(content: TeamContent, place: Place, address: str, *, as_json: bool) -> None:
+    """Every file, and where the team is now; without an address nothing was sent."""
     if as_json:
         files = {name: file.entry.model_dump() for name, file in content.files.items()}
         print_json({"to": str(place), "address": address, "files": files})
@@ -90,11 +106,11 @@ def publish(
         table.add_row(name, f"{file.entry.size_bytes:,}", file.entry.sha256[:16])
     out().print(table)
     size = f"{len(content.files)} files, {content.size_bytes:,} bytes"
-    if is_dry:
-        note(f"{size} would be sent to {place}; nothing was sent")
-    else:
+    if address:
         note(f"sent {size}")
         out().print(address, markup=False)
+    else:
+        note(f"{size} would be sent to {place}; nothing was sent")
 
 
 def _send(content: TeamContent, place: Place, *, public: bool) -> str:

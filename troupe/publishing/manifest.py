@@ -91,7 +91,7 @@ class TeamManifest(SpecModel):
     job_id: str
     """Its run."""
     checkpoint: str = ""
-    """Checkpoint that the weights are of; "": those at the end of the job."""
+    """Step that the weights are of; "": those at the end of the job."""
     task: TaskSpec | None = None
     """Task family; None for rows and functions of a caller of ``troupe.train``."""
     rows: TeamRows | None = None

@@ -38,6 +38,14 @@ class TeamFolder:
     locations: Mapping[str, str] = field(default_factory=dict[str, str])
     """Base by name to the folder or hub id that a loader takes."""
 
+    @property
+    def is_published(self) -> bool:
+        """Whether it came from elsewhere: code that its manifest names is then nobody's consent.
+
+        Load what it names inside ``plugins.only_modules(())``.
+        """
+        return (self.folder / MANIFEST).is_file()
+
     def weights(self, policy: str) -> Path:
         """Folder of the policy's adapter, or of its whole model."""
         return inside(self.folder, self.manifest.policies[policy].path).resolve()
@@ -99,7 +107,7 @@ def team_of_run(folder: Path, checkpoint: str = "") -> TeamFolder:
     manifest = TeamManifest(
         name=spec.name,
         job_id=folder.resolve().name,
-        checkpoint=checkpoint,
+        checkpoint=_step(folder, checkpoint, next(iter(spec.policies))),
         task=None if is_rows else TaskSpec.model_validate(document["task"]),
         rows=_rows(spec) if is_rows else None,
         workflow=WorkflowSpec.model_validate(document["workflow"]),
@@ -120,6 +128,14 @@ def team_of_run(folder: Path, checkpoint: str = "") -> TeamFolder:
         spec=document,
     )
     return TeamFolder(folder, manifest, {name: model for model, name in names.items()})
+
+
+def _step(folder: Path, checkpoint: str, policy: str) -> str:
+    """The step that an export is of: "latest" says less. "" for the weights at the job's end."""
+    note = folder / "exports" / checkpoint / policy / "checkpoint.json"
+    if not checkpoint or not note.is_file():
+        return checkpoint
+    return str(json.loads(note.read_text("utf-8"))["step"])
 
 
 def _rows(spec: JobSpec) -> TeamRows:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hub_server import TOKEN, Hub, HubRepo, running_hub
+from run_folders import write_run
 
-from tests.hub_server import TOKEN, Hub, HubRepo, running_hub
-from tests.run_folders import write_run
 from troupe.cli.main import run
 from troupe.publishing.manifest import TeamManifest
 

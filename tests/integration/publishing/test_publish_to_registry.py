@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-
-from tests.registry_server import (
+from registry_server import (
     PASSWORD,
     USER,
     TokenRegistry,
     docker_registry,
     token_registry,
 )
-from tests.run_folders import write_run
+from run_folders import write_run
+
 from troupe.errors import (
     ForbiddenError,
     InvalidArgumentError,

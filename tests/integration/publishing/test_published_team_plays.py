@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from hub_server import TOKEN, running_hub
 from peft import LoraConfig, PeftModel, get_peft_model
+from run_folders import spec_document, summary
 from transformers import AutoModelForCausalLM
 
-from tests.hub_server import TOKEN, running_hub
-from tests.run_folders import spec_document, summary
 from troupe.cli.main import run
 from troupe.publishing.manifest import MANIFEST
 

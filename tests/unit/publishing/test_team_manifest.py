@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from run_folders import INSTRUCTION, write_run
 
-from tests.run_folders import INSTRUCTION, write_run
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.publishing.manifest import MANIFEST, TeamManifest
 from troupe.publishing.team_folder import open_team, team_of_run

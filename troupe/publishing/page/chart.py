@@ -5,6 +5,7 @@ figure) and sets colours that no dark screen can change. Here colours are classe
 """
 
 import html
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -27,7 +28,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class Trace:
     """Values of one name; ``colour`` counts from 0."""
 
     name: str
@@ -36,12 +37,12 @@ class Series:
     colour: int = 0
 
 
-def chart(series: Sequence[Series], *, title: str, unit: str = "", top: float | None = None) -> str:
+def chart(series: Sequence[Trace], *, title: str, unit: str = "", top: float | None = None) -> str:
     """A figure with axes and a legend; "" where there is nothing to draw. ``top`` fixes the axis.
 
     Bars of all series are stacked, so they must share their steps.
     """
-    drawn = [Series(s.name, _thinned(s.marks), s.kind, s.colour) for s in series if s.marks]
+    drawn = [Trace(s.name, _thinned(s.marks), s.kind, s.colour) for s in series if s.marks]
     if not drawn:
         return ""
     frame = _frame(drawn, top)
@@ -74,7 +75,7 @@ class _Frame:
         )
 
 
-def _frame(series: Sequence[Series], top: float | None) -> _Frame:
+def _frame(series: Sequence[Trace], top: float | None) -> _Frame:
     marks = [mark for s in series for mark in s.marks]
     xs = [mark.x for mark in marks]
     stacked: dict[float, float] = {}
@@ -83,7 +84,7 @@ def _frame(series: Sequence[Series], top: float | None) -> _Frame:
             if s.kind == "bars":
                 stacked[mark.x] = stacked.get(mark.x, 0.0) + mark.y
     ys = [m.y for m in marks] + [m.low for m in marks if m.low is not None] + [*stacked.values(), 0]
-    highest = top if top is not None else max(ys)
+    highest = top if top is not None else _round_up(max(ys))
     lowest = min(ys)
     half = 0.5 if max(xs) == min(xs) else 0.0
     return _Frame(min(xs) - half, max(xs) + half, lowest, highest if highest > lowest else 1.0)
@@ -101,7 +102,7 @@ def _axes(frame: _Frame, unit: str) -> str:
             f'text-anchor="end">{_short(y)}{html.escape(unit)}</text>'
         )
     for share in (0.0, 0.5, 1.0):
-        x = frame.x0 + (frame.x1 - frame.x0) * share
+        x = round(frame.x0 + (frame.x1 - frame.x0) * share)
         place, bottom = frame.at(x, frame.y0)
         anchor = {0.0: "start", 1.0: "end"}.get(share, "middle")
         parts.append(
@@ -111,7 +112,7 @@ def _axes(frame: _Frame, unit: str) -> str:
     return "".join(parts)
 
 
-def _shape(frame: _Frame, series: Series) -> str:
+def _shape(frame: _Frame, series: Trace) -> str:
     hue = f"hue-{series.colour % _NUM_COLOURS}"
     places = [frame.at(mark.x, mark.y) for mark in series.marks]
     if series.kind == "line":
@@ -134,7 +135,7 @@ def _shape(frame: _Frame, series: Series) -> str:
     return "".join(parts)
 
 
-def _bars(frame: _Frame, series: Sequence[Series]) -> list[str]:
+def _bars(frame: _Frame, series: Sequence[Trace]) -> list[str]:
     parts: list[str] = []
     below: dict[float, float] = {}
     for s in series:
@@ -155,6 +156,14 @@ def _bars(frame: _Frame, series: Sequence[Series]) -> list[str]:
 def _thinned(marks: Sequence[Mark]) -> Sequence[Mark]:
     stride = max(1, -(-len(marks) // MAX_POINTS))
     return marks[::stride]
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 4, 8 or 10 times a power of ten: axes of four parts read well."""
+    if value <= 0.0:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 4, 8, 10) if value <= step * power * (1 + 1e-9))
 
 
 def _short(value: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from troupe.evaluation.estimators import wilson
-from troupe.publishing.page.chart import MAX_POINTS, Mark, Series, chart
+from troupe.publishing.page.chart import MAX_POINTS, Mark, Trace, chart
 
 Lines = Sequence[Mapping[str, Any]]
 
@@ -13,16 +13,16 @@ def curves_html(train: Lines, evals: Lines) -> str:
     """Three charts with a sentence each on what they show; "" for a run without steps."""
     agents = sorted({name for line in train for name in line["reward_by_agent"]})
     reward = [
-        Series(name, _marks(train, "reward_by_agent", name), "line", index)
+        Trace(name, _marks(train, "reward_by_agent", name), "line", index)
         for index, name in enumerate(agents)
     ]
-    reward.append(Series("all agents, held out", _marks(evals, "reward_mean"), "points", 7))
+    reward.append(Trace("all agents, held out", _marks(evals, "reward_mean"), "points", 7))
     drawn = [
         (
             chart(
                 [
-                    Series("training step, best of K", _marks(train, "success_rate"), "line", 0),
-                    Series("held out, with its 95 % interval", _held_out(evals), "points", 1),
+                    Trace("training step, best of K", _marks(train, "success_rate"), "line", 0),
+                    Trace("held out, with its 95 % interval", _held_out(evals), "points", 1),
                 ],
                 title="Success",
                 top=1.0,
@@ -63,11 +63,11 @@ def _held_out(evals: Lines) -> list[Mark]:
     return marks
 
 
-def _phases(train: Lines) -> list[Series]:
+def _phases(train: Lines) -> list[Trace]:
     shown = train[:: max(1, -(-len(train) // MAX_POINTS))]
     names = dict.fromkeys(name for line in shown for name in line["phases"])
     return [
-        Series(
+        Trace(
             name,
             [Mark(float(x["step"]), float(x["phases"].get(name, 0.0))) for x in shown],
             "bars",

@@ -8,7 +8,8 @@ CSS = """
 --ink:#e6e9ef;--soft:#a9b1bf;--good:#51cfa0;--bad:#ff8787;--h0:#91a7ff;--h1:#ffa94d;--h2:#66d9e8;
 --h3:#e599f7;--h4:#a9e34b;--h5:#f783ac;--h6:#c9a99b;--h7:#adb5bd}}
 *{box-sizing:border-box}
-body{margin:0;background:var(--ground);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
+body{margin:0;overflow-wrap:anywhere;background:var(--ground);color:var(--ink);
+font:16px/1.5 system-ui,sans-serif}
 main{max-width:860px;margin:0 auto;padding:16px}
 section,header{background:var(--card);border:1px solid var(--line);border-radius:8px;
 padding:12px 20px;margin:0 0 16px}

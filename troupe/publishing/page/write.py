@@ -179,8 +179,9 @@ def _round(title: str, chosen: Extremes, room: int) -> tuple[str, int]:
     for word, lines in (("Best", chosen.best), ("Worst", chosen.worst)):
         parts.append(f"<p>{word}</p>")
         for line in lines:
-            html = episode_html(line)
-            if len(html.encode()) > room:
+            html = episode_html(line) if room else ""
+            if not html or len(html.encode()) > room:
+                room = 0
                 parts.append('<p class="cut">One episode is left out: the page has grown long.</p>')
                 continue
             room -= len(html.encode())
@@ -206,10 +207,8 @@ def _cost(train: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> str
         ["whole job", f"{summary['wall_s']:,.0f} s" if summary.get("wall_s") else "-"],
         ["tokens sampled", f"{sampled:,}"],
         ["tokens trained", f"{trained:,}"],
-        [
-            "groups trained",
-            f"{groups:,}, of them {flat:,} without variance (nothing to learn from)",
-        ],
+        ["groups trained", f"{groups:,}"],
+        ["groups without variance", f"{flat:,}: all candidates equal, so nothing to learn from"],
         ["trainer's peak memory", f"{peak / 1e9:.2f} GB" if peak else "-"],
         *(
             [f"phase {shown(name)}", f"{seconds:,.0f} s, {seconds / wall_s:.0%}"]
