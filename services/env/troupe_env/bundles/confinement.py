@@ -31,7 +31,7 @@ def confine(readable: Sequence[str], socket_folder: str, *, memory_bytes: int) -
     """Give up everything else, for good; raises OSError where the kernel can't hold it."""
     limit_process(memory_bytes)
     if os.geteuid() == 0:
-        # Root could raise its limits again. A container's root may lack the right to give up rights.
+        # Root could raise its limits again. A container's root may lack the right to give it up.
         with contextlib.suppress(PermissionError):
             kernel.drop_capabilities()
     landlock.restrict(
