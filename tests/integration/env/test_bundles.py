@@ -298,6 +298,7 @@ async def test_processes_when_there_are_too_many_then_the_oldest_makes_room_and_
     world: BundleWorld,
 ) -> None:
     clients = [world.client(code(word)) for word in ("one", "two", "three")]
+    folders: set[Path] = set()
     for client in clients:
         await first(client)
         folders = {process.folder for process in world.app.bundles.running.values()}
