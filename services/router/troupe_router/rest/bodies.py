@@ -11,6 +11,7 @@ from troupe.spec import Issue, SpecInvalidError
 from troupe.spec.issues import pointer_of
 
 _READ = re.compile(r"(application|text)/([\w.-]+\+)?(json|(x-)?yaml)")
+_ARCHIVES = ("application/x-tar", "application/octet-stream")
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -39,7 +40,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
 async def read_archive(request: Request, max_bytes: int) -> bytes:
     """The body of a tar archive; raises TooLargeError (413) and MediaTypeError (415)."""
     content_type = request.headers.get("content-type", "")
-    if content_type.partition(";")[0].strip().lower() != "application/x-tar":
+    if content_type.partition(";")[0].strip().lower() not in _ARCHIVES:
         raise MediaTypeError(
             f"a body of the media type {content_type[:100]!r} is not read; send a bundle's archive "
             "with Content-Type: application/x-tar"

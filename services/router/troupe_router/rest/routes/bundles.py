@@ -22,6 +22,8 @@ Digest = Annotated[
     ),
 ]
 _TAR = "application/x-tar"
+_BYTES = "application/octet-stream"
+"""Taken as well, and what tools that read the OpenAPI can send."""
 _FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 
 
@@ -38,7 +40,7 @@ async def listed(parts: Parts, caller: WhoAsks) -> BundleList:
         200: {"description": "It was there", "model": BundleDocument},
         **problems(409, *OF_BODIES),
     },
-    openapi_extra={"requestBody": {"required": True, "content": {_TAR: _FILE}}},
+    openapi_extra={"requestBody": {"required": True, "content": {_BYTES: _FILE}}},
 )
 async def upload(
     request: Request, response: Response, parts: Parts, caller: WhoAsks, digest: Digest
