@@ -25,6 +25,8 @@ SYNCED = (
 """They write bytes themselves and make them durable with ``troupe.durable``."""
 NOT_KEPT = {
     "services/router/troupe_router/run/record_lines.py": "what lay in a record's place, put aside",
+    "services/env/troupe_env/bundles/packages.py": "a list for pip, in a folder of this life",
+    "troupe/bundles/archive.py": "a bundle unpacked for a process that runs",
     "services/env/troupe_env/sandbox/cgroups.py": "files of the kernel",
     "services/env/troupe_env/sandbox/inside/root.py": "a sandbox's root, in memory",
     "services/env/troupe_env/sandbox/inside/program.py": "a program's own streams",

@@ -16,10 +16,13 @@ from troupe.runtime.streams.redis import connect
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe_router.conduct.controller import ControllerParts
+from troupe_router.conduct.dry_runs import DryRuns
 from troupe_router.conduct.launching import Launching
 from troupe_router.conduct.run_folder_keeper import RunFolderKeeper
 from troupe_router.conduct.supervisor import JobSupervisor
+from troupe_router.jobs.bundles import BundleStore
 from troupe_router.jobs.checks import check_runs_dir
+from troupe_router.jobs.job_bundles import JobBundles
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.members.gauges import keep_counting
@@ -59,6 +62,7 @@ class RouterApp:
         self._players: Players | None = None
         self._fanout: EventFanout | None = None
         self._keeper: RunFolderKeeper | None = None
+        self._dry_runs: DryRuns | None = None
         self._holder = replica_name(settings, "router")
         self._launching = Launching(settings, holder=self._holder)
 
@@ -79,12 +83,17 @@ class RouterApp:
     def register(self, server: grpc.aio.Server) -> None:
         """Add RouterService."""
         registry = Registry(self._connected(), self._store, self._members)
-        router_pb2_grpc.add_RouterServiceServicer_to_server(RouterServicer(registry), server)
+        bundles = JobBundles(BundleStore(self._settings), self._store)
+        router_pb2_grpc.add_RouterServiceServicer_to_server(
+            RouterServicer(registry, bundles), server
+        )
 
     async def warm(self, address: str) -> None:
         """Open REST; ``address`` is what a job's processes register at."""
         redis, settings = self._connected(), self._settings
         launcher = await self._launching.start(self._unfinished)
+        self._dry_runs = DryRuns(settings, self._members, launcher, address)
+        await self._dry_runs.sweep()
         limits = self._keys.replica_limits
         parts = ControllerParts(
             settings, redis, self._store, self._members, launcher, address, self._disk, limits
@@ -114,6 +123,7 @@ class RouterApp:
             is_ready=self._is_ready,
             disk=self._disk,
             keys=self._keys,
+            dry_runs=self._dry_runs,
         )
         self._keeper = RunFolderKeeper(
             self._store, rest_parts.importing, rest_parts.pruning, settings
@@ -188,7 +198,8 @@ class RouterApp:
         return self._redis
 
     async def _unfinished(self) -> set[str]:
-        return {record.job_id for record in await self._store.unfinished()}
+        playing = self._dry_runs.owners if self._dry_runs else set[str]()
+        return {record.job_id for record in await self._store.unfinished()} | playing
 
     async def _is_ready(self) -> bool:
         try:

@@ -12,9 +12,12 @@ from typing import Any, Self
 import httpx
 from httpx_sse import EventSource
 
+from troupe.bundles.archive import Bundle
 from troupe.clients.rest import answers, requests
+from troupe.clients.rest.models.bundles import BundleDocument, BundleList
 from troupe.clients.rest.models.catalogue import TaskFamilyDocument, TaskList
 from troupe.clients.rest.models.checkpoints import CheckpointDocument, CheckpointList
+from troupe.clients.rest.models.dry_runs import DryRunDocument
 from troupe.clients.rest.models.episode_tree import EpisodeDocument
 from troupe.clients.rest.models.episodes import EpisodePage
 from troupe.clients.rest.models.events import EventDocument, EventPage
@@ -30,7 +33,7 @@ from troupe.clients.rest.models.replicas import (
 )
 from troupe.clients.rest.models.run_folders import ImportDocument, PruneDocument, RunFolderPage
 from troupe.clients.rest.models.session import SessionDocument
-from troupe.clients.rest.requests import JOBS, RUN_FOLDERS, job_path
+from troupe.clients.rest.requests import BUNDLES, DRY_RUNS, JOBS, RUN_FOLDERS, job_path
 from troupe.clients.rest.retry import LOST, PAUSE_S, RetryWindow
 from troupe.errors import UnavailableError
 
@@ -101,6 +104,29 @@ class RestClient:
     def dry_run(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """What the router would do with ``spec`` (``PlanDocument``); nothing starts."""
         return dict(self._ask("POST", JOBS, json=spec, dry_run=True))
+
+    def play_dry_run(
+        self, spec: Mapping[str, Any], *, num_tasks: int = 3, timeout_s: float = 480.0
+    ) -> list[dict[str, Any]]:
+        """Episodes of ``spec`` with scripted agents, played by an env service of the router."""
+        options: dict[str, Any] = {"json": spec, "timeout_s": timeout_s, "num_tasks": num_tasks}
+        return answers.read(DryRunDocument, self._ask("POST", DRY_RUNS, **options)).episodes
+
+    def upload_bundle(self, bundle: Bundle) -> BundleDocument:
+        """Upload code for a job whose spec names it (``troupe.bundles.with_bundle``). Idempotent.
+
+        Raises:
+            InvalidArgumentError: the router takes no bundles, or not this one.
+            ForbiddenError: the key has not the scope `code`.
+        """
+        headers = {"Content-Type": "application/x-tar"}
+        path = f"{BUNDLES}/{bundle.digest}"
+        answer = self._ask("PUT", path, content=bundle.archive, headers=headers)
+        return answers.read(BundleDocument, answer)
+
+    def bundles(self) -> list[BundleDocument]:
+        """The bundles that this key uploaded; all of them with the scope admin."""
+        return answers.read(BundleList, self._ask("GET", BUNDLES)).bundles
 
     def job(self, job_id: str) -> JobDocument:
         """One job; raises NotFoundError."""
@@ -295,7 +321,9 @@ class RestClient:
         path: str,
         *,
         json: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
         **params: Any,
     ) -> Any:
         """The answer's JSON; an idempotent call is retried while the router does not answer."""
@@ -304,7 +332,13 @@ class RestClient:
         while True:
             try:
                 response = self._http.request(
-                    method, path, params=query or None, json=json, headers=headers
+                    method,
+                    path,
+                    params=query or None,
+                    json=json,
+                    content=content,
+                    headers=headers,
+                    timeout=httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s,
                 )
                 return answers.document_of(response, self._base_url)
             except (UnavailableError, httpx.HTTPError, httpx.InvalidURL) as error:

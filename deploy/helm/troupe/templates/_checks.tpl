@@ -13,6 +13,7 @@
 {{- include "troupe.checkKeys" . -}}
 {{- include "troupe.checkTls" . -}}
 {{- include "troupe.checkServe" . -}}
+{{- include "troupe.checkBundles" . -}}
 {{- end -}}
 
 {{- define "troupe.checkServe" -}}
@@ -27,6 +28,15 @@
 {{- if and (not $serve.keysSecret.name) (or (not .Values.networkPolicy.enabled) (ne $serve.service.type "ClusterIP")) -}}
 {{- fail "serve.keysSecret is empty, and no NetworkPolicy (or a Service of another type than ClusterIP) keeps strangers out: name a Secret with keys." -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "troupe.checkBundles" -}}
+{{- if and .Values.bundles.enabled (not .Values.router.keysSecret.name) -}}
+{{- fail "bundles.enabled is true and router.keysSecret.name is empty: whoever reaches the router could run code in env pods. Name a Secret of API keys (`troupe keys add NAME --scope code`)." -}}
+{{- end -}}
+{{- if and .Values.bundles.index .Values.networkPolicy.enabled (not .Values.bundles.indexTo) -}}
+{{- fail "bundles.index is set and bundles.indexTo is empty: say where the index is (NetworkPolicy peers), or env pods can't reach it." -}}
 {{- end -}}
 {{- end -}}
 

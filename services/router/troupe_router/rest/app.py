@@ -11,8 +11,10 @@ from troupe_router.rest.access.access_control import AccessControl
 from troupe_router.rest.openapi import complete
 from troupe_router.rest.parts import RestParts
 from troupe_router.rest.routes import (
+    bundles,
     catalogue,
     checkpoints,
+    dry_runs,
     episodes,
     events,
     health,
@@ -28,6 +30,7 @@ from troupe_router.web.routes import web_routes
 
 _ROUTES = (
     jobs,
+    dry_runs,
     events,
     runs,
     checkpoints,
@@ -35,6 +38,7 @@ _ROUTES = (
     episodes,
     run_folders,
     catalogue,
+    bundles,
     replicas,
     session,
     health,

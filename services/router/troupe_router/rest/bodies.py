@@ -11,6 +11,7 @@ from troupe.spec import Issue, SpecInvalidError
 from troupe.spec.issues import pointer_of
 
 _READ = re.compile(r"(application|text)/([\w.-]+\+)?(json|(x-)?yaml)")
+_ARCHIVES = ("application/x-tar", "application/octet-stream")
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -33,6 +34,25 @@ async def read_body(
             )
         if len(body) > max_bytes:
             raise TooLargeError(f"the body is larger than {max_bytes} bytes; {hint}")
+    return bytes(body)
+
+
+async def read_archive(request: Request, max_bytes: int) -> bytes:
+    """The body of a tar archive; raises TooLargeError (413) and MediaTypeError (415)."""
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() not in _ARCHIVES:
+        raise MediaTypeError(
+            f"a body of the media type {content_type[:100]!r} is not read; send a bundle's archive "
+            "with Content-Type: application/x-tar"
+        )
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise TooLargeError(
+                f"the archive is larger than {max_bytes} bytes; leave out what the job does not "
+                "need, or have the operator raise TROUPE_ROUTER_BUNDLE_BYTES"
+            )
     return bytes(body)
 
 
