@@ -102,10 +102,8 @@ def test_reward_when_it_raises_then_names_the_line_and_keeps_the_exception() -> 
         return 1 / len(row["missing"])
 
     env = environment(Functions(reward))
-    with pytest.raises(
-        RewardFailedError,
-        match=r"KeyError: 'missing' \(at .*_functions.py, line \d+, in reward: `return 1 / len\(row\[",
-    ):
+    place = r"KeyError: 'missing' \(at .*_functions.py, line \d+, in reward: `return 1 / len"
+    with pytest.raises(RewardFailedError, match=place):
         played(env, ("a", "x"), ("b", "y"))
     assert isinstance(env.failure, KeyError)
 
