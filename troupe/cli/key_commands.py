@@ -19,15 +19,25 @@ keys_app = typer.Typer(
 KeyName = Annotated[str, typer.Argument(help="Who uses the key.", metavar="NAME")]
 File = Annotated[Path, typer.Option("--file", help="File of keys.")]
 _FILE = Path("runs/.troupe/keys.yaml")
-_SCOPES: dict[str, Scope] = {"read": "read", "submit": "submit", "admin": "admin"}
+_SCOPES: dict[str, tuple[Scope, ...]] = {
+    "read": ("read",),
+    "submit": ("submit",),
+    "admin": ("admin",),
+    "code": ("code",),
+    "admin,code": ("admin", "code"),
+}
 
 
 @keys_app.command()
 def add(
     name: KeyName,
-    scope: Annotated[str, typer.Option(help="read, submit or admin; each includes the former.")] = (
-        "submit"
-    ),
+    scope: Annotated[
+        str,
+        typer.Option(
+            help="read, submit or admin; each includes the former. code: submit, with own code; "
+            "admin,code: both."
+        ),
+    ] = "submit",
     days: Annotated[int | None, typer.Option(min=1, help="Days until the key expires.")] = None,
     rate_per_s: Annotated[float | None, typer.Option(help="Requests allowed a second.")] = None,
     max_replicas: Annotated[int | None, typer.Option(min=1, help="Replicas of its jobs.")] = None,
@@ -36,11 +46,11 @@ def add(
 ) -> None:
     """Make a key, print it once, and keep its digest; an older key of NAME ends."""
     if scope not in _SCOPES:
-        raise InvalidArgumentError(f"--scope is read, submit or admin, not '{scope}'")
+        raise InvalidArgumentError(f"--scope is {', '.join(_SCOPES)}, not '{scope}'")
     more: dict[str, object] = {"rate_per_s": rate_per_s, "max_replicas": max_replicas}
     if days is not None:
         more["expires_at"] = datetime.now(UTC) + timedelta(days=days)
-    key = add_key(file, name, (_SCOPES[scope],), **more)
+    key = add_key(file, name, _SCOPES[scope], **more)
     if as_json:
         print_json({"name": name, "scope": scope, "key": key, "file": str(file)})
         return

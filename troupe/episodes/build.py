@@ -5,6 +5,7 @@ from functools import cache
 
 from troupe.algorithms.algorithm import Algorithm, Remembering
 from troupe.algorithms.load import load_algorithm
+from troupe.bundles.planned import is_bundled, planned_family
 from troupe.episodes.follow import resumable
 from troupe.episodes.joint import at_once
 from troupe.episodes.player import EpisodePlayer
@@ -47,10 +48,11 @@ class JobParts:
 def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
     """Everything that ``spec`` names; raises SpecInvalidError or InvalidArgumentError.
 
-    ``family`` is the spec's task family, if already loaded.
+    ``family`` is the spec's task family, if already loaded. Code of a bundle is not loaded: the
+    parts of such a job can be planned and played with, and judge nothing.
     """
-    loaded = family or load_family(spec.task.name, spec.task.params)
-    family = with_reward(loaded, spec.reward)
+    loaded = family or _family(spec)
+    family = with_reward(loaded, spec.reward, is_bundled=spec.bundle is not None)
     issues = [
         Issue(f"/agents/{name}", f"task '{spec.task.name}' has no agent '{name}'; {hint}")
         for name in spec.agents
@@ -77,6 +79,12 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
         algorithm=algorithm,
         mix=RewardMix(spec.reward, family.local_terms),
     )
+
+
+def _family(spec: JobSpec) -> TaskFamily:
+    if is_bundled(spec, spec.task.name):
+        return planned_family(spec)
+    return load_family(spec.task.name, spec.task.params)
 
 
 def refuse_across_policies(spec: JobSpec, algorithm: Algorithm) -> None:

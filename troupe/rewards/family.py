@@ -32,13 +32,14 @@ _KEPT_TASKS = 256
 """Tasks that an environment caches, so that an episode makes its task once."""
 
 
-def with_reward(family: TaskFamily, spec: RewardSpec) -> TaskFamily:
+def with_reward(family: TaskFamily, spec: RewardSpec, *, is_bundled: bool = False) -> TaskFamily:
     """``family`` with the terms of the functions that ``spec`` names; itself without one.
 
-    The strict judge's term weighs nothing. Raises InvalidArgumentError or SpecInvalidError with
+    The strict judge's term weighs nothing. ``is_bundled``: the job has a bundle, whose functions
+    are named and not loaded. Raises InvalidArgumentError or SpecInvalidError with
     pointers below /reward.
     """
-    rewards = load_rewards(spec)
+    rewards = load_rewards(spec, is_bundled=is_bundled)
     if not rewards:
         return family
     names = [reward.term for reward in rewards]

@@ -115,16 +115,24 @@ def load_reward(
     return NamedReward(kind, term, partial(function, **values) if values else function)
 
 
-def load_rewards(spec: RewardSpec) -> tuple[NamedReward, ...]:
+def load_rewards(spec: RewardSpec, *, is_bundled: bool = False) -> tuple[NamedReward, ...]:
     """The function of ``spec``, then its strict judge, as far as it names them.
 
-    Raises InvalidArgumentError or SpecInvalidError with pointers below /reward.
+    ``is_bundled``: ``module:attr`` is code of the job's bundle, which is not loaded here; its term
+    has a name and can't be computed. Raises InvalidArgumentError or SpecInvalidError with pointers
+    below /reward.
     """
     rewards: list[NamedReward] = []
+
+    def load(kind: str, params: Mapping[str, Any], **more: str) -> NamedReward:
+        if is_bundled and ":" in kind:
+            return NamedReward(kind, more["term"] or spec.term, _judged_elsewhere)
+        return load_reward(kind, params, **more)
+
     if spec.kind:
-        rewards.append(load_reward(spec.kind, spec.params, term=spec.name))
+        rewards.append(load(spec.kind, spec.params, term=spec.name))
     if strict := spec.strict:
-        judge = load_reward(strict.kind, strict.params, term=STRICT, pointer="/reward/strict")
+        judge = load(strict.kind, strict.params, term=STRICT, pointer="/reward/strict")
         rewards.append(replace(judge, fraction=strict.fraction))
     return tuple(rewards)
 
@@ -156,6 +164,13 @@ def rewards_of_json(text: str) -> tuple[NamedReward, ...]:
     if not (spec.kind or spec.strict):
         raise InvalidArgumentError("reward_json names no reward function; give its kind")
     return load_rewards(spec)
+
+
+def _judged_elsewhere(transition: JudgedTransition, task: Task) -> float:
+    raise InvalidArgumentError(
+        "this process can't compute the term: the function's code lies in the job's bundle, which "
+        "env services alone load (docs/bundles.md)"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from troupe.spec.algorithm import (
     AlgorithmSpec,
 )
 from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
+from troupe.spec.bundle import BundleSpec
 from troupe.spec.policy import PolicySpec
 
 
@@ -235,6 +236,8 @@ class JobSpec(SpecModel):
     it trains. Above 0 the next step is played while the trainer learns; 0: strictly on-policy."""
     task: TaskSpec
     """The task of the team."""
+    bundle: BundleSpec | None = Field(default=None, exclude_if=lambda bundle: bundle is None)
+    """Uploaded code that the task or the reward function is of."""
     workflow: WorkflowSpec
     """Which agent acts when."""
     agents: dict[Name, AgentSpec] = Field(min_length=1, max_length=MAX_NAMED)

@@ -100,6 +100,13 @@ class RouterSettings(ServingSettings):
     data_folders: str | None = None
     """Folders that data files of specs' tasks may lie in, comma-separated; "*": any. Not set: any
     where REST listens on loopback alone, else `data`."""
+    bundles: bool | None = None
+    """Take code with a job (a bundle), from keys with the scope `code`; env services run it. Not
+    set: only where REST listens on loopback alone."""
+    bundle_bytes: int = Field(default=16 << 20, ge=1024, le=48 << 20)
+    """Largest archive of a bundle."""
+    bundle_store_bytes: int = Field(default=1 << 30, ge=1024)
+    """Bytes of uploaded bundles that are kept together; jobs have their own copies."""
     model_ids: str = "*"
     """Hub ids that specs may name, comma-separated, with * for any part: "Qwen/*"; empty: none."""
     tracker_hosts: str | None = None

@@ -12,7 +12,9 @@ from typing import Any, Self
 import httpx
 from httpx_sse import EventSource
 
+from troupe.bundles.archive import Bundle
 from troupe.clients.rest import answers, requests
+from troupe.clients.rest.models.bundles import BundleDocument, BundleList
 from troupe.clients.rest.models.catalogue import TaskFamilyDocument, TaskList
 from troupe.clients.rest.models.checkpoints import CheckpointDocument, CheckpointList
 from troupe.clients.rest.models.episode_tree import EpisodeDocument
@@ -30,7 +32,7 @@ from troupe.clients.rest.models.replicas import (
 )
 from troupe.clients.rest.models.run_folders import ImportDocument, PruneDocument, RunFolderPage
 from troupe.clients.rest.models.session import SessionDocument
-from troupe.clients.rest.requests import JOBS, RUN_FOLDERS, job_path
+from troupe.clients.rest.requests import BUNDLES, JOBS, RUN_FOLDERS, job_path
 from troupe.clients.rest.retry import LOST, PAUSE_S, RetryWindow
 from troupe.errors import UnavailableError
 
@@ -101,6 +103,22 @@ class RestClient:
     def dry_run(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """What the router would do with ``spec`` (``PlanDocument``); nothing starts."""
         return dict(self._ask("POST", JOBS, json=spec, dry_run=True))
+
+    def upload_bundle(self, bundle: Bundle) -> BundleDocument:
+        """Upload code for a job whose spec names it (``troupe.bundles.with_bundle``). Idempotent.
+
+        Raises:
+            InvalidArgumentError: the router takes no bundles, or not this one.
+            ForbiddenError: the key has not the scope `code`.
+        """
+        headers = {"Content-Type": "application/x-tar"}
+        path = f"{BUNDLES}/{bundle.digest}"
+        answer = self._ask("PUT", path, content=bundle.archive, headers=headers)
+        return answers.read(BundleDocument, answer)
+
+    def bundles(self) -> list[BundleDocument]:
+        """The bundles that this key uploaded; all of them with the scope admin."""
+        return answers.read(BundleList, self._ask("GET", BUNDLES)).bundles
 
     def job(self, job_id: str) -> JobDocument:
         """One job; raises NotFoundError."""
@@ -295,6 +313,7 @@ class RestClient:
         path: str,
         *,
         json: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         **params: Any,
     ) -> Any:
@@ -304,7 +323,12 @@ class RestClient:
         while True:
             try:
                 response = self._http.request(
-                    method, path, params=query or None, json=json, headers=headers
+                    method,
+                    path,
+                    params=query or None,
+                    json=json,
+                    content=content,
+                    headers=headers,
                 )
                 return answers.document_of(response, self._base_url)
             except (UnavailableError, httpx.HTTPError, httpx.InvalidURL) as error:

@@ -32,7 +32,8 @@ class ApiKey(BaseModel):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Digest of the key."""
     scopes: tuple[Scope, ...] = Field(min_length=1)
-    """read; submit (and cancel, pause, resume); admin (and delete). Each holds those before it."""
+    """read; submit (and cancel, pause, resume); admin (and delete). Each holds those before it.
+    code: submit, with code that env services run (docs/bundles.md); no other holds it."""
     expires_at: datetime | None = None
     """The key ends then."""
     rate_per_s: float | None = Field(default=None, gt=0.0)
@@ -47,9 +48,11 @@ class ApiKey(BaseModel):
 
     @property
     def all_scopes(self) -> tuple[Scope, ...]:
-        """The scopes with those that they include."""
+        """The scopes with those that they include; only a key that names `code` has it."""
         order: tuple[Scope, ...] = ("read", "submit", "admin")
-        return order[: max(order.index(scope) for scope in self.scopes) + 1]
+        named = ["submit" if scope == "code" else scope for scope in self.scopes]
+        held = order[: max(order.index(scope) for scope in named) + 1]
+        return (*held, "code") if "code" in self.scopes else held
 
     def is_valid(self, now: datetime | None = None) -> bool:
         """Whether the key has not ended."""

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import httpx
 
-JOBS, RUN_FOLDERS = "/v1/jobs", "/v1/run-folders"
+JOBS, RUN_FOLDERS, BUNDLES = "/v1/jobs", "/v1/run-folders", "/v1/bundles"
 
 
 def job_path(job_id: str, *parts: str) -> str:

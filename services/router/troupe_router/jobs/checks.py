@@ -8,6 +8,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from troupe import plugins
+from troupe.bundles.planned import is_bundled
 from troupe.durable import make_folder
 from troupe.episodes.build import JobParts, load_parts
 from troupe.errors import InvalidArgumentError
@@ -100,7 +101,12 @@ def _tracker_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:
 
 
 def _data_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:
-    """Paths among the task's parameters that it may not read; other faults are found later."""
+    """Paths among the task's parameters that it may not read; other faults are found later.
+
+    A bundle's task reads in its own process alone, and its parameters are not known here.
+    """
+    if is_bundled(spec, spec.task.name):
+        return []
     try:
         family: type[TaskFamily] = plugins.load(plugins.TASKS, spec.task.name)
         params = family.Params.model_validate(spec.task.params).model_dump()

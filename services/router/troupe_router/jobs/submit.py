@@ -22,6 +22,7 @@ from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
 from troupe_router.jobs.allowlist import Allowlist
+from troupe_router.jobs.bundles import BundleStore, keep_bundle
 from troupe_router.jobs.checks import check_runs_dir, resolve
 from troupe_router.jobs.discard import discard
 from troupe_router.jobs.estimate import find_pace
@@ -59,6 +60,8 @@ class JobCommands:
         self._redis = redis
         self._store = store
         self._replica_limits = replica_limits
+        self.bundles = BundleStore(settings)
+        """Code that jobs bring along."""
         self._submitting = asyncio.Lock()
         self._keeping = asyncio.Lock()
         """Of run folders: none is emptied while a job is resumed from it."""
@@ -108,9 +111,10 @@ class JobCommands:
                 priority=priority,
                 owner=owner,
             )
-            await asyncio.to_thread(write_spec, run_dir, spec)
+            await asyncio.to_thread(self._write, run_dir, spec)
             await self._store.create(record)
         await self._emit_state(record)
+        await self._emit_bundle(record)
         return Accepted(record, is_new=True)
 
     async def cancel(self, job_id: str) -> JobRecord:
@@ -186,15 +190,15 @@ class JobCommands:
         run_dir = record.run_dir if record else self._run_dir(job_id)
         stored = await asyncio.to_thread(_stored_spec, run_dir, job_id)
         if wanted is not None:
-            asked, _ = await asyncio.to_thread(self._check, wanted)
+            asked, _ = await asyncio.to_thread(self._check, wanted, run_dir)
             _check_same_job(job_id, stored, asked)
             await asyncio.to_thread(_check_steps, run_dir, asked)
         if record is not None and record.state == "succeeded":
             raise ConflictError(f"job '{job_id}' succeeded; submit a new job instead")
         earlier = record or await asyncio.to_thread(earlier_job, run_dir)
-        spec, _ = await asyncio.to_thread(self._check, wanted or stored)
+        spec, _ = await asyncio.to_thread(self._check, wanted or stored, run_dir)
         check_quota(spec, self.quota, earlier.owner if earlier else "")
-        await asyncio.to_thread(write_spec, run_dir, spec)
+        await asyncio.to_thread(self._write, run_dir, spec)
         ledger = StepLedger(self._redis, job_id)
         # Where Redis was emptied there is no ledger to go on with, only the checkpoints.
         is_paused = record is not None and record.state == "paused" and await ledger.versions()
@@ -238,8 +242,14 @@ class JobCommands:
             )
         return earlier
 
-    def _check(self, spec: JobSpec) -> Any:
+    def _write(self, run_dir: Path, spec: JobSpec) -> None:
+        if bundle := self.bundles.checked(spec, run_dir):
+            keep_bundle(run_dir, bundle)
+        write_spec(run_dir, spec)
+
+    def _check(self, spec: JobSpec, run_dir: Path | None = None) -> Any:
         check_runs_dir(self._settings.runs_dir)
+        self.bundles.checked(spec, run_dir)
         return resolve(spec, Allowlist.from_settings(self._settings))
 
     def _run_dir(self, job_id: str) -> Path:
@@ -263,6 +273,13 @@ class JobCommands:
                 ) from error
             return job_id, runs_dir / job_id
         raise ConflictError(f"{runs_dir} is full of jobs called '{spec.name}'; remove some")
+
+    async def _emit_bundle(self, record: JobRecord) -> None:
+        """Say in the job's events whose code runs in it."""
+        if record.spec.bundle is not None:
+            log = EventLog(self._redis, record.job_id, source="router")
+            data = {"digest": record.spec.bundle.digest, "owner": record.owner}
+            await log.emit("job.bundle", data, event_id=f"{record.life}:bundle")
 
     async def _emit_state(self, record: JobRecord) -> None:
         log = EventLog(self._redis, record.job_id, source="router")

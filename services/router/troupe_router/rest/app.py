@@ -11,6 +11,7 @@ from troupe_router.rest.access.access_control import AccessControl
 from troupe_router.rest.openapi import complete
 from troupe_router.rest.parts import RestParts
 from troupe_router.rest.routes import (
+    bundles,
     catalogue,
     checkpoints,
     episodes,
@@ -35,6 +36,7 @@ _ROUTES = (
     episodes,
     run_folders,
     catalogue,
+    bundles,
     replicas,
     session,
     health,

@@ -36,6 +36,25 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     return bytes(body)
 
 
+async def read_archive(request: Request, max_bytes: int) -> bytes:
+    """The body of a tar archive; raises TooLargeError (413) and MediaTypeError (415)."""
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "application/x-tar":
+        raise MediaTypeError(
+            f"a body of the media type {content_type[:100]!r} is not read; send a bundle's archive "
+            "with Content-Type: application/x-tar"
+        )
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise TooLargeError(
+                f"the archive is larger than {max_bytes} bytes; leave out what the job does not "
+                "need, or have the operator raise TROUPE_ROUTER_BUNDLE_BYTES"
+            )
+    return bytes(body)
+
+
 async def read_model(request: Request, model: type[_M], max_bytes: int) -> _M:
     """The JSON body as a ``model``; raises InvalidArgumentError with a pointer for each fault."""
     body = await read_body(request, max_bytes)

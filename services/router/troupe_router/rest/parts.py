@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 
 from troupe.runtime.disk_space import DiskSpace
 from troupe_router.conduct.progress import ProgressReader
+from troupe_router.jobs.bundles import BundleStore
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.members.store import MemberStore
@@ -42,6 +43,11 @@ class RestParts:
     keys: KeyStore = field(default_factory=lambda: KeyStore(None))
     wrong_keys: WrongKeys = field(default_factory=WrongKeys)
     lines: MetricLines = field(default_factory=MetricLines)
+
+    @property
+    def bundles(self) -> BundleStore:
+        """Uploaded code."""
+        return self.commands.bundles
 
     @cached_property
     def importing(self) -> JobImport:

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 
 from troupe.clients.rest.models.base import Document, Parameters
 
-Scope = Literal["read", "submit", "admin"]
+Scope = Literal["read", "submit", "admin", "code"]
 
 
 class SessionDocument(Document):

@@ -69,11 +69,11 @@ class AccessControl:
         caller = self._caller(headers, address, is_needed=not scope["path"].startswith(_OPEN))
         if caller is None:
             return Caller("", ())
-        wanted = scope_of(scope["method"])
-        if wanted not in caller.scopes and not scope["path"].startswith(_OPEN):
+        wanted = scope_of(scope["method"], scope["path"])
+        if not set(wanted) <= set(caller.scopes) and not scope["path"].startswith(_OPEN):
             raise ForbiddenError(
                 f"the key '{caller.name}' may {', '.join(caller.scopes)}; {scope['method']} here "
-                f"needs '{wanted}'"
+                f"needs '{' and '.join(wanted)}'"
             )
         rate = caller.rate_per_s or self._rate_per_s
         if rate > 0:
@@ -102,11 +102,17 @@ class AccessControl:
             raise
 
 
-def scope_of(method: str) -> KeyScope:
-    """What a request needs: to read, to submit (and steer jobs), or to delete."""
+def scope_of(method: str, path: str) -> tuple[KeyScope, ...]:
+    """What a request needs: to read, to submit (and steer jobs), or to delete.
+
+    Bundles need the scope of code beside it: also to read, for they are code of others.
+    """
+    wanted: KeyScope = "submit"
     if method in ("GET", "HEAD", "OPTIONS"):
-        return "read"
-    return "admin" if method == "DELETE" else "submit"
+        wanted = "read"
+    elif method == "DELETE":
+        wanted = "admin"
+    return (wanted, "code") if path.startswith("/v1/bundles") else (wanted,)
 
 
 def key_of(headers: Mapping[str, str]) -> tuple[str, bool]:

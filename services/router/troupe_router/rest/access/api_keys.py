@@ -28,7 +28,7 @@ class Caller:
     digest: str = ""
 
 
-ANYBODY = Caller("", ("read", "submit", "admin"))
+ANYBODY = Caller("", ("read", "submit", "admin", "code"))
 """The caller of a router without keys."""
 
 

@@ -15,12 +15,13 @@ from troupe.clients.rest.models.jobs import (
     PlanDocument,
     SubmitQuery,
 )
-from troupe.errors import InvalidArgumentError
+from troupe.errors import ForbiddenError, InvalidArgumentError
 from troupe.runtime.telemetry.tracing import job_span
 from troupe.spec import JobSpec
 from troupe_router.jobs.queue import places
 from troupe_router.jobs.record import JobRecord, spec_document
 from troupe_router.jobs.submit import parse_body
+from troupe_router.rest.access.api_keys import Caller
 from troupe_router.rest.bodies import read_body, read_model
 from troupe_router.rest.openapi import EVERY, OF_BODIES, problems, takes
 from troupe_router.rest.parts import JobId, Parts, RestParts, WhoAsks
@@ -62,6 +63,7 @@ async def submit(
     """
     body = await read_body(request, parts.settings.max_body_bytes)
     spec = await _parsed(body, request)
+    _check_scope(caller, spec)
     if query.dry_run:
         plan = await parts.commands.plan(spec, owner=caller.name)
         return Response(plan.model_dump_json(), media_type="application/json")
@@ -148,6 +150,16 @@ async def change(request: Request, parts: Parts, job_id: JobId) -> JobDocument:
 async def delete(parts: Parts, job_id: JobId, files: bool = False) -> None:
     """Forget a job that has ended or is paused."""
     await parts.commands.delete(job_id, files=files)
+
+
+def _check_scope(caller: Caller, spec: JobSpec) -> None:
+    """Raise ForbiddenError for a bundle in the job of a caller who may bring none."""
+    if spec.bundle is not None and "code" not in caller.scopes:
+        raise ForbiddenError(
+            f"the key '{caller.name}' may {', '.join(caller.scopes)}; a job with a bundle needs "
+            "'code'",
+            pointer="/bundle",
+        )
 
 
 def job_document(record: JobRecord, queue_position: int | None) -> JobDocument:
