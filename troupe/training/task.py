@@ -7,7 +7,7 @@ scores by itself.
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from typing import Any, ClassVar
@@ -42,6 +42,10 @@ class DatasetParams(Params):
     timeout_s: float = Field(default=60.0, gt=0.0, description="Longest call of a function.")
 
 
+Ask = Callable[[str, Mapping[str, Any]], Any]
+"""Asks whoever judges: ``reset`` or ``step`` of a ``CallerEnvironment``, with its arguments."""
+
+
 class DatasetTask:
     """Rows as tasks; the caller's functions as environment."""
 
@@ -59,18 +63,18 @@ class DatasetTask:
 
     def taskset(self) -> "RowTasks":
         """One task a row; held-out rows are the validation split."""
-        return RowTasks(self._params)
+        return RowTasks(self._params.num_train, self._params.num_held_out)
 
-    def environment(self) -> "CallerClient":
+    def environment(self) -> "RowEnvironment":
         """A client of the process that judges."""
-        return CallerClient(self._params)
+        return RowEnvironment(self.agents, CallerClient(self._params).ask)
 
 
 class RowTasks:
-    """Places of rows: the rows themselves stay in the calling process."""
+    """Places of rows: the rows themselves stay with whoever judges."""
 
-    def __init__(self, params: DatasetParams) -> None:
-        self._sizes = {"train": params.num_train, "validation": params.num_held_out, "test": 0}
+    def __init__(self, num_train: int, num_held_out: int) -> None:
+        self._sizes = {"train": num_train, "validation": num_held_out, "test": 0}
 
     def size(self, split: Split) -> int:
         """Number of rows."""
@@ -86,32 +90,28 @@ class RowTasks:
         return Task(f"dataset/{split}/{index}", split, index, payload)
 
 
-class CallerClient:
-    """``Environment`` whose judgements come from the calling process.
+class RowEnvironment:
+    """``Environment`` whose states are JSON and whose judgements come from ``ask``."""
 
-    Raises RewardFailedError when a function of the caller raised, UnavailableError when nobody
-    answers at the socket, DeadlineError when no answer came in time.
-    """
-
-    def __init__(self, params: DatasetParams) -> None:
-        self._params = params
+    def __init__(self, agents: Sequence[str], ask: Ask) -> None:
+        self._agents = agents
+        self._ask = ask
 
     def reset(self, task: Task) -> bytes:
         """The first state of a row."""
-        return _packed(self._ask("/reset", json.loads(task.payload)))
+        return _packed(self._ask("reset", json.loads(task.payload)))
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """The prompt that the state holds for ``agent``."""
-        if agent not in self._params.agents:
+        if agent not in self._agents:
             raise InvalidArgumentError(f"there is no agent '{agent}' in this task")
         shown = json.loads(state)["shown"].get(agent, [])
         return tuple(Message(message["role"], message["content"]) for message in shown)
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
-        """What the caller's functions say of one answer."""
+        """What the functions say of one answer."""
         before: dict[str, Any] = json.loads(state)
-        asked = {"state": before, "agent": agent, "action": action}
-        judgement = self._ask("/step", asked)
+        judgement = self._ask("step", {"state": before, "agent": agent, "action": action})
         after = judgement["state"]
         return Transition(
             state=_packed(after),
@@ -121,11 +121,22 @@ class CallerClient:
             success=after["is_success"],
         )
 
-    def _ask(self, path: str, document: Mapping[str, Any]) -> Any:
+
+class CallerClient:
+    """Asks the process that called ``troupe.train``.
+
+    Raises RewardFailedError when a function of the caller raised, UnavailableError when nobody
+    answers at the socket, DeadlineError when no answer came in time.
+    """
+
+    def __init__(self, params: DatasetParams) -> None:
+        self._params = params
+
+    def ask(self, call: str, document: Mapping[str, Any]) -> Any:
         """The answer to one call, on a connection of its own: they cost little on one machine."""
         connection = _UnixConnection(self._params.socket, timeout=self._params.timeout_s)
         try:
-            connection.request("POST", path, body=json.dumps(document))
+            connection.request("POST", f"/{call}", body=json.dumps(document))
             answer = connection.getresponse()
             body = json.loads(answer.read())
         except TimeoutError as error:
