@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from troupe.bundles.requirements import check_requirements
 from troupe.errors import InvalidArgumentError
 
 MAX_BUNDLE_BYTES = 16 << 20
@@ -95,7 +96,7 @@ def build_bundle(
 
 def bundle_of(files: Mapping[str, bytes], *, max_bytes: int = MAX_BUNDLE_BYTES) -> Bundle:
     """The bundle of these files, by name; raises InvalidArgumentError."""
-    _check_names(files)
+    _check_content(files)
     archive = _written(files)
     if len(archive) > max_bytes:
         raise InvalidArgumentError(
@@ -132,7 +133,7 @@ def read_bundle(archive: bytes, *, digest: str = "", max_bytes: int = MAX_BUNDLE
     # What tarfile raises for damaged headers is not its own error alone.
     except (tarfile.TarError, ValueError, EOFError, OverflowError, OSError) as error:
         raise InvalidArgumentError(f"the bundle is no tar archive: {error}") from error
-    _check_names(files)
+    _check_content(files)
     if not files or _written(files) != archive:
         raise InvalidArgumentError(
             f"the archive is not one that `troupe submit --with` builds: up to {MAX_BUNDLE_FILES} "
@@ -195,6 +196,12 @@ def _take(files: dict[str, bytes], name: str, file: Path, max_bytes: int) -> Non
         raise InvalidArgumentError(
             f"two files would be '{name}' in the bundle, {file} among them; rename one"
         )
+
+
+def _check_content(files: Mapping[str, bytes]) -> None:
+    _check_names(files)
+    if REQUIREMENTS in files:
+        check_requirements(files[REQUIREMENTS])
 
 
 def _check_names(files: Mapping[str, bytes]) -> None:

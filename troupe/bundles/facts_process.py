@@ -5,28 +5,17 @@ A request on stdin, one answer on stdout: the facts of a task, or what is wrong 
 
 import json
 import sys
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from troupe.bundles.planned import facts_of
+from troupe.bundles.user_error import user_error
 from troupe.errors import TroupeError
 from troupe.rewards.family import with_reward
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import RewardSpec
 from troupe.tasks.registry import load_family
-
-
-def user_error(error: BaseException, folder: Path) -> str:
-    """What an exception of bundled code says, with its last line in ``folder``."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_in(f.filename, folder)]
-    at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"its code raised {type(error).__name__}: {error}{at}"
-
-
-def _is_in(filename: str, folder: Path) -> bool:
-    return Path(filename).is_relative_to(folder)
 
 
 def _answer(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,6 +86,29 @@ def facts_of(family: TaskFamily) -> TaskFacts:
     )
 
 
+def check_facts(family: TaskFamily, facts_json: str) -> None:
+    """Raise InvalidArgumentError where a loaded family is not what its job was planned with."""
+    try:
+        planned = TaskFacts.model_validate_json(facts_json)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"the facts of a bundle's task can't be read: {error}"
+        ) from error
+    found = facts_of(family)
+    sizes = {split: planned.sizes.get(split) for split in SPLITS}
+    for name, expected, is_so in (
+        ("agents", planned.agents, found.agents),
+        ("terms", planned.local_terms, found.local_terms),
+        ("sizes of splits", sizes, found.sizes),
+    ):
+        if expected != is_so:
+            raise InvalidArgumentError(
+                f"the {name} of task '{family.name}' are {is_so} here, and the job was planned with"
+                f" {expected}; submit it again with `troupe submit --with`",
+                pointer="/bundle/task",
+            )
+
+
 def _elsewhere(what: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"this process can't {what}: the task's code lies in the job's bundle, which env services "

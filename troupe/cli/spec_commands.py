@@ -1,7 +1,7 @@
 """``troupe validate``, ``schema`` and ``dryrun``: they need no services."""
 
 import asyncio
-import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from troupe.cli.specs import read_spec, unused_policies, with_overrides
 from troupe.cli.starter import starter_spec
 from troupe.conformance.target import find_targets, load_target
 from troupe.episodes.build import load_parts
-from troupe.episodes.dryrun import DryEpisode, dry_run
+from troupe.episodes.dryrun import dry_run, episode_document
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.context import context_issues
@@ -83,15 +83,20 @@ def dryrun(
     job_spec = _task_alone(str(spec), overrides) if names_a_task(spec) else _read(spec, overrides)
     _check(job_spec)
     episodes = asyncio.run(dry_run(job_spec, num_tasks=num_tasks))
+    print_episodes([episode_document(episode) for episode in episodes], as_json=as_json)
+
+
+def print_episodes(episodes: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print what ``episode_document`` made of a dry run's episodes."""
     if as_json:
-        print_json([_document(episode) for episode in episodes])
+        print_json(list(episodes))
         return
     console = out()
     for episode in episodes:
-        record = episode.played.episode
+        how = "solved" if episode["is_success"] else "not solved"
         console.print(
-            f"{record.task_id}: {'solved' if record.is_success else 'not solved'} in "
-            f"{record.num_turns} turns, team return {record.team_return:.3f}",
+            f"{episode['task_id']}: {how} in {episode['num_turns']} turns, team return "
+            f"{episode['team_return']:.3f}",
             markup=False,
         )
         console.print(_table(episode))
@@ -128,50 +133,17 @@ def _read(path: Path, overrides: opt.Overrides) -> JobSpec:
     return spec
 
 
-def _table(episode: DryEpisode) -> Table:
+def _table(episode: Mapping[str, Any]) -> Table:
     table = Table("turn", "agent", "policy", "prompt", "rewards", "advantages", "chosen", box=None)
-    for group, advantages in zip(episode.played.groups, episode.advantages, strict=True):
-        chosen = [str(c.index) for c in group.candidates if c.is_chosen]
+    for group in episode["groups"]:
+        candidates = group["candidates"]
         table.add_row(
-            str(group.turn),
-            group.agent,
-            group.policy,
-            ", ".join(p.digest[:8] for p in group.prompts),
-            " ".join(f"{c.reward:.2f}" for c in group.candidates),
-            " ".join(f"{a:+.2f}" for a in advantages),
-            ",".join(chosen),
+            str(group["turn"]),
+            group["agent"],
+            group["policy"],
+            ", ".join(digest[:8] for digest in group["prompts"]),
+            " ".join(f"{c['reward']:.2f}" for c in candidates),
+            " ".join(f"{c['advantage']:+.2f}" for c in candidates),
+            ",".join(str(c["index"]) for c in candidates if c["is_chosen"]),
         )
     return table
-
-
-def _document(episode: DryEpisode) -> dict[str, Any]:
-    record = episode.played.episode
-    groups = [
-        {
-            "group_id": group.group_id,
-            "agent": group.agent,
-            "turn": group.turn,
-            "policy": group.policy,
-            "prompts": [prompt.digest for prompt in group.prompts],
-            "candidates": [
-                {
-                    "text": c.text,
-                    "reward": c.reward,
-                    "team_reward": c.team_reward,
-                    "local_rewards": dict(c.local_rewards),
-                    "advantage": advantage,
-                    "is_chosen": c.is_chosen,
-                    "info": json.loads(c.info_json or "{}"),
-                }
-                for c, advantage in zip(group.candidates, advantages, strict=True)
-            ],
-        }
-        for group, advantages in zip(episode.played.groups, episode.advantages, strict=True)
-    ]
-    return {
-        "task_id": record.task_id,
-        "is_success": record.is_success,
-        "num_turns": record.num_turns,
-        "team_return": record.team_return,
-        "groups": groups,
-    }

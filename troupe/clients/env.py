@@ -12,7 +12,8 @@ from troupe.episodes.ports import Outcome, Start
 from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import TroupeError
 from troupe.rewards.reward import reward_json
-from troupe.spec.job import RewardSpec
+from troupe.spec.bundle import BundleSpec
+from troupe.spec.job import JobSpec, RewardSpec
 from troupe.tasks.family import Split, Task
 
 
@@ -31,6 +32,7 @@ class EnvClient(Client):
         task_params: Mapping[str, Any] | None = None,
         *,
         reward: RewardSpec | None = None,
+        bundle: BundleSpec | None = None,
         retry_for_s: float = 2.0,
     ) -> None:
         super().__init__(address, retry_for_s=retry_for_s)
@@ -41,6 +43,8 @@ class EnvClient(Client):
             name=task_name,
             params_json=params_json,
             reward_json=reward_json(reward) if reward else "",
+            bundle_digest=bundle.digest if bundle else "",
+            bundle_facts_json=bundle.task.model_dump_json() if bundle and bundle.task else "",
         )
 
     async def reset(
@@ -112,3 +116,19 @@ class EnvClient(Client):
             for t in answer.tasks
         ]
         return tasks, answer.total_size or None
+
+    async def dry_run(
+        self, spec: JobSpec, *, num_tasks: int = 3, timeout_s: float = 120.0
+    ) -> list[dict[str, Any]]:
+        """Episodes of ``spec`` with scripted agents, played in the env service."""
+        request = pb.PlayDryRunRequest(
+            environment=self._environment,
+            spec_json=spec.model_dump_json(),
+            num_tasks=num_tasks,
+        )
+        answer = await self._call(
+            "PlayDryRun",
+            lambda left_s: self._stub.PlayDryRun(request, timeout=left_s),
+            timeout_s=timeout_s,
+        )
+        return [json.loads(text) for text in answer.episodes_json]

@@ -1,7 +1,8 @@
-"""The services' client of the router: membership."""
+"""The services' client of the router: membership, and the code of jobs."""
 
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.api.router.v1.router_pb2_grpc import RouterServiceStub
+from troupe.bundles.archive import Bundle, read_bundle
 from troupe.clients.channel import Client
 
 
@@ -50,3 +51,13 @@ class RouterClient(Client):
             timeout_s=timeout_s,
         )
         return list(answer.replicas)
+
+    async def bundle(self, digest: str, *, timeout_s: float = 60.0) -> Bundle:
+        """The bundle that ``digest`` names, checked; raises NotFoundError."""
+        request = pb.GetBundleRequest(digest=digest)
+        answer = await self._call(
+            "GetBundle",
+            lambda left_s: self._stub.GetBundle(request, timeout=left_s),
+            timeout_s=timeout_s,
+        )
+        return read_bundle(answer.archive, digest=digest, max_bytes=len(answer.archive))

@@ -1,8 +1,10 @@
 """Plays a few tasks without services or models: real workflow, env, groups and advantages."""
 
+import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from troupe.algorithms.algorithm import Algorithm, advantages_by_policy
 from troupe.api.records.v1 import records_pb2 as pb
@@ -11,6 +13,7 @@ from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv, ScriptedRollout
 from troupe.episodes.player import Played
 from troupe.ids import ticket_id, train_round
+from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.job import JobSpec
 
 
@@ -22,10 +25,15 @@ class DryEpisode:
     advantages: list[list[float]]
 
 
-async def dry_run(spec: JobSpec, *, num_tasks: int = 2) -> list[DryEpisode]:
-    """Play ``num_tasks`` training tasks of ``spec`` with a scripted policy."""
+async def dry_run(
+    spec: JobSpec, *, num_tasks: int = 2, open_sandbox: Callable[[], Sandbox] | None = None
+) -> list[DryEpisode]:
+    """Play ``num_tasks`` training tasks of ``spec`` with a scripted policy.
+
+    ``open_sandbox`` opens the sandbox of a task that runs programs; without it this machine's.
+    """
     parts = load_parts(spec)
-    with LocalEnv(parts.family) as env:
+    with LocalEnv(parts.family, open_sandbox=open_sandbox) as env:
         rollout = ScriptedRollout(parts.family, slips=True, observe=env.observe)
         player = parts.player(rollout, env)
         episodes = [await player.play(_ticket(spec, index)) for index in range(num_tasks)]
@@ -36,6 +44,41 @@ async def dry_run(spec: JobSpec, *, num_tasks: int = 2) -> list[DryEpisode]:
         DryEpisode(episode, [advantages[group.group_id] for group in episode.groups])
         for episode in episodes
     ]
+
+
+def episode_document(episode: DryEpisode) -> dict[str, Any]:
+    """``episode`` as JSON: groups with their candidates, rewards and advantages."""
+    record = episode.played.episode
+    groups = [
+        {
+            "group_id": group.group_id,
+            "agent": group.agent,
+            "turn": group.turn,
+            "policy": group.policy,
+            "prompts": [prompt.digest for prompt in group.prompts],
+            "candidates": [
+                {
+                    "index": c.index,
+                    "text": c.text,
+                    "reward": c.reward,
+                    "team_reward": c.team_reward,
+                    "local_rewards": dict(c.local_rewards),
+                    "advantage": advantage,
+                    "is_chosen": c.is_chosen,
+                    "info": json.loads(c.info_json or "{}"),
+                }
+                for c, advantage in zip(group.candidates, advantages, strict=True)
+            ],
+        }
+        for group, advantages in zip(episode.played.groups, episode.advantages, strict=True)
+    ]
+    return {
+        "task_id": record.task_id,
+        "is_success": record.is_success,
+        "num_turns": record.num_turns,
+        "team_return": record.team_return,
+        "groups": groups,
+    }
 
 
 def _advantages(algorithm: Algorithm, groups: Sequence[pb.Group]) -> dict[str, list[float]]:

@@ -10,10 +10,13 @@ import grpc.aio
 from troupe.api.env.v1 import env_pb2
 from troupe.api.env.v1.env_pb2_grpc import add_EnvServiceServicer_to_server
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ENV, Replica
+from troupe.bundles.archive import Bundle
 from troupe.clients.router import RouterClient
 from troupe.runtime.serving import Membership, replica_name
 from troupe.runtime.telemetry import metrics
 from troupe.sandbox.sandbox import Limit
+from troupe_env.bundles.forwarding import ForwardingServicer
+from troupe_env.bundles.processes import BundleProcesses
 from troupe_env.families import Families
 from troupe_env.judging_pool import JudgingPool
 from troupe_env.sandbox.settings import SandboxSettings
@@ -33,6 +36,7 @@ class EnvApp:
         self._sandbox = SandboxSource(sandbox or SandboxSettings())
         self._families = Families(settings.max_environments, self._sandbox.get)
         self._pool = JudgingPool(settings)
+        self._bundles = BundleProcesses(settings, self._fetch)
         self._router: RouterClient | None = None
         self._replica_id = replica_name(settings, self.name)
         self._incarnation = uuid.uuid4().hex
@@ -47,8 +51,8 @@ class EnvApp:
         self._router = RouterClient(self._settings.router)
 
     def register(self, server: grpc.aio.Server) -> None:
-        servicer = EnvServicer(self._settings, self._families, self._pool)
-        add_EnvServiceServicer_to_server(servicer, server)
+        own = EnvServicer(self._settings, self._families, self._pool)
+        add_EnvServiceServicer_to_server(ForwardingServicer(own, self._bundles), server)
 
     async def warm(self, address: str) -> None:
         """Do nothing: families are constructed on demand."""
@@ -69,10 +73,15 @@ class EnvApp:
 
     async def close(self) -> None:
         self._pool.close()
+        await self._bundles.close()
         await asyncio.to_thread(self._families.close)
         await asyncio.to_thread(self._sandbox.close)
         if self._router is not None:
             await self._router.close()
+
+    async def _fetch(self, digest: str) -> Bundle:
+        assert self._router is not None
+        return await self._router.bundle(digest)
 
     def _describe(self) -> Replica:
         return Replica(

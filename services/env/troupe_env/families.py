@@ -3,20 +3,28 @@
 Any family may be requested at any time; the family itself checks its parameters.
 """
 
+import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from troupe import plugins
-from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.bundles.planned import check_facts
+from troupe.bundles.user_error import user_error
+from troupe.episodes.dryrun import dry_run, episode_document
+from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.rewards.family import rewarded
 from troupe.rewards.reward import rewards_of_json
 from troupe.runtime.telemetry import metrics
+from troupe.runtime.transient import is_transient
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.issues import SpecInvalidError
+from troupe.spec.job import JobSpec
 from troupe.tasks.family import (
     Environment,
     TaskFamily,
@@ -44,25 +52,31 @@ class Families:
     ``sandbox`` opens the sandbox; it is called only for a family that runs programs.
     """
 
-    def __init__(self, max_size: int, sandbox: Callable[[], Sandbox] | None = None) -> None:
+    def __init__(
+        self, max_size: int, sandbox: Callable[[], Sandbox] | None = None, *, bundle: str = ""
+    ) -> None:
         self._max_size = max_size
         self._sandbox = sandbox
+        self._bundle = bundle
         self._lock = Lock()
         self._loaded: OrderedDict[tuple[str, ...], Loaded] = OrderedDict()
 
-    def get(self, name: str, params_json: str, reward_json: str = "") -> Loaded:
+    def get(
+        self, name: str, params_json: str, reward_json: str = "", facts_json: str = ""
+    ) -> Loaded:
         """The family ``name`` with the parameters in ``params_json`` (empty means none), and the
         term of the reward function in ``reward_json`` (see ``troupe.rewards.reward``).
 
         Raises:
             NotFoundError: there is no such family.
-            InvalidArgumentError: the parameters are not what the family or the function takes.
+            InvalidArgumentError: the parameters are not what the family or the function takes, or
+                the family is not as ``facts_json`` says.
         """
-        if loaded := self.cached(name, params_json, reward_json):
+        if loaded := self.cached(name, params_json, reward_json, facts_json):
             return loaded
         params = _params(params_json)
-        key = _key(name, params, reward_json)
-        loaded = _load(key, params, self._sandbox)
+        key = _key(name, params, reward_json, facts_json)
+        loaded = self._load(name, params, reward_json, facts_json)
         evicted: list[Loaded] = []
         with self._lock:
             loaded = self._loaded.setdefault(key, loaded)
@@ -74,6 +88,13 @@ class Families:
             close_environment(old.environment)
         return loaded
 
+    def dry_run(self, spec_json: str, num_tasks: int) -> list[str]:
+        """Episodes of the job in ``spec_json``, each as JSON, with scripted agents; in a thread."""
+        spec = JobSpec.model_validate_json(spec_json).model_copy(update={"bundle": None})
+        with self._blaming_the_bundle():
+            episodes = asyncio.run(dry_run(spec, num_tasks=num_tasks, open_sandbox=self._sandbox))
+        return [json.dumps(episode_document(episode)) for episode in episodes]
+
     def close(self) -> None:
         """Close every environment that holds processes."""
         with self._lock:
@@ -82,20 +103,62 @@ class Families:
         for loaded in closing:
             close_environment(loaded.environment)
 
-    def cached(self, name: str, params_json: str, reward_json: str = "") -> Loaded | None:
+    def cached(
+        self, name: str, params_json: str, reward_json: str = "", facts_json: str = ""
+    ) -> Loaded | None:
         """The family if it is already constructed: fast enough for the event loop."""
-        key = _key(name, _params(params_json), reward_json)
+        key = _key(name, _params(params_json), reward_json, facts_json)
         with self._lock:
             loaded = self._loaded.get(key)
             if loaded is not None:
                 self._loaded.move_to_end(key)
         return loaded
 
+    def _load(self, name: str, params: dict[str, Any], reward_json: str, facts_json: str) -> Loaded:
+        # A seal keeps its two-part form where there is neither a reward function nor a bundle.
+        more = [part for part in (reward_json, self._bundle) if part]
+        with self._blaming_the_bundle():
+            try:
+                plugins.load(plugins.TASKS, name)
+            except InvalidArgumentError as error:
+                raise NotFoundError(error.message) from error
+            try:
+                family = load_family(name, params)
+                rewards = rewards_of_json(reward_json)
+            except SpecInvalidError as error:
+                raise InvalidArgumentError(error.message, pointer=error.pointer) from error
+            if facts_json:
+                check_facts(family, facts_json)
+            if rewards:
+                family = rewarded(family, rewards)
+            needs = needs_sandbox(family)
+            if needs and self._bundle:
+                raise InvalidArgumentError(
+                    f"task '{name}' runs programs in the sandbox, which a bundle's process can't "
+                    "open; have the operator install the code as a package (docs/bundles.md)"
+                )
+            opened = self._sandbox() if self._sandbox and needs else None
+            environment = make_environment(family, opened)
+            seals = Seals(*_key(name, params, *more))
+            return Loaded(family, family.taskset(), environment, seals)
 
-def _key(name: str, params: dict[str, Any], reward_json: str) -> tuple[str, ...]:
-    """The seal's key: without a reward function it keeps its two-part form."""
-    key = name, json.dumps(params, sort_keys=True)
-    return (*key, reward_json) if reward_json else key
+    @contextmanager
+    def _blaming_the_bundle(self) -> Generator[None]:
+        """What a bundle's code raises, whatever it is, is the fault of the code."""
+        try:
+            yield
+        except TroupeError:
+            raise
+        except BaseException as error:
+            if not self._bundle or (isinstance(error, Exception) and is_transient(error)):
+                raise
+            raise InvalidArgumentError(
+                f"the bundle can't be used: {user_error(error, Path.cwd())}"
+            ) from error
+
+
+def _key(name: str, params: dict[str, Any], *more: str) -> tuple[str, ...]:
+    return name, json.dumps(params, sort_keys=True), *more
 
 
 def _params(params_json: str) -> dict[str, Any]:
@@ -108,23 +171,3 @@ def _params(params_json: str) -> dict[str, Any]:
             f"params_json holds a JSON {type(params).__name__}; give an object of parameters."
         )
     return params
-
-
-def _load(
-    key: tuple[str, ...], params: dict[str, Any], sandbox: Callable[[], Sandbox] | None
-) -> Loaded:
-    name, reward_json = key[0], key[2] if len(key) > 2 else ""
-    try:
-        plugins.load(plugins.TASKS, name)
-    except InvalidArgumentError as error:
-        raise NotFoundError(error.message) from error
-    try:
-        family = load_family(name, params)
-        rewards = rewards_of_json(reward_json)
-    except SpecInvalidError as error:
-        raise InvalidArgumentError(error.message, pointer=error.pointer) from error
-    if rewards:
-        family = rewarded(family, rewards)
-    opened = sandbox() if sandbox and needs_sandbox(family) else None
-    environment = make_environment(family, opened)
-    return Loaded(family, family.taskset(), environment, Seals(*key))

@@ -17,6 +17,7 @@ from troupe_env.judging_pool import JudgingPool, begun
 from troupe_env.settings import EnvSettings
 
 MAX_PAGE = 1000
+MAX_DRY_TASKS = 10
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -85,7 +86,7 @@ class EnvServicer(EnvServiceServicer):
             )
         timeout_s = _seconds_left(context)
         ref = request.environment
-        loaded = self._families.cached(ref.name, ref.params_json, ref.reward_json)
+        loaded = self._families.cached(*_named(ref))
         if loaded is None:
             loaded = await self._pool.run("Step", lambda: self._load(ref), timeout_s)
         _check_agents(loaded, [request.agent, *request.observe_agents])
@@ -100,8 +101,28 @@ class EnvServicer(EnvServiceServicer):
         )
         return pb.StepResponse(outcomes=[codec.outcome_to_proto(o) for o in outcomes])
 
+    async def PlayDryRun(  # noqa: N802
+        self, request: pb.PlayDryRunRequest, context: _Context
+    ) -> pb.PlayDryRunResponse:
+        if not 1 <= request.num_tasks <= MAX_DRY_TASKS:
+            raise InvalidArgumentError(
+                f"num_tasks is {request.num_tasks}; give 1 to {MAX_DRY_TASKS}.",
+                pointer="/num_tasks",
+            )
+
+        def work() -> list[str]:
+            self._load(request.environment)
+            return self._families.dry_run(request.spec_json, request.num_tasks)
+
+        episodes = await self._pool.run("PlayDryRun", work, _seconds_left(context))
+        return pb.PlayDryRunResponse(episodes_json=episodes)
+
     def _load(self, ref: pb.EnvironmentRef) -> Loaded:
-        return self._families.get(ref.name, ref.params_json, ref.reward_json)
+        return self._families.get(*_named(ref))
+
+
+def _named(ref: pb.EnvironmentRef) -> tuple[str, str, str, str]:
+    return ref.name, ref.params_json, ref.reward_json, ref.bundle_facts_json
 
 
 def _check_agents(loaded: Loaded, names: Iterable[str]) -> None:

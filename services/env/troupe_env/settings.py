@@ -1,5 +1,7 @@
 """Where the env service runs and how much it takes on."""
 
+from typing import Literal
+
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
@@ -23,6 +25,14 @@ class EnvSettings(ServingSettings):
     """Actions of one request that one thread judges in a row; 1 for a task that runs programs."""
     call_timeout_s: float = Field(default=60.0, gt=0.0)
     """Longest time for one request, whatever deadline the caller set."""
+    max_bundles: int = Field(default=4, ge=1, le=64)
+    """Bundles (code that jobs bring along) with a process here; the one that was called longest ago
+    makes room."""
+    bundle_memory_bytes: int = Field(default=2 << 30, ge=64 << 20)
+    """Memory of one bundle's process (RLIMIT_DATA)."""
+    bundle_confinement: Literal["required", "preferred"] = "required"
+    """required: a bundle runs only where the kernel confines its process (Landlock and seccomp);
+    preferred: elsewhere too, with this service's own rights. For machines of trusted users."""
     hung_threads_s: float = Field(default=120.0, gt=0.0)
     """A process whose threads all judge past their deadline for this long ends and is started
     again, because Python can't end a thread. ``troupe_env_hung_threads`` counts such threads."""

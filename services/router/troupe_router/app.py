@@ -22,7 +22,9 @@ from troupe_router.conduct.controller import ControllerParts
 from troupe_router.conduct.launching import Launching
 from troupe_router.conduct.run_folder_keeper import RunFolderKeeper
 from troupe_router.conduct.supervisor import JobSupervisor
+from troupe_router.jobs.bundles import BundleStore
 from troupe_router.jobs.checks import check_runs_dir
+from troupe_router.jobs.job_bundles import JobBundles
 from troupe_router.jobs.store import JobStore
 from troupe_router.jobs.submit import JobCommands
 from troupe_router.members.gauges import keep_counting
@@ -99,7 +101,10 @@ class RouterApp:
     def register(self, server: grpc.aio.Server) -> None:
         """Add RouterService."""
         registry = Registry(self._connected(), self._store, self._members)
-        router_pb2_grpc.add_RouterServiceServicer_to_server(RouterServicer(registry), server)
+        bundles = JobBundles(BundleStore(self._settings), self._store)
+        router_pb2_grpc.add_RouterServiceServicer_to_server(
+            RouterServicer(registry, bundles), server
+        )
 
     async def warm(self, address: str) -> None:
         """Open REST; ``address`` is what a job's processes register at."""

@@ -9,6 +9,7 @@ from troupe.api.router.v1 import router_pb2 as pb
 from troupe.api.router.v1 import router_pb2_grpc
 from troupe.errors import ForbiddenError, InvalidArgumentError
 from troupe.runtime.tls.roles import Role, peer_roles
+from troupe_router.jobs.job_bundles import JobBundles
 from troupe_router.members.registry import Registry
 
 MAX_NAME = 500
@@ -25,10 +26,11 @@ _ROLE_OF_KIND: dict[pb.ReplicaKind, Role] = {
 
 
 class RouterServicer(router_pb2_grpc.RouterServiceServicer):
-    """Membership over gRPC."""
+    """Membership, and the code of jobs, over gRPC."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, bundles: JobBundles) -> None:
         self._registry = registry
+        self._bundles = bundles
 
     async def RegisterReplica(  # noqa: N802
         self, request: pb.RegisterReplicaRequest, context: Context
@@ -52,6 +54,12 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
         """Living replicas of a job."""
         members = await self._registry.members(request.job_id, request.kind)
         return pb.ListReplicasResponse(replicas=[m.replica for m in members])
+
+    async def GetBundle(  # noqa: N802
+        self, request: pb.GetBundleRequest, context: Context
+    ) -> pb.GetBundleResponse:
+        """Code of a job."""
+        return pb.GetBundleResponse(archive=await self._bundles.archive(request.digest))
 
 
 def _checked(replica: pb.Replica, context: Context) -> pb.Replica:

@@ -31,6 +31,7 @@ ENV_REFUSED_STATES = Counter(
 )
 ENV_QUEUED = Gauge("troupe_env_in_flight_requests", "Requests queued or being judged.")
 ENV_FAMILIES = Gauge("troupe_env_cached_environments", "Constructed environments in the cache.")
+ENV_BUNDLES = Gauge("troupe_env_bundles", "Bundles (code that jobs bring along) with a process.")
 
 ENV_HUNG_THREADS = Gauge(
     "troupe_env_hung_threads", "Threads that judge past their request's deadline."

@@ -42,9 +42,17 @@ CALLERS: _Methods = {
     **_methods(
         _router["RouterService"],
         # A member speaks only of its own kind: see services/router/troupe_router/servicer.py.
-        {"RegisterReplica": _MEMBERS, "SendHeartbeat": _MEMBERS, "ListReplicas": ("trainer",)},
+        {
+            "RegisterReplica": _MEMBERS,
+            "SendHeartbeat": _MEMBERS,
+            "ListReplicas": ("trainer",),
+            "GetBundle": ("env",),
+        },
     ),
-    **_methods(_env["EnvService"], {"ListTasks": ("router",), "Reset": _PLAYERS, "Step": _PLAYERS}),
+    **_methods(
+        _env["EnvService"],
+        {"ListTasks": ("router",), "Reset": _PLAYERS, "Step": _PLAYERS, "PlayDryRun": ("router",)},
+    ),
     **_methods(
         _rollout["RolloutService"],
         {

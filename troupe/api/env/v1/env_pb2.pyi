@@ -7,14 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EnvironmentRef(_message.Message):
-    __slots__ = ("name", "params_json", "reward_json")
+    __slots__ = ("name", "params_json", "reward_json", "bundle_digest", "bundle_facts_json")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARAMS_JSON_FIELD_NUMBER: _ClassVar[int]
     REWARD_JSON_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
     name: str
     params_json: str
     reward_json: str
-    def __init__(self, name: _Optional[str] = ..., params_json: _Optional[str] = ..., reward_json: _Optional[str] = ...) -> None: ...
+    bundle_digest: str
+    bundle_facts_json: str
+    def __init__(self, name: _Optional[str] = ..., params_json: _Optional[str] = ..., reward_json: _Optional[str] = ..., bundle_digest: _Optional[str] = ..., bundle_facts_json: _Optional[str] = ...) -> None: ...
 
 class TaskRef(_message.Message):
     __slots__ = ("split", "index")
@@ -152,3 +156,19 @@ class StepResponse(_message.Message):
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     outcomes: _containers.RepeatedCompositeFieldContainer[StepOutcome]
     def __init__(self, outcomes: _Optional[_Iterable[_Union[StepOutcome, _Mapping]]] = ...) -> None: ...
+
+class PlayDryRunRequest(_message.Message):
+    __slots__ = ("environment", "spec_json", "num_tasks")
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    SPEC_JSON_FIELD_NUMBER: _ClassVar[int]
+    NUM_TASKS_FIELD_NUMBER: _ClassVar[int]
+    environment: EnvironmentRef
+    spec_json: str
+    num_tasks: int
+    def __init__(self, environment: _Optional[_Union[EnvironmentRef, _Mapping]] = ..., spec_json: _Optional[str] = ..., num_tasks: _Optional[int] = ...) -> None: ...
+
+class PlayDryRunResponse(_message.Message):
+    __slots__ = ("episodes_json",)
+    EPISODES_JSON_FIELD_NUMBER: _ClassVar[int]
+    episodes_json: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, episodes_json: _Optional[_Iterable[str]] = ...) -> None: ...

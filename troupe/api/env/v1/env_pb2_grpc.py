@@ -50,6 +50,11 @@ class EnvServiceStub:
                 request_serializer=troupe_dot_api_dot_env_dot_v1_dot_env__pb2.StepRequest.SerializeToString,
                 response_deserializer=troupe_dot_api_dot_env_dot_v1_dot_env__pb2.StepResponse.FromString,
                 _registered_method=True)
+        self.PlayDryRun = channel.unary_unary(
+                '/troupe.api.env.v1.EnvService/PlayDryRun',
+                request_serializer=troupe_dot_api_dot_env_dot_v1_dot_env__pb2.PlayDryRunRequest.SerializeToString,
+                response_deserializer=troupe_dot_api_dot_env_dot_v1_dot_env__pb2.PlayDryRunResponse.FromString,
+                _registered_method=True)
 
 
 class EnvServiceServicer:
@@ -77,6 +82,13 @@ class EnvServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlayDryRun(self, request, context):
+        """Play a few tasks of a job with scripted agents, in the env service itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EnvServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +106,11 @@ def add_EnvServiceServicer_to_server(servicer, server):
                     servicer.Step,
                     request_deserializer=troupe_dot_api_dot_env_dot_v1_dot_env__pb2.StepRequest.FromString,
                     response_serializer=troupe_dot_api_dot_env_dot_v1_dot_env__pb2.StepResponse.SerializeToString,
+            ),
+            'PlayDryRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlayDryRun,
+                    request_deserializer=troupe_dot_api_dot_env_dot_v1_dot_env__pb2.PlayDryRunRequest.FromString,
+                    response_serializer=troupe_dot_api_dot_env_dot_v1_dot_env__pb2.PlayDryRunResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +195,33 @@ class EnvService:
             '/troupe.api.env.v1.EnvService/Step',
             troupe_dot_api_dot_env_dot_v1_dot_env__pb2.StepRequest.SerializeToString,
             troupe_dot_api_dot_env_dot_v1_dot_env__pb2.StepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlayDryRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/troupe.api.env.v1.EnvService/PlayDryRun',
+            troupe_dot_api_dot_env_dot_v1_dot_env__pb2.PlayDryRunRequest.SerializeToString,
+            troupe_dot_api_dot_env_dot_v1_dot_env__pb2.PlayDryRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

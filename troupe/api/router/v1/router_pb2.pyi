@@ -118,3 +118,15 @@ class ListReplicasResponse(_message.Message):
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     replicas: _containers.RepeatedCompositeFieldContainer[Replica]
     def __init__(self, replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ...) -> None: ...
+
+class GetBundleRequest(_message.Message):
+    __slots__ = ("digest",)
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    def __init__(self, digest: _Optional[str] = ...) -> None: ...
+
+class GetBundleResponse(_message.Message):
+    __slots__ = ("archive",)
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    archive: bytes
+    def __init__(self, archive: _Optional[bytes] = ...) -> None: ...

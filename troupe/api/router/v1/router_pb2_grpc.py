@@ -50,6 +50,11 @@ class RouterServiceStub:
                 request_serializer=troupe_dot_api_dot_router_dot_v1_dot_router__pb2.ListReplicasRequest.SerializeToString,
                 response_deserializer=troupe_dot_api_dot_router_dot_v1_dot_router__pb2.ListReplicasResponse.FromString,
                 _registered_method=True)
+        self.GetBundle = channel.unary_unary(
+                '/troupe.api.router.v1.RouterService/GetBundle',
+                request_serializer=troupe_dot_api_dot_router_dot_v1_dot_router__pb2.GetBundleRequest.SerializeToString,
+                response_deserializer=troupe_dot_api_dot_router_dot_v1_dot_router__pb2.GetBundleResponse.FromString,
+                _registered_method=True)
 
 
 class RouterServiceServicer:
@@ -77,6 +82,13 @@ class RouterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBundle(self, request, context):
+        """Code of a job, for env services.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RouterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +106,11 @@ def add_RouterServiceServicer_to_server(servicer, server):
                     servicer.ListReplicas,
                     request_deserializer=troupe_dot_api_dot_router_dot_v1_dot_router__pb2.ListReplicasRequest.FromString,
                     response_serializer=troupe_dot_api_dot_router_dot_v1_dot_router__pb2.ListReplicasResponse.SerializeToString,
+            ),
+            'GetBundle': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBundle,
+                    request_deserializer=troupe_dot_api_dot_router_dot_v1_dot_router__pb2.GetBundleRequest.FromString,
+                    response_serializer=troupe_dot_api_dot_router_dot_v1_dot_router__pb2.GetBundleResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +195,33 @@ class RouterService:
             '/troupe.api.router.v1.RouterService/ListReplicas',
             troupe_dot_api_dot_router_dot_v1_dot_router__pb2.ListReplicasRequest.SerializeToString,
             troupe_dot_api_dot_router_dot_v1_dot_router__pb2.ListReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBundle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/troupe.api.router.v1.RouterService/GetBundle',
+            troupe_dot_api_dot_router_dot_v1_dot_router__pb2.GetBundleRequest.SerializeToString,
+            troupe_dot_api_dot_router_dot_v1_dot_router__pb2.GetBundleResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -134,10 +134,13 @@ class _Program(ctypes.Structure):
 
 
 class Filter:
-    """A filter that is assembled once and loaded by each program's first process."""
+    """A filter that is assembled once and loaded by each program's first process.
 
-    def __init__(self) -> None:
-        code = assemble()
+    ``code``: another filter than that of programs.
+    """
+
+    def __init__(self, code: bytes = b"") -> None:
+        code = code or assemble()
         self._code = ctypes.create_string_buffer(code, len(code))
         self._program = _Program(len(code) // 8, ctypes.addressof(self._code))
 

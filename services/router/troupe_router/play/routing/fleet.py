@@ -227,8 +227,10 @@ class Fleet:
         address = member.replica.address
         if member.replica.kind == _ROLLOUT:
             return RolloutClient(address, retry_for_s=0.0)
-        task, reward = self._spec.task, self._spec.reward
-        return EnvClient(address, task.name, task.params, reward=reward, retry_for_s=0.0)
+        task, reward, bundle = self._spec.task, self._spec.reward, self._spec.bundle
+        return EnvClient(
+            address, task.name, task.params, reward=reward, bundle=bundle, retry_for_s=0.0
+        )
 
     async def _probe(self) -> None:
         wait_s = self._probed_at + _PROBE_S - time.monotonic()

@@ -1,0 +1,55 @@
+"""EnvService that passes a request about a bundle on to the bundle's process; others it answers.
+
+Owns the choice between the two. Never reads what the bundle's process answers.
+"""
+
+from typing import Any, cast
+
+import grpc.aio
+
+from troupe.api.env.v1 import env_pb2 as pb
+from troupe.api.env.v1.env_pb2_grpc import EnvServiceServicer
+from troupe_env.bundles.processes import BundleProcesses
+from troupe_env.servicer import EnvServicer
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ForwardingServicer(EnvServiceServicer):
+    """``own`` answers for what is installed here, ``bundles`` for what jobs bring along."""
+
+    def __init__(self, own: EnvServicer, bundles: BundleProcesses) -> None:
+        self._own = own
+        self._bundles = bundles
+
+    async def ListTasks(  # noqa: N802
+        self, request: pb.ListTasksRequest, context: _Context
+    ) -> pb.ListTasksResponse:
+        return await self._answer("ListTasks", request, context)
+
+    async def Reset(  # noqa: N802
+        self, request: pb.ResetRequest, context: _Context
+    ) -> pb.ResetResponse:
+        return await self._answer("Reset", request, context)
+
+    async def Step(  # noqa: N802
+        self, request: pb.StepRequest, context: _Context
+    ) -> pb.StepResponse:
+        return await self._answer("Step", request, context)
+
+    async def PlayDryRun(  # noqa: N802
+        self, request: pb.PlayDryRunRequest, context: _Context
+    ) -> pb.PlayDryRunResponse:
+        return await self._answer("PlayDryRun", request, context)
+
+    async def _answer(self, method: str, request: Any, context: _Context) -> Any:
+        digest = request.environment.bundle_digest
+        if not digest:
+            return await getattr(self._own, method)(request, context)
+        left_s = cast("float | None", cast("Any", context).time_remaining())
+        return await self._bundles.call(
+            digest,
+            method,
+            lambda stub, timeout_s: getattr(stub, method)(request, timeout=timeout_s),
+            float("inf") if left_s is None else left_s,
+        )

@@ -1,0 +1,165 @@
+"""The processes of bundles in one env service: fetched, started once, bounded, ended.
+
+Owns which of them live. A bundle whose process keeps ending by itself is refused.
+"""
+
+import asyncio
+import tempfile
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from troupe.api.env.v1.env_pb2_grpc import EnvServiceStub
+from troupe.bundles.archive import Bundle
+from troupe.bundles.settings import BundleSettings
+from troupe.errors import (
+    DeadlineError,
+    InvalidArgumentError,
+    OverloadedError,
+    TroupeError,
+    UnavailableError,
+)
+from troupe.runtime.telemetry import metrics
+from troupe.runtime.telemetry.logging import get_logger
+from troupe_env.bundles.process import BundleProcess
+from troupe_env.settings import EnvSettings
+
+_log = get_logger(__name__)
+_T = TypeVar("_T")
+_MAX_DEATHS = 3
+"""Ends in a row, without a call answered in between, after which a bundle is refused."""
+_KEPT_DEATHS = 256
+_SPARE_S = 0.25
+"""Time for the answer to reach the caller, whose deadline would otherwise come first."""
+
+
+class BundleProcesses:
+    """At most ``max_bundles`` processes; the one that was called longest ago makes room.
+
+    ``fetch`` gives a bundle by its digest: the router's.
+    """
+
+    def __init__(self, settings: EnvSettings, fetch: Callable[[str], Awaitable[Bundle]]) -> None:
+        self._settings = settings
+        self._fetch = fetch
+        self._index = BundleSettings().index
+        self._root: tempfile.TemporaryDirectory[str] | None = None
+        self._running: OrderedDict[str, BundleProcess] = OrderedDict()
+        self._starting: dict[str, asyncio.Task[BundleProcess]] = {}
+        self._deaths: OrderedDict[str, int] = OrderedDict()
+
+    async def call(
+        self,
+        digest: str,
+        what: str,
+        ask: Callable[[EnvServiceStub, float], Awaitable[_T]],
+        timeout_s: float,
+    ) -> _T:
+        """What the bundle's process answers to ``ask(stub, timeout_s)``.
+
+        Raises:
+            DeadlineError: it did not in time, and was ended.
+            InvalidArgumentError: its process keeps ending by itself.
+            OverloadedError: every process is busy, and there may be no more.
+        """
+        limit_s = max(_SPARE_S, min(timeout_s, self._settings.call_timeout_s) - _SPARE_S)
+        deadline = asyncio.get_running_loop().time() + limit_s
+        process = await self._process(digest, limit_s)
+        left_s = max(_SPARE_S, deadline - asyncio.get_running_loop().time())
+        try:
+            answer = await process.call(what, ask, left_s)
+        except DeadlineError:
+            await self._end(process, "did not answer in time")
+            self._count_death(digest)
+            raise
+        except UnavailableError as error:
+            if not process.is_alive or self._running.get(digest) is not process:
+                await self._died(process, error)
+            raise
+        except TroupeError:
+            self._deaths.pop(digest, None)
+            raise
+        self._deaths.pop(digest, None)
+        return answer
+
+    async def close(self) -> None:
+        """End every process and remove every file."""
+        for starting in list(self._starting.values()):
+            starting.cancel()
+        await asyncio.gather(*self._starting.values(), return_exceptions=True)
+        for process in list(self._running.values()):
+            await self._end(process, "the env service ends")
+        if self._root is not None:
+            await asyncio.to_thread(self._root.cleanup)
+
+    async def _process(self, digest: str, timeout_s: float) -> BundleProcess:
+        process = self._running.get(digest)
+        if process is not None and process.is_alive:
+            self._running.move_to_end(digest)
+            return process
+        if process is not None:
+            await self._died(process, None)
+        self._check_deaths(digest)
+        starting = self._starting.get(digest)
+        if starting is None:
+            starting = self._starting[digest] = asyncio.create_task(self._start(digest))
+            starting.add_done_callback(lambda _: self._starting.pop(digest, None))
+        try:
+            async with asyncio.timeout(timeout_s):
+                # Other callers wait for the same start, and it goes on when this one leaves.
+                return await asyncio.shield(starting)
+        except TimeoutError as error:
+            raise DeadlineError(f"the bundle's process was not up in {timeout_s:g} s") from error
+
+    async def _start(self, digest: str) -> BundleProcess:
+        await self._make_room()
+        bundle = await self._fetch(digest)
+        if self._root is None:
+            self._root = tempfile.TemporaryDirectory(prefix="troupe-bundles-")
+        process = await BundleProcess.start(
+            bundle, self._settings, root=Path(self._root.name), index=self._index
+        )
+        self._running[digest] = process
+        metrics.ENV_BUNDLES.set(len(self._running))
+        return process
+
+    async def _make_room(self) -> None:
+        limit = self._settings.max_bundles
+        if len(self._running) + len(self._starting) <= limit:
+            return
+        idle = next((p for p in self._running.values() if not p.num_calls), None)
+        if idle is None:
+            raise OverloadedError(
+                f"{limit} bundles are at work here already; try again, add env replicas, or raise "
+                "TROUPE_ENV_MAX_BUNDLES"
+            )
+        await self._end(idle, "makes room for another")
+
+    async def _died(self, process: BundleProcess, error: TroupeError | None) -> None:
+        """Count an end that nobody asked for, once; raises where it was one too many."""
+        if self._running.get(process.digest) is process:
+            words = await process.last_words()
+            await self._end(process, words)
+            self._count_death(process.digest, words)
+        self._check_deaths(process.digest)
+
+    async def _end(self, process: BundleProcess, why: str) -> None:
+        if self._running.get(process.digest) is process:
+            del self._running[process.digest]
+            metrics.ENV_BUNDLES.set(len(self._running))
+            _log.info("bundle.ended", digest=process.digest, why=why)
+            await process.close()
+
+    def _count_death(self, digest: str, words: str = "it did not answer in time") -> None:
+        self._deaths[digest] = self._deaths.pop(digest, 0) + 1
+        self._words = words
+        while len(self._deaths) > _KEPT_DEATHS:
+            self._deaths.popitem(last=False)
+
+    def _check_deaths(self, digest: str) -> None:
+        if self._deaths.get(digest, 0) >= _MAX_DEATHS:
+            raise InvalidArgumentError(
+                f"the process of the bundle {digest[:19]} ended {_MAX_DEATHS} times in a row "
+                f"without an answer ({self._words}); correct the code, and submit it again"
+            )
