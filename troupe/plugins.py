@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
@@ -39,6 +40,7 @@ _PARTS = {
 }
 """Attributes that a plug-in of each kind must have."""
 
+_loading = RLock()
 _only: ContextVar[tuple[str, ...] | None] = ContextVar("troupe_plugin_modules", default=None)
 
 
@@ -160,8 +162,11 @@ def _module_of_file(path: Path) -> ModuleType:
     path = path.resolve()
     digest = sha256(str(path).encode() + b"\0" + path.read_bytes()).hexdigest()[:16]
     name = f"troupe_file_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
+    with _loading:  # another thread would find the module while its code still runs
+        return sys.modules.get(name) or _loaded_module(name, path)
+
+
+def _loaded_module(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")

@@ -5,7 +5,7 @@ Owns the sequence pack, upload, submit, watch. Never starts or stops a platform.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from troupe.bundles import with_bundle
 from troupe.cli import options as opt
@@ -23,7 +23,10 @@ from troupe.training.train import Done, Observe, Success
 
 
 class Cluster:
-    """A router of another machine. Made by ``troupe.connect``."""
+    """A router of another machine. Made by ``troupe.connect``.
+
+    ``close``, or a ``with`` block, ends its connections; results that it gave use them.
+    """
 
     def __init__(self, client: RestClient, url: str) -> None:
         self.url = url
@@ -31,6 +34,16 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<troupe.connect {self.url}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
 
     def train(
         self,

@@ -8,6 +8,7 @@ import json
 import shutil
 import tarfile
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +35,11 @@ class RemoteResults(RunResults):
     def __init__(self, client: RestClient, job_id: str) -> None:
         """Raises NotFoundError when there is no such job."""
         self._client = client
-        self._scratch = tempfile.TemporaryDirectory(prefix="troupe-")
-        folder = Path(self._scratch.name) / job_id
-        folder.mkdir()
         spec = client.job(job_id).spec or {}
+        scratch = tempfile.mkdtemp(prefix="troupe-")
+        weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+        folder = Path(scratch) / job_id
+        folder.mkdir()
         (folder / "spec.json").write_text(json.dumps(spec), "utf-8")
         super().__init__(folder)
         self.refresh()
