@@ -40,7 +40,9 @@ _PARTS = {
 }
 """Attributes that a plug-in of each kind must have."""
 
-_loading = RLock()
+_loading_file = RLock()
+"""A file may load another one."""
+
 _only: ContextVar[tuple[str, ...] | None] = ContextVar("troupe_plugin_modules", default=None)
 
 
@@ -162,11 +164,12 @@ def _module_of_file(path: Path) -> ModuleType:
     path = path.resolve()
     digest = sha256(str(path).encode() + b"\0" + path.read_bytes()).hexdigest()[:16]
     name = f"troupe_file_{digest}"
-    with _loading:  # another thread would find the module while its code still runs
-        return sys.modules.get(name) or _loaded_module(name, path)
+    # Another thread may be running the file: its module is there already, and has no names yet.
+    with _loading_file:
+        return sys.modules.get(name) or _loaded_file(name, path)
 
 
-def _loaded_module(name: str, path: Path) -> ModuleType:
+def _loaded_file(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")

@@ -36,7 +36,7 @@ class EnvApp:
         self._sandbox = SandboxSource(sandbox or SandboxSettings())
         self._families = Families(settings.max_environments, self._sandbox.get)
         self._pool = JudgingPool(settings)
-        self._bundles = BundleProcesses(settings, self._fetch)
+        self.bundles = BundleProcesses(settings, self._fetch)
         self._router: RouterClient | None = None
         self._replica_id = replica_name(settings, self.name)
         self._incarnation = uuid.uuid4().hex
@@ -52,7 +52,7 @@ class EnvApp:
 
     def register(self, server: grpc.aio.Server) -> None:
         own = EnvServicer(self._settings, self._families, self._pool)
-        add_EnvServiceServicer_to_server(ForwardingServicer(own, self._bundles), server)
+        add_EnvServiceServicer_to_server(ForwardingServicer(own, self.bundles), server)
 
     async def warm(self, address: str) -> None:
         """Do nothing: families are constructed on demand."""
@@ -73,7 +73,7 @@ class EnvApp:
 
     async def close(self) -> None:
         self._pool.close()
-        await self._bundles.close()
+        await self.bundles.close()
         await asyncio.to_thread(self._families.close)
         await asyncio.to_thread(self._sandbox.close)
         if self._router is not None:

@@ -39,6 +39,8 @@ _ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
 }
 """All that a bundle's process finds in its environment."""
+_END_S = 0.5
+_LIBRARIES = ("lib", "lib64", "pyvenv.cfg")
 _LINES, _LINE_BYTES = 200, 500
 """Of a process's output, what goes to the log."""
 
@@ -49,7 +51,7 @@ class BundleProcess:
     def __init__(self, digest: str, folder: Path, child: asyncio.subprocess.Process) -> None:
         self.digest = digest
         self.num_calls = 0
-        self._folder = folder
+        self.folder = folder
         self._child = child
         self._last = deque[str](maxlen=10)
         self._reading = asyncio.create_task(self._read_output())
@@ -129,6 +131,13 @@ class BundleProcess:
         finally:
             self.num_calls -= 1
 
+    async def has_ended(self) -> bool:
+        """Whether it ended; its connection is known to be lost before its end is."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await self._child.wait()
+        return not self.is_alive
+
     async def last_words(self) -> str:
         """How it ended, and the last lines that it printed."""
         status = await self._child.wait()
@@ -143,7 +152,7 @@ class BundleProcess:
         await self._channel.close(None)
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
-        await asyncio.to_thread(_remove, self._folder)
+        await asyncio.to_thread(_remove, self.folder)
 
     async def _become_ready(self, options: HostOptions) -> None:
         child, limit_s = self._child, options.call_timeout_s
@@ -207,9 +216,7 @@ def _installed() -> list[str]:
     folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     # The virtual environment's own packages, and those of the Python that it is made of.
     prefixes = {sys.prefix, sys.base_prefix}
-    folders |= {
-        f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64", "pyvenv.cfg")
-    }
+    folders |= {f"{prefix}/{name}" for prefix in prefixes for name in _LIBRARIES}
     for name in _PACKAGES:
         spec = importlib.util.find_spec(name)
         folders |= {*(spec.submodule_search_locations or ())} if spec else set[str]()

@@ -45,7 +45,7 @@ class BundleProcesses:
         self._fetch = fetch
         self._index = BundleSettings().index
         self._root: tempfile.TemporaryDirectory[str] | None = None
-        self._running: OrderedDict[str, BundleProcess] = OrderedDict()
+        self.running: OrderedDict[str, BundleProcess] = OrderedDict()
         self._starting: dict[str, asyncio.Task[BundleProcess]] = {}
         self._deaths: OrderedDict[str, int] = OrderedDict()
 
@@ -74,7 +74,7 @@ class BundleProcesses:
             self._count_death(digest)
             raise
         except UnavailableError as error:
-            if not process.is_alive or self._running.get(digest) is not process:
+            if await process.has_ended():
                 await self._died(process, error)
             raise
         except TroupeError:
@@ -88,15 +88,15 @@ class BundleProcesses:
         for starting in list(self._starting.values()):
             starting.cancel()
         await asyncio.gather(*self._starting.values(), return_exceptions=True)
-        for process in list(self._running.values()):
+        for process in list(self.running.values()):
             await self._end(process, "the env service ends")
         if self._root is not None:
             await asyncio.to_thread(self._root.cleanup)
 
     async def _process(self, digest: str, timeout_s: float) -> BundleProcess:
-        process = self._running.get(digest)
+        process = self.running.get(digest)
         if process is not None and process.is_alive:
-            self._running.move_to_end(digest)
+            self.running.move_to_end(digest)
             return process
         if process is not None:
             await self._died(process, None)
@@ -120,15 +120,15 @@ class BundleProcesses:
         process = await BundleProcess.start(
             bundle, self._settings, root=Path(self._root.name), index=self._index
         )
-        self._running[digest] = process
-        metrics.ENV_BUNDLES.set(len(self._running))
+        self.running[digest] = process
+        metrics.ENV_BUNDLES.set(len(self.running))
         return process
 
     async def _make_room(self) -> None:
         limit = self._settings.max_bundles
-        if len(self._running) + len(self._starting) <= limit:
+        if len(self.running) + len(self._starting) <= limit:
             return
-        idle = next((p for p in self._running.values() if not p.num_calls), None)
+        idle = next((p for p in self.running.values() if not p.num_calls), None)
         if idle is None:
             raise OverloadedError(
                 f"{limit} bundles are at work here already; try again, add env replicas, or raise "
@@ -138,16 +138,16 @@ class BundleProcesses:
 
     async def _died(self, process: BundleProcess, error: TroupeError | None) -> None:
         """Count an end that nobody asked for, once; raises where it was one too many."""
-        if self._running.get(process.digest) is process:
+        if self.running.get(process.digest) is process:
             words = await process.last_words()
             await self._end(process, words)
             self._count_death(process.digest, words)
         self._check_deaths(process.digest)
 
     async def _end(self, process: BundleProcess, why: str) -> None:
-        if self._running.get(process.digest) is process:
-            del self._running[process.digest]
-            metrics.ENV_BUNDLES.set(len(self._running))
+        if self.running.get(process.digest) is process:
+            del self.running[process.digest]
+            metrics.ENV_BUNDLES.set(len(self.running))
             _log.info("bundle.ended", digest=process.digest, why=why)
             await process.close()
 
