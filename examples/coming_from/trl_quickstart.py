@@ -15,7 +15,7 @@ def accuracy(row, texts):
 
 def train(dataset, model="Qwen/Qwen2.5-0.5B-Instruct", **settings):
     """Train the agent."""
-    options = {"success": 1.0, "steps": 1000, "max_new_tokens": 256} | AS_TRL | settings
+    options = {"success": 1.0, "steps": 1000, "max_new_tokens": 512} | AS_TRL | settings
     return troupe.train(["assistant"], dataset, accuracy, model=model, **options)
 
 
