@@ -9,7 +9,7 @@ from troupe.errors import InvalidArgumentError
 
 _LINE = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(\[[A-Za-z0-9._,\s-]*\])?\s*==\s*[A-Za-z0-9.!+_-]+"
-    r"\s*(;[^@#\\]*?)?(\s+--hash=(sha256|sha384|sha512):[0-9a-f]{64,128})+"
+    r"\s*(;(?:(?!--)[^@#\\])*)?(\s+--hash=(sha256|sha384|sha512):[0-9a-f]{64,128})+"
 )
 
 

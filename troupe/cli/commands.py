@@ -58,6 +58,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "kit_commands:check",
         "Try to break a task family: purity, replay, forks, splits, bounded reward, odd texts.",
     ),
+    "bundle": CommandEntry(
+        "Jobs",
+        "spec_commands:bundle",
+        "Print a spec as `submit --with` sends it: with its bundle's digest and the task's facts.",
+    ),
     "audit": CommandEntry(
         "Tasks",
         "audit_commands:audit",

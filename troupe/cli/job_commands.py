@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from troupe.cli import options as opt
+from troupe.cli.bundles import Requirements, With, bundled, upload
 from troupe.cli.follow import exit_status, print_outcome, watch
 from troupe.cli.output import EXIT_INTERRUPTED, note, out, print_json
 from troupe.cli.settings import settings_from
@@ -27,6 +28,8 @@ def submit(
     is_dry: Annotated[
         bool, typer.Option("--dry-run", help="Plan and estimate only; start nothing.")
     ] = False,
+    code: With = None,
+    requirements: Requirements = None,
     url: opt.Url = None,
     runs_dir: opt.RunsDir = None,
     as_json: opt.AsJson = False,
@@ -36,8 +39,10 @@ def submit(
     document = read_spec(spec, overrides or ())
     if not opt.is_remote(settings):
         document = with_local_paths(document)
+    document, bundle = bundled(document, code, requirements)
     body = document.model_dump(mode="json")
     with opt.client_for(settings) as client:
+        upload(client, bundle)
         if is_dry:
             print_json(client.dry_run(body))
             return

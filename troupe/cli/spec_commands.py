@@ -10,12 +10,15 @@ from rich.table import Table
 
 from troupe import plugins
 from troupe.cli import options as opt
+from troupe.cli.bundles import Requirements, With, bundled, upload
 from troupe.cli.output import err, out, print_json
 from troupe.cli.specs import read_spec, unused_policies, with_overrides
 from troupe.cli.starter import starter_spec
 from troupe.conformance.target import find_targets, load_target
+from troupe.durable import replace_file
 from troupe.episodes.build import load_parts
 from troupe.episodes.dryrun import dry_run, episode_document
+from troupe.errors import InvalidArgumentError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.context import context_issues
@@ -75,15 +78,44 @@ def dryrun(
             metavar="SPEC",
         ),
     ],
-    num_tasks: Annotated[int, typer.Option(min=1, max=1000, help="Tasks to play.")] = 2,
+    num_tasks: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Tasks to play [2; 3 with --on].")
+    ] = None,
     overrides: opt.Overrides = None,
+    router: Annotated[
+        str | None,
+        typer.Option("--on", help="Play on the env service of this router.", metavar="URL"),
+    ] = None,
+    code: With = None,
+    requirements: Requirements = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Play a few tasks with a scripted policy, down to groups and advantages; no services."""
+    if router is not None:
+        episodes = _played_on(router, spec, overrides, num_tasks or 3, code, requirements)
+        print_episodes(episodes, as_json=as_json)
+        return
+    if code or requirements:
+        raise InvalidArgumentError("--with and --requirements send code to a router: give --on URL")
     job_spec = _task_alone(str(spec), overrides) if names_a_task(spec) else _read(spec, overrides)
     _check(job_spec)
-    episodes = asyncio.run(dry_run(job_spec, num_tasks=num_tasks))
-    print_episodes([episode_document(episode) for episode in episodes], as_json=as_json)
+    played = asyncio.run(dry_run(job_spec, num_tasks=num_tasks or 2))
+    print_episodes([episode_document(episode) for episode in played], as_json=as_json)
+
+
+def _played_on(
+    url: str,
+    path: Path,
+    overrides: opt.Overrides,
+    num_tasks: int,
+    code: list[Path] | None,
+    requirements: Path | None,
+) -> list[dict[str, Any]]:
+    """Episodes that the router at ``url`` plays of the spec in ``path``."""
+    spec, bundle = bundled(_read(path, overrides), code, requirements)
+    with opt.connect(url, None) as client:
+        upload(client, bundle)
+        return client.play_dry_run(spec.model_dump(mode="json"), num_tasks=num_tasks)
 
 
 def print_episodes(episodes: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
@@ -147,3 +179,23 @@ def _table(episode: Mapping[str, Any]) -> Table:
             ",".join(str(c["index"]) for c in candidates if c["is_chosen"]),
         )
     return table
+
+
+def bundle(
+    spec: opt.SpecPath,
+    code: With = None,
+    requirements: Requirements = None,
+    archive: Annotated[
+        Path | None, typer.Option("--out", help="Write the archive to this file too.")
+    ] = None,
+    overrides: opt.Overrides = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Print a spec as `submit --with` sends it: with its bundle's digest and the task's facts."""
+    del as_json  # a spec is JSON either way
+    document, made = bundled(_read(spec, overrides), code, requirements)
+    if made is None:
+        raise InvalidArgumentError("name the code with --with")
+    if archive is not None:
+        replace_file(archive, made.archive)
+    print_json(document.model_dump(mode="json"))

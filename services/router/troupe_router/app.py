@@ -19,6 +19,7 @@ from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.telemetry.tracing import traced_app
 from troupe_router.conduct.controller import ControllerParts
+from troupe_router.conduct.dry_runs import DryRuns
 from troupe_router.conduct.launching import Launching
 from troupe_router.conduct.run_folder_keeper import RunFolderKeeper
 from troupe_router.conduct.supervisor import JobSupervisor
@@ -81,6 +82,7 @@ class RouterApp:
         self._players: Players | None = None
         self._fanout: EventFanout | None = None
         self._keeper: RunFolderKeeper | None = None
+        self._dry_runs: DryRuns | None = None
         self._holder = replica_name(settings, "router")
         self._launching = Launching(settings, holder=self._holder)
 
@@ -110,6 +112,7 @@ class RouterApp:
         """Open REST; ``address`` is what a job's processes register at."""
         redis, settings = self._connected(), self._settings
         launcher = await self._launching.start(self._unfinished)
+        self._dry_runs = DryRuns(settings, self._members, launcher, address)
         limits = self._keys.replica_limits
         parts = ControllerParts(
             settings, redis, self._store, self._members, launcher, address, self._disk, limits
@@ -139,6 +142,7 @@ class RouterApp:
             is_ready=self._is_ready,
             disk=self._disk,
             keys=self._keys,
+            dry_runs=self._dry_runs,
         )
         self._keeper = RunFolderKeeper(
             self._store, rest_parts.importing, rest_parts.pruning, settings
@@ -228,7 +232,8 @@ class RouterApp:
         return self._redis
 
     async def _unfinished(self) -> set[str]:
-        return {record.job_id for record in await self._store.unfinished()}
+        playing = self._dry_runs.owners if self._dry_runs else set[str]()
+        return {record.job_id for record in await self._store.unfinished()} | playing
 
     async def _is_ready(self) -> bool:
         try:

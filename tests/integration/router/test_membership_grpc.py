@@ -16,11 +16,14 @@ from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.fencing import take_epoch
 from troupe.spec import parse_spec
+from troupe_router.jobs.bundles import BundleStore
+from troupe_router.jobs.job_bundles import JobBundles
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
 from troupe_router.members.registry import Registry
 from troupe_router.members.store import MemberStore
 from troupe_router.servicer import RouterServicer
+from troupe_router.settings import RouterSettings
 
 
 @dataclass
@@ -34,7 +37,8 @@ class Router:
 async def router(redis: Redis) -> AsyncIterator[Router]:
     store, members = JobStore(redis), MemberStore(redis, ttl_s=5)
     server = grpc.aio.server(interceptors=[ErrorInterceptor()])
-    servicer = RouterServicer(Registry(redis, store, members))
+    bundles = JobBundles(BundleStore(RouterSettings()), store)
+    servicer = RouterServicer(Registry(redis, store, members), bundles)
     router_pb2_grpc.add_RouterServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -17,6 +17,7 @@ from troupe_router.settings import RouterSettings
 
 TASK = b"raise SystemExit('the router loaded me')\n"
 TAR = {"Content-Type": "application/x-tar"}
+LOCK = b"tiny==1 --hash=sha256:" + b"0" * 64
 FACTS = {"agents": ["tool", "planner"], "local_terms": {"tool": {"short": 1.0}}}
 
 
@@ -124,7 +125,7 @@ async def test_upload_when_it_is_wrong_then_is_refused_and_leaves_nothing(
         f"/v1/bundles/{one.digest}", content=b"\0" * (17 << 20), headers=headers
     )
     assert large.status_code == 413
-    asking = bundle_of({"my_task.py": TASK, "requirements.lock": b"x==1 --hash=sha256:00\n"})
+    asking = bundle_of({"my_task.py": TASK, "requirements.lock": LOCK})
     answer = await upload(world, keys["ann"], asking)
     assert answer.status_code == 422
     assert "TROUPE_BUNDLE_INDEX" in answer.text

@@ -14,6 +14,7 @@ import pytest
 from redis.asyncio import Redis
 from rest_world import RestWorld, episode_line, rest_world, spec_document, write_lines
 
+from troupe.bundles import bundle_of
 from troupe.clients.rest import AsyncRestClient
 from troupe.errors import ConflictError, NotFoundError
 from troupe.runtime.streams.events import EventLog
@@ -98,6 +99,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "submit": {"spec": {}, "priority": 1},
     "dry_run": {"spec": {}},
     "jobs": {"states": ["running"]},
+    "play_dry_run": {"spec": {}, "num_tasks": 1},
+    "upload_bundle": {"bundle": bundle_of({"a.py": b""})},
     "set_priority": {"priority": 1},
     "delete": {"files": True},
     "events_page": {"wait_s": 1.0},

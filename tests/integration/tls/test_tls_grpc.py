@@ -26,10 +26,13 @@ from troupe.runtime.serving.authorization import CallerInterceptor
 from troupe.runtime.serving.interceptor import ErrorInterceptor
 from troupe.runtime.tls import Role, configured
 from troupe.runtime.tls.certificates import Authority
+from troupe_router.jobs.bundles import BundleStore
+from troupe_router.jobs.job_bundles import JobBundles
 from troupe_router.jobs.store import JobStore
 from troupe_router.members.registry import Registry
 from troupe_router.members.store import MemberStore
 from troupe_router.servicer import RouterServicer
+from troupe_router.settings import RouterSettings
 
 Become = Callable[[Role | Path | None], None]
 Add = Callable[[grpc.aio.Server], None]
@@ -60,10 +63,12 @@ async def serve(become: Become) -> AsyncIterator[Serve]:
 @pytest.fixture
 async def router(serve: Serve, redis: Redis) -> str:
     """Address of a real router's membership service."""
-    registry = Registry(redis, JobStore(redis), MemberStore(redis, ttl_s=5))
+    store = JobStore(redis)
+    registry = Registry(redis, store, MemberStore(redis, ttl_s=5))
+    servicer = RouterServicer(registry, JobBundles(BundleStore(RouterSettings()), store))
 
     def add(server: grpc.aio.Server) -> None:
-        router_pb2_grpc.add_RouterServiceServicer_to_server(RouterServicer(registry), server)
+        router_pb2_grpc.add_RouterServiceServicer_to_server(servicer, server)
         health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
 
     return await serve("router", add)

@@ -17,6 +17,7 @@ from troupe.clients.rest import answers, requests
 from troupe.clients.rest.models.bundles import BundleDocument, BundleList
 from troupe.clients.rest.models.catalogue import TaskFamilyDocument, TaskList
 from troupe.clients.rest.models.checkpoints import CheckpointDocument, CheckpointList
+from troupe.clients.rest.models.dry_runs import DryRunDocument
 from troupe.clients.rest.models.episode_tree import EpisodeDocument
 from troupe.clients.rest.models.episodes import EpisodePage
 from troupe.clients.rest.models.events import EventDocument, EventPage
@@ -32,7 +33,7 @@ from troupe.clients.rest.models.replicas import (
 )
 from troupe.clients.rest.models.run_folders import ImportDocument, PruneDocument, RunFolderPage
 from troupe.clients.rest.models.session import SessionDocument
-from troupe.clients.rest.requests import BUNDLES, JOBS, RUN_FOLDERS, job_path
+from troupe.clients.rest.requests import BUNDLES, DRY_RUNS, JOBS, RUN_FOLDERS, job_path
 from troupe.clients.rest.retry import LOST, PAUSE_S, RetryWindow
 from troupe.errors import UnavailableError
 
@@ -103,6 +104,13 @@ class RestClient:
     def dry_run(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """What the router would do with ``spec`` (``PlanDocument``); nothing starts."""
         return dict(self._ask("POST", JOBS, json=spec, dry_run=True))
+
+    def play_dry_run(
+        self, spec: Mapping[str, Any], *, num_tasks: int = 3, timeout_s: float = 480.0
+    ) -> list[dict[str, Any]]:
+        """Episodes of ``spec`` with scripted agents, played by an env service of the router."""
+        options: dict[str, Any] = {"json": spec, "timeout_s": timeout_s, "num_tasks": num_tasks}
+        return answers.read(DryRunDocument, self._ask("POST", DRY_RUNS, **options)).episodes
 
     def upload_bundle(self, bundle: Bundle) -> BundleDocument:
         """Upload code for a job whose spec names it (``troupe.bundles.with_bundle``). Idempotent.
@@ -315,6 +323,7 @@ class RestClient:
         json: Mapping[str, Any] | None = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
         **params: Any,
     ) -> Any:
         """The answer's JSON; an idempotent call is retried while the router does not answer."""
@@ -329,6 +338,7 @@ class RestClient:
                     json=json,
                     content=content,
                     headers=headers,
+                    timeout=httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s,
                 )
                 return answers.document_of(response, self._base_url)
             except (UnavailableError, httpx.HTTPError, httpx.InvalidURL) as error:

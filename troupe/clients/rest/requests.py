@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 import httpx
 
-JOBS, RUN_FOLDERS, BUNDLES = "/v1/jobs", "/v1/run-folders", "/v1/bundles"
+JOBS, RUN_FOLDERS = "/v1/jobs", "/v1/run-folders"
+BUNDLES, DRY_RUNS = "/v1/bundles", "/v1/dry-runs"
 
 
 def job_path(job_id: str, *parts: str) -> str:

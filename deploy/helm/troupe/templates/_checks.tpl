@@ -12,6 +12,16 @@
 {{- include "troupe.checkNodes" . -}}
 {{- include "troupe.checkKeys" . -}}
 {{- include "troupe.checkTls" . -}}
+{{- include "troupe.checkBundles" . -}}
+{{- end -}}
+
+{{- define "troupe.checkBundles" -}}
+{{- if and .Values.bundles.enabled (not .Values.router.keysSecret.name) -}}
+{{- fail "bundles.enabled is true and router.keysSecret.name is empty: whoever reaches the router could run code in env pods. Name a Secret of API keys (`troupe keys add NAME --scope code`)." -}}
+{{- end -}}
+{{- if and .Values.bundles.index .Values.networkPolicy.enabled (not .Values.bundles.indexTo) -}}
+{{- fail "bundles.index is set and bundles.indexTo is empty: say where the index is (NetworkPolicy peers), or env pods can't reach it." -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "troupe.checkTls" -}}

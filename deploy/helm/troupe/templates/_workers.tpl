@@ -162,6 +162,14 @@ spec:
       persistentVolumeClaim: {claimName: {{ include "troupe.modelsClaim" $root }}}
 {{- end -}}
 
+{{/* The index of bundles' packages, for router and env alike; empty without one. */}}
+{{- define "troupe.bundleEnv" -}}
+{{- if and .Values.bundles.enabled .Values.bundles.index -}}
+- name: TROUPE_BUNDLE_INDEX
+  value: {{ .Values.bundles.index | quote }}
+{{- end -}}
+{{- end -}}
+
 {{/* The pod of an env. */}}
 {{- define "troupe.envPod" -}}
 {{- $root := . -}}
@@ -181,7 +189,7 @@ spec:
   # Root of a user namespace is nobody on the node; procMount: Unmasked is allowed only so.
   hostUsers: false
   {{- end }}
-  {{- if $router }}
+  {{- if and $router (not (include "troupe.bundleEnv" $root)) }}
   # The router has a fixed address, so this pod resolves no names.
   dnsPolicy: None
   dnsConfig:
@@ -205,6 +213,7 @@ spec:
       ports: {{- include "troupe.workerPorts" . | nindent 8 }}
       env:
         {{- include "troupe.workerEnv" (dict "root" $root "prefix" "TROUPE_ENV_" "graceSeconds" $root.Values.env.graceSeconds "router" $router) | nindent 8 }}
+        {{- include "troupe.bundleEnv" $root | nindent 8 }}
         {{- if ne $sandbox.level "none" }}
         - name: TROUPE_ENV_SANDBOX
           value: {{ $sandbox.level }}

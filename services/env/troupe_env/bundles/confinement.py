@@ -4,6 +4,8 @@ What is left: to read Python, the installed packages and the bundle; to listen o
 no file, starts no program, opens no connection. Never looks at what the process will run.
 """
 
+import contextlib
+import os
 import resource
 from collections.abc import Sequence
 
@@ -28,6 +30,10 @@ _SIGKILL = 9
 def confine(readable: Sequence[str], socket_folder: str, *, memory_bytes: int) -> None:
     """Give up everything else, for good; raises OSError where the kernel can't hold it."""
     limit_process(memory_bytes)
+    if os.geteuid() == 0:
+        # Root could raise its limits again. A container's root may lack the right to give it up.
+        with contextlib.suppress(PermissionError):
+            kernel.drop_capabilities()
     landlock.restrict(
         [
             (landlock.READ_FILE | landlock.READ_DIR, [*_SYSTEM, *readable]),

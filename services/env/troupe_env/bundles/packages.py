@@ -5,6 +5,7 @@ unpacked and runs nothing.
 """
 
 import asyncio
+import importlib.util
 import os
 import signal
 import sys
@@ -39,7 +40,7 @@ async def install(bundle: Bundle, target: Path, *, index: str) -> str:
     options = ("--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "-q")
     strict = ("--require-hashes", "--only-binary", ":all:", "--no-deps", "--no-compile")
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "pip", *options, "install", *strict),
+        *(_interpreter(), "-P", "-m", "pip", *options, "install", *strict),
         *("--index-url", index, "--target", str(target), "-r", str(locked)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
@@ -67,6 +68,12 @@ async def install(bundle: Bundle, target: Path, *, index: str) -> str:
             f"the bundle's packages take {size} bytes, and {MAX_INSTALLED_BYTES} are the limit"
         )
     return str(target)
+
+
+def _interpreter() -> str:
+    """This one, or the one that its virtual environment is made of: images leave pip to that."""
+    has_pip = importlib.util.find_spec("pip") is not None
+    return sys.executable if has_pip else f"{sys.base_prefix}/bin/python3"
 
 
 def _size(folder: Path) -> int:

@@ -14,6 +14,7 @@ from troupe_router.rest.routes import (
     bundles,
     catalogue,
     checkpoints,
+    dry_runs,
     episodes,
     events,
     health,
@@ -29,6 +30,7 @@ from troupe_router.web.routes import web_routes
 
 _ROUTES = (
     jobs,
+    dry_runs,
     events,
     runs,
     checkpoints,

@@ -9,6 +9,7 @@ from fastapi import Depends, Path, Request
 from redis.asyncio import Redis
 
 from troupe.runtime.disk_space import DiskSpace
+from troupe_router.conduct.dry_runs import DryRuns
 from troupe_router.conduct.progress import ProgressReader
 from troupe_router.jobs.bundles import BundleStore
 from troupe_router.jobs.store import JobStore
@@ -43,6 +44,7 @@ class RestParts:
     keys: KeyStore = field(default_factory=lambda: KeyStore(None))
     wrong_keys: WrongKeys = field(default_factory=WrongKeys)
     lines: MetricLines = field(default_factory=MetricLines)
+    dry_runs: DryRuns | None = None
 
     @property
     def bundles(self) -> BundleStore:

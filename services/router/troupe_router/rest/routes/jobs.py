@@ -28,7 +28,7 @@ from troupe_router.rest.parts import JobId, Parts, RestParts, WhoAsks
 from troupe_router.rest.strict_route import StrictRoute
 
 routes = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=EVERY)
-_SPEC_BODY: dict[str, Any] = {
+SPEC_BODY: dict[str, Any] = {
     "required": True,
     "content": {
         "application/json": {"schema": JobSpec.model_json_schema(), "example": SPEC_EXAMPLE},
@@ -46,7 +46,7 @@ _SUBMITTED: dict[str, Any] = {
     status_code=201,
     response_model=JobDocument,
     responses={200: _SUBMITTED, **problems(404, 409, *OF_BODIES)},
-    openapi_extra={"requestBody": _SPEC_BODY},
+    openapi_extra={"requestBody": SPEC_BODY},
 )
 async def submit(
     request: Request,
@@ -62,8 +62,8 @@ async def submit(
     The same `Idempotency-Key` and body give the same job (200) for 24 hours.
     """
     body = await read_body(request, parts.settings.max_body_bytes)
-    spec = await _parsed(body, request)
-    _check_scope(caller, spec)
+    spec = await parsed(body, request)
+    check_scope(caller, spec)
     if query.dry_run:
         plan = await parts.commands.plan(spec, owner=caller.name)
         return Response(plan.model_dump_json(), media_type="application/json")
@@ -122,7 +122,7 @@ async def pause(parts: Parts, job_id: JobId) -> JobDocument:
 @routes.post(
     "/{job_id}/resume",
     responses=problems(404, 409, *OF_BODIES),
-    openapi_extra={"requestBody": {**_SPEC_BODY, "required": False}},
+    openapi_extra={"requestBody": {**SPEC_BODY, "required": False}},
 )
 async def resume(request: Request, parts: Parts, job_id: JobId) -> JobDocument:
     """Go on from the last checkpoint.
@@ -130,7 +130,7 @@ async def resume(request: Request, parts: Parts, job_id: JobId) -> JobDocument:
     The body may be the job's spec with other steps, limits, eval or checkpoint.
     """
     body = await read_body(request, parts.settings.max_body_bytes)
-    wanted = await _parsed(body, request) if body.strip() else None
+    wanted = await parsed(body, request) if body.strip() else None
     return await _shown(parts, await parts.commands.resume(job_id, wanted))
 
 
@@ -152,7 +152,7 @@ async def delete(parts: Parts, job_id: JobId, files: bool = False) -> None:
     await parts.commands.delete(job_id, files=files)
 
 
-def _check_scope(caller: Caller, spec: JobSpec) -> None:
+def check_scope(caller: Caller, spec: JobSpec) -> None:
     """Raise ForbiddenError for a bundle in the job of a caller who may bring none."""
     if spec.bundle is not None and "code" not in caller.scopes:
         raise ForbiddenError(
@@ -197,7 +197,7 @@ async def _ranks(parts: RestParts) -> dict[str, int]:
     return {place.job.job_id: number for number, place in enumerate(queue, 1)}
 
 
-async def _parsed(body: bytes, request: Request) -> JobSpec:
+async def parsed(body: bytes, request: Request) -> JobSpec:
     """In a thread: a megabyte of JSON takes a second, and the loop serves every other caller."""
     media_type = request.headers.get("content-type", "application/json").lower()
     return await asyncio.to_thread(parse_body, body, media_type=media_type)
