@@ -17,7 +17,7 @@ Generated from the docstrings by `make generate`; do not edit.
 here may be imported from its module and may change between versions.
 """
 GROUPS = {
-    "Training": ["train", "train_async", "resume", "open_run"],
+    "Training": ["train", "train_async", "resume", "open_run", "connect"],
     "Tasks": [
         "SimpleTask", "TaskFamily", "Task", "Taskset", "Environment", "Transition", "Message",
         "Observation", "check_family",
