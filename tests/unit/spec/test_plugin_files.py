@@ -1,6 +1,5 @@
 """``file.py:attr``: one file is enough for a task, a reward, an algorithm."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,22 +92,3 @@ def test_spec_when_it_names_a_file_then_the_router_gets_its_absolute_path(
     spec = with_local_paths(read_spec(example, changes))
     assert spec.task.name == f"{folder.resolve()}/my_task.py:Count"
     assert spec.workflow.kind == "turn_based"
-
-
-def test_file_when_several_threads_load_it_then_none_gets_half_of_it(tmp_path: Path) -> None:
-    begun, go_on = tmp_path / "begun", tmp_path / "go_on"
-    (tmp_path / "slow_task.py").write_text(
-        "from pathlib import Path\n"
-        f"Path({str(begun)!r}).touch()\n"
-        f"while not Path({str(go_on)!r}).exists(): pass\n"
-        "def late(transition, task): return 0.0\n"
-    )
-    name = f"{tmp_path / 'slow_task.py'}:late"
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(plugins.load, plugins.REWARDS, name)
-        while not begun.exists():
-            assert not first.done(), first.exception()
-        second = pool.submit(plugins.load, plugins.REWARDS, name)
-        assert not second.done()
-        go_on.touch()
-        assert first.result(60) is second.result(60)
