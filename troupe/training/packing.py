@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from types import ModuleType
 
@@ -81,7 +82,7 @@ def pack(
     if requirements is not None:
         contents[REQUIREMENTS] = Path(requirements).expanduser().read_bytes()
     arguments = [f"{name}={f.module}.{f.attribute}" for name, f in named.items()]
-    if isinstance(functions.success, int | float):
+    if isinstance(functions.success, Real):
         arguments.append(f"success={float(functions.success)!r}")
     contents[TASK_FILE] = _TASK.format(
         imports="\n".join(
