@@ -4,11 +4,14 @@ from typing import Any
 
 from chart_world import Manifests, Refuse, Render
 
-KEYS = 'router.keysSecret={"name":"keys","key":"keys.yaml"}'
+KEYS = (
+    'router.keysSecret={"name":"keys","key":"keys.yaml"}',
+    "helmTest.enabled=false",
+    "bundles.enabled=true",
+)
 PEER = {"ipBlock": {"cidr": "10.1.2.3/32"}}
 INDEX = (
-    KEYS,
-    "bundles.enabled=true",
+    *KEYS,
     'bundles.index="https://index.example/simple"',
     'bundles.indexTo=[{"ipBlock":{"cidr":"10.1.2.3/32"}}]',
 )
@@ -38,7 +41,7 @@ def test_bundles_when_there_are_no_keys_then_the_chart_refuses(refuse: Refuse) -
 
 
 def test_index_when_its_place_is_not_said_then_the_chart_refuses(refuse: Refuse) -> None:
-    assert "bundles.indexTo" in refuse(KEYS, "bundles.enabled=true", 'bundles.index="https://x"')
+    assert "bundles.indexTo" in refuse(*KEYS, 'bundles.index="https://x"')
 
 
 def test_index_when_set_then_router_and_env_know_it_and_env_pods_reach_it_alone(
@@ -50,6 +53,6 @@ def test_index_when_set_then_router_and_env_know_it_and_env_pods_reach_it_alone(
         assert known == "https://index.example/simple"
     assert variables(manifests, "router")["TROUPE_ROUTER_BUNDLES"] == "true"
     to_index = {"to": [PEER], "ports": [{"protocol": "TCP", "port": 443}]}
-    without = egress(render([], 'launcher.kind="none"', KEYS, "bundles.enabled=true"))
+    without = egress(render([], 'launcher.kind="none"', *KEYS))
     assert to_index in egress(manifests)
     assert len(egress(manifests)) == len(without) + 1

@@ -24,6 +24,7 @@ POOL = (
 )
 OWN_TO_CHART = {
     "router": {
+        "bundles",
         *{"rest_address", "redis_url", "runs_dir", "launcher", "release", "namespace"},
         *{"kubeconfig", "env_replicas", "api_keys", "allow_anonymous", "players"},
         # TLS ends at the Ingress: a Service of the cluster speaks plain HTTP.

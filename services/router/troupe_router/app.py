@@ -113,6 +113,7 @@ class RouterApp:
         redis, settings = self._connected(), self._settings
         launcher = await self._launching.start(self._unfinished)
         self._dry_runs = DryRuns(settings, self._members, launcher, address)
+        await self._dry_runs.sweep()
         limits = self._keys.replica_limits
         parts = ControllerParts(
             settings, redis, self._store, self._members, launcher, address, self._disk, limits

@@ -39,7 +39,7 @@ class Say(SimpleTask):
 class QuietFiles(http.server.SimpleHTTPRequestHandler):
     """Files of a folder, without a log."""
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 

@@ -279,6 +279,23 @@ async def test_code_when_importing_never_ends_then_the_deadline_ends_its_process
     assert len(world.app.bundles.running) == 1
 
 
+async def test_calls_when_several_are_late_at_once_then_it_is_one_end_of_the_process(
+    world: BundleWorld,
+) -> None:
+    async with world.client(code()) as client:
+        start = await client.reset(split="train", index=0, observe=[], timeout_s=60)
+
+        async def hang() -> None:
+            action = "__import__('time').sleep(60)"
+            await client.step(
+                state=start.state, agent="agent", actions=[action], observe=[], timeout_s=3
+            )
+
+        late = await asyncio.gather(*(hang() for _ in range(4)), return_exceptions=True)
+        assert all(isinstance(error, DeadlineError | UnavailableError) for error in late)
+        assert (await first(client)).startswith("a")
+
+
 async def test_bundle_when_the_router_has_none_then_says_so(world: BundleWorld) -> None:
     async with world.client(code("unknown"), is_known=False) as client:
         with pytest.raises(NotFoundError):
@@ -298,6 +315,7 @@ async def test_processes_when_there_are_too_many_then_the_oldest_makes_room_and_
     world: BundleWorld,
 ) -> None:
     clients = [world.client(code(word)) for word in ("one", "two", "three")]
+    folders: set[Path] = set()
     for client in clients:
         await first(client)
         folders = {process.folder for process in world.app.bundles.running.values()}

@@ -12,6 +12,7 @@ from rest_world import RestWorld, rest_world, spec_document
 
 from troupe.bundles.archive import Bundle, bundle_of
 from troupe.clients.rest.keys import add_key
+from troupe.clients.rest.models.session import Scope
 from troupe_router.jobs.bundles import BundleStore
 from troupe_router.settings import RouterSettings
 
@@ -24,9 +25,14 @@ FACTS = {"agents": ["tool", "planner"], "local_terms": {"tool": {"short": 1.0}}}
 @pytest.fixture
 def keys(tmp_path: Path) -> dict[str, str]:
     file = tmp_path / "keys.yaml"
-    names = {"submit": ("submit",), "admin": ("admin",), "ann": ("code",), "bob": ("code",)}
+    names: dict[str, tuple[Scope, ...]] = {
+        "submit": ("submit",),
+        "admin": ("admin",),
+        "ann": ("code",),
+        "bob": ("code",),
+    }
     names["root"] = ("admin", "code")
-    return {name: add_key(file, name, scopes) for name, scopes in names.items()}  # type: ignore[arg-type]
+    return {name: add_key(file, name, scopes) for name, scopes in names.items()}
 
 
 @pytest.fixture
@@ -135,7 +141,7 @@ async def test_upload_when_it_is_wrong_then_is_refused_and_leaves_nothing(
 async def test_public_router_when_not_told_so_then_takes_no_bundle(
     redis: Redis, tmp_path: Path, keys: dict[str, str]
 ) -> None:
-    at = {"rest_address": "0.0.0.0:8480", "model_folders": str(tmp_path)}
+    at: dict[str, Any] = {"rest_address": "0.0.0.0:8480", "model_folders": str(tmp_path)}
     async with rest_world(redis, tmp_path, api_keys=tmp_path / "keys.yaml", **at) as world:
         refused = await upload(world, keys["ann"], bundle())
         assert (refused.status_code, "TROUPE_ROUTER_BUNDLES" in refused.text) == (422, True)

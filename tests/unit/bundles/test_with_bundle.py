@@ -84,7 +84,7 @@ def test_parts_when_the_task_is_bundled_then_plan_and_judge_nothing(code: Path) 
 def test_parts_when_agents_are_not_the_tasks_then_the_spec_is_refused(code: Path) -> None:
     bundle = build_bundle([code / "my_task.py", code / "words.py"], root=code)
     spec = with_bundle(parse_spec(document()), bundle, root=code)
-    other = {**spec.model_dump(mode="json"), "agents": {"frist": {"policy": "p"}}}
+    other: dict[str, Any] = {**spec.model_dump(mode="json"), "agents": {"frist": {"policy": "p"}}}
     other["workflow"]["order"] = ["frist"]
     with pytest.raises(SpecInvalidError, match="did you mean 'first'"):
         load_parts(parse_spec(other))

@@ -7,7 +7,9 @@ import asyncio
 import tempfile
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import TypeVar
 
 from troupe.api.env.v1.env_pb2_grpc import EnvServiceStub
@@ -29,9 +31,21 @@ _log = get_logger(__name__)
 _T = TypeVar("_T")
 _MAX_DEATHS = 3
 """Ends in a row, without a call answered in between, after which a bundle is refused."""
+_REFUSED_S = 60.0
+"""Time for which it is: the machine may have been at fault."""
 _KEPT_DEATHS = 256
+_LATE = "it did not answer in time"
 _SPARE_S = 0.25
 """Time for the answer to reach the caller, whose deadline would otherwise come first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Deaths:
+    """Ends of one bundle's process that nobody asked for; ``words`` are those of the last."""
+
+    number: int
+    words: str
+    last_at: float
 
 
 class BundleProcesses:
@@ -47,7 +61,7 @@ class BundleProcesses:
         self._root: tempfile.TemporaryDirectory[str] | None = None
         self.running: OrderedDict[str, BundleProcess] = OrderedDict()
         self._starting: dict[str, asyncio.Task[BundleProcess]] = {}
-        self._deaths: OrderedDict[str, int] = OrderedDict()
+        self._deaths: OrderedDict[str, _Deaths] = OrderedDict()
 
     async def call(
         self,
@@ -70,12 +84,12 @@ class BundleProcesses:
         try:
             answer = await process.call(what, ask, left_s)
         except DeadlineError:
-            await self._end(process, "did not answer in time")
-            self._count_death(digest)
+            if await self._end(process, _LATE):
+                self._count_death(digest, _LATE)
             raise
-        except UnavailableError as error:
+        except UnavailableError:
             if await process.has_ended():
-                await self._died(process, error)
+                await self._died(process)
             raise
         except TroupeError:
             self._deaths.pop(digest, None)
@@ -99,18 +113,23 @@ class BundleProcesses:
             self.running.move_to_end(digest)
             return process
         if process is not None:
-            await self._died(process, None)
+            await self._died(process)
         self._check_deaths(digest)
         starting = self._starting.get(digest)
         if starting is None:
             starting = self._starting[digest] = asyncio.create_task(self._start(digest))
-            starting.add_done_callback(lambda _: self._starting.pop(digest, None))
+            starting.add_done_callback(lambda done: self._has_started(digest, done))
         try:
             async with asyncio.timeout(timeout_s):
                 # Other callers wait for the same start, and it goes on when this one leaves.
                 return await asyncio.shield(starting)
         except TimeoutError as error:
             raise DeadlineError(f"the bundle's process was not up in {timeout_s:g} s") from error
+
+    def _has_started(self, digest: str, done: "asyncio.Task[BundleProcess]") -> None:
+        self._starting.pop(digest, None)
+        if not done.cancelled() and (error := done.exception()) is not None:
+            _log.warning("bundle.not_started", digest=digest, error=str(error))
 
     async def _start(self, digest: str) -> BundleProcess:
         await self._make_room()
@@ -136,30 +155,35 @@ class BundleProcesses:
             )
         await self._end(idle, "makes room for another")
 
-    async def _died(self, process: BundleProcess, error: TroupeError | None) -> None:
+    async def _died(self, process: BundleProcess) -> None:
         """Count an end that nobody asked for, once; raises where it was one too many."""
-        if self.running.get(process.digest) is process:
-            words = await process.last_words()
-            await self._end(process, words)
+        words = await process.last_words()
+        if await self._end(process, words):
             self._count_death(process.digest, words)
         self._check_deaths(process.digest)
 
-    async def _end(self, process: BundleProcess, why: str) -> None:
-        if self.running.get(process.digest) is process:
-            del self.running[process.digest]
-            metrics.ENV_BUNDLES.set(len(self.running))
-            _log.info("bundle.ended", digest=process.digest, why=why)
-            await process.close()
+    async def _end(self, process: BundleProcess, why: str) -> bool:
+        """End it, once for all that ask; whether this call did."""
+        if self.running.get(process.digest) is not process:
+            return False
+        del self.running[process.digest]
+        metrics.ENV_BUNDLES.set(len(self.running))
+        _log.info("bundle.ended", digest=process.digest, why=why)
+        await process.close()
+        return True
 
-    def _count_death(self, digest: str, words: str = "it did not answer in time") -> None:
-        self._deaths[digest] = self._deaths.pop(digest, 0) + 1
-        self._words = words
+    def _count_death(self, digest: str, words: str) -> None:
+        earlier = self._deaths.pop(digest, None)
+        self._deaths[digest] = _Deaths(earlier.number + 1 if earlier else 1, words, monotonic())
         while len(self._deaths) > _KEPT_DEATHS:
             self._deaths.popitem(last=False)
 
     def _check_deaths(self, digest: str) -> None:
-        if self._deaths.get(digest, 0) >= _MAX_DEATHS:
+        deaths = self._deaths.get(digest)
+        if deaths is not None and monotonic() - deaths.last_at > _REFUSED_S:
+            del self._deaths[digest]
+        elif deaths is not None and deaths.number >= _MAX_DEATHS:
             raise InvalidArgumentError(
                 f"the process of the bundle {digest[:19]} ended {_MAX_DEATHS} times in a row "
-                f"without an answer ({self._words}); correct the code, and submit it again"
+                f"without an answer ({deaths.words}); correct the code, and submit it again"
             )

@@ -8,6 +8,7 @@ import secrets
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ENV
@@ -64,6 +65,17 @@ class DryRuns:
                     return await client.dry_run(spec, num_tasks=num_tasks, timeout_s=PLAY_S)
         finally:
             self._num_running -= 1
+
+    async def sweep(self) -> None:
+        """End the workers that an earlier life of this router left on this machine."""
+        if self._launcher is None:
+            return
+        for folder in await asyncio.to_thread(self._left_over):
+            await self._stop(self._launcher, folder.name)
+
+    def _left_over(self) -> list[Path]:
+        folders = self._settings.runs_dir.absolute().glob("dryrun-" + "[0-9a-f]" * 8)
+        return [f for f in folders if (f / "procs").is_dir() and not (f / "spec.json").exists()]
 
     @asynccontextmanager
     async def _worker(self, spec: JobSpec) -> AsyncGenerator[str]:
