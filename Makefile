@@ -20,7 +20,7 @@ local_stamp := $(VENV)/.installed-local-$(installed)
 dev_stamp := $(VENV)/.installed-dev-$(installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-all chaos chaos-quick soak fuzz audit test-sandbox test-sglang program-venv test-programs test-chart images test-k8s test-cluster test-compose test-upgrade test-browser test-observability check docs format generate compose-check clean
+.PHONY: help setup demo test test-slow test-all chaos chaos-quick soak fuzz audit test-sandbox test-sglang program-venv test-programs test-chart images test-k8s test-cluster test-compose test-upgrade test-browser test-notebook test-observability check docs format generate compose-check clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,10 @@ test-upgrade: $(dev_stamp) ## Services of two versions on one Redis
 
 test-browser: $(dev_stamp) ## Drive the web page in a real Chromium; screenshots under docs/images
 	$(bin)/python -m pytest tests/browser --keep-screenshots $(PYTEST_ARGS)
+
+test-notebook: $(dev_stamp) ## Run troupe.train in a real Jupyter kernel (makes .venv-notebook)
+	-$(bin)/python scripts/setup_notebook.py
+	$(bin)/python -m pytest tests/notebook -m notebook $(PYTEST_ARGS)
 
 test-observability: $(dev_stamp) ## Real Prometheus, promtool and trackers beside a real run
 	-$(bin)/python scripts/get_prometheus.py

@@ -83,6 +83,7 @@ SUITES = (
     Suite("make test-chart", ("make", "test-chart")),
     Suite("make test-observability", ("make", "test-observability")),
     Suite("make test-browser", ("make", "test-browser"), programs=("chromium",), apt=("chromium",)),
+    Suite("make test-notebook", ("make", "test-notebook")),
     Suite("make test-programs", ("make", "test-programs"), limit_s=3600),
     Suite("make test-sglang", ("make", "test-sglang"), limit_s=3600),
     Suite("make test-k8s", ("make", "test-k8s"), limit_s=3600),

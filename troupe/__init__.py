@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Transition,
     )
     from troupe.tasks.simple import SimpleTask
+    from troupe.training.connect import connect
     from troupe.training.results import open_run
     from troupe.training.train import resume, train, train_async
     from troupe.workflows.workflow import Action, EnvironmentView, Seat, Workflow
@@ -63,6 +64,7 @@ _MODULES = {
     "TroupeError": "troupe.errors",
     "Workflow": "troupe.workflows.workflow",
     "check_family": "troupe.conformance",
+    "connect": "troupe.training.connect",
     "derive_seed": "troupe.seeds",
     "load_spec": "troupe.spec",
     "open_run": "troupe.training.results",
@@ -101,6 +103,7 @@ __all__ = [
     "TroupeError",
     "Workflow",
     "check_family",
+    "connect",
     "derive_seed",
     "load_spec",
     "open_run",

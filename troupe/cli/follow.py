@@ -10,8 +10,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.live import Live
 
+from troupe.cli.notebook_panel import NotebookPanel, is_notebook
 from troupe.cli.output import EXIT_FAILED, EXIT_OK, err, out
 from troupe.cli.progress import Progress, clock, panel
 from troupe.clients.rest import EventDocument, JobDocument, RestClient
@@ -25,22 +27,16 @@ _SILENT_S = 20.0
 def watch(client: RestClient, job: JobDocument, *, quiet: bool = False) -> JobDocument:
     """Show the job's progress until it ends; returns the job in its final state.
 
-    A live panel on a terminal, one line for each event elsewhere; when ``quiet``, only a note that
-    the job is paused until somebody resumes it.
+    A live panel on a terminal and in a notebook, one line for each event elsewhere; when ``quiet``,
+    only a note that the job is paused until somebody resumes it.
     """
     progress = Progress.of(job)
     console = err()
-    is_live = console.is_terminal and not quiet
-    started_at = job.created_at or time.time()
     waits = Waits(client, job.job_id)
     notices = _Notices(waits)
-    live = Live(
-        console=console,
-        get_renderable=lambda: panel(progress, started_at, waits_for=waits.sentence()),
-        refresh_per_second=4,
-        vertical_overflow="crop",
-    )
-    with live if is_live else nullcontext(), nullcontext() if is_live or quiet else notices:
+    live = None if quiet else _live(progress, job.created_at or time.time(), waits, console)
+    is_live = live is not None
+    with live or nullcontext(), nullcontext() if is_live or quiet else notices:
         for event in client.events(job.job_id):
             notices.heard()
             line = progress.apply(event)
@@ -53,6 +49,22 @@ def watch(client: RestClient, job: JobDocument, *, quiet: bool = False) -> JobDo
                     markup=False,
                 )
     return client.job(job.job_id)
+
+
+def _live(
+    progress: Progress, started_at: float, waits: "Waits", console: Console
+) -> NotebookPanel | Live | None:
+    """A panel that redraws itself, where something can show one."""
+    if is_notebook():
+        return NotebookPanel(progress, started_at, waits.sentence)
+    if not console.is_terminal:
+        return None
+    return Live(
+        console=console,
+        get_renderable=lambda: panel(progress, started_at, waits_for=waits.sentence()),
+        refresh_per_second=4,
+        vertical_overflow="crop",
+    )
 
 
 def _has_paused(event: EventDocument) -> bool:

@@ -10,7 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from troupe.cli.checks import check_folder, check_ports, check_redis, with_free_ports
 from troupe.cli.platform_record import (
@@ -54,7 +57,7 @@ def up(settings: CliSettings) -> tuple[PlatformConfig, bool]:
     if config.is_redis_embedded:
         embedded.find_server()
     else:
-        asyncio.run(check_redis(config.redis_url))
+        _to_its_end(check_redis(config.redis_url))
     supervisor = _start_supervisor(config)
     try:
         if not _wait_until_up(config, settings.start_timeout_s, supervisor):
@@ -103,9 +106,15 @@ def _sweep(settings: CliSettings) -> bool:
         records = [record for group in processes(config.runs_dir).values() for record in group]
         is_left = any(is_alive(record) for record in records)
         if records:
-            asyncio.run(stop_all(config))
+            _to_its_end(stop_all(config))
         record_of(config.state_dir).unlink(missing_ok=True)
     return is_left
+
+
+def _to_its_end(work: Coroutine[Any, Any, object]) -> None:
+    """Run ``work`` on a thread of its own: the caller's may run an event loop, as a notebook's."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        pool.submit(asyncio.run, work).result()
 
 
 async def stop_all(config: PlatformConfig) -> None:

@@ -6,7 +6,7 @@ Owns reading and drawing events. Never calls the router.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -40,8 +40,8 @@ class Progress:
     """The state of a job, folded from its events so far.
 
     ``metrics`` and ``phases`` (seconds) are the last recorded step's; ``evals`` are (step, success
-    rate) pairs; ``marks`` are (instant, recorded steps) pairs, Unix seconds; ``curves`` hold the
-    values of every step so far.
+    rate) pairs, ``eval_rewards`` (step, mean reward); ``marks`` are (instant, recorded steps)
+    pairs, Unix seconds; ``curves`` hold (step, value) pairs of every step so far.
     """
 
     job_id: str
@@ -52,7 +52,10 @@ class Progress:
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     phases: dict[str, float] = field(default_factory=dict[str, float])
     evals: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
-    curves: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    eval_rewards: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    curves: dict[str, list[tuple[int, float]]] = field(
+        default_factory=dict[str, list[tuple[int, float]]]
+    )
     marks: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
 
     @classmethod
@@ -86,6 +89,12 @@ class Progress:
         pace_s = (recent[-1][0] - recent[0][0]) / (recent[-1][1] - recent[0][1])
         return max(0.0, pace_s * (self.steps - recent[-1][1]))
 
+    def numbers(self) -> list[tuple[str, str]]:
+        """The last step's numbers as (label, text) pairs."""
+        return [
+            (label, form.format(self.metrics[k])) for k, label, form in _SHOWN if k in self.metrics
+        ]
+
     def _on_state(self, data: Mapping[str, Any]) -> str:
         self.state = str(data.get("state", self.state))
         self.reason = str(data.get("reason") or "")
@@ -97,6 +106,8 @@ class Progress:
             return f"held-out after {step} steps: no task could be played"
         if (step, success) not in self.evals:
             self.evals.append((step, success))
+            if _is_number(reward := data.get("reward_mean")):
+                self.eval_rewards.append((step, reward))
         count = data.get("num_episodes", "?")
         return f"held-out after {step} steps: {success:.1%} of {count} tasks solved"
 
@@ -114,14 +125,11 @@ class Progress:
         self.metrics = {k: float(v) for k, v in data.items() if _is_number(v)}
         for name, _ in _CURVES:
             if name in self.metrics:
-                self.curves.setdefault(name, []).append(self.metrics[name])
+                point = (int(data.get("step", self.step)), self.metrics[name])
+                self.curves.setdefault(name, []).append(point)
 
     def _words(self) -> list[str]:
-        words = [
-            f"{label} {form.format(self.metrics[k])}"
-            for k, label, form in _SHOWN
-            if k in self.metrics
-        ]
+        words = [f"{label} {value}" for label, value in self.numbers()]
         words += [f"{name} {spent:.1f} s" for name, spent in self.phases.items()]
         return [*words, f"eta {clock(self.eta_s)}"] if self.eta_s is not None else words
 
@@ -163,19 +171,14 @@ def panel(progress: Progress, started_at: float, *, waits_for: str = "") -> Rend
         f"left {clock(progress.eta_s)}",
     )
     numbers = Table.grid(padding=(0, 3))
-    shown = [
-        (label, form.format(progress.metrics[k]))
-        for k, label, form in _SHOWN
-        if k in progress.metrics
-    ]
-    numbers.add_row(*(f"[dim]{label}[/] {value}" for label, value in shown))
+    numbers.add_row(*(f"[dim]{label}[/] {value}" for label, value in progress.numbers()))
     phases = "  ".join(f"[dim]{name}[/] {spent:.1f} s" for name, spent in progress.phases.items())
     evals = "  ".join(f"[dim]step {step}[/] {success:.1%}" for step, success in progress.evals)
     rows: list[RenderableType] = [bar, numbers]
     rows += [Text.from_markup(f"phases   {phases}")] if phases else []
     rows += [Text.from_markup(f"held out {evals}")] if evals else []
     for name, label in _CURVES:
-        values = progress.curves.get(name, [])
+        values = [value for _, value in progress.curves.get(name, [])]
         if len(values) > 1:
             ends = f"{min(values[-_WIDTH:]):.2f} .. {max(values[-_WIDTH:]):.2f}"
             rows.append(
@@ -197,5 +200,5 @@ def clock(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -4,6 +4,7 @@
 own when a job ends, where matplotlib is installed (the extra ``plots``).
 """
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,19 @@ def figure(run_dir: Path) -> Any:
         raise InvalidArgumentError(
             "a curve needs matplotlib; install it with pip install 'troupe[plots]'"
         ) from error
+
+    class NotebookFigure(Figure):
+        """Shows itself in a notebook, where no ``%matplotlib`` was asked for."""
+
+        def _repr_png_(self) -> bytes:
+            image = io.BytesIO()
+            self.savefig(image, format="png", dpi=80)
+            return image.getvalue()
+
     lines = list(whole_lines(run_dir / "metrics.jsonl"))
     train = sorted((x for x in lines if x["kind"] == "train"), key=lambda x: x["step"])
     evals = sorted((x for x in lines if x["kind"] == "eval"), key=lambda x: x["step"])
-    drawn = Figure(figsize=(8, 10))
+    drawn = NotebookFigure(figsize=(8, 10))
     success, reward, phases = drawn.subplots(3, 1, sharex=True)
     steps, held_out = [line["step"] for line in train], [line["step"] for line in evals]
     success.plot(

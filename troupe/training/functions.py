@@ -6,7 +6,6 @@ one at a time, so the functions need not be safe for threads. Never does I/O.
 
 import inspect
 import math
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -15,6 +14,7 @@ from typing import TypedDict, cast
 
 from troupe.errors import InvalidArgumentError, RewardFailedError
 from troupe.tasks.family import ROLES, SPLITS, Split
+from troupe.training.code_places import defined_at, raised_at
 from troupe.training.dataset import Row, TaskRows
 
 Answer = dict[str, str]
@@ -28,8 +28,6 @@ Shown = list[dict[str, str]]
 
 Rewards = float | Mapping[str, float]
 """A reward for the team, or one for each agent by name."""
-
-_TRACEBACK_LINES = 6
 
 
 class State(TypedDict):
@@ -179,7 +177,10 @@ class CallerEnvironment:
         if self.functions.observe is None:
             return usual_prompt(row, self.agents[agent])
         shown = self._call("observe", self.functions.observe, row, agent, list(history))
-        return _messages(shown, agent)
+        try:
+            return _messages(shown, agent)
+        except InvalidArgumentError as error:
+            raise self._wrong("observe", error.message, row) from error
 
     def _rewards(self, row: Row, texts: Texts) -> tuple[float, dict[str, float]]:
         """The team's reward and rewards by agent."""
@@ -192,8 +193,9 @@ class CallerEnvironment:
         return self._number(value, row), {}
 
     def _number(self, value: object, row: Row) -> float:
-        if isinstance(value, Real) and math.isfinite(value):
-            return float(value)
+        number = _plain(value)
+        if isinstance(number, Real) and math.isfinite(number):
+            return float(number)
         raise self._wrong("reward", f"gave {value!r}, which is not a finite number", row)
 
     def _is_success(self, row: Row, texts: Texts, reward: float) -> bool:
@@ -201,12 +203,21 @@ class CallerEnvironment:
         if success is None:
             return False
         if callable(success):
-            return bool(self._call("success", success, row, dict(texts)))
+            return self._is_true("success", self._call("success", success, row, dict(texts)), row)
         return reward >= success
 
     def _is_done(self, row: Row, history: list[Answer]) -> bool:
         done = self.functions.done
-        return done is not None and bool(self._call("done", done, row, list(history)))
+        return done is not None and self._is_true(
+            "done", self._call("done", done, row, list(history)), row
+        )
+
+    def _is_true(self, name: str, value: object, row: Row) -> bool:
+        """A forgotten ``return`` gives None, which must not count as False."""
+        answer = _plain(value)
+        if isinstance(answer, bool):
+            return answer
+        raise self._wrong(name, f"gave {value!r}, which is neither True nor False", row)
 
     def _call(self, name: str, function: Callable[..., object], *arguments: object) -> object:
         try:
@@ -215,13 +226,15 @@ class CallerEnvironment:
             if self.failure is None:
                 self.failure = error
             row = cast("Row", arguments[0])
-            problem = f"raised {type(error).__name__}: {error}{_where(error)}"
-            raise self._wrong(name, problem, row) from error
+            problem = f"raised {type(error).__name__}: {error}"
+            raise self._wrong(name, problem, row, raised_at(error)) from error
 
-    def _wrong(self, name: str, problem: str, row: Row) -> RewardFailedError:
+    def _wrong(self, name: str, problem: str, row: Row, place: str = "") -> RewardFailedError:
+        place = place or defined_at(getattr(self.functions, name))
         shown = repr(row)
         return RewardFailedError(
-            f"{name}() {problem}; row {shown if len(shown) <= 200 else shown[:200] + '...'}. "
+            f"{name}() {problem}{f' (at {place})' if place else ''}; "
+            f"row {shown if len(shown) <= 200 else shown[:200] + '...'}. "
             f"Correct {name}: it must work for every row and every text that a model may write"
         )
 
@@ -249,7 +262,7 @@ def _messages(shown: object, label: str) -> Shown:
         if messages:
             return messages
     raise InvalidArgumentError(
-        f"observe() gave {shown!r} for {label}; give a text, or chat messages such as "
+        f"gave {shown!r} for {label}; give a text, or chat messages such as "
         '[{"role": "user", "content": "..."}]'
     )
 
@@ -261,16 +274,19 @@ def _message(message: object, label: str) -> dict[str, str]:
         if role in ROLES and isinstance(content, str):
             return {"role": str(role), "content": content}
     raise InvalidArgumentError(
-        f"{message!r} is no chat message of {label}; give a dict of role ({', '.join(ROLES)}) "
-        "and content (a text)"
+        f"gave {message!r}, which is no chat message of {label}; give a dict "
+        f"of role ({', '.join(ROLES)}) and content (a text)"
     )
 
 
-def _where(error: BaseException) -> str:
-    """The last lines of the traceback in the caller's code: file, line and source."""
-    frames = traceback.extract_tb(error.__traceback__)[1:][-_TRACEBACK_LINES:]
-    places = [f"{f.filename}:{f.lineno} in {f.name}" for f in frames]
-    return f" (at {' < '.join(reversed(places))})" if places else ""
+def _plain(value: object) -> object:
+    """The Python number or bool in a scalar of numpy or torch; any other value as it is."""
+    if isinstance(value, bool | Real) or not hasattr(value, "item"):
+        return value
+    try:
+        return cast("Callable[[], object]", getattr(value, "item"))()  # noqa: B009
+    except (TypeError, ValueError, RuntimeError):
+        return value  # of several elements
 
 
 def _check_arguments(name: str, function: object, arguments: tuple[str, ...]) -> None:

@@ -1,15 +1,15 @@
 """A job spec from the arguments of ``troupe.train``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from troupe import plugins
 from troupe.cli.specs import is_missing_folder, set_field, with_local_paths
 from troupe.errors import InvalidArgumentError
 from troupe.spec import JobSpec, parse_spec
+from troupe.spec.issues import suggest
 from troupe.training.dataset import TaskRows
-from troupe.training.task import TASK_NAME
 
 Agents = Mapping[str, str] | list[str] | tuple[str, ...]
 """Agents by name with their instructions, in the order in which they act; or names alone."""
@@ -37,6 +37,21 @@ class TrainingOptions:
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+def training_options(options: dict[str, Any]) -> TrainingOptions:
+    """Options by name; raises InvalidArgumentError for one that there is not, or no model."""
+    names = [field.name for field in fields(TrainingOptions)]
+    if unknown := sorted(set(options) - set(names)):
+        raise InvalidArgumentError(
+            f"troupe.train has no argument '{unknown[0]}'; {suggest(unknown[0], names)}. A field "
+            "of the job spec goes into overrides={'limits.env_timeout_s': 300}"
+        )
+    if "model" not in options:
+        raise InvalidArgumentError(
+            "give model: a folder that save_pretrained wrote, a hub id, or one for each agent"
+        )
+    return TrainingOptions(**options)
+
+
 def instructions(agents: Agents) -> dict[str, str]:
     """Agents with their instructions; raises InvalidArgumentError when there is none."""
     if isinstance(agents, str) or not agents:
@@ -55,16 +70,15 @@ def instructions(agents: Agents) -> dict[str, str]:
 def job_spec(
     agents: Mapping[str, str],
     rows: TaskRows,
-    socket: str,
+    task: Mapping[str, Any],
     options: TrainingOptions,
     *,
-    has_observe: bool = False,
+    is_here: bool = True,
 ) -> JobSpec:
-    """The job; raises SpecInvalidError or InvalidArgumentError for what cannot be.
+    """The job whose task is ``task``; raises SpecInvalidError or InvalidArgumentError.
 
-    ``has_observe``: a function of the caller writes the prompts.
-    Without an algorithm a team learns by MAGRPO, whose joint actions one reward can judge, and a
-    single agent by GRPO.
+    Paths of models are this machine's if it trains here (``is_here``). Without an algorithm a team
+    learns by MAGRPO, whose joint actions one reward can judge, and a single agent by GRPO.
     """
     algorithm = _algorithm(options, num_agents=len(agents))
     policies = _policies(agents, options)
@@ -73,10 +87,7 @@ def job_spec(
         "seed": options.seed,
         "steps": options.steps,
         "tasks_per_step": options.tasks_per_step,
-        "task": {
-            "name": TASK_NAME,
-            "params": _task(agents, rows, socket, options, has_observe=has_observe),
-        },
+        "task": dict(task),
         "workflow": {
             "kind": "simultaneous" if "joint" in algorithm else "turn_based",
             "order": list(agents),
@@ -101,6 +112,8 @@ def job_spec(
     for key, value in options.overrides.items():
         set_field(document, key, value, label=f"overrides[{key!r}]")
     spec = parse_spec(document, source="the arguments of troupe.train")
+    if not is_here:
+        return spec
     for policy in spec.policies.values():
         if is_missing_folder(policy.model):
             raise InvalidArgumentError(
@@ -108,27 +121,6 @@ def job_spec(
                 "that save_pretrained wrote, or a hub id"
             )
     return with_local_paths(spec)
-
-
-def _task(
-    agents: Mapping[str, str],
-    rows: TaskRows,
-    socket: str,
-    options: TrainingOptions,
-    *,
-    has_observe: bool,
-) -> dict[str, Any]:
-    """The parameters of ``DatasetTask``."""
-    return {
-        "socket": socket,
-        "agents": dict(agents),
-        "num_train": len(rows.train),
-        "num_held_out": len(rows.held_out),
-        "digest": rows.digest,
-        "max_turns": options.max_turns,
-        "timeout_s": options.judge_timeout_s,
-        "has_observe": has_observe,
-    }
 
 
 def _algorithm(options: TrainingOptions, *, num_agents: int) -> dict[str, Any]:

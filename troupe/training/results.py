@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from troupe.episodes.lines import Line
 from troupe.errors import InvalidArgumentError, NotFoundError
@@ -77,9 +77,22 @@ def _group_html(group: Mapping[str, Any]) -> str:
     return f"<details open><summary>{title}</summary><table>{rows}</table></details>"
 
 
+class TrainedPolicy(Protocol):
+    """The trained weights of one policy."""
+
+    @property
+    def name(self) -> str:
+        """The policy's name."""
+        ...
+
+    def save(self, target: str | Path, *, merged: bool = False) -> Path:
+        """Write the adapter to the folder ``target``, or the whole model with ``merged``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class TrainedPolicy:
-    """The trained weights of one policy, as files that peft and transformers load.
+class LocalPolicy:
+    """A ``TrainedPolicy`` as files of this machine, which peft and transformers load.
 
     ``adapter`` is None for full weights. ``merged`` is a whole model.
     """
@@ -94,15 +107,13 @@ class TrainedPolicy:
         Raises InvalidArgumentError when ``target`` holds files, NotFoundError when the run wrote
         no such weights.
         """
-        folder = Path(target)
+        folder = empty_folder(target)
         source = self.merged if merged or self.adapter is None else self.adapter
         if source is None or not source.is_dir():
             raise NotFoundError(
                 f"the run holds no weights of policy '{self.name}' yet; they are written when it "
                 "succeeds, and `troupe export` writes those of a checkpoint"
             )
-        if folder.exists() and any(folder.iterdir()):
-            raise InvalidArgumentError(f"{folder} holds files; give another folder")
         shutil.copytree(source, folder, dirs_exist_ok=True)
         return folder
 
@@ -176,15 +187,15 @@ class RunResults:
         return chosen
 
     @property
-    def policies(self) -> dict[str, TrainedPolicy]:
+    def policies(self) -> Mapping[str, TrainedPolicy]:
         """Trained policies by name."""
         spec = json.loads((self.folder / "spec.json").read_text("utf-8"))
         return {name: self._policy(name) for name in spec["policies"]}
 
-    def _policy(self, name: str) -> TrainedPolicy:
+    def _policy(self, name: str) -> LocalPolicy:
         folder = self.folder / "policies" / name
         adapter, merged = folder / "adapter", folder / "merged"
-        return TrainedPolicy(
+        return LocalPolicy(
             name, adapter if adapter.is_dir() else None, merged if merged.is_dir() else None
         )
 
@@ -194,6 +205,14 @@ class RunResults:
         Raises InvalidArgumentError where matplotlib is not installed.
         """
         return figure(self.folder)
+
+
+def empty_folder(target: str | Path) -> Path:
+    """``target``, which is to be written; raises InvalidArgumentError when it holds files."""
+    folder = Path(target)
+    if folder.exists() and any(folder.iterdir()):
+        raise InvalidArgumentError(f"{folder} holds files; give another folder")
+    return folder
 
 
 def open_run(folder: str | Path) -> RunResults:

@@ -7,7 +7,7 @@ scores by itself.
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from typing import Any, ClassVar
@@ -46,6 +46,10 @@ class DatasetParams(Params):
     )
 
 
+Ask = Callable[[str, Mapping[str, Any]], Any]
+"""Asks whoever judges: ``reset`` or ``step`` of a ``CallerEnvironment``, with its arguments."""
+
+
 class DatasetTask:
     """Rows as tasks; the caller's functions as environment."""
 
@@ -63,11 +67,12 @@ class DatasetTask:
 
     def taskset(self) -> "RowTasks":
         """One task a row; held-out rows are the validation split."""
-        return RowTasks(self._params)
+        return RowTasks(self._params.num_train, self._params.num_held_out)
 
-    def environment(self) -> "CallerClient":
+    def environment(self) -> "RowEnvironment":
         """A client of the process that judges."""
-        return CallerClient(self._params)
+        requests = Requests(self._params, CallerClient(self._params).ask)
+        return RowEnvironment(self.agents, requests.ask)
 
     def request_task(self, text: str) -> Task:
         """``text`` as the prompt of a row that is in no data set; nobody judges its answers.
@@ -84,10 +89,10 @@ class DatasetTask:
 
 
 class RowTasks:
-    """Places of rows: the rows themselves stay in the calling process."""
+    """Places of rows: the rows themselves stay with whoever judges."""
 
-    def __init__(self, params: DatasetParams) -> None:
-        self._sizes = {"train": params.num_train, "validation": params.num_held_out, "test": 0}
+    def __init__(self, num_train: int, num_held_out: int) -> None:
+        self._sizes = {"train": num_train, "validation": num_held_out, "test": 0}
 
     def size(self, split: Split) -> int:
         """Number of rows."""
@@ -103,39 +108,28 @@ class RowTasks:
         return Task(f"dataset/{split}/{index}", split, index, payload)
 
 
-class CallerClient:
-    """``Environment`` whose judgements come from the calling process.
+class RowEnvironment:
+    """``Environment`` whose states are JSON and whose judgements come from ``ask``."""
 
-    Raises RewardFailedError when a function of the caller raised, UnavailableError when nobody
-    answers at the socket, DeadlineError when no answer came in time.
-    """
-
-    def __init__(self, params: DatasetParams) -> None:
-        self._params = params
+    def __init__(self, agents: Sequence[str], ask: Ask) -> None:
+        self._agents = agents
+        self._ask = ask
 
     def reset(self, task: Task) -> bytes:
-        """The first state of a row, or of a request, for which nobody is asked."""
-        place: dict[str, Any] = json.loads(task.payload)
-        if "prompt" not in place:
-            return _packed(self._ask("/reset", place))
-        agents = self._params.agents
-        shown = {agent: usual_prompt(place, text) for agent, text in agents.items()}
-        return _packed({"is_request": True, "num_acts": 0, "shown": shown, "is_done": False})
+        """The first state of a row."""
+        return _packed(self._ask("reset", json.loads(task.payload)))
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """The prompt that the state holds for ``agent``."""
-        if agent not in self._params.agents:
+        if agent not in self._agents:
             raise InvalidArgumentError(f"there is no agent '{agent}' in this task")
         shown = json.loads(state)["shown"].get(agent, [])
         return tuple(Message(message["role"], message["content"]) for message in shown)
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
-        """What the caller's functions say of one answer."""
+        """What the functions say of one answer."""
         before: dict[str, Any] = json.loads(state)
-        if "is_request" in before:
-            return self._unjudged(before)
-        asked = {"state": before, "agent": agent, "action": action}
-        judgement = self._ask("/step", asked)
+        judgement = self._ask("step", {"state": before, "agent": agent, "action": action})
         after = judgement["state"]
         return Transition(
             state=_packed(after),
@@ -145,18 +139,44 @@ class CallerClient:
             success=after["is_success"],
         )
 
-    def _unjudged(self, before: Mapping[str, Any]) -> Transition:
-        """The step of a request: it is over when each agent has written in each turn."""
-        num_acts = before["num_acts"] + 1
-        is_done = num_acts >= self._params.max_turns * len(self._params.agents)
-        after = _packed({**before, "num_acts": num_acts, "is_done": is_done})
-        return Transition(after, 0.0, {}, done=is_done, success=False)
 
-    def _ask(self, path: str, document: Mapping[str, Any]) -> Any:
+class Requests:
+    """Answers for requests, which nobody judges: over when each agent wrote in each turn."""
+
+    def __init__(self, params: DatasetParams, ask: Ask) -> None:
+        self._params = params
+        self._ask_on = ask
+
+    def ask(self, call: str, document: Mapping[str, Any]) -> Any:
+        """A request's state or judgement; for a row, what the wrapped ``ask`` answers."""
+        agents = self._params.agents
+        if call == "reset" and "prompt" in document:
+            shown = {agent: usual_prompt(dict(document), text) for agent, text in agents.items()}
+            return {"is_request": True, "num_acts": 0, "shown": shown, "is_done": False}
+        before: Mapping[str, Any] = document.get("state", {})
+        if "is_request" not in before:
+            return self._ask_on(call, document)
+        num_acts = before["num_acts"] + 1
+        is_done = num_acts >= self._params.max_turns * len(agents)
+        after = {**before, "num_acts": num_acts, "is_done": is_done, "is_success": False}
+        return {"state": after, "team_reward": 0.0, "local_rewards": {}}
+
+
+class CallerClient:
+    """Asks the process that called ``troupe.train``.
+
+    Raises RewardFailedError when a function of the caller raised, UnavailableError when nobody
+    answers at the socket, DeadlineError when no answer came in time.
+    """
+
+    def __init__(self, params: DatasetParams) -> None:
+        self._params = params
+
+    def ask(self, call: str, document: Mapping[str, Any]) -> Any:
         """The answer to one call, on a connection of its own: they cost little on one machine."""
         connection = _UnixConnection(self._params.socket, timeout=self._params.timeout_s)
         try:
-            connection.request("POST", path, body=json.dumps(document))
+            connection.request("POST", f"/{call}", body=json.dumps(document))
             answer = connection.getresponse()
             body = json.loads(answer.read())
         except TimeoutError as error:

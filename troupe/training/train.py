@@ -7,7 +7,7 @@ started.
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,9 @@ from troupe.cli.train_commands import Begin, job_to_end, run_folder, submitting
 from troupe.clients.rest import JobDocument, RestClient
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.spec import load_spec
-from troupe.spec.issues import suggest
 from troupe.training.dataset import Row, TaskRows
 from troupe.training.functions import Answer, CallerEnvironment, Functions, Rewards, Texts
-from troupe.training.job import Agents, TrainingOptions, instructions, job_spec
+from troupe.training.job import Agents, instructions, job_spec, training_options
 from troupe.training.judge_server import JudgeServer, socket_path
 from troupe.training.results import RunResults
 from troupe.training.task import TASK_NAME, DatasetParams
@@ -151,12 +150,23 @@ def _begun(
     options: dict[str, Any],
 ) -> "_JudgedJob":
     named = instructions(agents)
-    given = _options(options)
+    given = training_options(options)
     rows = TaskRows.of(dataset, held_out)
     environment = CallerEnvironment(rows, named, functions, given.max_turns)
     environment.check()
     path = socket_path(secrets.token_hex(8))
-    spec = job_spec(named, rows, str(path), given, has_observe=functions.observe is not None)
+    params = DatasetParams(
+        socket=str(path),
+        agents=named,
+        num_train=len(rows.train),
+        num_held_out=len(rows.held_out),
+        digest=rows.digest,
+        max_turns=given.max_turns,
+        timeout_s=given.judge_timeout_s,
+        has_observe=functions.observe is not None,
+    )
+    task = {"name": TASK_NAME, "params": params.model_dump()}
+    spec = job_spec(named, rows, task, given)
     folder = None if runs_dir is None else Path(runs_dir)
     return _JudgedJob(environment, path, _settings(folder), submitting(spec))
 
@@ -230,17 +240,3 @@ def _run(job: _JudgedJob, *, quiet: bool) -> RunResults:
 
 def _settings(runs_dir: Path | None) -> CliSettings:
     return settings_from(runs_dir=runs_dir, ports="auto")
-
-
-def _options(options: dict[str, Any]) -> TrainingOptions:
-    names = [field.name for field in fields(TrainingOptions)]
-    if unknown := sorted(set(options) - set(names)):
-        raise InvalidArgumentError(
-            f"troupe.train has no argument '{unknown[0]}'; {suggest(unknown[0], names)}. A field "
-            "of the job spec goes into overrides={'limits.env_timeout_s': 300}"
-        )
-    if "model" not in options:
-        raise InvalidArgumentError(
-            "give model: a folder that save_pretrained wrote, a hub id, or one for each agent"
-        )
-    return TrainingOptions(**options)

@@ -102,7 +102,8 @@ def test_reward_when_it_raises_then_names_the_line_and_keeps_the_exception() -> 
         return 1 / len(row["missing"])
 
     env = environment(Functions(reward))
-    with pytest.raises(RewardFailedError, match=r"KeyError: 'missing' \(at .*functions.py:\d+ in"):
+    place = r"KeyError: 'missing' \(at .*_functions.py, line \d+, in reward: `return 1 / len"
+    with pytest.raises(RewardFailedError, match=place):
         played(env, ("a", "x"), ("b", "y"))
     assert isinstance(env.failure, KeyError)
 
@@ -129,8 +130,48 @@ def test_functions_when_arguments_do_not_fit_then_says_the_form(
 )
 def test_observe_when_no_prompt_then_is_refused_before_the_job(shown: Any) -> None:
     env = environment(Functions(lambda row, texts: 0.0, observe=lambda *_: shown))
-    with pytest.raises(InvalidArgumentError, match=r"observe|chat message"):
+    with pytest.raises(
+        RewardFailedError, match=r"observe\(\) gave .* \(at .*row {'prompt': 'one'}"
+    ):
         env.check()
+
+
+def fail(*_: Any) -> Any:
+    raise LookupError("mine")
+
+
+@pytest.mark.parametrize("name", ["reward", "observe", "done", "success"])
+def test_function_when_it_raises_then_message_has_function_line_and_row(name: str) -> None:
+    functions: dict[str, Any] = {"reward": lambda row, texts: 0.0, "observe": lambda *_: "go"}
+    functions[name] = fail
+    with pytest.raises(RewardFailedError) as error:
+        played(environment(Functions(**functions), max_turns=2), ("a", "x"), ("b", "y"))
+    assert f"{name}() raised LookupError: mine (at tests" in error.value.message
+    assert "_functions.py, line " in error.value.message
+    assert "in fail: `raise LookupError(\"mine\")`); row {'prompt': 'one'}" in error.value.message
+
+
+@pytest.mark.parametrize("name", ["done", "success"])
+@pytest.mark.parametrize("value", [None, "yes", 1])
+def test_done_and_success_when_not_a_truth_then_say_so_with_the_row(name: str, value: Any) -> None:
+    def forgetful(row: dict[str, Any], given: Any) -> Any:
+        return value
+
+    functions: dict[str, Any] = {"reward": lambda row, texts: 0.0, "observe": lambda *_: "go"}
+    functions[name] = forgetful
+    with pytest.raises(RewardFailedError) as error:
+        played(environment(Functions(**functions), max_turns=2), ("a", "x"), ("b", "y"))
+    assert f"{name}() gave {value!r}, which is neither True nor False (at" in error.value.message
+    assert "row {'prompt': 'one'}" in error.value.message
+
+
+def test_step_when_values_are_scalars_of_numpy_then_counts_them() -> None:
+    numpy = pytest.importorskip("numpy")
+    functions = Functions(
+        lambda row, texts: numpy.array(0.5), success=lambda row, texts: numpy.bool_(True)
+    )
+    last = played(environment(functions), ("a", "x"), ("b", "y"))[-1]
+    assert (last["team_reward"], last["state"]["is_success"]) == (0.5, True)
 
 
 def test_check_when_several_turns_have_no_observe_then_is_refused() -> None:

@@ -10,6 +10,7 @@ from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.spec import JobSpec
 from troupe.training.dataset import TaskRows
 from troupe.training.job import TrainingOptions, instructions, job_spec
+from troupe.training.task import TASK_NAME
 
 ROWS = TaskRows.of([{"prompt": str(number)} for number in range(20)])
 
@@ -21,7 +22,10 @@ def model(tmp_path: Path) -> str:
 
 
 def spec_of(agents: list[str], **options: Any) -> JobSpec:
-    return job_spec(instructions(agents), ROWS, "/run/x.sock", TrainingOptions(**options))
+    named = instructions(agents)
+    params = {"socket": "/run/x.sock", "agents": named, "digest": ROWS.digest}
+    params |= {"num_train": len(ROWS.train), "num_held_out": len(ROWS.held_out)}
+    return job_spec(named, ROWS, {"name": TASK_NAME, "params": params}, TrainingOptions(**options))
 
 
 def test_spec_when_a_team_then_acts_at_once_by_magrpo_with_a_policy_each(model: str) -> None:

@@ -1,0 +1,38 @@
+"""Where the caller's code stands, as a person looks for it: a file or a cell, and a line.
+
+Reads tracebacks and code objects alone. Never runs anything.
+"""
+
+import inspect
+import linecache
+import sys
+import traceback
+from pathlib import Path
+
+_MAX_FRAMES = 4
+
+
+def raised_at(error: BaseException) -> str:
+    """The innermost frames below the call of the caller's function, innermost first."""
+    frames = traceback.extract_tb(error.__traceback__)[1:][-_MAX_FRAMES:]
+    places = [f"{_file(f.filename)}, line {f.lineno}, in {f.name}" for f in reversed(frames)]
+    if not places:
+        return ""
+    source = linecache.getline(frames[-1].filename, frames[-1].lineno or 0).strip()
+    return " < ".join(places) + (f": `{source}`" if source else "")
+
+
+def defined_at(function: object) -> str:
+    """The first line of a function; empty for one without source, such as a built-in."""
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    return f"{_file(code.co_filename)}, line {code.co_firstlineno}" if code else ""
+
+
+def _file(name: str) -> str:
+    """``Cell In[3]`` for a notebook's cell, else the path, relative where it lies below here."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None and (cell := shell.compile.format_code_name(name)):
+        return " ".join(cell)
+    path = Path(name)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else name
