@@ -41,8 +41,8 @@ class ImportSettings(BaseSettings):
         env_prefix="TROUPE_IMPORT_", extra="ignore", use_attribute_docstrings=True
     )
 
-    hf_home: str | None = None
-    """Folder with the hub's cache (its HF_HOME) for environments that load data sets from it."""
+    home: str | None = None
+    """Home folder of environments: the hub's cache (.cache/huggingface), nltk_data and the like."""
     is_online: bool = False
     """Let environments download from the hub; else they find what the cache holds."""
 
@@ -64,6 +64,7 @@ class GuestProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._unread = b""
+        self._opened_s = 0.0
         self.generation = 0
 
     def ask(self, op: str, *, cpu_s: float, timeout_s: float, **arguments: Any) -> Any:
@@ -92,6 +93,11 @@ class GuestProcess:
         with contextlib.suppress(TroupeError):
             self.ask(op, cpu_s=timeout_s, timeout_s=timeout_s, **arguments)
 
+    def spent_s(self) -> float:
+        """Processor time since the process was ready."""
+        process = self._process
+        return 0.0 if process is None else cpu_seconds(process.pid) - self._opened_s
+
     def close(self) -> None:
         """End the process; a later request starts another."""
         with self._lock:
@@ -118,9 +124,8 @@ class GuestProcess:
             ) from error
         self.generation += 1
         weakref.finalize(self, _end, self._process)
-        self._exchange(
-            "opened", dict(self._settings), cpu_s=self._start_s, timeout_s=self._start_s
-        )
+        self._exchange("opened", dict(self._settings), cpu_s=self._start_s, timeout_s=self._start_s)
+        self._opened_s = cpu_seconds(self._process.pid)
 
     def _exchange(
         self, op: str, arguments: Mapping[str, Any], *, cpu_s: float, timeout_s: float
@@ -197,7 +202,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def _environment(python: str) -> dict[str, str]:
     """No variable of this process: an environment finds no key, and hashes alike everywhere."""
     settings = ImportSettings()
-    home = tempfile.gettempdir()
+    home = settings.home or str(Path(tempfile.gettempdir()) / "troupe-importers")
+    Path(home).mkdir(parents=True, exist_ok=True)
     return {
         "PATH": f"{Path(python).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": home,
@@ -206,7 +212,6 @@ def _environment(python: str) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
-        "HF_HOME": settings.hf_home or str(Path(home) / "troupe-hub"),
         "HF_HUB_OFFLINE": "0" if settings.is_online else "1",
         "HF_DATASETS_OFFLINE": "0" if settings.is_online else "1",
         "TOKENIZERS_PARALLELISM": "false",

@@ -1,7 +1,7 @@
 """Tasks of an environment that has rows: each row in one split, by what it says.
 
-Rows that the environment keeps for evaluation are the test split; without such rows a hash of a
-row's content says which split owns it. Equal rows are one task.
+Rows that the environment keeps for evaluation are the test split, if most of them are no rows to
+train on; otherwise a hash of a row's content says which split owns it. Equal rows are one task.
 """
 
 import json
@@ -41,7 +41,9 @@ class RowTaskset:
 
 def splits_of(rows: Sequence[Row]) -> dict[Split, list[int]]:
     """The numbers of each split's rows; a row that equals an earlier one is left out."""
-    has_test = any(row.pool != TRAIN for row in rows)
+    trained = {row.key for row in rows if row.pool == TRAIN}
+    own = [row.key not in trained for row in rows if row.pool != TRAIN]
+    has_test = sum(own) > len(own) / 2
     found: dict[Split, list[int]] = {split: [] for split in SPLITS}
     seen: set[str] = set()
     for number, row in enumerate(rows):
@@ -50,7 +52,8 @@ def splits_of(rows: Sequence[Row]) -> dict[Split, list[int]]:
         seen.add(row.key)
         split = split_of_key(row.key)
         if has_test:
-            split = "test" if row.pool != TRAIN else "validation" if split == "validation" else "train"
+            kept: Split = "validation" if split == "validation" else "train"
+            split = kept if row.pool == TRAIN else "test"
         found[split].append(number)
     for split in SPLITS:
         # A few rows may all fall into one split; each split that a job names needs one.

@@ -83,9 +83,7 @@ class RolloutWorld:
         answer = read_answer(str(action), request.tools)
         document = chat.document(request, CallKey("call", number), answer)
         self._num_answers += 1
-        return self._moment(
-            self._ask("answer", life=self._life, number=number, document=document)
-        )
+        return self._moment(self._ask("answer", life=self._life, number=number, document=document))
 
     def save(self) -> str | None:
         return None

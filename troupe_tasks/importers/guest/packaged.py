@@ -6,7 +6,7 @@ distribution that requires verifiers, or verifiers itself.
 
 import importlib
 import re
-from importlib.metadata import distribution, packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from types import ModuleType
 
 from serve import RefusedError
@@ -34,5 +34,5 @@ def version() -> str:
     """The installed version of verifiers, or ``none``."""
     try:
         return distribution(PACKAGE).version
-    except importlib.metadata.PackageNotFoundError:
+    except PackageNotFoundError:
         return "none"

@@ -20,7 +20,26 @@ _FORMULA = re.compile(r"[\w\s+\-*/^().,]*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TOWER = re.compile(r"(?:\*\*|\^)[^+\-,]*(?:\*\*|\^)|(?:\*\*|\^)\s*\(*\s*\d{4}")
 _FUNCTIONS = frozenset(
-    "sin cos tan sec csc cot asin acos atan sinh cosh tanh exp log ln sqrt Abs pi".split()
+    [
+        "sin",
+        "cos",
+        "tan",
+        "sec",
+        "csc",
+        "cot",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "exp",
+        "log",
+        "ln",
+        "sqrt",
+        "Abs",
+        "pi",
+    ]
 )
 _EVALUATING = {"string_insertion", "spiral_matrix", "binary_matrix", "n_queens"}
 """Data sets (0.1.25) that give an answer to ``eval``, to read a list."""
@@ -33,7 +52,13 @@ class Items:
     """One data set."""
 
     def __init__(self, dataset: str, config: dict[str, Any], size: int, seed: int) -> None:
-        gym = importlib.import_module("reasoning_gym")
+        try:
+            gym = importlib.import_module("reasoning_gym")
+        except ImportError as error:
+            raise RefusedError(
+                f"reasoning-gym is not installed for this interpreter ({error}); install it there: "
+                "pip install reasoning-gym"
+            ) from None
         known = importlib.import_module("reasoning_gym.factory").DATASETS
         if dataset not in known:
             raise RefusedError(
@@ -87,7 +112,7 @@ def guarded(dataset: str, module: str) -> Generator[None]:
     """Read an answer as a literal or a formula, whatever its scorer would evaluate."""
     global _is_scoring
     scorer = vars(sys.modules[module])
-    sympy = importlib.import_module("sympy")
+    sympy: Any = importlib.import_module("sympy")
     parse = sympy.parse_expr
 
     def formula(text: str, *args: Any, **kwargs: Any) -> Any:

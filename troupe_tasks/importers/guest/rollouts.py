@@ -1,4 +1,4 @@
-"""Holds rollouts of environments that ask a model: a request waits until it is answered from outside.
+"""Holds rollouts of environments that ask a model: a request waits for an answer from outside.
 
 One rollout moves at a time, and each has a state of the global random generators of its own, so
 that what the others do changes nothing in it.
@@ -6,10 +6,11 @@ that what the others do changes nothing in it.
 
 import asyncio
 import hashlib
+import importlib
 import json
 import random
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class Rollout:
 class Rollouts:
     """Rollouts of one environment by number; ``play`` gives how one ended."""
 
-    def __init__(self, play: Callable[[Rollout, Any], Awaitable[dict[str, Any]]]) -> None:
+    def __init__(self, play: Callable[[Rollout, Any], Coroutine[Any, Any, dict[str, Any]]]) -> None:
         self._play = play
         self._lives: dict[int, Rollout] = {}
         self._num_lives = 0
@@ -63,7 +64,7 @@ class Rollouts:
 
     def start(self, row: Any, seed: int) -> dict[str, Any]:
         """Begin a rollout, up to its first request."""
-        life = Rollout(generators=_seeded(seed))
+        life = Rollout(generators=seeded(seed))
         self._num_lives += 1
         self._lives[self._num_lives] = life
 
@@ -97,12 +98,12 @@ class Rollouts:
     def _moved(self, life: Rollout, step: Callable[[], Awaitable[None]]) -> dict[str, Any]:
         """What the rollout shows after ``step``: the requests that wait, or how it ended."""
         outer = _drawn()
-        _install(life.generators)
+        install(life.generators)
         try:
             self.loop.run_until_complete(_settled(life, step))
         finally:
             life.generators = _drawn()
-            _install(outer)
+            install(outer)
         if life.task.done():
             return {"end": life.task.result()}
         asked = {number: [a.agent, a.body] for number, a in sorted(life.asked.items())}
@@ -118,7 +119,8 @@ async def _settled(life: Rollout, step: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(0)
 
 
-def _seeded(seed: int) -> tuple[Any, Any]:
+def seeded(seed: int) -> tuple[Any, Any]:
+    """The states that Python's and NumPy's global generators have after this seed."""
     numpy = sys.modules.get("numpy")
     drawn = None if numpy is None else numpy.random.RandomState(seed % 2**32).get_state()
     return random.Random(seed).getstate(), drawn
@@ -129,7 +131,8 @@ def _drawn() -> tuple[Any, Any]:
     return random.getstate(), None if numpy is None else numpy.random.get_state()
 
 
-def _install(generators: tuple[Any, Any]) -> None:
+def install(generators: tuple[Any, Any]) -> None:
+    """Put the global generators into these states."""
     random.setstate(generators[0])
     numpy = sys.modules.get("numpy")
     if numpy is not None and generators[1] is not None:
@@ -146,8 +149,7 @@ def serve_local_rows(files: dict[str, str]) -> None:
     """Let ``datasets.load_dataset`` read these ids from files of ours instead of the hub."""
     if not files:
         return
-    import datasets  # type: ignore[import-not-found]
-
+    datasets: Any = importlib.import_module("datasets")
     load: Any = datasets.load_dataset
 
     def local(path: str, *args: Any, **kwargs: Any) -> Any:

@@ -75,7 +75,9 @@ def parked_client() -> Any:
         clients = importlib.import_module("verifiers.clients")
         base: Any = clients.OpenAIChatCompletionsClient
     except (ImportError, AttributeError):
-        raise RefusedError("this release of verifiers has no clients of its own; use 0.1.14 on")
+        raise RefusedError(
+            "this release of verifiers has no clients of its own; use 0.1.14 on"
+        ) from None
     completion = importlib.import_module("openai.types.chat").ChatCompletion
 
     class ParkedClient(base):
@@ -132,8 +134,7 @@ def _rubrics(env: Any) -> list[Any]:
 
 def _rows(dataset: Any, max_rows: int) -> list[tuple[str, Any]]:
     rows = [dataset[i] for i in range(min(max_rows, len(dataset)))]
-    keyed = [(key_of({k: v for k, v in r.items() if k != "example_id"}), r) for r in rows]
-    return keyed
+    return [(key_of({k: v for k, v in r.items() if k != "example_id"}), r) for r in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -49,9 +49,7 @@ class LoadedTaskset:
         _play_here(self._parked)
         self._rollouts = Rollouts(self._play)
         self._stack = AsyncExitStack()
-        self._rollouts.loop.run_until_complete(
-            self._stack.enter_async_context(self._env.serving())
-        )
+        self._rollouts.loop.run_until_complete(self._stack.enter_async_context(self._env.serving()))
         self.answer, self.drop = self._rollouts.answer, self._rollouts.drop
 
     def describe(self) -> dict[str, Any]:
@@ -60,7 +58,7 @@ class LoadedTaskset:
         rewards = {fn.__name__: float(getattr(fn, "_vf_weight", 1.0)) for fn in hooks}
         return {
             "agents": self._agents,
-            "rewards": {agent: rewards for agent in self._agents},
+            "rewards": dict.fromkeys(self._agents, rewards),
             "rows": {"train": [key for key, _ in self._tasks]},
         }
 
@@ -113,7 +111,9 @@ def _environment(name: str, args: Any, env: dict[str, Any], v1: Any, loaders: An
             for agent, field in config_type.model_fields.items()
             if isinstance(field.default, v1.AgentConfig)
         }
-        return loaders.load_environment(config_type.model_validate({**env, "taskset": taskset, **seats}))
+        return loaders.load_environment(
+            config_type.model_validate({**env, "taskset": taskset, **seats})
+        )
     except (TypeError, ValueError, AttributeError, ModuleNotFoundError) as error:
         raise RefusedError(f"'{name}' cannot be loaded: {error}") from None
 
@@ -134,8 +134,13 @@ def _ended(episode: Any) -> dict[str, Any]:
     for name in dict.fromkeys(trace.agent.name for trace in episode.traces):
         traces = [trace for trace in episode.traces if trace.agent.name == name]
         paid = [{k: r for k, r in trace.rewards.items() if r is not None} for trace in traces]
-        terms = {key: sum(p[key].score for p in paid if key in p) / len(paid) for p in paid for key in p}
-        agents[name] = {"total": sum(r.value for p in paid for r in p.values()) / len(paid), "terms": terms}
+        terms = {
+            key: sum(p[key].score for p in paid if key in p) / len(paid) for p in paid for key in p
+        }
+        agents[name] = {
+            "total": sum(r.value for p in paid for r in p.values()) / len(paid),
+            "terms": terms,
+        }
     failure = f"{errors[0].type}: {errors[0].message}"[:500] if errors else None
     return {"agents": agents} if failure is None else {"agents": {}, "failure": failure}
 
@@ -152,7 +157,13 @@ def _play_here(parked: Any) -> None:
     result = importlib.import_module("verifiers.v1.runtimes").ProgramResult
 
     async def get_response(
-        self: Any, dialect: Any, body: Any, sampling: Any, session_id: Any = None, *_: Any, **__: Any
+        self: Any,
+        dialect: Any,
+        body: Any,
+        sampling: Any,
+        session_id: Any = None,
+        *_: Any,
+        **__: Any,
     ) -> Any:
         document = await parked(session_id, body)
         response = dialect.parse_response(dialect.validate_response(document))
@@ -163,8 +174,15 @@ def _play_here(parked: Any) -> None:
         return None
 
     async def launch(
-        self: Any, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: Any,
-        data: Any, tool_interception_url: str | None = None,
+        self: Any,
+        ctx: Any,
+        trace: Any,
+        runtime: Any,
+        endpoint: str,
+        secret: str,
+        mcp_urls: Any,
+        data: Any,
+        tool_interception_url: str | None = None,
     ) -> Any:
         system, prompt = self.resolve_prompt(data)
         await _chat(endpoint, secret, ctx.model, mcp_urls, system, prompt)
