@@ -28,14 +28,14 @@ VENVS = ROOT / ".venv-importers"
 RESULTS = ROOT / "benchmarks" / "results" / "importers.jsonl"
 PAGE = ROOT / "docs" / "importers.md"
 LIMITS = CheckLimits(
-    seconds=0.5,
+    seconds=0.1,
     num_tasks=2,
     max_steps=8,
-    check_seconds=3,
-    huge_chars=5_000,
+    check_seconds=1.5,
+    huge_chars=2_000,
     num_processes=1,
-    num_draws=10,
-    split_sample=60,
+    num_draws=6,
+    split_sample=40,
 )
 
 V0 = [
@@ -196,14 +196,19 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="three of each")
     parser.add_argument("--only", default="", help="names or releases that contain this")
     parser.add_argument("--page", action="store_true", help="write the tables and check nothing")
+    parser.add_argument("--share", default="0/1", help="1/3: the second of three shares")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the lines to add to")
     options = parser.parse_args()
+    results: Path = options.results
     known = (
-        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+        [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     )
     by_name = {(row["release"], row["name"]): row for row in known}
     counted: dict[str, int] = {}
     os.environ["TROUPE_IMPORT_HOME"] = str(VENVS / "rows" / "home")
-    for venv, shown, task, params in [] if options.page else cases():
+    share, num_shares = (int(part) for part in options.share.split("/"))
+    chosen = [] if options.page else list(cases())[share::num_shares]
+    for venv, shown, task, params in chosen:
         if options.only not in f"{venv} {shown}":
             continue
         counted[venv] = counted.get(venv, 0) + 1
@@ -216,11 +221,11 @@ def main() -> int:
         by_name[venv, shown] = row
         print(json.dumps(row), flush=True)
         if not options.quick:
-            RESULTS.write_text("".join(json.dumps(r) + "\n" for r in by_name.values()))
+            results.write_text("".join(json.dumps(r) + "\n" for r in by_name.values()))
     if not options.quick:
         write_page(list(by_name.values()))
-    results = [row["result"] for row in by_name.values()]
-    print(json.dumps({word: results.count(word) for word in ("passed", "failed", "no")}))
+    found = [row["result"] for row in by_name.values()]
+    print(json.dumps({word: found.count(word) for word in ("passed", "failed", "no")}))
     return 0
 
 

@@ -214,6 +214,8 @@ def _environment(python: str) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "0" if settings.is_online else "1",
         "HF_DATASETS_OFFLINE": "0" if settings.is_online else "1",
+        # Clients of judges are made before anyone is asked, and want a key to be made.
+        "OPENAI_API_KEY": "none",
         "TOKENIZERS_PARALLELISM": "false",
         "DO_NOT_TRACK": "1",
     }

@@ -22,6 +22,10 @@ from troupe_tasks.programs.settings import interpreter_of
 MAX_ANSWER = 20_000
 """Characters at the end of a completion that the scorer reads."""
 
+TAGS = ("<answer>", "</answer>")
+NUM_QUESTIONS = 64
+"""Questions that the vocabulary is collected from."""
+
 START_S = 120.0
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
@@ -117,6 +121,14 @@ class ReasoningGymTask(SimpleTask):
         other = self._ask("item", index=rng.randrange(self._num_items))
         return _tagged(other["answer"] or other["question"].split()[-1])
 
+    def vocabulary(self) -> list[str]:
+        """The tags of an answer, and words of the prompt and of a few questions."""
+        words = [*TAGS, *self._prompt.split()]
+        for index in range(min(NUM_QUESTIONS, self._num_items)):
+            item = self._ask("item", index=index)
+            words += [*item["question"].split(), *(item["answer"] or "").split()]
+        return [*dict.fromkeys(words)]
+
     def _drawn(self, rng: Random, split: Split) -> bytes | None:
         index = rng.randrange(self._num_items)
         question = self._ask("item", index=index)["question"]
@@ -149,4 +161,4 @@ _DOC = "One question, one answer; the team is paid reasoning-gym's score. Data s
 
 
 def _tagged(answer: str) -> str:
-    return f"<answer>{answer}</answer>"
+    return answer.join(TAGS)
