@@ -13,6 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from rollouts import install, seeded
 from serve import RefusedError
 
 MAX_FORMULA = 1000
@@ -65,6 +66,10 @@ class Items:
                 f"reasoning-gym has no data set '{dataset}'; it has {', '.join(sorted(known))}"
             )
         self._name = dataset
+        if "datasets" in config:  # of `composite`
+            spec = importlib.import_module("reasoning_gym.composite").DatasetSpec
+            parts = [{"weight": 1.0, "config": {}, **part} for part in config["datasets"]]
+            config = {**config, "datasets": [spec(**part) for part in parts]}
         try:
             self._items: Any = gym.create_dataset(dataset, size=size, seed=seed, **config)
         except (TypeError, ValueError, AssertionError) as error:
@@ -82,7 +87,7 @@ class Items:
 
     def item(self, index: int) -> dict[str, Any]:
         """The question at ``index`` and its answer, None where the library has none."""
-        entry = self._items[index]
+        entry = self._entry(index)
         answer = entry["answer"]
         return {
             "question": entry["question"],
@@ -91,7 +96,7 @@ class Items:
 
     def score(self, index: int, text: str) -> dict[str, Any]:
         """What the data set pays for the answer in ``text``; ``is_read``: there was one."""
-        entry = self._items[index]
+        entry = self._entry(index)
         answer = self._extract(text)
         with guarded(self._name, type(self._items).__module__):
             try:
@@ -99,6 +104,11 @@ class Items:
             except Exception:
                 score = 0.0  # a scorer that an answer breaks: the answer is wrong
         return {"score": score, "is_read": answer is not None}
+
+    def _entry(self, index: int) -> Any:
+        """An item is a function of its index, though some draw from the global generators too."""
+        install(seeded(index))
+        return self._items[index]
 
 
 def opened(**settings: Any) -> Items:
