@@ -14,6 +14,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -115,7 +116,7 @@ def checked(
     """One row of the table."""
     python = VENVS / venv / "bin" / "python"
     params = {**params, "python": str(python)}
-    row: dict[str, Any] = {"release": venv, "name": shown}
+    row: dict[str, Any] = {"release": venv, "name": shown, "processes": limits.num_processes}
     began = time.monotonic()
     try:
         family = load_family(task, params)
@@ -196,6 +197,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="three of each")
     parser.add_argument("--only", default="", help="names or releases that contain this")
     parser.add_argument("--page", action="store_true", help="write the tables and check nothing")
+    parser.add_argument("--resume", action="store_true", help="only what has no line yet")
+    parser.add_argument("--processes", type=int, default=1, help="that repeat the judgements")
     parser.add_argument("--share", default="0/1", help="1/3: the second of three shares")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the lines to add to")
     options = parser.parse_args()
@@ -211,13 +214,16 @@ def main() -> int:
     for venv, shown, task, params in chosen:
         if options.only not in f"{venv} {shown}":
             continue
+        if options.resume and (venv, shown) in by_name:
+            continue
         counted[venv] = counted.get(venv, 0) + 1
         if options.quick and counted[venv] > 3:
             continue
         if not (VENVS / venv).is_dir():
             print(f"{shown}: skipped, there is no {VENVS / venv}", file=sys.stderr)
             continue
-        row = checked(venv, shown, task, params, LIMITS)
+        limits = replace(LIMITS, num_processes=options.processes)
+        row = checked(venv, shown, task, params, limits)
         by_name[venv, shown] = row
         print(json.dumps(row), flush=True)
         if not options.quick:

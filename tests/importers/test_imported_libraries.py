@@ -61,7 +61,6 @@ def play(family: Any, answers: list[str], index: int = 0) -> Any:
         ("verifiers_v0", "verifiers:tool_test", {}),
         ("verifiers_v0", "verifiers:sentence_repeater", {}),
         ("verifiers_v1", "verifiers:kuhn_poker", {"max_rows": 100}),
-        ("verifiers_v1", "verifiers:glossary", {}),
     ],
 )
 def test_environment_when_the_kit_tries_to_break_it_then_holds(
@@ -112,7 +111,7 @@ def test_tools_when_a_team_calls_them_then_their_results_are_seen(rows: dict[str
     state = environment.reset(family.taskset().task("train", 0))
     asked = environment.observe(state, "agent")
     name = asked[-1].content.split('"')[1]
-    call = CALL % ("facts_lookup", json.dumps({"entity": name}))
+    call = CALL % ("facts_lookup", json.dumps({"name": name}))
     state = environment.step(state, "agent", call).state
     fact = environment.observe(state, "agent")[-1].content
     assert "<tool_response>" in fact

@@ -17,6 +17,8 @@ from rollouts import install, seeded
 from serve import RefusedError
 
 MAX_FORMULA = 1000
+MAX_ASKED = 4096
+"""Questions that are kept: a split's task is found among ten, and some take 0.1 s to make."""
 _FORMULA = re.compile(r"[\w\s+\-*/^().,]*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TOWER = re.compile(r"(?:\*\*|\^)[^+\-,]*(?:\*\*|\^)|(?:\*\*|\^)\s*\(*\s*\d{4}")
@@ -66,6 +68,7 @@ class Items:
                 f"reasoning-gym has no data set '{dataset}'; it has {', '.join(sorted(known))}"
             )
         self._name = dataset
+        self._asked: dict[int, dict[str, Any]] = {}
         if "datasets" in config:  # of `composite`
             spec = importlib.import_module("reasoning_gym.composite").DatasetSpec
             parts = [{"weight": 1.0, "config": {}, **part} for part in config["datasets"]]
@@ -87,12 +90,13 @@ class Items:
 
     def item(self, index: int) -> dict[str, Any]:
         """The question at ``index`` and its answer, None where the library has none."""
-        entry = self._entry(index)
-        answer = entry["answer"]
-        return {
-            "question": entry["question"],
-            "answer": answer if isinstance(answer, str) else None,
-        }
+        if index not in self._asked:
+            entry = self._entry(index)
+            answer = entry["answer"] if isinstance(entry["answer"], str) else None
+            while len(self._asked) >= MAX_ASKED:
+                self._asked.pop(next(iter(self._asked)))
+            self._asked[index] = {"question": entry["question"], "answer": answer}
+        return self._asked[index]
 
     def score(self, index: int, text: str) -> dict[str, Any]:
         """What the data set pays for the answer in ``text``; ``is_read``: there was one."""
