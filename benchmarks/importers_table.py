@@ -92,7 +92,7 @@ def cases() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
         given = {"args": {"game": game}, "max_rows": 100}
         yield "verifiers_v1", f"textarena ({game})", "verifiers:textarena", given
     for name in datasets():
-        given = {"num_items": 300}
+        given = {"num_items": 60}
         if name == "composite":
             given["config"] = {"datasets": [{"name": "leg_counting"}, {"name": "chain_sum"}]}
         yield "reasoning_gym", name, f"reasoning_gym:{name}", given
