@@ -105,7 +105,7 @@ def test_formula_when_it_could_be_a_program_or_a_huge_number_then_is_none(
 
 def test_environment_when_its_package_does_not_require_verifiers_then_is_refused() -> None:
     for name in ("os", "pytest", "not-there", "owner/json"):
-        with pytest.raises(serve.RefusedError, match="no installed package requires verifiers"):
+        with pytest.raises(serve.RefusedError, match="no installed package that uses verifiers"):
             packaged.environment_module(name)
 
 
