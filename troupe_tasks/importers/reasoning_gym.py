@@ -54,7 +54,7 @@ class ReasoningGymParams(TaskParams):
         "TROUPE_PROGRAM_INTERPRETERS says which may be named.",
     )
     cpu_s: float = Field(
-        default=10.0, gt=0, le=600, description="Processor time of one judgement; more pays 0."
+        default=5.0, gt=0, le=600, description="Processor time of one judgement; more pays 0."
     )
 
 
