@@ -208,6 +208,7 @@ def main() -> int:
     )
     by_name = {(row["release"], row["name"]): row for row in known}
     counted: dict[str, int] = {}
+    os.environ["TROUPE_IMPORT_ALLOWS_RUNTIME"] = "true"
     os.environ["TROUPE_IMPORT_HOME"] = str(VENVS / "rows" / "home")
     share, num_shares = (int(part) for part in options.share.split("/"))
     chosen = [] if options.page else list(cases())[share::num_shares]

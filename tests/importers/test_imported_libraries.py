@@ -145,6 +145,7 @@ def test_words_when_the_right_tools_are_called_then_the_rubric_pays(rows: dict[s
     [
         ("verifiers_v0", "verifiers:self_reward", "JudgeRubric, which asks gpt-4.1-mini"),
         ("verifiers_v1", "verifiers:interception", "asks a model to judge .its task's 'judge'"),
+        ("verifiers_v1", "verifiers:code_golf", "runs programs to judge .its 'evaluate'."),
         ("verifiers_v1", "verifiers:os", "no installed package that uses verifiers"),
         ("reasoning_gym", "verifiers:wordle", "verifiers is not installed"),
         ("verifiers_v1", "reasoning_gym:chain_sum", "reasoning-gym is not installed"),

@@ -43,6 +43,8 @@ class ImportSettings(BaseSettings):
 
     home: str | None = None
     """Home folder of environments: the hub's cache (.cache/huggingface), nltk_data and the like."""
+    allows_runtime: bool = False
+    """Let rewards of verifiers start programs, the model's among them, without a sandbox."""
     is_online: bool = False
     """Let environments download from the hub; else they find what the cache holds."""
 

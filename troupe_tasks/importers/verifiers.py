@@ -20,7 +20,7 @@ from troupe_tasks.adapters.family import load_function
 from troupe_tasks.adapters.pool import Worlds
 from troupe_tasks.adapters.record import decode
 from troupe_tasks.importers.environment import ImportedEnvironment
-from troupe_tasks.importers.process import GuestProcess
+from troupe_tasks.importers.process import GuestProcess, ImportSettings
 from troupe_tasks.importers.rows import RowTaskset
 from troupe_tasks.importers.world import OWN, Bounds, Guests, RolloutWorld, Row
 from troupe_tasks.programs.settings import interpreter_of
@@ -162,6 +162,7 @@ class VerifiersEnvironment:
             "env": params.env,
             "datasets": {name: str(path.resolve()) for name, path in params.datasets.items()},
             "max_rows": params.max_rows,
+            "allows_runtime": ImportSettings().allows_runtime,
         }
         python = interpreter_of(params.python)
         return GuestProcess(python, "verifiers_any", settings, start_s=START_S)

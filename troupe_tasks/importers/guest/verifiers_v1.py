@@ -7,6 +7,7 @@ the rollout's interception server, calls the tools that the task serves, and ans
 import asyncio
 import importlib
 import importlib.util
+import inspect
 import itertools
 import json
 import sys
@@ -33,6 +34,7 @@ class LoadedTaskset:
         env: dict[str, Any],
         datasets: dict[str, str],
         max_rows: int,
+        allows_runtime: bool = False,
     ) -> None:
         serve_local_rows(datasets)
         if importlib.util.find_spec(BUILT_IN + name.replace("-", "_")) is None:
@@ -44,6 +46,8 @@ class LoadedTaskset:
         refuse_judges(name, self._env, v1)
         tasks = list(itertools.islice(iter(self._env.taskset), max_rows))
         self._tasks = [(_key(task), task) for task in tasks]
+        if tasks and not allows_runtime:
+            refuse_programs(name, tasks[0])
         self._lives: dict[str, tuple[Rollout, str]] = {}
         self._context = v1.ModelContext(model="policy", client=v1.EvalClientConfig())
         _play_here(self._parked)
@@ -99,6 +103,16 @@ def refuse_judges(name: str, env: Any, v1: Any) -> None:
             raise RefusedError(
                 f"'{name}' asks a model to judge (its task's '{field}'); Troupe pays what a "
                 "function computes"
+            )
+
+
+def refuse_programs(name: str, task: Any) -> None:
+    """Refuse a task whose rewards start programs, which may be what the model wrote."""
+    for fn in [*task.hooks("reward"), *task.hooks("metric")]:
+        if "runtime" in inspect.signature(fn).parameters:
+            raise RefusedError(
+                f"'{name}' runs programs to judge (its '{fn.__name__}'), here without a sandbox; "
+                "the operator allows that with TROUPE_IMPORT_ALLOWS_RUNTIME"
             )
 
 
