@@ -4,6 +4,7 @@ A model call of the environment is an agent's turn. Its rewards, by the names th
 are terms; their weighted sum pays the team.
 """
 
+import json
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -177,8 +178,6 @@ class VerifiersEnvironment:
         return rng.choice(self.params.samples)
 
     def _demonstration(self, state: bytes, agent: str, rng: Random) -> str:
-        import json
-
         assert self._expert is not None
         prompt = decode(state).prompts.get(agent)
         messages: Sequence[Any] = json.loads(prompt) if prompt else []
