@@ -1,5 +1,7 @@
 """Finds extensions by entry-point name, ``module:attr`` or ``file.py:attr``: one rule for all.
 
+A task may also be ``prefix:name``: a registered importer makes the family of that name.
+
 Loads code that a spec names, so it runs only in services and tools that the operator started,
 never in a sandbox. A router that strangers can reach limits the modules.
 """
@@ -11,7 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -23,6 +25,7 @@ from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import Issue, SpecInvalidError, issues_of, suggest
 
 TASKS = "troupe.tasks"
+TASK_IMPORTERS = "troupe.task_importers"
 ALGORITHMS = "troupe.algorithms"
 WORKFLOWS = "troupe.workflows"
 ENGINES = "troupe.engines"
@@ -94,7 +97,7 @@ def check(name: str, *, pointer: str | None = None) -> None:
 
     Imports nothing: for code that another process loads later.
     """
-    if ":" in name:
+    if ":" in name and _importer(TASKS, name) is None:
         _check_allowed(name.rpartition(":")[0], name, pointer)
 
 
@@ -110,6 +113,10 @@ def absolute(name: str) -> str:
 
 def load(group: str, name: str, *, pointer: str | None = None) -> Any:
     """The object behind ``name``; raises InvalidArgumentError that names the known ones."""
+    importer = _importer(group, name)
+    if importer is not None:
+        family = _loaded(importer, name, pointer)(name.partition(":")[2])
+        return _checked(group, name, family, pointer)
     if ":" in name:
         return _checked(group, name, _load_attribute(name, pointer), pointer)
     entries = [entry for entry in entry_points(group=group) if entry.name == name]
@@ -119,11 +126,23 @@ def load(group: str, name: str, *, pointer: str | None = None) -> Any:
             f"{suggest(name, registered(group))} (or give 'module:attr', or 'file.py:attr')",
             pointer=pointer,
         )
+    return _loaded(entries[0], name, pointer)
+
+
+def _importer(group: str, name: str) -> EntryPoint | None:
+    """What makes a task of ``prefix:name``; a module of the same name as a prefix stands behind."""
+    prefix, _, rest = name.partition(":")
+    if group != TASKS or not rest:
+        return None
+    return next(iter(entry_points(group=TASK_IMPORTERS, name=prefix)), None)
+
+
+def _loaded(entry: EntryPoint, name: str, pointer: str | None) -> Any:
     try:
-        return entries[0].load()
+        return entry.load()
     except (ImportError, AttributeError) as error:
         raise InvalidArgumentError(
-            f"'{name}' ({entries[0].value}) cannot be imported: {error}; "
+            f"'{name}' ({entry.value}) cannot be imported: {error}; "
             "reinstall the package that provides it, with its extras",
             pointer=pointer,
         ) from error

@@ -75,7 +75,7 @@ class SimpleTask:
         **terms: float,
     ) -> Transition:
         """A transition to ``state``: ``reward`` for the team, ``terms`` for the acting agent."""
-        packed = _packed(state, done=done, success=success)
+        packed = pack_state(state, done=done, success=success)
         return Transition(packed, float(reward), terms, done, success, info or {})
 
     def taskset(self) -> DrawnTaskset:
@@ -88,7 +88,7 @@ class SimpleTask:
         return JsonEnvironment(self)
 
     def _candidate(self, rng: Random, split: Split) -> bytes | None:
-        first = _packed(self.draw(rng), done=False, success=False)
+        first = pack_state(self.draw(rng), done=False, success=False)
         return first if split_of_key(first.decode()) == split else None
 
 
@@ -130,5 +130,6 @@ def state_value(state: bytes) -> Any:
     return json.loads(state)[0]
 
 
-def _packed(value: Any, *, done: bool, success: bool) -> bytes:
+def pack_state(value: Any, *, done: bool = False, success: bool = False) -> bytes:
+    """State bytes of a ``SimpleTask`` around a JSON value."""
     return json.dumps([value, done, success], sort_keys=True, separators=(",", ":")).encode()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from troupe.errors import DeadlineError, InvalidArgumentError, OverloadedError, UnavailableError
+from troupe_tasks.programs.activity import cpu_seconds
 
 Verdict = Literal["equal", "different", "unreadable", "too_hard"]
 
@@ -54,7 +55,7 @@ class WorkerProcess:
     def ask(self, gold: str, candidate: str, *, cpu_s: float, timeout_s: float) -> Verdict:
         """The verdict; raises DeadlineError or UnavailableError, after which it must be closed."""
         self._num_asked += 1
-        cpu_before = _cpu_seconds(self._process.pid)
+        cpu_before = cpu_seconds(self._process.pid)
         request = {"id": self._num_asked, "gold": gold, "candidate": candidate, "cpu_s": cpu_s}
         deadline = time.monotonic() + timeout_s
         try:
@@ -62,7 +63,7 @@ class WorkerProcess:
             answer = self._receive(deadline)
         except DeadlineError:
             # Native code that never looks at signals: the answer's fault, not the machine's.
-            if _cpu_seconds(self._process.pid) - cpu_before >= cpu_s:
+            if cpu_seconds(self._process.pid) - cpu_before >= cpu_s:
                 return self._given_up()
             raise
         if answer.get("id") != self._num_asked:
@@ -175,16 +176,6 @@ def _require_math_verify() -> None:
             "comparing answers that are not plain numbers needs math-verify, which is not "
             "installed: pip install 'troupe[math]'"
         )
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Processor time that a process has used; 0 where it cannot be read."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-        fields = stat.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError, ValueError):
-        return 0.0
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,7 @@ Reads /proc, so it is for Linux. Owns the question "will this program do anythin
 """
 
 import contextlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def descendants(pid: int) -> list[int]:
             for task in (_PROC / str(number) / "task").iterdir():
                 pids += [int(child) for child in _text(task / "children").split()]
     return pids
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used; 0 where it cannot be read."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def start_time(pid: int) -> str:
