@@ -1,10 +1,10 @@
 """A step that learns while its round is played, against the longer of playing and learning.
 
 Run: ``python -m benchmarks.overlap [--quick]``. Real are Valkey, the ledger, the collector, and the
-learner on a tiny model. Simulated are the times: a ticket ends after a drawn time, as from engines
-on other machines, and a micro-batch takes its share of the learning time, as on a device of its own
-(it sleeps in the learner's seam ``Passes.gradient`` after the real pass). A ticket's tokens are in
-proportion to its time.
+learner but for its passes. Simulated are the times: a ticket ends after a drawn time, as from
+engines on other machines, and a micro-batch takes its share of the learning time, as on a device of
+its own (the learner's seam ``Passes.gradient`` sleeps instead of computing). A ticket's tokens are
+in proportion to its time.
 
 Latencies: ``recorded`` draws from results/generate_latencies.json, eight calls a ticket;
 ``long tail`` is log-normal (sigma 1): a few tickets take ten times the median. Neither was recorded
@@ -26,8 +26,10 @@ import random
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +107,13 @@ def ends(cell: Cell, play_s: float, seed: int) -> list[float]:
 def _draw(cell: Cell, seed: str) -> float:
     rng = random.Random(seed)
     if cell.latencies == "recorded":
-        latencies = Latencies(1.0)
-        return sum(latencies.draw(rng.getrandbits(32)) for _ in range(CALLS)) / CALLS
+        return sum(_recorded().draw(rng.getrandbits(32)) for _ in range(CALLS)) / CALLS
     return rng.lognormvariate(0.0, 1.0)
+
+
+@cache
+def _recorded() -> Latencies:
+    return Latencies(1.0)
 
 
 def floor_s(ended: Sequence[float], costs: Sequence[float]) -> float:
@@ -119,16 +125,14 @@ def floor_s(ended: Sequence[float], costs: Sequence[float]) -> float:
 
 
 class SleepingPasses(Passes):
-    """Real passes that take ``token_s`` for each trained token, as a device of their own would."""
+    """Passes that only take ``token_s`` for each trained token, as a device of their own would."""
 
     token_s = 0.0
 
     def gradient(self, batch: Microbatch, fixed: Fixed, counts: bool) -> Minibatch:
-        """As a ``Passes``, no sooner than the device would."""
-        until = time.monotonic() + self.token_s * len(batch.targets_N)
-        part = super().gradient(batch, fixed, counts)
-        time.sleep(max(0.0, until - time.monotonic()))
-        return part
+        """No gradient, after as long as the device would take."""
+        time.sleep(self.token_s * len(batch.targets_N))
+        return Minibatch(sums=defaultdict(float), num_tokens=len(batch.targets_N))
 
 
 def groups_of(cell: Cell, step: int, position: int, seed: int) -> list[pb.Group]:

@@ -14,7 +14,7 @@ from troupe.samplers.sampler import Sampler
 from troupe.spec.job import JobSpec
 from troupe_trainer.samples import CreditedGroup
 
-FEWEST = 16
+FEWEST = 8
 """A round has at least so many windows, or one for each ticket: the last one is learnt from when
 nothing is played any more."""
 
