@@ -68,12 +68,16 @@ class TrainerPart(Part):
     overlap_s: Number = number("Time for which the round was played ahead.", "seconds", MAX)
 
     learned_ahead_s: Number = number(
-        "Time of learning while the round was still being played.", "seconds", MAX
+        "Time of learning while the round was still being played.",
+        "seconds",
+        MAX,
+        curve=Curve("overlap", "learnt meanwhile"),
     )
     waited_s: Number = number(
         "Time for which the trainer waited for the round with nothing to learn from.",
         "seconds",
         MAX,
+        curve=Curve("overlap", "waited"),
     )
 
     loss: Number = number("Mean loss of the minibatches.", "number", BY_TOKENS)

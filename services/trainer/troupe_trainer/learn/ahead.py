@@ -48,29 +48,30 @@ class Ahead:
         size = sum(p.numel() * p.element_size() for p in parameters)
         self._room = held_bytes // max(1, size)
         self._windows: dict[int, Window] = {}
-        self._turn = 0
+        self.turn = 0
+        """The first window that is not summed."""
 
     def __len__(self) -> int:
         return len(self._windows)
 
     def may_take(self, window: int) -> bool:
         """Whether ``window`` may be computed now: it was not, and its gradients can be held."""
-        return window not in self._windows and (window == self._turn or self._room > 0)
+        return window not in self._windows and (window == self.turn or self._room > 0)
 
     def take(
         self, window: int, groups: Sequence[CreditedGroup], batches: Batches, compute: Pass
     ) -> None:
         """Compute ``window``, whose ``groups`` have these micro-batches."""
-        if window == self._turn:
+        if window == self.turn:
             computed = [Computed(compute(blocks)) for blocks in batches]
         else:
             computed = [self._apart(blocks, compute) for blocks in batches]
             self._room -= len(batches)
         self._windows[window] = Window(groups, batches, computed)
-        while self._turn in self._windows:
-            for done in self._windows[self._turn].computed:
+        while self.turn in self._windows:
+            for done in self._windows[self.turn].computed:
                 self.settle(done)
-            self._turn += 1
+            self.turn += 1
 
     def laid_out(self, windows: Mapping[int, Sequence[CreditedGroup]]) -> Mapping[int, Window]:
         """The computed windows by number, if their groups are those of ``windows``; else none.

@@ -115,7 +115,7 @@ class Learner:
 
     def next_window(self, num_tickets: int, finished: Collection[int]) -> int | None:
         """The first window whose tickets are all ``finished`` and that ``ahead`` may compute."""
-        for window in range(self._layout.num_windows(num_tickets)):
+        for window in range(self._ahead.turn, self._layout.num_windows(num_tickets)):
             tickets = self._layout.tickets_of(window, num_tickets)
             if self._ahead.may_take(window) and all(ticket in finished for ticket in tickets):
                 return window

@@ -38,6 +38,8 @@ from troupe_trainer.model.ranks.start import refuse_what_cannot_spread
 from troupe_trainer.samples import CreditedGroup
 
 _T = TypeVar("_T")
+AHEAD_S = 0.5
+"""After so long of learning the ledger is looked at again: the round may be over."""
 _log = get_logger(__name__)
 
 
@@ -139,23 +141,30 @@ class Learners:
         return self.ahead if self._overlaps else None
 
     async def ahead(self, arrived: Arrived) -> bool:
-        """Learn from one window of finished tickets while the others are played; no weight moves.
+        """Learn from windows of finished tickets while the others are played; no weight moves.
 
-        False where there is none, or where what was computed early has no more room.
+        For about ``AHEAD_S``. False where there is none, or where what is early has no more room.
         """
+        began = time.monotonic()
         if arrived.step != self._begun.step:
             await self.on_thread(lambda: self._begin(arrived.step))
+        is_learning = False
+        while time.monotonic() < began + AHEAD_S and (found := self._next_window(arrived)):
+            policy, window, tickets = found
+            groups = arrived.groups_of(policy, tickets)
+            await self.on_thread(lambda p=policy, w=window, g=groups: self._ahead(p, w, g))
+            is_learning = True
+        self._begun.seconds += time.monotonic() - began if is_learning else 0.0
+        return is_learning
+
+    def _next_window(self, arrived: Arrived) -> tuple[str, int, Sequence[int]] | None:
+        """A policy, the window of tickets that it may learn from now, and their positions."""
         for policy, learner in self.by_policy.items():
-            if not self._spec.learns(policy, arrived.step):
-                continue
-            window = learner.next_window(arrived.num_tickets, arrived.finished)
-            if window is not None:
-                began, tickets = time.monotonic(), learner.tickets_of(window, arrived.num_tickets)
-                groups = arrived.groups_of(policy, tickets)
-                await self.on_thread(lambda p=policy, w=window, g=groups: self._ahead(p, w, g))
-                self._begun.seconds += time.monotonic() - began
-                return True
-        return False
+            if self._spec.learns(policy, arrived.step):
+                window = learner.next_window(arrived.num_tickets, arrived.finished)
+                if window is not None:
+                    return policy, window, learner.tickets_of(window, arrived.num_tickets)
+        return None
 
     def _begin(self, step: int) -> None:
         """Forget what was begun of another step."""
