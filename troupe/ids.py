@@ -40,6 +40,12 @@ def ticket_id(job: str, round_id: str, position: int) -> TicketId:
     return TicketId(f"{job}/{round_id}/{position:05d}")
 
 
+def ticket_position(ticket: str) -> int:
+    """The position in its round of the ticket with this id; 0 for a foreign id."""
+    position = ticket.rpartition("/")[2]
+    return int(position) if position.isdecimal() and position.isascii() else 0
+
+
 def group_id(ticket: str, agent: str, turn: int) -> GroupId:
     """Id of the group of one (ticket, agent, turn); a ticket is one (job, step, task instance)."""
     return GroupId(f"{ticket}/{agent}/t{turn:02d}")

@@ -143,6 +143,15 @@ SANDBOX = (
 )
 """On a job whose judge runs programs."""
 
+SUMMING = Phase("mid-sum, the round is played", "trainer.summed_ahead@1")
+OVERLAP = (
+    Case("trainer", SUMMING),
+    Case("trainer", SUMMING, "drain"),
+    Case("redis", SUMMING),
+    Case("router", SUMMING),
+)
+"""On a job that learns while a round is played, compared with one that does not."""
+
 PARTITION, DELAY, RESETS, SLOW = "partition", "delay", "resets", "slow"
 HALF_OPEN = "half-open"
 LINKS = {
@@ -311,6 +320,7 @@ POWER_CUTS = tuple(Case("machine", BY_NAME[n], how) for how in (POWER, TORN) for
 ALL = (
     *MATRIX,
     *SANDBOX,
+    *OVERLAP,
     *NETWORK,
     *STREAMS,
     *SECONDS,

@@ -157,7 +157,16 @@ def assert_same_metrics(found: Path, expected: Path) -> None:
     """Every line has the same names, and the same numbers but for times and memory."""
     own, one = lines(found / "metrics.jsonl"), lines(expected / "metrics.jsonl")
     assert [(x["kind"], x["step"]) for x in own] == [(x["kind"], x["step"]) for x in one]
-    measured = {"wall_s", "play_s", "phases", "busy_ratio", "interrupted", "overlap_s"}
+    measured = {
+        "wall_s",
+        "play_s",
+        "phases",
+        "busy_ratio",
+        "interrupted",
+        "overlap_s",
+        "waited_s",
+        "learned_ahead_s",
+    }
     measured |= {"tokens_per_s", "trained_tokens_per_s", "peak_memory_bytes"}
     for mine, theirs in zip(own, one, strict=True):
         assert mine.keys() == theirs.keys()

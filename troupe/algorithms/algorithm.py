@@ -33,7 +33,8 @@ class Needs:
     the step's first update. For the advantages: ``values`` of a critic, which reads the agent's
     "own" prompt or, as one critic for the team, what all agents see ("joint"); ``log_ratios`` of
     completions, policy to reference. ``team``: ``across_groups`` gets the groups of all policies at
-    once.
+    once. ``whole_round``: a group's advantages may depend on other groups of the step; without, a
+    trainer may ask for them while the other tickets are still being played.
     """
 
     entropy: bool = False
@@ -42,6 +43,7 @@ class Needs:
     values: Literal["own", "joint"] | None = None
     log_ratios: bool = False
     team: bool = False
+    whole_round: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,18 @@ def advantages_by_policy(
         policy: [next(advantages) for _ in policy_groups]
         for policy, policy_groups in groups.items()
     }
+
+
+def credits_by_ticket(algorithm: Algorithm, spec: AlgorithmSpec) -> bool:
+    """Whether a ticket's advantages are the same before the step's other tickets are played.
+
+    Not so, beside ``needs.whole_round``, where a critic or a reference computes what they are made
+    of (in passes over the whole step, whose rounding depends on it), or where state is kept.
+    """
+    needs, kl = algorithm.needs, spec.loss.kl
+    is_taxed = kl.coef > 0.0 and kl.where == "reward"
+    needs_round = needs.whole_round or needs.team or needs.log_ratios or needs.values is not None
+    return not (needs_round or is_taxed or isinstance(algorithm, Remembering))
 
 
 @runtime_checkable

@@ -59,9 +59,10 @@ class GroupRelative:
 
     @property
     def needs(self) -> Needs:
-        """The inputs that the spec's loss reads."""
+        """The inputs that the spec's loss reads; the whole round where groups are compared."""
         loss = self._spec.loss
         return Needs(
+            whole_round=type(self).across_groups is not GroupRelative.across_groups,
             entropy=loss.entropy_coef > 0.0,
             reference=loss.kl.coef > 0.0,
             old=loss.importance is not None,

@@ -140,6 +140,10 @@ class BatchSpec(SpecModel):
     checkpoint_activations: bool | None = None
     """Compute activations again in the backward pass: about a third slower, in far less memory.
     Left out, a trainer on a GPU does so where the step would not fit otherwise."""
+    overlap: bool | None = None
+    """Sum gradients of finished tickets while others are still being played, with the same bits.
+    Left out, a trainer on a GPU does so, and one on a CPU, whose cores engines may need, does not.
+    An algorithm that compares across tickets waits for the round either way."""
 
 
 class TrainerSpec(SpecModel):

@@ -126,6 +126,7 @@ class TrainingJob:
             attention=settings.attention,
             ranks=ranks,
             policy=self._policy,
+            held_bytes=settings.held_gradient_bytes,
         )
         settle_heap()
         try:

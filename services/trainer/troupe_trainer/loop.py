@@ -41,7 +41,7 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
     for step in range(first_step, spec.steps):
         progress.begin_step(step)
         with progress.during("collect"):
-            batch = await parts.collector.collect(step)
+            batch = await parts.collector.collect(step, ahead=parts.learners.while_played)
             reached("trainer.collected", step)
             await parts.control.gate()
         with progress.during("learn"):

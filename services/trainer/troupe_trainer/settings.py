@@ -27,6 +27,9 @@ class TrainerSettings(ServingSettings):
     ranks: int = Field(default=1, ge=1, le=1024)
     """Processes of this machine that share the weights (FSDP2). For several machines start the
     trainer with torchrun instead, which sets rank and size."""
+    held_gradient_bytes: int = Field(default=2 << 30, ge=0)
+    """Memory of the host for gradients of tickets that ended before earlier ones, where a job's
+    batch.overlap is on. 0: tickets are learnt from in their order alone."""
     torch_threads: int = Field(default=1, ge=1, le=1024)
     """Threads of one CPU operation."""
     weights_via: Literal["grpc", "store", "distributed"] = "grpc"

@@ -1,5 +1,6 @@
 """What the trainer collects of a step, from a real Redis, when deliveries go wrong."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -13,7 +14,7 @@ from troupe.runtime.streams import keys
 from troupe.runtime.streams.consumer import Consumer, Entry
 from troupe.runtime.streams.ledger import StepLedger
 from troupe_trainer.control import Control
-from troupe_trainer.learn.collector import CONSUMER, Collector
+from troupe_trainer.learn.collector import CONSUMER, Arrived, Collector
 
 
 def _collector(
@@ -136,3 +137,46 @@ async def test_collect_when_a_group_comes_after_its_step_then_it_is_counted_and_
     assert await redis.xlen(keys.groups(JOB, "shared")) == len(groups_of_step(0)) + 1 + len(wanted)
     await collector.ack_below(1)
     assert await redis.xlen(keys.groups(JOB, "shared")) == len(wanted)
+
+
+async def test_collect_when_tickets_end_out_of_turn_then_their_groups_come_before_the_round_is_over(
+    redis: Redis,
+) -> None:
+    groups, ledger = groups_of_step(0, tasks=3), StepLedger(redis, JOB)
+    groups[-1].candidates[0].reward = math.nan
+    tickets = await open_round(redis, 0, 3)
+    seen: list[tuple[list[int], list[str]]] = []
+
+    async def end(position: int) -> None:
+        ticket = tickets[position]
+        mine = [g for g in groups if g.ticket_id == ticket.ticket_id]
+        episode = pb.Episode(episode_id=ticket.ticket_id, step=0)
+        await ledger.complete_ticket(ticket, f"1-{position + 1}", mine, episode)
+
+    async def learn(arrived: Arrived) -> bool:
+        """Ends the next ticket whenever it was told of the one before."""
+        assert (arrived.step, arrived.num_tickets) == (0, 3)
+        finished = sorted(arrived.finished)
+        if len(finished) == len(seen):
+            return False
+        of_all = arrived.groups_of("shared", finished)
+        seen.append((finished, [g.group_id.removeprefix(f"{JOB}/train-00000/") for g in of_all]))
+        left = [position for position in (2, 0, 1) if position not in finished]
+        if left == [1]:
+            episode = pb.Episode(episode_id=tickets[1].ticket_id, dropped_reason="a test")
+            await ledger.drop_ticket(tickets[1], "1-9", episode)
+        else:
+            await end(left[0])
+        return True
+
+    await end(2)
+    batch = await _collector(redis).collect(0, ahead=learn)
+    assert seen == [
+        ([2], ["00002/tool/t00"]),
+        ([0, 2], ["00000/planner/t00", "00000/tool/t00", "00002/tool/t00"]),
+    ]
+    assert [g.group_id for g in batch.groups["shared"]] == [
+        f"{JOB}/train-00000/{name}" for name in seen[-1][1]
+    ]
+    assert batch.dropped == {"non_finite_reward": 1}
+    assert batch.waited_s >= 0.0

@@ -90,6 +90,8 @@ def numbers(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     of_machine = {
         "phases",
         "overlap_s",
+        "learned_ahead_s",
+        "waited_s",
         "tokens_per_s",
         "trained_tokens_per_s",
         "peak_memory_bytes",

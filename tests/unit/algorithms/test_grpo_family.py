@@ -70,8 +70,9 @@ def test_samplers_when_built_then_tree_draws_k_and_grpo_plays_k() -> None:
 
 
 def test_needs_entropy_when_there_is_a_bonus_then_true() -> None:
-    assert AtGrpo(AlgorithmSpec()).needs == Needs()
-    assert AtGrpo(AlgorithmSpec(loss=LossSpec(entropy_coef=0.01))).needs == Needs(entropy=True)
+    assert AtGrpo(AlgorithmSpec()).needs == Needs(whole_round=False)
+    spec = AlgorithmSpec(loss=LossSpec(entropy_coef=0.01))
+    assert AtGrpo(spec).needs == Needs(entropy=True, whole_round=False)
 
 
 def test_rloo_when_worked_by_hand_then_each_is_held_against_the_others() -> None:

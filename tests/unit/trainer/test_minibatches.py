@@ -34,13 +34,13 @@ def _sorted_groups(step: int, tasks: int) -> list[pb.Group]:
 def _parts(monkeypatch: pytest.MonkeyPatch, learner: Learner) -> list[list[CreditedGroup]]:
     """The minibatches that ``learner`` takes from now on."""
     parts: list[list[CreditedGroup]] = []
-    deal = learner._deal  # pyright: ignore[reportPrivateUsage]
+    deal = learner._deal_step  # pyright: ignore[reportPrivateUsage]
 
-    def noted(given: Any, **more: Any) -> Any:
+    def noted(given: Any) -> Any:
         parts.extend(list(part) for part in given)
-        return deal(given, **more)
+        return deal(given)
 
-    monkeypatch.setattr(learner, "_deal", noted)
+    monkeypatch.setattr(learner, "_deal_step", noted)
     return parts
 
 

@@ -128,6 +128,13 @@ PANELS = (
         "over the time of learning.",
     ),
     Panel(
+        "overlap",
+        _TIME,
+        "Trainer while the round is played",
+        "Time for which it waited with nothing to learn from, and for which it learnt meanwhile.",
+        is_optional=True,
+    ),
+    Panel(
         "staleness",
         _TIME,
         "Staleness",

@@ -109,13 +109,15 @@ def spread_by(count: Count, mean: str) -> Reduction:
     return Reduction(f"standard deviation over all {count}", spread)
 
 
-def rate_of(amount: str, phase: str) -> Reduction:
-    """The sum of ``amount`` over the seconds of ``phase`` of the slowest trainer."""
+def rate_of(amount: str, phase: str, also: str) -> Reduction:
+    """The sum of ``amount`` over the seconds of ``phase`` and ``also`` of the slowest trainer."""
+
+    def seconds_of(part: Measured) -> float:
+        phases: Mapping[str, float] = part.values.get("phases") or {}
+        return float(phases.get(phase, 0.0)) + float(part.values.get(also) or 0.0)
 
     def rate(_: str, parts: Sequence[Measured]) -> float | None:
-        seconds = max(
-            (float(p.get(phase, 0.0)) for p in _measured_values("phases", parts)), default=0.0
-        )
+        seconds = max(map(seconds_of, parts), default=0.0)
         total = _sum(amount, parts)
         return total / seconds if total and seconds > 0 else None
 

@@ -67,6 +67,19 @@ class TrainerPart(Part):
     )
     overlap_s: Number = number("Time for which the round was played ahead.", "seconds", MAX)
 
+    learned_ahead_s: Number = number(
+        "Time of learning while the round was still being played.",
+        "seconds",
+        MAX,
+        curve=Curve("overlap", "learnt meanwhile"),
+    )
+    waited_s: Number = number(
+        "Time for which the trainer waited for the round with nothing to learn from.",
+        "seconds",
+        MAX,
+        curve=Curve("overlap", "waited"),
+    )
+
     loss: Number = number("Mean loss of the minibatches.", "number", BY_TOKENS)
     kl_rollout: Number = number(
         "KL divergence (k3) between rollout and trainer on the same tokens.",
@@ -268,7 +281,7 @@ class TrainerPart(Part):
     trained_tokens_per_s: Number = number(
         "Trained tokens over the time of learning.",
         "tokens/s",
-        rate_of("trained_tokens", "learn"),
+        rate_of("trained_tokens", "learn", "learned_ahead_s"),
         curve=Curve("tokens", "trained"),
     )
     mfu: Number = number(

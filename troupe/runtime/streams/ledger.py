@@ -153,6 +153,12 @@ class StepLedger:
             last_drop=text.get("last_drop", ""),
         )
 
+    async def finished(self, round_id: str) -> set[str]:
+        """Ids of the tickets that were played or dropped, until the round is recorded."""
+        with redis_errors(f"finished tickets of round {round_id} of job {self._job_id}"):
+            members: Any = await self._redis.smembers(keys.round_done(self._job_id, round_id))
+        return {member.decode() for member in members}
+
     async def complete_ticket(
         self, ticket: Ticket, entry_id: str, groups: Sequence[Group], episode: Episode
     ) -> bool:

@@ -7,7 +7,7 @@ them, so a restarted trainer reads them again. Never learns from them.
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
-from troupe.ids import step_of, train_round
+from troupe.ids import step_of, ticket_id, ticket_position, train_round
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.consumer import Consumer, Entry
 from troupe.runtime.streams.fencing import Fence
@@ -33,6 +33,8 @@ CONSUMER = "trainer"
 NEVER_S = 10.0 * 365 * 86400
 READ_COUNT = 256
 POLL_S = 1.0
+PER_TICKET_S = 1e-4
+"""How often finished tickets are asked for: a round of 10,000 has them read once a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,33 @@ class Batch:
     """The valid groups of one step by policy, sorted by id, and the refused ones by reason.
 
     ``overlap_s``: for how long the step had been played when the trainer asked for it, which is how
-    long playing and learning ran at the same time; 0 when strictly on-policy.
+    long playing and learning ran at the same time; 0 when strictly on-policy. ``waited_s``: for how
+    long it was waited for with nothing to learn from.
     """
 
     step: int
     groups: Mapping[str, Sequence[pb.Group]]
     dropped: Mapping[str, int]
     overlap_s: float = 0.0
+    waited_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What there is of a step that is still being played.
+
+    ``finished``: positions of the tickets that were played or dropped, of ``num_tickets``.
+    ``groups_of`` gives the valid groups of a policy that such tickets gave, sorted by id.
+    """
+
+    step: int
+    num_tickets: int
+    finished: Collection[int]
+    groups_of: Callable[[str, Sequence[int]], Sequence[pb.Group]]
+
+
+LearnAhead = Callable[[Arrived], Awaitable[bool]]
+"""Learns from a part of what arrived; False: from nothing, so that there is time to wait."""
 
 
 class Collector:
@@ -76,9 +98,13 @@ class Collector:
             policy: _Intake(redis, keys.groups(job_id, policy), first_step, fence)
             for policy in sorted(vocabularies)
         }
+        self._faults: dict[tuple[str, str], str | None] = {}
+        self._finished = _Finished()
 
-    async def collect(self, step: int) -> Batch:
+    async def collect(self, step: int, *, ahead: LearnAhead | None = None) -> Batch:
         """All groups of ``step``, once its round is complete and every group has arrived.
+
+        Until then ``ahead`` is called with what there is, unless the job is paused.
 
         Raises:
             JobFailedError: not so within ``timeout_s`` of the opening of the round, or more of its
@@ -87,16 +113,21 @@ class Collector:
             FencedError: another trainer has taken over.
         """
         round_id, asked_at = train_round(step), time.time()
-        deadline, is_open = time.monotonic() + self._timeout_s, False
+        began, ahead_s = time.monotonic(), 0.0
+        deadline, is_open = began + self._timeout_s, False
+        self._finished = _Finished()
         while True:
             self._control.raise_if_stopped()
             await self._ledger.check()
             state = await self._ledger.round(round_id)
+            if ahead is not None and state is not None:
+                await self._finished.update(self._ledger, state)  # before their groups are read
             await asyncio.gather(*(i.read(step) for i in self._intakes.values()))
             if state is not None and self._missing(step, state) == {}:
                 # The router checks it too, but may be away, or later than the checkpoint.
                 state.check_drops(self._max_dropped_fraction)
-                return self._batch(step, max(0.0, asked_at - state.opened_at))
+                waited_s = time.monotonic() - began - ahead_s
+                return self._batch(step, max(0.0, asked_at - state.opened_at), waited_s)
             if state is not None and not is_open:
                 deadline, is_open = time.monotonic() + self._timeout_s, True
             if time.monotonic() > deadline:
@@ -104,7 +135,13 @@ class Collector:
             if state is not None and state.is_complete:
                 for intake in self._intakes.values():
                     intake.reread()
-            await self._ledger.wait_change(POLL_S)
+            elif ahead is not None and state is not None and not self._control.is_paused:
+                learning_at = time.monotonic()
+                is_learning = await ahead(self._arrived(step, state))
+                ahead_s += time.monotonic() - learning_at if is_learning else 0.0
+                if is_learning:
+                    continue
+            await self._ledger.wait_change(self._finished.poll_s)
 
     async def ack_below(self, step: int) -> None:
         """Acknowledge the entries of steps below ``step``, which a checkpoint covers."""
@@ -131,21 +168,58 @@ class Collector:
         lost = ", ".join(f"{count} of policy '{policy}'" for policy, count in missing.items())
         return f"{waited}groups that the ledger counts did not arrive: {lost}.{after}"
 
-    def _batch(self, step: int, overlap_s: float) -> Batch:
+    def _batch(self, step: int, overlap_s: float, waited_s: float) -> Batch:
         groups: dict[str, list[pb.Group]] = {}
         dropped: Counter[str] = Counter()
         for policy, intake in self._intakes.items():
-            size = self._vocabularies[policy]
-            expected = Expected(self._job_id, policy, step, step, size, self._max_staleness)
             groups[policy] = []
             arrived, refused = intake.take(step)
             dropped.update(refused)
             for group in arrived:
-                if reason := fault(group, expected):
+                if reason := self._fault(policy, step, group):
                     dropped[reason] += 1
                 else:
                     groups[policy].append(group)
-        return Batch(step, groups, dict(sorted(dropped.items())), overlap_s)
+        self._faults.clear()
+        return Batch(step, groups, dict(sorted(dropped.items())), overlap_s, waited_s)
+
+    def _arrived(self, step: int, state: RoundState) -> Arrived:
+        def groups_of(policy: str, positions: Sequence[int]) -> list[pb.Group]:
+            tickets = [ticket_id(self._job_id, state.round_id, p) for p in positions]
+            arrived = self._intakes[policy].of_tickets(step, tickets)
+            return [g for g in arrived if self._fault(policy, step, g) is None]
+
+        return Arrived(step, state.num_tickets, self._finished.positions, groups_of)
+
+    def _fault(self, policy: str, step: int, group: pb.Group) -> str | None:
+        """As ``fault``, which reads every token; once for each group."""
+        key = policy, group.group_id
+        if key not in self._faults:
+            size = self._vocabularies[policy]
+            expected = Expected(self._job_id, policy, step, step, size, self._max_staleness)
+            self._faults[key] = fault(group, expected)
+        return self._faults[key]
+
+
+class _Finished:
+    """Positions of a round's finished tickets; read again when there are more, not too often."""
+
+    def __init__(self) -> None:
+        self.positions: frozenset[int] = frozenset()
+        self.poll_s = POLL_S
+        self._read_at = -POLL_S
+
+    async def update(self, ledger: StepLedger, state: RoundState) -> None:
+        """Read them, if they may differ from ``positions``."""
+        self.poll_s = POLL_S
+        if len(self.positions) >= state.num_done + state.num_dropped or state.is_complete:
+            return
+        left_s = self._read_at + state.num_tickets * PER_TICKET_S - time.monotonic()
+        if left_s > 0:
+            self.poll_s = min(POLL_S, left_s)
+            return
+        self.positions = frozenset(map(ticket_position, await ledger.finished(state.round_id)))
+        self._read_at = time.monotonic()
 
 
 class _Intake:
@@ -170,6 +244,7 @@ class _Intake:
         self._entries: dict[str, int] = {}
         self._groups: defaultdict[int, dict[str, pb.Group]] = defaultdict(dict)
         self._refused: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self._by_ticket: defaultdict[int, dict[str, list[pb.Group]]] = defaultdict(dict)
 
     async def read(self, step: int) -> None:
         """Read all available entries; those of a trained step are acked without a look."""
@@ -188,10 +263,16 @@ class _Intake:
         """Number of distinct groups of ``step`` that arrived, unreadable ones included."""
         return len(self._groups[step]) + self._refused[step]["unreadable"]
 
+    def of_tickets(self, step: int, tickets: Sequence[str]) -> list[pb.Group]:
+        """The groups of these tickets that arrived, in the order of their ids."""
+        groups = [group for t in tickets for group in self._by_ticket[step].get(t, ())]
+        return sorted(groups, key=lambda group: group.group_id)
+
     def take(self, step: int) -> tuple[list[pb.Group], Counter[str]]:
         """The groups of ``step`` in the order of their ids, and counts of the refused by reason."""
         groups = self._groups.pop(step, {})
         refused = self._refused.pop(step, Counter())
+        self._by_ticket.pop(step, None)
         return [groups[name] for name in sorted(groups)], refused
 
     async def ack_below(self, step: int) -> None:
@@ -224,6 +305,7 @@ class _Intake:
             self._refused[group.step]["duplicate"] += 1
         else:
             groups[group.group_id] = group
+            self._by_ticket[group.step].setdefault(group.ticket_id, []).append(group)
         return True
 
     async def _take_in_unreadable(self, entry: Entry, why: str) -> bool:

@@ -6,7 +6,7 @@ which algorithm it runs.
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,32 +15,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from troupe.algorithms.algorithm import Algorithm, LossInputs
+from troupe.algorithms.algorithm import Algorithm
 from troupe.algorithms.losses.kl import kl_estimate
 from troupe.runtime.faults import reached
-from troupe.runtime.step_report.catalogue import loss_metric_name
-from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn import trained_state
-from troupe_trainer.learn.minibatches import minibatches
+from troupe_trainer.learn.ahead import Ahead, Computed
+from troupe_trainer.learn.layout import Layout
 from troupe_trainer.learn.outcome import (
     FLOPS,
     Fixed,
     LearnOutcome,
     Minibatch,
     NonFiniteError,
-    correction,
     parity,
 )
+from troupe_trainer.learn.passes import Passes
 from troupe_trainer.learn.schedule import learning_rate
 from troupe_trainer.model.flops import peak_flops
 from troupe_trainer.model.kernels import AttentionChoice, choose
 from troupe_trainer.model.learner_state import LearnerState, check_fits
 from troupe_trainer.model.model import PolicyModel
-from troupe_trainer.model.packing import Block, Microbatch, lay_out
+from troupe_trainer.model.packing import Block, Microbatch, microbatch
 from troupe_trainer.model.peak_memory import peak_bytes, reset_peak
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together, whole
-from troupe_trainer.model.shares import Dealt, Share, deal
+from troupe_trainer.model.shares import Dealt, Share
 from troupe_trainer.samples import CreditedGroup
 
 _NAMED_GROUPS = 8
@@ -60,7 +59,9 @@ class Learner:
         attention: AttentionChoice = "auto",
         shares: Sequence[PolicyModel] = (),
         ranks: Ranks = SOLO,
+        held_bytes: int = 0,
     ) -> None:
+        """``held_bytes``: for gradients of windows whose turn has not come; see ``ahead``."""
         self.policy = policy
         self.ranks = ranks
         self._make = (spec, algorithm)
@@ -74,21 +75,28 @@ class Learner:
             checkpoint_activations=bool(spec.batch.checkpoint_activations),
             shares=shares if ranks.size == 1 else (),
         )
-        self._batch = spec.batch
         self._algorithm = algorithm
         self._kl = spec.algorithm.loss.kl
-        self._keeps_flat_groups = algorithm.needs.entropy or (
-            algorithm.needs.reference and self._kl.where == "loss"
-        )
         if algorithm.needs.reference or algorithm.needs.log_ratios:
             self.model.keep_reference()
         self.model.spread(ranks)
+        self._layout = Layout(
+            policy,
+            spec,
+            algorithm,
+            shares_prompts=self.model.shares_prompts,
+            num_ranks=ranks.size,
+        )
+        self._passes = Passes(self.model, algorithm)
         self._config = spec.policies[policy].optimizer
         self._num_minibatches = spec.algorithm.minibatches
         turns = sum(spec.learns(policy, step) for step in range(spec.steps))
         self._num_optimizer_steps = turns * spec.algorithm.minibatches
         self._optimizer_step = 0
         self._parameters = self.model.trainable()
+        self._held_bytes = held_bytes
+        self._ahead = self._nothing_ahead()
+        self._done: dict[int, Computed] = {}
         self._optimizer = torch.optim.AdamW(
             list(self._parameters.values()),
             lr=self._config.learning_rate,
@@ -105,39 +113,78 @@ class Learner:
         learner.restore(self.state())
         return learner
 
+    def next_window(self, num_tickets: int, finished: Collection[int]) -> int | None:
+        """The first window whose tickets are all ``finished`` and that ``ahead`` may compute."""
+        for window in range(self._ahead.turn, self._layout.num_windows(num_tickets)):
+            tickets = self._layout.tickets_of(window, num_tickets)
+            if self._ahead.may_take(window) and all(ticket in finished for ticket in tickets):
+                return window
+        return None
+
+    def tickets_of(self, window: int, num_tickets: int) -> Sequence[int]:
+        """Positions of the tickets of ``window``, in a round of ``num_tickets``."""
+        return self._layout.tickets_of(window, num_tickets)
+
+    def ahead(self, window: int, groups: Sequence[CreditedGroup]) -> None:
+        """Begin the next step with a window of finished tickets; ``groups`` are all of theirs.
+
+        Only its part of the first minibatch: the others meet weights that this one moves. Not over
+        several ranks.
+        """
+        if not len(self._ahead):
+            reset_peak(self.model.device)
+        mine = self._layout.minibatches(groups, self._optimizer_step)[0]
+        self._ahead.take(window, mine, self._layout.microbatches(mine), self._compute)
+
+    def discard_ahead(self) -> None:
+        """Forget what the next step was begun with."""
+        self._optimizer.zero_grad(set_to_none=True)
+        self._ahead, self._done = self._nothing_ahead(), {}
+
     def step(self, groups: Sequence[CreditedGroup], version: int | None = None) -> LearnOutcome:
         """Take one training step: each group is seen once, in one of the minibatches.
 
+        Groups of one ticket follow each other. What ``ahead`` computed of the very same groups is
+        taken from there; the weights are the same bits with and without.
         ``version`` is that of the present weights: parity is not measured on groups of older ones.
 
         Raises:
             NonFiniteError: before any weight of the minibatch changes.
         """
-        seed = derive_seed(self._make[0].seed, "minibatches", self.policy, self._optimizer_step)
-        parts = minibatches(groups, self._num_minibatches, seed)
+        parts = self._layout.minibatches(groups, self._optimizer_step)
         is_current = version is None or all(g.record.policy_version == version for g in groups)
         try:
-            outcome = self._step(self._deal(parts), is_current)
+            outcome = self._step(self._deal_step(parts), is_current)
         except NonFiniteError as error:
+            self.discard_ahead()
             at_fault = self._offenders(parts[error.minibatch])
             raise NonFiniteError(
                 f"{error.message} {self._blame(at_fault)} Look at them, then lower the learning "
                 "rate or use float32.",
                 at_fault,
             ) from error
-        return replace(outcome, trained_groups=sum(self._is_used(group) for group in groups))
+        self._ahead, self._done = self._nothing_ahead(), {}
+        return replace(outcome, trained_groups=sum(self._layout.is_used(group) for group in groups))
+
+    def _nothing_ahead(self) -> Ahead:
+        return Ahead(list(self._parameters.values()), self._held_bytes)
+
+    def _compute(self, blocks: Sequence[Block]) -> Minibatch:
+        batch = microbatch(blocks)
+        return self._passes.gradient(batch, self._passes.fixed(batch), counts=True)
 
     @together
     def _step(self, shares: Sequence[Share], is_current: bool) -> LearnOutcome:
         """A step over this rank's shares of the minibatches; the outcome is of all ranks."""
-        reset_peak(self.model.device)
+        if not self._done:
+            reset_peak(self.model.device)
         totals: dict[str, float] = defaultdict(float)
         maximum, trained = 0.0, 0
-        fixed = [self._fixed_logprobs(share) for share in shares]
-        later = zip(shares[1:], fixed[1:], strict=True) if is_current else ()
+        fixed = [self._fixed(share) for share in shares[1:]]
+        later = zip(shares[1:], fixed, strict=True) if is_current else ()
         unmoved = [self._drift(share, share_fixed) for share, share_fixed in later]
-        for number, (share, share_fixed) in enumerate(zip(shares, fixed, strict=True)):
-            outcome = self._minibatch(share, share_fixed, number)
+        for number, share in enumerate(shares):
+            outcome = self._minibatch(share, fixed[number - 1] if number else None, number)
             if number == 0:
                 unmoved.append(outcome)
             for name, value in outcome.sums.items():
@@ -177,7 +224,7 @@ class Learner:
             for prompt in group.prompts
             for sample in prompt.samples
         }
-        dealt = self._deal([groups], with_all=True)
+        dealt = self._deal(groups, with_all=True)
         sizes = [shares[0].num_samples for shares in dealt.shares]
         found = self._sums(dealt, of, sizes)
         for shares, values in zip(dealt.shares, found, strict=True):
@@ -202,7 +249,7 @@ class Learner:
         return kl_estimate(rollout_N, reference_N, self._kl.estimator)
 
     def _log_ratio_of(self, batch: Microbatch) -> Tensor:
-        return (self._old_logprobs(batch) - self.model.reference_logprobs(batch)).cpu()
+        return (self._passes.old_logprobs(batch) - self.model.reference_logprobs(batch)).cpu()
 
     @together
     def state(self) -> LearnerState:
@@ -235,56 +282,45 @@ class Learner:
     def _rate(self, step: int) -> float:
         return learning_rate(self._config, max(0, step), self._num_optimizer_steps)
 
-    def _is_used(self, group: CreditedGroup) -> bool:
-        """Whether the loss of ``group`` has a gradient."""
-        return group.num_samples > 0 and (self._keeps_flat_groups or group.has_signal)
+    def _deal(self, groups: Sequence[CreditedGroup], *, with_all: bool = False) -> Dealt:
+        """One minibatch of ``groups``."""
+        batches = self._layout.microbatches(groups, with_all=with_all)
+        return self._layout.dealt([batches], [groups])
 
-    def _deal(self, parts: Sequence[Sequence[CreditedGroup]], *, with_all: bool = False) -> Dealt:
-        """The micro-batches of each minibatch, dealt to the ranks; the same groups, the same ones.
+    def _deal_step(self, parts: Sequence[Sequence[CreditedGroup]]) -> Dealt:
+        """The step's minibatches: the first in windows, some of which may be computed."""
+        windows = self._layout.windows(parts[0])
+        ready = self._ahead.laid_out(windows)
+        if len(self._ahead) and not ready:
+            self.discard_ahead()
+        first: list[Sequence[Block]] = []
+        self._done = {}
+        for number, groups in windows.items():
+            window = ready.get(number)
+            if window is not None:
+                self._done.update(enumerate(window.computed, start=len(first)))
+            first += self._layout.microbatches(groups) if window is None else window.batches
+        rest = [self._layout.microbatches(groups) for groups in parts[1:]]
+        return self._layout.dealt([first, *rest], parts)
 
-        Groups without signal have no gradient under a loss without entropy or KL: they count in
-        the denominator and are not computed, except ``with_all``.
-        """
-        by_token = self._algorithm.aggregation == "token"
-        batches: list[list[list[Block]]] = []
-        for groups in parts:
-            used = [group for group in groups if with_all or self._is_used(group)]
-            prompts = [prompt for group in used for prompt in group.prompts]
-            shares_prompts = self.model.shares_prompts
-            batches.append(lay_out(prompts, self._batch, shares_prompts=shares_prompts))
-        denominators = [
-            sum(g.num_tokens if by_token else g.num_samples for g in groups) for groups in parts
-        ]
-        return deal(batches, denominators, [len(groups) for groups in parts], self.ranks.size)
-
-    def _fixed_logprobs(self, share: Share) -> list[Fixed]:
-        """Log probabilities needed from before the step's first update, by micro-batch."""
+    def _fixed(self, share: Share) -> list[Fixed] | None:
+        """By micro-batch, what a later minibatch needs from before the first update."""
         needs = self._algorithm.needs
-        return [
-            Fixed(
-                old_N=self._old_logprobs(batch) if needs.old else None,
-                reference_N=self.model.reference_logprobs(batch) if needs.reference else None,
-            )
-            for batch, _ in (share.microbatches() if needs.old or needs.reference else ())
-        ]
+        if not (needs.old or needs.reference):
+            return None
+        return [self._passes.fixed(batch) for batch, _ in share.microbatches()]
 
-    @torch.no_grad()
-    def _old_logprobs(self, batch: Microbatch) -> Tensor:
-        return self.model.logprobs(batch, want_entropy_grad=False)[0]
-
-    def _drift(self, share: Share, fixed: Sequence[Fixed]) -> Minibatch:
+    def _drift(self, share: Share, fixed: Sequence[Fixed] | None) -> Minibatch:
         """How far the present weights are from the rollout's probabilities; no gradient."""
         outcome = Minibatch(sums=defaultdict(float))
         for number, (batch, counts) in enumerate(share.microbatches()):
-            old_N = fixed[number].old_N if fixed else None
-            trainer_N = self._old_logprobs(batch) if old_N is None else old_N
-            if counts:
-                outcome.add_drift(trainer_N, torch.from_numpy(batch.rollout_logprobs_N))
+            logprobs = Fixed() if fixed is None else fixed[number]
+            outcome.add(self._passes.drift(batch, logprobs, counts))
         return outcome.over(self.ranks)
 
-    def _minibatch(self, share: Share, fixed: Sequence[Fixed], number: int) -> Minibatch:
+    def _minibatch(self, share: Share, fixed: Sequence[Fixed] | None, number: int) -> Minibatch:
         """Accumulate the gradient of all groups, then step once."""
-        outcome = self._gradient(share, fixed)
+        outcome = self._gradient(share, fixed, {} if number else self._done)
         reached("trainer.learning", self._optimizer_step)
         for group_parameters in self._optimizer.param_groups:
             group_parameters["lr"] = self._rate(self._optimizer_step)
@@ -294,63 +330,26 @@ class Learner:
             self._update(outcome, number)
         return outcome
 
-    def _gradient(self, share: Share, fixed: Sequence[Fixed]) -> Minibatch:
-        """Add the gradient of all groups to the parameters'."""
+    def _gradient(
+        self, share: Share, fixed: Sequence[Fixed] | None, done: Mapping[int, Computed]
+    ) -> Minibatch:
+        """Add up the micro-batches' gradients, those in ``done`` as computed, and divide once."""
         outcome = Minibatch(sums=defaultdict(float))
-        for number, (batch, counts) in enumerate(share.microbatches()):
-            logprobs = fixed[number] if fixed else Fixed()
-            self._backward(batch, logprobs, share.denominator, outcome, counts)
-        return outcome.over(self.ranks)
-
-    def _backward(
-        self,
-        batch: Microbatch,
-        fixed: Fixed,
-        denominator: int,
-        outcome: Minibatch,
-        counts: bool = True,
-    ) -> None:
-        device = self.model.device
-        with_entropy = self._algorithm.needs.entropy
-        trainer_logprobs, entropy = self.model.logprobs(batch, want_entropy_grad=with_entropy)
-        rollout_logprobs = torch.from_numpy(batch.rollout_logprobs_N).to(device)
-        result = self._algorithm.loss(
-            LossInputs(
-                trainer_logprobs_N=trainer_logprobs,
-                rollout_logprobs_N=rollout_logprobs,
-                advantages_N=torch.from_numpy(batch.advantages_N).to(device),
-                sequence_N=torch.from_numpy(batch.sequence_N).to(device),
-                weights_N=torch.from_numpy(self._weights(batch)).to(device),
-                entropy_N=entropy if with_entropy else None,
-                old_logprobs_N=fixed.old_N,
-                ref_logprobs_N=fixed.reference_N,
-            )
-        )
-        loss = result.loss_sum / denominator if counts else result.loss_sum * 0.0
-        spread_loss: Any = loss * self.ranks.size  # FSDP2 takes the mean over ranks
-        spread_loss.backward()
-        with torch.no_grad():
-            log_ratio = trainer_logprobs - rollout_logprobs
-            drift = torch.expm1(log_ratio).abs().max()
-            values = [loss.detach(), entropy.sum(), log_ratio.max(), drift]
-            numbers = torch.stack(values).tolist()
-        scale = 1.0 if counts else 0.0
-        outcome.loss += numbers[0]
-        outcome.sums["entropy"] += scale * numbers[1]
-        outcome.ratio_max = max(outcome.ratio_max, math.exp(min(numbers[2], 80.0)))
-        outcome.drift_max = max(outcome.drift_max, numbers[3])
-        by_loss = {loss_metric_name(name): value for name, value in result.metric_sums.items()}
-        for name, value in (correction(fixed.old_N, rollout_logprobs) | by_loss).items():
-            outcome.sums[name] += scale * value
-        outcome.num_tokens += len(batch.targets_N) if counts else 0
-        outcome.sums[FLOPS] += scale * self.model.flops.of(batch)
-
-    def _weights(self, batch: Microbatch) -> NDArray[np.float32]:
-        """1 a token, or 1 / length where completions are averaged over their token means."""
-        if self._algorithm.aggregation != "sequence":
-            return np.ones(len(batch.targets_N), dtype=np.float32)
-        lengths = np.bincount(batch.sequence_N)[batch.sequence_N]
-        return (1.0 / lengths).astype(np.float32)
+        for number, (blocks, counts) in enumerate(zip(share.batches, share.counts, strict=True)):
+            if (computed := done.get(number)) is not None:
+                self._ahead.settle(computed)
+                outcome.add(computed.part)
+                continue
+            batch = microbatch(blocks)
+            logprobs = self._passes.fixed(batch) if fixed is None else fixed[number]
+            outcome.add(self._passes.gradient(batch, logprobs, counts))
+        outcome = outcome.over(self.ranks)
+        if share.denominator:
+            outcome.loss /= share.denominator
+            for parameter in self._parameters.values():
+                if parameter.grad is not None:
+                    parameter.grad.div_(share.denominator)
+        return outcome
 
     def _update(self, outcome: Minibatch, number: int) -> None:
         outcome.grad_norm = self._clip(self._config.max_grad_norm)
@@ -372,13 +371,13 @@ class Learner:
 
     def _offenders(self, groups: Sequence[CreditedGroup]) -> Sequence[CreditedGroup]:
         """The groups whose loss or gradient alone is not finite; all groups if there are none."""
-        offenders = [group for group in groups if not self._is_finite(self._deal([[group]]))]
+        offenders = [group for group in groups if not self._is_finite(self._deal([group]))]
         return offenders or groups
 
     @together
     def _is_finite(self, shares: Sequence[Share]) -> bool:
         """Whether loss and gradient of the one minibatch are; no weight changes."""
-        outcome = self._gradient(shares[0], self._fixed_logprobs(shares[0]))
+        outcome = self._gradient(shares[0], None, {})
         outcome.grad_norm = self._clip(math.inf) if outcome.num_tokens else 0.0
         self._optimizer.zero_grad(set_to_none=True)
         return outcome.is_finite()

@@ -5,26 +5,29 @@ step is computed. Waits for nothing but that thread.
 """
 
 import asyncio
+import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from troupe.algorithms.algorithm import Algorithm, Remembering
+from troupe.algorithms.algorithm import Algorithm, Remembering, credits_by_ticket
 from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.durable import replace_file
+from troupe.runtime.faults import reached
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
 from troupe.spec.fit import fit_batch
 from troupe.spec.job import JobSpec
 from troupe.spec.memory import GB
-from troupe_trainer.learn.collector import Batch
-from troupe_trainer.learn.credit import CreditAssigner
+from troupe_trainer.learn.collector import Arrived, Batch, LearnAhead
+from troupe_trainer.learn.credit import AssignedCredit, CreditAssigner
 from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner, LearnOutcome, NonFiniteError
 from troupe_trainer.model.kernels import AttentionChoice
@@ -35,15 +38,32 @@ from troupe_trainer.model.ranks.start import refuse_what_cannot_spread
 from troupe_trainer.samples import CreditedGroup
 
 _T = TypeVar("_T")
+AHEAD_S = 0.5
+"""After so long of learning the ledger is looked at again: the round may be over."""
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """One step of all policies: trained groups and their outcomes, by policy."""
+    """One step of all policies: trained groups and their outcomes, by policy.
+
+    ``ahead_s``: for how long it was learnt while its round was still being played.
+    """
 
     credited: Mapping[str, list[CreditedGroup]]
     outcomes: Mapping[str, LearnOutcome]
+    ahead_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A step that was begun while its round is played: credited groups by policy and id."""
+
+    step: int
+    credited: defaultdict[str, dict[str, CreditedGroup]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    seconds: float = 0.0
 
 
 class Learners:
@@ -62,6 +82,8 @@ class Learners:
         self._thread = ThreadPoolExecutor(1, "learner")
         self.by_policy: dict[str, Learner] = {}
         self._critics: Critics | None = None
+        self._overlaps = False
+        self._begun = _Begun(-1)
 
     @classmethod
     async def load(
@@ -74,6 +96,7 @@ class Learners:
         attention: AttentionChoice = "auto",
         ranks: Ranks = SOLO,
         policy: str = "",
+        held_bytes: int = 0,
     ) -> "Learners":
         """Load the models; raises InvalidArgumentError or JobFailedError."""
         torch.set_num_threads(threads)
@@ -93,8 +116,10 @@ class Learners:
                     attention=attention,
                     shares=learners._models(),
                     ranks=ranks,
+                    held_bytes=held_bytes,
                 )
             )
+        learners._overlaps = _overlaps(spec, learners._algorithm, where, ranks)
         view = learners._algorithm.needs.values
         if view is not None:
             learners._critics = await learners.on_thread(
@@ -109,6 +134,49 @@ class Learners:
     async def on_thread(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` on torch's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    @property
+    def while_played(self) -> LearnAhead | None:
+        """``ahead``; None where the job's steps begin when their round is over."""
+        return self.ahead if self._overlaps else None
+
+    async def ahead(self, arrived: Arrived) -> bool:
+        """Learn from windows of finished tickets while the others are played; no weight moves.
+
+        For about ``AHEAD_S``. False where there is none, or where what is early has no more room.
+        """
+        began = time.monotonic()
+        if arrived.step != self._begun.step:
+            await self.on_thread(lambda: self._begin(arrived.step))
+        is_learning = False
+        while time.monotonic() < began + AHEAD_S and (found := self._next_window(arrived)):
+            policy, window, tickets = found
+            groups = arrived.groups_of(policy, tickets)
+            await self.on_thread(lambda p=policy, w=window, g=groups: self._ahead(p, w, g))
+            is_learning = True
+        self._begun.seconds += time.monotonic() - began if is_learning else 0.0
+        return is_learning
+
+    def _next_window(self, arrived: Arrived) -> tuple[str, int, Sequence[int]] | None:
+        """A policy, the window of tickets that it may learn from now, and their positions."""
+        for policy, learner in self.by_policy.items():
+            if self._spec.learns(policy, arrived.step):
+                window = learner.next_window(arrived.num_tickets, arrived.finished)
+                if window is not None:
+                    return policy, window, learner.tickets_of(window, arrived.num_tickets)
+        return None
+
+    def _begin(self, step: int) -> None:
+        """Forget what was begun of another step."""
+        self._begun = _Begun(step)
+        for learner in self.by_policy.values():
+            learner.discard_ahead()
+
+    def _ahead(self, policy: str, window: int, groups: Sequence[pb.Group]) -> None:
+        credited = self.credit(policy, groups)
+        self._begun.credited[policy].update({g.record.group_id: g for g in credited})
+        self.by_policy[policy].ahead(window, self._learnt_from(credited))
+        reached("trainer.summed_ahead", self._begun.step)
 
     async def learn(self, batch: Batch) -> Learned:
         """One training step of every policy.
@@ -132,6 +200,7 @@ class Learners:
         self, states: Mapping[str, LearnerState], baselines: Mapping[str, Any] | None = None
     ) -> None:
         """Continue from ``states`` and ``baselines``; call it on the thread."""
+        self._begin(-1)
         if isinstance(self._algorithm, Remembering):
             self._algorithm.restore_baselines(baselines or {})
         for policy, learner in self.by_policy.items():
@@ -144,10 +213,8 @@ class Learners:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _learn(self, batch: Batch) -> Learned:
-        learns = self._spec.learns
-        credit = self._assigner().assign(
-            {p: groups if learns(p, batch.step) else [] for p, groups in batch.groups.items()}
-        )
+        begun = self._begun if self._begun.step == batch.step else _Begun(batch.step)
+        credit = self._credit_step(batch, begun)
         values = self._critics.learn(credit.lessons) if self._critics is not None else {}
         outcomes: dict[str, LearnOutcome] = {}
         for policy, groups in credit.groups.items():
@@ -168,7 +235,23 @@ class Learners:
             outcome = outcomes[policy]
             outcomes[policy] = replace(outcome, metrics=outcome.metrics | values.get(policy, {}))
         self._take_over(batch.step + 1)
-        return Learned(credit.groups, outcomes)
+        self._begun = _Begun(-1)
+        return Learned(credit.groups, outcomes, begun.seconds)
+
+    def _credit_step(self, batch: Batch, begun: _Begun) -> AssignedCredit:
+        """Credit of all groups; where a ticket's depends on itself alone, that of ``begun``."""
+        learns = self._spec.learns
+        groups = {p: gs if learns(p, batch.step) else [] for p, gs in batch.groups.items()}
+
+        def early(policy: str, group: pb.Group) -> CreditedGroup | None:
+            credited = begun.credited[policy].get(group.group_id)
+            return credited if credited is not None and credited.record is group else None
+
+        late = {p: [g for g in gs if early(p, g) is None] for p, gs in groups.items()}
+        credit = self._assigner().assign(late)
+        rest = {policy: iter(credited) for policy, credited in credit.groups.items()}
+        whole = {p: [early(p, g) or next(rest[p]) for g in gs] for p, gs in groups.items()}
+        return AssignedCredit(whole, credit.lessons)
 
     def _take_over(self, version: int) -> None:
         """Give past versions that are due at ``version`` their policy's present weights."""
@@ -191,6 +274,14 @@ class Learners:
         if not self._spec.algorithm.filters.zero_variance:
             return groups
         return [group for group in groups if group.has_signal]
+
+
+def _overlaps(spec: JobSpec, algorithm: Algorithm, device: str, ranks: Ranks) -> bool:
+    """As the spec says, else on an accelerator; where neither ranks nor the algorithm forbid it."""
+    is_wanted = spec.batch.overlap
+    if is_wanted is None:
+        is_wanted = torch.device(device).type != "cpu"
+    return is_wanted and ranks.size == 1 and credits_by_ticket(algorithm, spec.algorithm)
 
 
 def fitted(spec: JobSpec, device: str, ranks: Ranks = SOLO) -> JobSpec:

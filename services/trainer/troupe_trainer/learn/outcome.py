@@ -96,6 +96,15 @@ class Minibatch:
             num_tokens=int(totals["_tokens"]),
         )
 
+    def add(self, part: "Minibatch") -> None:
+        """Add the sums of one micro-batch."""
+        for name, value in part.sums.items():
+            self.sums[name] += value
+        self.loss += part.loss
+        self.ratio_max = max(self.ratio_max, part.ratio_max)
+        self.drift_max = max(self.drift_max, part.drift_max)
+        self.num_tokens += part.num_tokens
+
     def is_finite(self) -> bool:
         """Loss and gradient are numbers."""
         return math.isfinite(self.loss) and math.isfinite(self.grad_norm)

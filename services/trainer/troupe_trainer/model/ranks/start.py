@@ -88,6 +88,12 @@ def refuse_what_cannot_spread(spec: JobSpec, algorithm: Algorithm, ranks: Ranks)
             "with one rank (TROUPE_TRAINER_RANKS=1)",
             pointer="/algorithm/kind",
         )
+    if spec.batch.overlap:
+        raise InvalidArgumentError(
+            "gradients are summed while the round is played on one rank only; train with one rank "
+            "(TROUPE_TRAINER_RANKS=1), or leave out batch.overlap",
+            pointer="/batch/overlap",
+        )
     for name, policy in spec.policies.items():
         if policy.past is not None and policy.past.every:
             raise InvalidArgumentError(

@@ -1,0 +1,84 @@
+"""Lays a step's groups out: which minibatch each is in, its micro-batches, and who computes them.
+
+Owns what of it follows from the spec. Pure: the same groups, the same layout. Never sees a model.
+"""
+
+from collections.abc import Sequence
+
+from troupe.algorithms.algorithm import Algorithm
+from troupe.seeds import derive_seed
+from troupe.spec.job import JobSpec
+from troupe_trainer.learn.minibatches import minibatches
+from troupe_trainer.learn.windows import by_window, tickets_per_window
+from troupe_trainer.model.packing import Block, lay_out
+from troupe_trainer.model.shares import Dealt, deal
+from troupe_trainer.samples import CreditedGroup
+
+Batches = Sequence[Sequence[Block]]
+"""Micro-batches."""
+
+
+class Layout:
+    """The layout of one policy's steps for ``num_ranks`` processes."""
+
+    def __init__(
+        self,
+        policy: str,
+        spec: JobSpec,
+        algorithm: Algorithm,
+        *,
+        shares_prompts: bool,
+        num_ranks: int,
+    ) -> None:
+        self._policy = policy
+        self._spec = spec
+        self._shares_prompts = shares_prompts
+        self._num_ranks = num_ranks
+        self._by_token = algorithm.aggregation == "token"
+        self._keeps_flat_groups = algorithm.needs.entropy or (
+            algorithm.needs.reference and spec.algorithm.loss.kl.where == "loss"
+        )
+        self._window_tickets = tickets_per_window(spec, algorithm.sampler())
+
+    def minibatches(
+        self, groups: Sequence[CreditedGroup], optimizer_step: int
+    ) -> Sequence[Sequence[CreditedGroup]]:
+        """The minibatches of the step that begins at ``optimizer_step``."""
+        seed = derive_seed(self._spec.seed, "minibatches", self._policy, optimizer_step)
+        count = self._spec.algorithm.minibatches
+        return minibatches(groups, count, seed, self._spec.tasks_per_step)
+
+    def windows(self, groups: Sequence[CreditedGroup]) -> dict[int, list[CreditedGroup]]:
+        """The groups of the first minibatch by window of tickets, in order."""
+        return by_window(groups, self._window_tickets)
+
+    def num_windows(self, num_tickets: int) -> int:
+        """Windows of a round of ``num_tickets``."""
+        return -(-num_tickets // self._window_tickets)
+
+    def tickets_of(self, window: int, num_tickets: int) -> range:
+        """Positions of the tickets of ``window``."""
+        first = window * self._window_tickets
+        return range(first, min(num_tickets, first + self._window_tickets))
+
+    def is_used(self, group: CreditedGroup) -> bool:
+        """Whether the loss of ``group`` has a gradient.
+
+        Groups without signal have none under a loss without entropy or KL: they count in the
+        denominator and are not computed.
+        """
+        return group.num_samples > 0 and (self._keeps_flat_groups or group.has_signal)
+
+    def microbatches(self, groups: Sequence[CreditedGroup], *, with_all: bool = False) -> Batches:
+        """The micro-batches of the groups that are used, or ``with_all`` of all."""
+        used = [group for group in groups if with_all or self.is_used(group)]
+        prompts = [prompt for group in used for prompt in group.prompts]
+        return lay_out(prompts, self._spec.batch, shares_prompts=self._shares_prompts)
+
+    def dealt(self, batches: Sequence[Batches], parts: Sequence[Sequence[CreditedGroup]]) -> Dealt:
+        """The micro-batches ``batches`` of the minibatches ``parts``, dealt to the ranks."""
+        denominators = [
+            sum(g.num_tokens if self._by_token else g.num_samples for g in groups)
+            for groups in parts
+        ]
+        return deal(batches, denominators, [len(groups) for groups in parts], self._num_ranks)

@@ -1,0 +1,97 @@
+"""Forward and backward passes of one policy: what one micro-batch adds to a minibatch's sums.
+
+Owns the call of the algorithm's loss. Never steps an optimizer and never scales a gradient.
+"""
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from troupe.algorithms.algorithm import Algorithm, LossInputs
+from troupe.runtime.step_report.catalogue import loss_metric_name
+from troupe_trainer.learn.outcome import FLOPS, Fixed, Minibatch, correction
+from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.model.packing import Microbatch
+
+
+class Passes:
+    """The passes of ``model`` under ``algorithm``."""
+
+    def __init__(self, model: PolicyModel, algorithm: Algorithm) -> None:
+        self._model = model
+        self._algorithm = algorithm
+
+    def fixed(self, batch: Microbatch) -> Fixed:
+        """Log probabilities that are needed from before the step's first update."""
+        needs = self._algorithm.needs
+        return Fixed(
+            old_N=self.old_logprobs(batch) if needs.old else None,
+            reference_N=self._model.reference_logprobs(batch) if needs.reference else None,
+        )
+
+    @torch.no_grad()
+    def old_logprobs(self, batch: Microbatch) -> Tensor:
+        """Log probability of each trained token under the present weights."""
+        return self._model.logprobs(batch, want_entropy_grad=False)[0]
+
+    def drift(self, batch: Microbatch, fixed: Fixed, counts: bool) -> Minibatch:
+        """How far the present weights are from the rollout's probabilities; no gradient."""
+        outcome = Minibatch(sums=defaultdict(float))
+        trainer_N = self.old_logprobs(batch) if fixed.old_N is None else fixed.old_N
+        if counts:
+            outcome.add_drift(trainer_N, torch.from_numpy(batch.rollout_logprobs_N))
+        return outcome
+
+    def gradient(self, batch: Microbatch, fixed: Fixed, counts: bool) -> Minibatch:
+        """Add the gradient of the summed loss to the parameters'; ``counts`` False adds zeros.
+
+        The sum is divided when all of a minibatch is there: its tokens are not known before.
+        """
+        device, ranks = self._model.device, self._model.ranks
+        with_entropy = self._algorithm.needs.entropy
+        trainer_logprobs, entropy = self._model.logprobs(batch, want_entropy_grad=with_entropy)
+        rollout_logprobs = torch.from_numpy(batch.rollout_logprobs_N).to(device)
+        result = self._algorithm.loss(
+            LossInputs(
+                trainer_logprobs_N=trainer_logprobs,
+                rollout_logprobs_N=rollout_logprobs,
+                advantages_N=torch.from_numpy(batch.advantages_N).to(device),
+                sequence_N=torch.from_numpy(batch.sequence_N).to(device),
+                weights_N=torch.from_numpy(self._weights(batch)).to(device),
+                entropy_N=entropy if with_entropy else None,
+                old_logprobs_N=fixed.old_N,
+                ref_logprobs_N=fixed.reference_N,
+            )
+        )
+        loss = result.loss_sum if counts else result.loss_sum * 0.0
+        spread_loss: Any = loss * ranks.size  # FSDP2 takes the mean over ranks
+        spread_loss.backward()
+        with torch.no_grad():
+            log_ratio = trainer_logprobs - rollout_logprobs
+            drift = torch.expm1(log_ratio).abs().max()
+            values = [loss.detach(), entropy.sum(), log_ratio.max(), drift]
+            numbers = torch.stack(values).tolist()
+        scale = 1.0 if counts else 0.0
+        outcome = Minibatch(sums=defaultdict(float))
+        outcome.loss = numbers[0]
+        outcome.sums["entropy"] = scale * numbers[1]
+        outcome.ratio_max = math.exp(min(numbers[2], 80.0))
+        outcome.drift_max = numbers[3]
+        by_loss = {loss_metric_name(name): value for name, value in result.metric_sums.items()}
+        for name, value in (correction(fixed.old_N, rollout_logprobs) | by_loss).items():
+            outcome.sums[name] += scale * value
+        outcome.num_tokens = len(batch.targets_N) if counts else 0
+        outcome.sums[FLOPS] = scale * self._model.flops.of(batch)
+        return outcome
+
+    def _weights(self, batch: Microbatch) -> NDArray[np.float32]:
+        """1 a token, or 1 / length where completions are averaged over their token means."""
+        if self._algorithm.aggregation != "sequence":
+            return np.ones(len(batch.targets_N), dtype=np.float32)
+        lengths = np.bincount(batch.sequence_N)[batch.sequence_N]
+        return (1.0 / lengths).astype(np.float32)
