@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.wire import chat
+from troupe.wire.dialect import read_answer
+from troupe.wire.request import CallKey, ModelRequest
 from troupe_tasks.adapters.world import Moment
 from troupe_tasks.importers.process import GuestProcess
-from troupe_tasks.programs.calls import CallKey, ModelRequest
-from troupe_tasks.programs.dialect import read_answer
-from troupe_tasks.programs.wire import chat
 
 OWN, TEAM = "own", "team"
 """Terms: what the environment paid an agent; what it paid all of them."""
