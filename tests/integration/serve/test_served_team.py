@@ -273,6 +273,27 @@ def test_published_team_when_a_byte_of_an_adapter_changed_then_does_not_start(
     assert "not the file of the manifest" in done.stderr
 
 
+@pytest.mark.parametrize("part", ["task", "workflow"])
+def test_published_team_when_it_names_code_then_none_is_loaded(
+    team: Path, tmp_path: Path, part: str
+) -> None:
+    folder = published(team, tmp_path)
+    code, marker = tmp_path / "code.py", tmp_path / "loaded"
+    code.write_text(f"open({str(marker)!r}, 'w')\nclass Code: ...\n", encoding="utf-8")
+    manifest = json.loads((folder / "team.json").read_text("utf-8"))
+    if part == "task":
+        manifest |= {"task": {"name": f"{code}:Code", "params": {}}, "rows": None}
+    else:
+        manifest["workflow"]["kind"] = f"{code}:Code"
+    (folder / "team.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with serving(folder) as endpoint:
+        refused = endpoint.post(asked("pair", TEXT))
+        assert refused.status_code == 400
+        assert "may not load" in refused.json()["error"]["message"]
+        assert endpoint.post(asked("short", TEXT)).status_code == 200
+    assert not marker.exists()
+
+
 def published(team: Path, target: Path) -> Path:
     done = troupe("publish", str(team), "--to", f"folder:{target / 'out'}")
     assert done.returncode == 0, done.stderr

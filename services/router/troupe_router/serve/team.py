@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from troupe import plugins
 from troupe.episodes.local import EngineRollout, LocalEnv
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.refs import WeightsRef
 from troupe.evaluation.serving import serving_engine
-from troupe.publishing.manifest import MANIFEST, TeamManifest
+from troupe.publishing.manifest import TeamManifest
 from troupe.publishing.team_folder import TeamFolder
 from troupe.rewards.mix import RewardMix
 from troupe.runtime.engines.engine import Engine
@@ -23,6 +24,7 @@ from troupe.tasks.optional import optional_method, request_task
 from troupe.tasks.registry import load_family
 from troupe.training.task import TASK_NAME, DatasetParams
 from troupe.workflows.load import load_workflow
+from troupe.workflows.workflow import Workflow
 from troupe_router.serve.models import AgentModel, RefusedTeam, ServedModel, TeamModel
 
 _SAMPLES = ("1", "2")
@@ -73,20 +75,28 @@ class _Play:
         self._manifest = team.manifest
         self._timeout_s = request_timeout_s
         self._task = _task_of(team)
+        # Whoever published a team must not choose what code runs here.
+        self._modules = () if team.is_published else None
         self._env: LocalEnv | None = None
         self._family: TaskFamily | None = None
+        self._workflow: Workflow | None = None
         self._refusal = ""
 
     def __enter__(self) -> "_Play":
         try:
-            self._family = load_family(self._task.name, self._task.params)
-            has_requests = optional_method(self._family, "request_task") is not None
-            if has_requests or not runs_programs(self._family):
-                self._env = LocalEnv(self._family)
-            request_task(self._family, _SAMPLES[0])
+            with plugins.only_modules(self._modules):
+                self._open()
         except TroupeError as error:
             self._refusal = error.message
         return self
+
+    def _open(self) -> None:
+        self._family = load_family(self._task.name, self._task.params)
+        has_requests = optional_method(self._family, "request_task") is not None
+        if has_requests or not runs_programs(self._family):
+            self._env = LocalEnv(self._family)
+        self._workflow = load_workflow(self._manifest.workflow)
+        request_task(self._family, _SAMPLES[0])
 
     def __exit__(self, *_: object) -> None:
         if self._env is not None:
@@ -102,15 +112,15 @@ class _Play:
 
     def model(self, name: str, players: Mapping[str, EngineRollout]) -> ServedModel:
         """The team, or the one that says why it is none."""
-        manifest, family = self._manifest, self._family
-        if self._refusal or family is None or self._env is None:
+        manifest, family, workflow = self._manifest, self._family, self._workflow
+        if self._refusal or family is None or workflow is None or self._env is None:
             return RefusedTeam(name, self._refusal, list(manifest.agents))
         return TeamModel(
             name,
             self._spec(),
             {agent: entry.sampling for agent, entry in manifest.agents.items()},
             family,
-            load_workflow(manifest.workflow),
+            workflow,
             RewardMix(RewardSpec(), family.local_terms),
             self._env,
             players,
@@ -169,7 +179,7 @@ def _task_of(team: TeamFolder) -> TaskSpec:
     if manifest.task is None:
         return _row_task(manifest)
     task = manifest.task
-    if not (team.folder / MANIFEST).is_file():
+    if not team.is_published:
         task = load_spec(team.folder / "spec.json").task  # the manifest cuts its paths
     params = {name: value for name, value in task.params.items() if name != "data"}
     return TaskSpec(name=task.name, params=params)
