@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hub_server import TOKEN, Hub, HubRepo, running_hub
+from publishing_hub import TOKEN, Hub, HubRepo, running_hub
 from run_folders import write_run
 
 from troupe.cli.main import run

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hub_server import TOKEN, running_hub
+from publishing_hub import TOKEN, running_hub
 from peft import LoraConfig, PeftModel, get_peft_model
 from run_folders import spec_document, summary
 from transformers import AutoModelForCausalLM
