@@ -33,6 +33,7 @@ OWN_TO_CHART = {
     },
     "play": {"redis_url"},
     "serve": {
+        "prints_json",
         *{"team", "engine", "rest_address", "api_keys", "allow_anonymous"},
         *{"tls_certificate", "tls_key"},
     },

@@ -26,7 +26,7 @@ def unparsed(parser: Any, command: Command) -> list[str]:
     """What the parser can't take, as it would say it."""
     context = parser.context_class(parser, info_name="troupe")
     arguments = [word.strip("[]") for word in command.words[1:]]
-    if command.is_inline and arguments[-1:] == ["--resume"]:
+    if command.is_inline and arguments[-1:] in (["--resume"], ["--with"], ["--team"]):
         arguments.append("runs/JOB")  # a sentence names the option alone
     if arguments[:1] == ["COMMAND"]:
         return []

@@ -43,6 +43,7 @@ NOT_KEPT = {
     "troupe/evaluation/transcripts.py": "made anew from episodes.jsonl",
     "troupe/publishing/registry.py": "a blob in a draft folder, which oci.py puts in place, synced",
     "troupe/runtime/faults.py": "requests of tests",
+    "troupe/training/remote_results.py": "copies of another machine's results, for this process",
     "troupe/runtime/launch/local.py": "logs of processes",
     "troupe/runtime/launch/records.py": "processes that run; none does after a power cut",
 }

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from troupe.cli.options import AsJson
 from troupe.cli.settings import HOST, settings_from
 from troupe.errors import InvalidArgumentError
 from troupe.publishing.fetch import fetch_team
@@ -48,6 +49,7 @@ def serve(
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], typer.Option(help="Of the log on stderr.")
     ] = "warning",
+    as_json: AsJson = False,
 ) -> None:
     """Serve a trained team by OpenAI's API: each agent is a model, and so is the team.
 
@@ -66,6 +68,7 @@ def serve(
         "TLS_CERTIFICATE": tls_certificate,
         "TLS_KEY": tls_key,
         "LOG_LEVEL": log_level,
+        "PRINTS_JSON": "true" if as_json else None,
     }
     settings = {_PREFIX + name: str(value) for name, value in given.items() if value is not None}
     sys.stdout.flush()

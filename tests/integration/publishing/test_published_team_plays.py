@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from publishing_hub import TOKEN, running_hub
 from peft import LoraConfig, PeftModel, get_peft_model
+from publishing_hub import TOKEN, running_hub
 from run_folders import spec_document, summary
 from transformers import AutoModelForCausalLM
 

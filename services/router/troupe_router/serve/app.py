@@ -1,6 +1,7 @@
 """Builds and wires the endpoint: the team's weights, the HTTP port and its keys."""
 
 import asyncio
+import json
 import socket
 import sys
 from collections.abc import Sequence
@@ -76,7 +77,10 @@ class ServeApp:
         self._serving = await self._server.begin(self._socket)
         url = self._url()
         _log.info("serve.ready", url=url, models=list(served.models), engine=settings.engine)
-        sys.stdout.write(f"{url}  models: {', '.join(served.models)}\n")
+        line = f"{url}  models: {', '.join(served.models)}"
+        if settings.prints_json:
+            line = json.dumps({"url": url, "models": list(served.models)})
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
     async def run(self) -> None:

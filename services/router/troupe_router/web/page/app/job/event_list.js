@@ -41,6 +41,8 @@ function tell({ type, data }) {
   switch (type) {
     case "job.state":
       return `The job is ${data.state}${data.reason ? `: ${data.reason}` : ""}.`;
+    case "job.bundle":
+      return `The job's code came with it: ${data.digest}.`;
     case "round.opened":
       return `${roundName(data)} opened with ${number(data.num_tickets)} episodes.`;
     case "round.played":
