@@ -18,6 +18,7 @@ from troupe.cli.specs import read_spec, with_local_paths, with_overrides
 from troupe.cli.train_commands import Begin, run_folder, run_job, submitting
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.spec import JobSpec, load_spec, parse_spec
+from troupe.training.task import TASK_NAME
 
 _SECOND_FORM = "With --task and --policy, or --team"
 
@@ -185,6 +186,12 @@ def _eval_spec(
     if what.is_dir():
         folder = run_folder(what)
         spec = load_spec(folder / "spec.json")
+        if spec.task.name == TASK_NAME:
+            raise InvalidArgumentError(
+                f"the reward of {folder.name} is a Python function of the process that called "
+                "troupe.train, which is not here; its evaluations are in run.evaluations of "
+                f"troupe.open_run({str(what)!r}), and held_out= of troupe.train makes them"
+            )
         document = spec.model_dump(mode="json")
         for name, policy in document["policies"].items():
             merged = folder / "policies" / name / "merged"

@@ -67,13 +67,19 @@ def random_policy(family: TaskFamily, observe: Callable[[bytes, str], Observatio
 
 def request_task(family: TaskFamily, text: str) -> Task:
     """The task of a user's ``text``; raises InvalidArgumentError where the family makes none."""
-    make: Callable[[str], Task] | None = getattr(family, "request_task", None)
+    make: Callable[[str], object] | None = getattr(family, "request_task", None)
     if make is None:
         raise InvalidArgumentError(
             f"{missing(family, 'request_task')}, so its team cannot play a request; write it, or "
             "ask the agents one by one"
         )
-    return make(text)
+    task = make(text)
+    if not isinstance(task, Task):
+        raise InvalidArgumentError(
+            f"request_task(text) of task '{family.name}' gave {type(task).__name__}; return a Task "
+            "whose payload the environment's reset reads"
+        )
+    return task
 
 
 def vocabulary_of(family: TaskFamily) -> Sequence[str]:

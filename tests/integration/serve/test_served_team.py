@@ -1,6 +1,7 @@
 """`troupe serve` as a process: agents and the team answer what an evaluation answers."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -308,3 +309,30 @@ def troupe(*arguments: str) -> "subprocess.CompletedProcess[str]":
         timeout=100,
         check=False,
     )
+
+
+@pytest.mark.parametrize("payload", ["None", "Task('t', 'test', 0, b'[]')"])
+def test_task_when_its_request_task_is_wrong_then_the_agents_still_answer(
+    team: Path, tmp_path: Path, payload: str
+) -> None:
+    code = tmp_path / "code.py"
+    code.write_text(
+        "from troupe import SimpleTask, Task\n"
+        "class Code(SimpleTask):\n"
+        "    agents = ('short', 'long')\n"
+        "    def draw(self, rng): return [rng.random()]\n"
+        "    def observe(self, state, agent): return str(state[0])\n"
+        "    def step(self, state, agent, action): return self.transition(state, 0.0)\n"
+        f"    def request_task(self, text): return {payload}\n",
+        encoding="utf-8",
+    )
+    folder = tmp_path / "run-1"
+    shutil.copytree(team, folder)
+    shutil.copytree(team.parent / "base", tmp_path / "base", dirs_exist_ok=True)
+    spec = json.loads((folder / "spec.json").read_text("utf-8"))
+    spec["task"] = {"name": f"{code}:Code", "params": {}}
+    (folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
+    with serving(folder) as endpoint:
+        refused = endpoint.post(asked("pair", TEXT))
+        assert refused.status_code == 400, refused.text
+        assert endpoint.post(asked("short", TEXT)).status_code == 200

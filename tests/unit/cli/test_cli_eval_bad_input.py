@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from troupe.cli.main import run
+from troupe.training.task import TASK_NAME
 
 SCRIPTED = ["--task", "plan_path", "--policy", "scripted"]
 
@@ -111,3 +112,22 @@ def _three_tasks():
 
 
 ThreeTasks = _three_tasks()
+
+
+def test_eval_when_the_reward_was_in_a_python_process_then_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = Path("runs/notebook-1")
+    folder.mkdir(parents=True)
+    task = {"name": TASK_NAME, "params": {}}
+    policies = {"p": {"model": "m", "train": {"kind": "lora"}}}
+    spec = {
+        "name": "n",
+        "steps": 1,
+        "task": task,
+        "agents": {"a": {"policy": "p"}},
+        "policies": policies,
+    }
+    (folder / "spec.json").write_text(json.dumps({**spec, "workflow": {"order": ["a"]}}), "utf-8")
+    assert run(["eval", str(folder)]) == 2
+    assert "troupe.open_run('runs/notebook-1')" in " ".join(capsys.readouterr().err.split())

@@ -127,3 +127,12 @@ def test_request_when_its_text_is_empty_or_too_long_then_is_refused(name: str) -
 def test_payload_when_made_of_a_text_then_holds_no_answer() -> None:
     payload = json.loads(request_task(Math(MathParams()), "1 + 1?").payload)
     assert payload["answer"] == ""
+
+
+def test_request_task_when_it_gives_no_task_then_says_what_to_return(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    family = load_family("math", {})
+    monkeypatch.setattr(family, "request_task", lambda text: {"prompt": text}, raising=False)
+    with pytest.raises(InvalidArgumentError, match="gave dict; return a Task"):
+        request_task(family, "2 + 2?")

@@ -88,6 +88,8 @@ class _Play:
                 self._open()
         except TroupeError as error:
             self._refusal = error.message
+        except Exception as error:  # a task's code may raise anything; its agents still serve
+            self._refusal = f"the task {self._task.name} raised {error!r} on a request"
         return self
 
     def _open(self) -> None:
@@ -154,7 +156,11 @@ class _Play:
                 )
                 for number in range(len(_SAMPLES))
             ]
-        except TroupeError:
+        except TroupeError as error:
+            self._refusal = self._refusal or error.message
+            return {}
+        except Exception as error:  # as above
+            self._refusal = f"the task {self._task.name} raised {error!r} on a request"
             return {}
         first, second = (
             {
