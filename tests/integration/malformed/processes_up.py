@@ -14,6 +14,7 @@ import psutil
 
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.api.router.v1.router_pb2_grpc import RouterServiceServicer
+from troupe.errors import NotFoundError
 
 JOB = "malformed-1"
 START_S = 400.0
@@ -38,6 +39,9 @@ class Assigner(RouterServiceServicer):
     async def ListReplicas(self, request: pb.ListReplicasRequest, context: Any) -> Any:
         found = [r for r in self.seen.values() if request.kind in (0, r.kind)]
         return pb.ListReplicasResponse(replicas=found)
+
+    async def GetBundle(self, request: pb.GetBundleRequest, context: Any) -> Any:
+        raise NotFoundError(f"no bundle {request.digest[:100]}; upload it first")
 
     def _assignment(self) -> pb.Assignment:
         return pb.Assignment(
