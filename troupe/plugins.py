@@ -12,6 +12,7 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -46,16 +47,29 @@ _PARTS = {
 _loading_file = RLock()
 """A file may load another one."""
 
-_only: ContextVar[tuple[str, ...] | None] = ContextVar("troupe_plugin_modules", default=None)
+_BY_ROUTER = (
+    "this router may not load from a spec (it may load {modules}); have the operator install it as "
+    "an entry point, or name its module in TROUPE_ROUTER_PLUGIN_MODULES"
+)
+
+
+@dataclass(frozen=True)
+class _Limit:
+    modules: tuple[str, ...]
+    refusal: str
+
+
+_only: ContextVar[_Limit | None] = ContextVar("troupe_plugin_modules", default=None)
 
 
 @contextmanager
-def only_modules(modules: Sequence[str] | None) -> Generator[None]:
+def only_modules(modules: Sequence[str] | None, refusal: str = _BY_ROUTER) -> Generator[None]:
     """Limit ``module:attr`` in the block to these modules and their submodules; None allows any.
 
-    Registered names always load: installing a package is the operator's consent.
+    Registered names always load: installing a package is the operator's consent. ``refusal`` goes
+    on after "'m:A' is code that" and may show ``{modules}``.
     """
-    token = _only.set(None if modules is None else tuple(modules))
+    token = _only.set(None if modules is None else _Limit(tuple(modules), refusal))
     try:
         yield
     finally:
@@ -205,16 +219,14 @@ def _loaded_file(name: str, path: Path) -> ModuleType:
 
 
 def _check_allowed(module: str, name: str, pointer: str | None) -> None:
-    modules = _only.get()
-    is_named = modules is not None and any(
-        module == allowed or module.startswith(f"{allowed}.") for allowed in modules
-    )
-    # A path is no module's name, whatever it begins with.
-    if modules is None or (is_named and "/" not in module and not module.endswith(".py")):
+    limit = _only.get()
+    if limit is None:
         return
+    is_named = any(module == own or module.startswith(f"{own}.") for own in limit.modules)
+    # A path is no module's name, whatever it begins with.
+    if is_named and "/" not in module and not module.endswith(".py"):
+        return
+    may_load = ", ".join(limit.modules) or "registered names alone"
     raise InvalidArgumentError(
-        f"'{name}' is code that this router may not load from a spec (it may load "
-        f"{', '.join(modules) or 'registered names alone'}); have the operator install it as an "
-        "entry point, or name its module in TROUPE_ROUTER_PLUGIN_MODULES",
-        pointer=pointer,
+        f"'{name}' is code that {limit.refusal.format(modules=may_load)}", pointer=pointer
     )

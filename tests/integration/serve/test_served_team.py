@@ -290,7 +290,7 @@ def test_published_team_when_it_names_code_then_none_is_loaded(
     with serving(folder) as endpoint:
         refused = endpoint.post(asked("pair", TEXT))
         assert refused.status_code == 400
-        assert "may not load" in refused.json()["error"]["message"]
+        assert "no published team may load" in refused.json()["error"]["message"]
         assert endpoint.post(asked("short", TEXT)).status_code == 200
     assert not marker.exists()
 

@@ -22,11 +22,15 @@ from troupe.spec.policy import PolicySpec
 from troupe.tasks.family import Task, TaskFamily, runs_programs
 from troupe.tasks.optional import optional_method, request_task
 from troupe.tasks.registry import load_family
-from troupe.training.task import TASK_NAME, DatasetParams
+from troupe.training.task import TASK_NAME, DatasetParams, DatasetTask
 from troupe.workflows.load import load_workflow
 from troupe.workflows.workflow import Workflow
 from troupe_router.serve.models import AgentModel, RefusedTeam, ServedModel, TeamModel
 
+_NO_CODE = (
+    "no published team may load here, for whoever wrote it would choose what runs; look at it, and "
+    "serve the run folder instead, or install it as an entry point and name that in team.json"
+)
 _SAMPLES = ("1", "2")
 """Two requests that differ: what an agent is told in both is its instruction."""
 
@@ -75,8 +79,8 @@ class _Play:
         self._manifest = team.manifest
         self._timeout_s = request_timeout_s
         self._task = _task_of(team)
-        # Whoever published a team must not choose what code runs here.
-        self._modules = () if team.is_published else None
+        # Whoever published a team must not choose what code runs here; rows have a task of ours.
+        self._modules = (DatasetTask.__module__,) if team.is_published else None
         self._env: LocalEnv | None = None
         self._family: TaskFamily | None = None
         self._workflow: Workflow | None = None
@@ -84,7 +88,7 @@ class _Play:
 
     def __enter__(self) -> "_Play":
         try:
-            with plugins.only_modules(self._modules):
+            with plugins.only_modules(self._modules, _NO_CODE):
                 self._open()
         except TroupeError as error:
             self._refusal = error.message
