@@ -6,8 +6,22 @@ imports packages, and its author has a key. Standard library alone.
 
 import errno
 import os
-import platform
-import struct
+
+from troupe_env.sandbox.inside.bpf import (
+    AF_UNIX,
+    ALLOW,
+    AND,
+    ANY_BIT,
+    ARGS,
+    EQUAL,
+    LOAD,
+    RETURN,
+    answered,
+    begun,
+    numbers,
+    only_if,
+    op,
+)
 
 # name:number, on x86-64 and then arm64 where it has the call.
 _REFUSED = """
@@ -19,61 +33,29 @@ _REFUSED = """
     semget:64:190 mq_open:240:180 io_uring_setup:425:425 sched_setscheduler:144:119
     setpriority:141:140 sync:162:81 fork:57 vfork:58
 """
-_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
 _SIGNALS = ((62, 129), (234, 131))  # kill, tgkill: to this process alone
 _TKILL = (200, 130)
-_AF_UNIX, _SOCK_STREAM, _SOCK_KIND = 1, 1, 0xF
+_SOCK_STREAM, _SOCK_KIND = 1, 0xF
 _CLONE_THREAD = 0x00010000
-_LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NR, _ARCH, _ARGS = 0, 4, 16
-_X32 = 0x40000000
 
 
 def assembled(machine: str = "") -> bytes:
     """The filter for this machine and this process; raises OSError where there is none."""
-    machine = machine or platform.machine()
-    if machine not in _ARCHITECTURES:
-        raise OSError(errno.ENOSYS, f"no seccomp filter is known for {machine}")
-    audit, column = _ARCHITECTURES[machine]
-    ops = [
-        _op(_LOAD, _ARCH),
-        _op(_EQUAL, audit, 1, 0),
-        _op(_RETURN, _KILL),
-        _op(_LOAD, _NR),
-        _op(_AT_LEAST, _X32, 0, 1),
-        _op(_RETURN, _KILL),
-    ]
-    for entry in _REFUSED.split():
-        numbers = entry.split(":")[1:]
-        if column < len(numbers):
-            ops += _refused(int(numbers[column]), errno.EPERM)
-    ops += _refused(_TKILL[column], errno.EPERM)
-    ops += _refused(_CLONE3[column], errno.ENOSYS)  # the C library then calls clone
-    ops += _only_if(_CLONE[column], [_op(_LOAD, _ARGS), _op(_ANY_BIT, _CLONE_THREAD, 1, 0)])
+    ops, column = begun(machine)
+    for number in numbers(_REFUSED, column):
+        ops += answered(number, errno.EPERM)
+    ops += answered(_TKILL[column], errno.EPERM)
+    ops += answered(_CLONE3[column], errno.ENOSYS)  # the C library then calls clone
+    ops += only_if(_CLONE[column], [op(LOAD, ARGS), op(ANY_BIT, _CLONE_THREAD, 1, 0)])
     stream = [
-        _op(_LOAD, _ARGS + 8),
-        _op(_AND, _SOCK_KIND),
-        _op(_EQUAL, _SOCK_STREAM, 0, 2),
-        _op(_LOAD, _ARGS),
-        _op(_EQUAL, _AF_UNIX, 1, 0),
+        op(LOAD, ARGS + 8),
+        op(AND, _SOCK_KIND),
+        op(EQUAL, _SOCK_STREAM, 0, 2),
+        op(LOAD, ARGS),
+        op(EQUAL, AF_UNIX, 1, 0),
     ]
-    ops += _only_if(_SOCKET[column], stream)
-    for numbers in _SIGNALS:
-        ops += _only_if(numbers[column], [_op(_LOAD, _ARGS), _op(_EQUAL, os.getpid(), 1, 0)])
-    return b"".join([*ops, _op(_RETURN, _ALLOW)])
-
-
-def _refused(number: int, error: int) -> list[bytes]:
-    return [_op(_EQUAL, number, 0, 1), _op(_RETURN, _ERRNO | error)]
-
-
-def _only_if(number: int, tests: list[bytes]) -> list[bytes]:
-    """Allow the call where the last of ``tests`` jumps over the refusal behind them."""
-    body = [*tests, _op(_RETURN, _ERRNO | errno.EPERM), _op(_RETURN, _ALLOW)]
-    return [_op(_EQUAL, number, 0, len(body)), *body]
-
-
-def _op(code: int, value: int, jump_true: int = 0, jump_false: int = 0) -> bytes:
-    return struct.pack("=HBBI", code, jump_true, jump_false, value)
+    ops += only_if(_SOCKET[column], stream)
+    for signal in _SIGNALS:
+        ops += only_if(signal[column], [op(LOAD, ARGS), op(EQUAL, os.getpid(), 1, 0)])
+    return b"".join([*ops, op(RETURN, ALLOW)])

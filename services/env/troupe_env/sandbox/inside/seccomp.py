@@ -7,10 +7,23 @@ not: it writes all of the host's file systems out, and can't be killed meanwhile
 
 import ctypes
 import errno
-import platform
-import struct
 
 from . import kernel
+from .bpf import (
+    AF_UNIX,
+    ALLOW,
+    ANY_BIT,
+    ARGS,
+    AT_LEAST,
+    EQUAL,
+    ERRNO,
+    LOAD,
+    RETURN,
+    answered,
+    begun,
+    numbers,
+    op,
+)
 
 # name:number, for x86-64 and then for arm64 where it has the call.
 _ALLOWED = """
@@ -49,7 +62,6 @@ _ALLOWED = """
     lstat:6 mkdir:83 open:2 pause:34 pipe:22 poll:7 readlink:89 rename:82 rmdir:84 select:23
     stat:4 symlink:88 time:201 unlink:87 utime:132 utimes:235 vfork:58
 """
-_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _NUMBERS = {  # calls that are judged by an argument, or refused by ENOSYS
     "clone": (56, 220),
     "clone3": (435, 435),
@@ -61,53 +73,30 @@ _NUMBERS = {  # calls that are judged by an argument, or refused by ENOSYS
 }
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 _FIRST_NEW_CALL = 424  # numbers from here on are the same everywhere, and callers expect ENOSYS
-_AF_UNIX = 1
 # SOCK_STREAM with and without CLOEXEC and NONBLOCK. A datagram socket can get a name without bind,
 # which lives on in the network namespace; a stream can't.
 _STREAMS = (1, 0x80001, 0x801, 0x80801)
 _IOCTLS = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)  # TC*, FION*, FIO*CLEX
 _PRCTLS = (1, 2, 3, 15, 16, 21, 38, 39, 0x53564D41)  # death signal, dumpable, name, seccomp, NNP
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_OFFSET_NR, _OFFSET_ARCH, _OFFSET_ARGS = 0, 4, 16
-_X32_BIT = 0x40000000
 
-
-def _op(code: int, value: int, jump_true: int = 0, jump_false: int = 0) -> bytes:
-    return struct.pack("=HBBI", code, jump_true, jump_false, value)
-
-
-def assemble(machine: str | None = None) -> bytes:
+def assemble(machine: str = "") -> bytes:
     """The filter for this machine (or ``machine``); raises OSError where there is none."""
-    machine = machine or platform.machine()
-    if machine not in _ARCHITECTURES:
-        raise OSError(errno.ENOSYS, f"no seccomp filter is known for {machine}")
-    audit, column = _ARCHITECTURES[machine]
-    ops = [
-        _op(_LOAD, _OFFSET_ARCH),
-        _op(_EQUAL, audit, 1, 0),
-        _op(_RETURN, _KILL),
-        _op(_LOAD, _OFFSET_NR),
-        _op(_AT_LEAST, _X32_BIT, 0, 1),
-        _op(_RETURN, _KILL),
-    ]
-    for entry in _ALLOWED.split():
-        numbers = entry.split(":")[1:]
-        if column < len(numbers):
-            ops += [_op(_EQUAL, int(numbers[column]), 0, 1), _op(_RETURN, _ALLOW)]
-    number = {name: numbers[column] for name, numbers in _NUMBERS.items()}
-    ops += _judged(number["clone"], 0, [_op(_ANY_BIT, _NEW_NAMESPACES, 0, 1)], refuse_match=True)
+    ops, column = begun(machine)
+    for listed in numbers(_ALLOWED, column):
+        ops += [op(EQUAL, listed, 0, 1), op(RETURN, ALLOW)]
+    number = {name: columns[column] for name, columns in _NUMBERS.items()}
+    ops += _judged(number["clone"], 0, [op(ANY_BIT, _NEW_NAMESPACES, 0, 1)], refuse_match=True)
     ops += _one_of(number["ioctl"], {1: _IOCTLS})
     ops += _one_of(number["prctl"], {0: _PRCTLS})
     ops += _one_of(number["prlimit64"], {0: (0,)})
-    ops += _one_of(number["socketpair"], {0: (_AF_UNIX,), 1: _STREAMS})
+    ops += _one_of(number["socketpair"], {0: (AF_UNIX,), 1: _STREAMS})
     for name in ("clone3", "memfd_create"):
-        ops += [_op(_EQUAL, number[name], 0, 1), _op(_RETURN, _ERRNO | errno.ENOSYS)]
+        ops += answered(number[name], errno.ENOSYS)
     ops += [
-        _op(_AT_LEAST, _FIRST_NEW_CALL, 0, 1),
-        _op(_RETURN, _ERRNO | errno.ENOSYS),
-        _op(_RETURN, _ERRNO | errno.EPERM),
+        op(AT_LEAST, _FIRST_NEW_CALL, 0, 1),
+        op(RETURN, ERRNO | errno.ENOSYS),
+        op(RETURN, ERRNO | errno.EPERM),
     ]
     return b"".join(ops)
 
@@ -116,17 +105,17 @@ def _one_of(number: int, allowed: dict[int, tuple[int, ...]]) -> list[bytes]:
     """Allow the call when each argument (by position) has one of its values."""
     body: list[bytes] = []
     for argument, values in allowed.items():
-        body.append(_op(_LOAD, _OFFSET_ARGS + 8 * argument))
-        body += [_op(_EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
-        body.append(_op(_RETURN, _ERRNO | errno.EPERM))
-    body.append(_op(_RETURN, _ALLOW))
-    return [_op(_EQUAL, number, 0, len(body)), *body]
+        body.append(op(LOAD, ARGS + 8 * argument))
+        body += [op(EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
+        body.append(op(RETURN, ERRNO | errno.EPERM))
+    body.append(op(RETURN, ALLOW))
+    return [op(EQUAL, number, 0, len(body)), *body]
 
 
 def _judged(number: int, argument: int, tests: list[bytes], *, refuse_match: bool) -> list[bytes]:
-    yes, no = (_ERRNO | errno.EPERM, _ALLOW) if refuse_match else (_ALLOW, _ERRNO | errno.EPERM)
-    body = [_op(_LOAD, _OFFSET_ARGS + 8 * argument), *tests, _op(_RETURN, yes), _op(_RETURN, no)]
-    return [_op(_EQUAL, number, 0, len(body)), *body]
+    yes, no = (ERRNO | errno.EPERM, ALLOW) if refuse_match else (ALLOW, ERRNO | errno.EPERM)
+    body = [op(LOAD, ARGS + 8 * argument), *tests, op(RETURN, yes), op(RETURN, no)]
+    return [op(EQUAL, number, 0, len(body)), *body]
 
 
 class _Program(ctypes.Structure):
