@@ -101,10 +101,12 @@ def _by_case(runs: Sequence[Run]) -> str:
         lost, doubled = (
             sum(run[name] for run in trials) for name in ("num_lost", "num_duplicated")
         )
-        same = "equal" if all(run["same_weights"] for run in trials) else "**differ**"
+        # A run that rested where it ended, and was not resumed, has no final weights.
+        compared = [
+            run["same_weights"] for run in trials if run["same_weights"] or not run.get("ended")
+        ]
+        same = ("equal" if all(compared) else "**differ**") if compared else "-"
         ended = sorted({run["ended"] for run in trials if run.get("ended")})
-        if ended and not any(run["same_weights"] for run in trials):
-            same = "-"
         faults = sorted({fault for run in trials for fault in run["faults"]})
         lines.append(
             f"| {phase} | {hit} | {how} | {len(trials)} | {_spread(_times(trials, 'serving_s'))} "

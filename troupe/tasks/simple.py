@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
 
-from troupe.errors import InvalidArgumentError
 from troupe.spec.params import Params
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Split, Task, Transition
 from troupe.tasks.splits import DrawnTaskset, split_of_key
 
@@ -118,9 +118,7 @@ class JsonEnvironment:
         return self._task.step(value, agent, action)
 
     def _unpacked(self, state: bytes, agent: str) -> tuple[Any, bool, bool]:
-        if agent not in self._task.agents:
-            agents = ", ".join(self._task.agents)
-            raise InvalidArgumentError(f"no agent {agent!r} in {self._task.name}; known: {agents}")
+        known_agent(agent, self._task.agents, task=self._task.name)
         value, done, success = json.loads(state)
         return value, done, success
 

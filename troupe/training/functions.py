@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TypedDict, cast
 
 from troupe.errors import InvalidArgumentError, RewardFailedError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import ROLES, SPLITS, Split
 from troupe.training.code_places import defined_at, raised_at
 from troupe.training.dataset import Row, TaskRows
@@ -113,10 +114,7 @@ class CallerEnvironment:
 
     def step(self, state: State, agent: str, action: str) -> Judgement:
         """Judge one answer; raises RewardFailedError when a function raises."""
-        if agent not in self.agents:
-            raise InvalidArgumentError(
-                f"there is no agent '{agent}'; there are {', '.join(self.agents)}"
-            )
+        known_agent(agent, self.agents, task="the task")
         if state["is_done"]:
             return {"state": state, "team_reward": 0.0, "local_rewards": {}}
         with self._lock:

@@ -22,6 +22,7 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.spec.params import Params
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Split, Task, Transition
 from troupe.training.functions import usual_prompt
 
@@ -121,8 +122,7 @@ class RowEnvironment:
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """The prompt that the state holds for ``agent``."""
-        if agent not in self._agents:
-            raise InvalidArgumentError(f"there is no agent '{agent}' in this task")
+        known_agent(agent, self._agents, task="the task")
         shown = json.loads(state)["shown"].get(agent, [])
         return tuple(Message(message["role"], message["content"]) for message in shown)
 

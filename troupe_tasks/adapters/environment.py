@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe_tasks.adapters.actions import Actions
 from troupe_tasks.adapters.pool import Worlds
@@ -96,11 +97,7 @@ class AdaptedEnvironment:
         return _transition(after, agent, None, paid, {})
 
     def _known(self, agent: str) -> str:
-        if agent not in self._rules.agents:
-            raise InvalidArgumentError(
-                f"no agent is called {agent!r}; known: {', '.join(self._rules.agents)}"
-            )
-        return agent
+        return known_agent(agent, self._rules.agents, task="the task")
 
 
 def _transition(

@@ -7,7 +7,7 @@ building again earns nothing.
 import json
 from dataclasses import asdict, dataclass
 
-from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.building import text
 from troupe_tasks.building.blueprint import Blueprint
@@ -103,10 +103,7 @@ class BuildEnvironment:
         return _transition(before, after, blueprint, terms)
 
     def _usable(self, blueprint: Blueprint, agent: str) -> str:
-        if agent not in self._agents:
-            raise InvalidArgumentError(
-                f"Build has no agent {agent!r} here; its agents are {', '.join(self._agents)}."
-            )
+        known_agent(agent, self._agents, task="Build")
         return blueprint.usable(self._agents.index(agent), len(self._agents))
 
 

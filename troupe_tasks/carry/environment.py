@@ -7,7 +7,7 @@ lies there at rest and untouched: a throw, a push or a held object is not placed
 from dataclasses import replace
 from math import dist
 
-from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.carry import text
 from troupe_tasks.carry.commands import WAIT, Command, read_commands
@@ -52,7 +52,7 @@ class CarryEnvironment:
     def observe(self, state: bytes, agent: str) -> Observation:
         """What stands where; empty when the episode is over."""
         decoded = decode_state(state)
-        self._known(agent)
+        known_agent(agent, self._agents, task="Carry")
         if decoded.outcome:
             return ()
         seen = view(decoded.scene, decoded.physics)
@@ -61,7 +61,7 @@ class CarryEnvironment:
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         """Note alice's line; run both on bob's. One operator gives both lines at once."""
         before = decode_state(state)
-        self._known(agent)
+        known_agent(agent, self._agents, task="Carry")
         if before.outcome:
             return _transition(before, before, {}, None)
         if self._is_solo:
@@ -108,12 +108,6 @@ class CarryEnvironment:
         best = max(before.best, progress(before.scene, after_turn))
         outcome = "placed" if is_placed(before.scene, after_turn) else ""
         return _transition(before, replace(after, best=best, outcome=outcome), terms, after_turn)
-
-    def _known(self, agent: str) -> None:
-        if agent not in self._agents:
-            raise InvalidArgumentError(
-                f"Carry has no agent {agent!r} here; its agents are {', '.join(self._agents)}."
-            )
 
 
 def progress(scene: Scene, seen: View) -> float:

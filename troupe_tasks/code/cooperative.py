@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks import quoting
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Environment, Message, Observation, Split, Task, Transition
 from troupe_tasks.code import staged
 from troupe_tasks.code.answers import read_program
@@ -206,11 +207,7 @@ def _missing(structure: staged.Structure, problem: Problem) -> str:
 
 
 def _known(agent: str) -> str:
-    if agent not in AGENTS:
-        raise InvalidArgumentError(
-            f"Cooperative code has no agent {agent!r}; its agents are {', '.join(AGENTS)}."
-        )
-    return agent
+    return known_agent(agent, AGENTS, task="Cooperative code")
 
 
 def _encode(draft: Draft) -> bytes:

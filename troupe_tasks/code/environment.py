@@ -7,8 +7,8 @@ program or trading one passed test for another collects nothing.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.code import state as states
 from troupe_tasks.code import text
@@ -156,7 +156,4 @@ def _transition(
 
 
 def _known(agent: str) -> str:
-    if agent not in text.AGENTS:
-        agents = ", ".join(text.AGENTS)
-        raise InvalidArgumentError(f"Code has no agent {agent!r}; its agents are {agents}.")
-    return agent
+    return known_agent(agent, text.AGENTS, task="Code")

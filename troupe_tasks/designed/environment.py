@@ -7,6 +7,7 @@ from typing import Any
 
 from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Limits, Program, Sandbox
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Environment, Observation, Task, Transition, close_environment
 from troupe_tasks.designed import text
 from troupe_tasks.designed.plan import Node, read_plan
@@ -161,9 +162,7 @@ def _shares(plan: tuple[Node, ...]) -> dict[str, Any]:
 
 
 def _may_act(now: State, agent: str) -> bool:
-    if agent not in text.AGENTS:
-        agents = ", ".join(text.AGENTS)
-        raise InvalidArgumentError(f"Designed has no agent {agent!r}; its agents are {agents}.")
+    known_agent(agent, text.AGENTS, task="Designed")
     if now.is_done:
         return False
     return not now.plan if agent == text.DESIGNER else bool(now.plan)

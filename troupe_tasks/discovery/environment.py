@@ -9,7 +9,7 @@ luck.
 from collections.abc import Callable
 from dataclasses import replace
 
-from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.discovery import text
 from troupe_tasks.discovery.design import information
@@ -153,7 +153,4 @@ _TERMS = {text.EXPERIMENTER: ("informs",), text.THEORIST: ("fits",)}
 
 
 def _known(agent: str) -> str:
-    if agent not in text.AGENTS:
-        agents = ", ".join(text.AGENTS)
-        raise InvalidArgumentError(f"Discovery has no agent {agent!r}; its agents are {agents}.")
-    return agent
+    return known_agent(agent, text.AGENTS, task="Discovery")

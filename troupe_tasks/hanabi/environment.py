@@ -10,6 +10,7 @@ from random import Random
 from typing import Literal
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.hanabi import game, text
 from troupe_tasks.hanabi import state as states
@@ -90,11 +91,7 @@ class HanabiEnvironment:
 
     def _is_to_move(self, state: State, agent: str) -> bool:
         seats = self._rules.seats
-        if agent not in seats:
-            raise InvalidArgumentError(
-                f"Hanabi with players = {len(seats)} has no agent {agent!r}; its agents are "
-                f"{', '.join(seats)}."
-            )
+        known_agent(agent, seats, task=f"Hanabi with players = {len(seats)}")
         if agent != seats[0] and self._partners != "none":
             raise InvalidArgumentError(
                 f"With partners = {self._partners} the environment plays {agent} itself; take it "

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe_tasks.adapters.pool import Worlds
 from troupe_tasks.adapters.record import Record, decode, encode, first_record, next_record
@@ -101,11 +102,7 @@ class ImportedEnvironment:
         return Transition(encode(after), 0.0, {}, over, False)
 
     def _known(self, agent: str) -> str:
-        if agent not in self._agents:
-            raise InvalidArgumentError(
-                f"no agent is called {agent!r}; known: {', '.join(self._agents)}"
-            )
-        return agent
+        return known_agent(agent, self._agents, task="the task")
 
 
 def _local(name: str, agent: str) -> str:

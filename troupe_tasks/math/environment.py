@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Execution, Limits, Program, Sandbox
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.math import text
 from troupe_tasks.math.boxed import read_boxed, read_printed
@@ -137,7 +137,4 @@ def _reported(run: Execution) -> str:
 
 
 def _known(agent: str) -> str:
-    if agent not in text.AGENTS:
-        agents = ", ".join(text.AGENTS)
-        raise InvalidArgumentError(f"Math has no agent {agent!r}; its agents are {agents}.")
-    return agent
+    return known_agent(agent, text.AGENTS, task="Math")

@@ -6,7 +6,7 @@ only for a new least distance, so walking back and forth, or into walls, collect
 
 from dataclasses import replace
 
-from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.plan_path import state as states
 from troupe_tasks.plan_path import text
@@ -118,7 +118,4 @@ def _transition(
 
 
 def _known(agent: str) -> str:
-    if agent not in text.KEYWORDS:
-        agents = ", ".join(text.KEYWORDS)
-        raise InvalidArgumentError(f"Plan-Path has no agent {agent!r}; its agents are {agents}.")
-    return agent
+    return known_agent(agent, text.KEYWORDS, task="Plan-Path")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe_tasks.adapters.record import Record, decode, encode, first_record, next_record
 from troupe_tasks.programs.judge import seed_of
@@ -104,8 +104,4 @@ class ProgramEnvironment:
         return self.services.params.seats[agent].weights
 
     def _known(self, agent: str) -> str:
-        if agent not in self._agents:
-            raise InvalidArgumentError(
-                f"no agent is called {agent!r}; known: {', '.join(self._agents)}"
-            )
-        return agent
+        return known_agent(agent, self._agents, task="the task")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.puzzles import prompts
 from troupe_tasks.puzzles.answers import Answer, read_answer
@@ -117,12 +118,7 @@ class PuzzleEnvironment:
 
     def _keyword(self, agent: str) -> str:
         keywords = self._puzzle.keywords
-        if agent not in keywords:
-            raise InvalidArgumentError(
-                f"{self._puzzle.title} has no agent {agent!r}; its agents are "
-                f"{', '.join(keywords)}."
-            )
-        return keywords[agent]
+        return keywords[known_agent(agent, keywords, task=self._puzzle.title)]
 
 
 def _team_reward(before: State, after: State) -> float:

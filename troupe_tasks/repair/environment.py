@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.code.grade import Graded, Grader
 from troupe_tasks.code.judge import Judge
@@ -63,10 +63,7 @@ class RepairEnvironment:
         return _transition(before, after, terms)
 
     def _may_act(self, state: State, agent: str) -> bool:
-        if agent not in self._agents:
-            raise InvalidArgumentError(
-                f"Repair has no agent {agent!r} here; its agents are {', '.join(self._agents)}."
-            )
+        known_agent(agent, self._agents, task="Repair")
         return not state.is_solved
 
     def _alone(self, before: State, action: str) -> Transition:

@@ -7,7 +7,7 @@ have been opened. A lucky or remembered answer teaches nothing and is paid nothi
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.search import text
 from troupe_tasks.search.bm25 import words
@@ -167,7 +167,4 @@ _TERMS = {text.SEARCHER: ("finds", "opens"), text.ANSWERER: ("leads",)}
 
 
 def _known(agent: str) -> str:
-    if agent not in text.AGENTS:
-        agents = ", ".join(text.AGENTS)
-        raise InvalidArgumentError(f"Search has no agent {agent!r}; its agents are {agents}.")
-    return agent
+    return known_agent(agent, text.AGENTS, task="Search")

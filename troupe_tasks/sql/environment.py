@@ -8,7 +8,7 @@ least half of the hidden ones, then right on all.
 from collections.abc import Callable
 from dataclasses import replace
 
-from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.sql import text
 from troupe_tasks.sql.guard import Budget, Result, run_query
@@ -138,7 +138,4 @@ def _worth(is_right_here: bool, agreeing: int, num_databases: int) -> float:
 
 
 def _known(agent: str) -> str:
-    if agent not in text.AGENTS:
-        agents = ", ".join(text.AGENTS)
-        raise InvalidArgumentError(f"Sql has no agent {agent!r}; its agents are {agents}.")
-    return agent
+    return known_agent(agent, text.AGENTS, task="Sql")

@@ -10,6 +10,7 @@ from random import Random
 from typing import Literal
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.tic_tac_toe import board as boards
 from troupe_tasks.tic_tac_toe import state as states
@@ -87,10 +88,7 @@ class TicTacToeEnvironment:
         return _moved(state, SEATS[1], rng.choice(choices)).state
 
     def _check(self, agent: str) -> None:
-        if agent not in SEATS:
-            raise InvalidArgumentError(
-                f"Tic-Tac-Toe has no agent {agent!r}; its agents are {', '.join(SEATS)}."
-            )
+        known_agent(agent, SEATS, task="Tic-Tac-Toe")
         if agent != SEATS[0] and self._opponent != "none":
             raise InvalidArgumentError(
                 f"With opponent = {self._opponent} the environment plays {agent} itself; take it "

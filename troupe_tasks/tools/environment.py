@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.tools import text
 from troupe_tasks.tools.airline import AIRLINE
@@ -67,10 +67,7 @@ class ToolsEnvironment:
         return _transition(replace(after, paid=total), total - before.paid, terms)
 
     def _may_act(self, state: State, agent: str) -> bool:
-        if agent not in self._agents:
-            raise InvalidArgumentError(
-                f"Tools has no agent {agent!r} here; its agents are {', '.join(self._agents)}."
-            )
+        known_agent(agent, self._agents, task="Tools")
         return state.outcome == "open"
 
 

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Literal
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe.tasks.quoting import shown
 from troupe_tasks.tools.dialect import (
@@ -189,8 +190,7 @@ def _told(state: Tau2State, text: str) -> Tau2State:
 
 
 def _may_act(state: Tau2State, agent: str) -> bool:
-    if agent != OPERATOR:
-        raise InvalidArgumentError(f"tau2 has no agent {agent!r}; its agent is {OPERATOR}.")
+    known_agent(agent, (OPERATOR,), task="tau2")
     return state.outcome == "open"
 
 

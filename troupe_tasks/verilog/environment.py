@@ -7,8 +7,8 @@ only when all are right and no state that a reset leads to refutes it. Each best
 from collections.abc import Mapping
 from dataclasses import replace
 
-from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe_tasks.verilog import text
 from troupe_tasks.verilog.guard import MAX_SOURCE, module_in, without_module
@@ -62,10 +62,7 @@ class VerilogEnvironment:
         return _transition(before, *self._designed(middle, action))
 
     def _may_act(self, state: State, agent: str) -> bool:
-        if agent not in self._agents:
-            raise InvalidArgumentError(
-                f"Verilog has no agent {agent!r} here; its agents are {', '.join(self._agents)}."
-            )
+        known_agent(agent, self._agents, task="Verilog")
         return not state.is_solved
 
     def _tested(self, before: State, action: str) -> tuple[State, dict[str, float]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Task, Transition
 from troupe.tasks.quoting import quoted
 from troupe_tasks.writing.formula import MAX_REWARD, Formula, score
@@ -123,12 +123,7 @@ class WritingEnvironment:
         return float(all(formula.min_tokens <= n <= formula.max_tokens for n in lengths))
 
     def _known(self, agent: str) -> str:
-        if agent not in self._genre.rules:
-            agents = ", ".join(self._genre.rules)
-            raise InvalidArgumentError(
-                f"{self._genre.name} has no agent {agent!r}; its agents are {agents}."
-            )
-        return agent
+        return known_agent(agent, self._genre.rules, task=self._genre.name)
 
 
 def _clean(action: str) -> str:

@@ -11,6 +11,7 @@ from troupe.clients import codec
 from troupe.episodes.ports import Start
 from troupe.episodes.sealed import seal_with
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Task
 from troupe_env.families import Families, Loaded
 from troupe_env.judging_pool import JudgingPool, begun
@@ -126,12 +127,8 @@ def _named(ref: pb.EnvironmentRef) -> tuple[str, str, str, str]:
 
 
 def _check_agents(loaded: Loaded, names: Iterable[str]) -> None:
-    agents = loaded.family.agents
     for agent in names:
-        if agent not in agents:
-            raise InvalidArgumentError(
-                f"Task {loaded.family.name!r} has no agent {agent!r}; it has {', '.join(agents)}."
-            )
+        known_agent(agent, loaded.family.agents, task=f"Task {loaded.family.name!r}")
 
 
 def _seconds_left(context: _Context) -> float:

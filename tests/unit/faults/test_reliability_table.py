@@ -44,6 +44,13 @@ def test_tables_when_a_run_went_wrong_then_say_so():
     assert "| - | 1.0 | 3 | 0 | **differ** | groups were lost |" in text
 
 
+def test_tables_when_one_run_of_a_case_was_resumed_then_only_its_weights_are_compared():
+    rested = run(1.0, same_weights=False, ended="job t ended failed")
+    resumed = run(1.0, ended="job t ended failed")
+    assert "| 0 | 0 | equal | job t ended failed |" in tables([rested, resumed])
+    assert "| 0 | 0 | - | job t ended failed |" in tables([rested])
+
+
 def test_tables_when_cases_did_not_run_then_name_them():
     text = tables([run(1.0)])
     missing = text[text.index("Not run in this recording") :]
