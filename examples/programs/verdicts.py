@@ -12,3 +12,10 @@ def score(call: Any) -> Mapping[str, float]:
     solution = call.messages[-1].content.partition("Solution: ")[2]
     approves = "APPROVE" in call.text
     return {"verdict": float(approves == (call.judged(solution) > 0))}
+
+
+def solves(call: Any) -> Mapping[str, float]:
+    """The same where the judge pays for half a solution too: right is what earns all of 1."""
+    solution = call.messages[-1].content.partition("Solution: ")[2]
+    approves = "APPROVE" in call.text
+    return {"verdict": float(approves == (call.judged(solution) >= 1))}

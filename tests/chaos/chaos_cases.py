@@ -143,6 +143,22 @@ SANDBOX = (
 )
 """On a job whose judge runs programs."""
 
+_PROGRAM_POINTS = {
+    "program begins": "env.program_started",
+    "1st call answered": "env.program_answered@1",
+    "2nd call answered": "env.program_answered@2",
+    "4th call answered": "env.program_answered@4",
+    "in a replay": "env.program_replayed",
+}
+PROGRAMS = tuple(
+    Case(role, Phase(f"{name} of step {step}", point, from_step=step))
+    for step in range(3)
+    for role in ("env", "router")
+    for name, point in _PROGRAM_POINTS.items()
+)
+"""On a job whose agents are those of an agent program, which runs on at that moment."""
+QUICK_PROGRAMS = (PROGRAMS[3], PROGRAMS[14], PROGRAMS[17])
+
 SUMMING = Phase("mid-sum, the round is played", "trainer.summed_ahead@1")
 OVERLAP = (
     Case("trainer", SUMMING),
@@ -320,6 +336,7 @@ POWER_CUTS = tuple(Case("machine", BY_NAME[n], how) for how in (POWER, TORN) for
 ALL = (
     *MATRIX,
     *SANDBOX,
+    *PROGRAMS,
     *OVERLAP,
     *NETWORK,
     *STREAMS,

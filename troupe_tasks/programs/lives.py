@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.runtime.faults import reached
 from troupe.runtime.telemetry import metrics
 from troupe_tasks.adapters.pool import Worlds
 from troupe_tasks.adapters.record import Record, next_trace
@@ -55,6 +56,7 @@ class ProgramWorlds(Worlds):
                 self.num_replayed += 1
                 moment = world.act(agent, action)
                 trace = next_trace(trace, moment)
+                reached("env.program_replayed")
             if trace != record.trace:
                 raise _diverged(record, moment)
         except BaseException:

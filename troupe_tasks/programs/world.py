@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.runtime.faults import reached
 from troupe.seeds import derive_seed
 from troupe.wire.dialect import read_answer
 from troupe_tasks.adapters.world import Moment
@@ -88,6 +89,7 @@ class ProgramWorld:
             self._run, base_url, derive_seed(services.params.seed, seed), services.question(seed)
         )
         self._process = services.launcher.start(order, services.warm_order)
+        reached("env.program_started")
         return self._settled({})
 
     def act(self, agent: str, action: Any) -> Moment:
@@ -102,6 +104,7 @@ class ProgramWorld:
         self._tally.tool_calls_parsed += len(answer.tool_calls)
         self._tally.tool_calls_unread += answer.num_unread
         self._run.answer(call, text)
+        reached("env.program_answered", self._tally.num_answers)
         return self._settled(terms)
 
     def save(self) -> str | None:

@@ -23,7 +23,8 @@ def run(task):
     review = ""
     for _ in range(3):
         said = ask("You are the solver.", task["question"] + review)
-        verdict = ask("You are the verifier.", f"{task['question']}\nSolution: {said}")
+        seen = f"{task['question']}\nSolution: {said}"
+        verdict = ask("You are the verifier. Say APPROVE or REVISE.", seen)
         if "APPROVE" in verdict:
             break
         review = f"\nThe verifier said: {verdict}"
