@@ -70,7 +70,9 @@ def test_host_when_all_attacks_are_over_then_honest_runs_are_unaffected_and_noth
     while len(left := descendants(sandbox.worker_pids)) > 2 * sandbox.num_workers:
         assert time.monotonic() < deadline, left
     assert len(left) == 2 * len(sandbox.worker_pids) == 2 * sandbox.num_workers
-    assert set(Path("/tmp").glob("troupe-run-*")) <= BEFORE
+    # Beside this process others open sandboxes meanwhile; `make test-sandbox` runs alone.
+    if os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") == "1":
+        assert set(Path("/tmp").glob("troupe-run-*")) <= BEFORE
 
 
 def test_attacks_when_there_is_no_isolation_then_they_say_so(watched_host: WatchedHost):
