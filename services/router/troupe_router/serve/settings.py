@@ -28,9 +28,9 @@ class ServeSettings(ServingSettings):
     api_keys: Path | None = None
     """File of API keys (`troupe keys add`), read again when it changes; none: no keys."""
     allow_anonymous: bool = False
+    """Serve without keys on other addresses than loopback; control access by other means."""
     prints_json: bool = False
     """Whether the line on stdout that says where it listens is JSON."""
-    """Serve without keys on other addresses than loopback; control access by other means."""
     hosts: str = ""
     """Host names that an endpoint without keys accepts, comma-separated, with * for any part."""
     rate_per_s: float = Field(default=0.0, ge=0.0)
