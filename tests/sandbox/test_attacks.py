@@ -16,8 +16,15 @@ from troupe_env.sandbox import open_sandbox
 from troupe_env.sandbox.pool import LocalSandbox
 from troupe_env.sandbox.settings import SandboxSettings
 
-BEFORE = set(Path("/tmp").glob("troupe-run-*"))
-"""Of sandboxes that other processes of this machine have open."""
+
+def left_folders() -> set[Path]:
+    """Folders of programs whose sandbox has ended; other processes may have sandboxes open."""
+    folders = Path("/tmp").glob("troupe-run-*")
+    ended = [path for path in folders if not Path(f"/proc/{path.name.split('-')[2]}").exists()]
+    return {path for path in ended if path.exists()}
+
+
+BEFORE = left_folders()
 
 
 def carry_out(attack: Attack, sandbox: LocalSandbox, names: dict[str, str]) -> Execution:
@@ -70,9 +77,7 @@ def test_host_when_all_attacks_are_over_then_honest_runs_are_unaffected_and_noth
     while len(left := descendants(sandbox.worker_pids)) > 2 * sandbox.num_workers:
         assert time.monotonic() < deadline, left
     assert len(left) == 2 * len(sandbox.worker_pids) == 2 * sandbox.num_workers
-    # Beside this process others open sandboxes meanwhile; `make test-sandbox` runs alone.
-    if os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") == "1":
-        assert set(Path("/tmp").glob("troupe-run-*")) <= BEFORE
+    assert left_folders() <= BEFORE
 
 
 def test_attacks_when_there_is_no_isolation_then_they_say_so(watched_host: WatchedHost):

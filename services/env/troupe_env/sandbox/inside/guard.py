@@ -18,13 +18,14 @@ from . import kernel, sweep
 def go_on_guarded(uid: int) -> str:
     """Go on in a child, the worker; this process guards it and ends after it.
 
-    Returns a new folder for the runs' folders, which goes when the worker does.
+    Returns a new folder for the runs' folders, which goes when the worker does; its name has the
+    guard's process id, so that a folder that was left can be told from one in use.
 
     ``uid`` is the programs' user. Each of the two sweeps when the other is killed: the guard since
     it waits for the worker, the worker since the kernel tells it of its parent's death.
     """
     guard_pid = os.getpid()
-    folder = tempfile.mkdtemp(prefix="troupe-run-")
+    folder = tempfile.mkdtemp(prefix=f"troupe-run-{guard_pid}-")
     os.chmod(folder, 0o711)  # noqa: PTH101 (programs of another user go through it)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     pid = os.fork()
