@@ -16,14 +16,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from html.parser import HTMLParser
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
 BUILD = REPO / "build" / "docs"
-PAGES = BUILD / "pages"  # zensical.toml: docs_dir
-SITE = BUILD / "generated"  # zensical.toml: site_dir
+CONFIG = REPO / "zensical.toml"
 TOOLS = REPO / ".tools" / "docs"
 LOCK = REPO / "deploy" / "locks" / "docs.txt"
 LINK = re.compile(r"\]\(([^)\s#]+)")
@@ -38,12 +38,16 @@ def main() -> int:
     parser.add_argument("--into", type=Path, default=BUILD / "site", help="folder of all versions")
     options = parser.parse_args()
     install()
-    num_files = lay_out()
-    program("zensical", "build", "--strict", "--clean", timeout_s=BUILD_TIMEOUT_S)
-    fetched = sorted({f"{page.name}: {url}" for page in built() for url in resources(page)})
-    if fetched:
-        raise SystemExit("docs: pages fetch from another host: " + "; ".join(fetched[:5]))
-    publish(SITE, options.into, options.version)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="site-", dir=BUILD) as made:  # two may build at once
+        folder = Path(made)
+        num_files = lay_out(folder / "pages")
+        site = generate(folder)
+        pages = sorted(site.rglob("*.html"))
+        fetched = sorted({f"{page.name}: {url}" for page in pages for url in resources(page)})
+        if fetched:
+            raise SystemExit("docs: pages fetch from another host: " + "; ".join(fetched[:5]))
+        publish(site, options.into, options.version)
     print(f"docs: {num_files} files in {options.into / options.version}; to read them:")
     print(f"docs: python -m http.server --bind 127.0.0.1 --directory {options.into}")
     return 0
@@ -63,9 +67,8 @@ def install() -> None:
     stamp.write_text(lock, encoding="utf-8")
 
 
-def lay_out() -> int:
+def lay_out(pages: Path) -> int:
     """Copy README.md, docs/ and each file that they lead to; the number of files."""
-    shutil.rmtree(PAGES, ignore_errors=True)
     pending = [REPO / "README.md", *(REPO / "docs").rglob("*")]
     copied: set[Path] = set()
     while pending:
@@ -73,7 +76,7 @@ def lay_out() -> int:
         if path in copied or not path.is_file():
             continue
         copied.add(path)
-        target = PAGES / path.relative_to(REPO)
+        target = pages / path.relative_to(REPO)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
         if path.suffix == ".md":
@@ -82,9 +85,13 @@ def lay_out() -> int:
     return len(copied)
 
 
-def built() -> list[Path]:
-    """The HTML files that were made."""
-    return sorted(SITE.rglob("*.html"))
+def generate(folder: Path) -> Path:
+    """Make the site of ``folder / "pages"``, in ``folder``; the site."""
+    config = CONFIG.read_text("utf-8").replace('paths = ["."]', f'paths = ["{REPO}"]')
+    (folder / CONFIG.name).write_text(config, encoding="utf-8")
+    options = ["--strict", "--config-file", str(folder / CONFIG.name)]
+    program("zensical", "build", *options, timeout_s=BUILD_TIMEOUT_S)
+    return folder / "generated"
 
 
 def resources(page: Path) -> list[str]:

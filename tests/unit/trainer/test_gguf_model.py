@@ -87,7 +87,9 @@ def test_convert_when_repeated_then_left_alone_and_another_file_replaces_it(
     before = (tmp_path / "m" / "model.safetensors").read_bytes()
     assert convert(write_gguf(tmp_path / "other.gguf"), tmp_path / "m", SOURCE)
     assert (tmp_path / "m" / "model.safetensors").read_bytes() != before
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "other.gguf"], "a draft stayed"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".m.lock", "m", "other.gguf"], (
+        "a draft stayed"
+    )
 
 
 def test_convert_when_the_folder_is_somebodys_then_left_alone(gguf: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.refs import WeightsRef
 from troupe.evaluation.serving import serving_engine
 from troupe.publishing.manifest import TeamManifest
-from troupe.publishing.team_folder import TeamFolder
+from troupe.publishing.team_folder import PUBLISHED_CODE, TeamFolder
 from troupe.rewards.mix import RewardMix
 from troupe.runtime.engines.engine import Engine
 from troupe.spec import load_spec
@@ -27,10 +27,6 @@ from troupe.workflows.load import load_workflow
 from troupe.workflows.workflow import Workflow
 from troupe_router.serve.models import AgentModel, RefusedTeam, ServedModel, TeamModel
 
-_NO_CODE = (
-    "no published team may load here, for whoever wrote it would choose what runs; look at it, and "
-    "serve the run folder instead, or install it as an entry point and name that in team.json"
-)
 _SAMPLES = ("1", "2")
 """Two requests that differ: what an agent is told in both is its instruction."""
 
@@ -79,8 +75,9 @@ class _Play:
         self._manifest = team.manifest
         self._timeout_s = request_timeout_s
         self._task = _task_of(team)
-        # Whoever published a team must not choose what code runs here; rows have a task of ours.
-        self._modules = (DatasetTask.__module__,) if team.is_published else None
+        self._modules: tuple[str, ...] | None = None
+        if team.is_published:  # rows are played by a task of ours, which no manifest names
+            self._modules = () if team.manifest.task else (DatasetTask.__module__,)
         self._env: LocalEnv | None = None
         self._family: TaskFamily | None = None
         self._workflow: Workflow | None = None
@@ -88,13 +85,17 @@ class _Play:
 
     def __enter__(self) -> "_Play":
         try:
-            with plugins.only_modules(self._modules, _NO_CODE):
+            with plugins.only_modules(self._modules, PUBLISHED_CODE):
                 self._open()
-        except TroupeError as error:
-            self._refusal = error.message
         except Exception as error:  # a task's code may raise anything; its agents still serve
-            self._refusal = f"the task {self._task.name} raised {error!r} on a request"
+            self._refuse(error)
         return self
+
+    def _refuse(self, error: Exception) -> None:
+        raised = f"the task {self._task.name} raised {error!r} on a request"
+        self._refusal = self._refusal or (
+            error.message if isinstance(error, TroupeError) else raised
+        )
 
     def _open(self) -> None:
         self._family = load_family(self._task.name, self._task.params)
@@ -160,11 +161,8 @@ class _Play:
                 )
                 for number in range(len(_SAMPLES))
             ]
-        except TroupeError as error:
-            self._refusal = self._refusal or error.message
-            return {}
         except Exception as error:  # as above
-            self._refusal = f"the task {self._task.name} raised {error!r} on a request"
+            self._refuse(error)
             return {}
         first, second = (
             {

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from troupe.durable import make_folder, replace_folder
+from troupe.durable import make_once
 from troupe.errors import ConflictError, InvalidArgumentError
 from troupe_trainer.gguf_model.header import GgufHeader, read_header
 
@@ -47,12 +47,9 @@ def convert(file: Path, folder: Path, source: GgufOrigin) -> bool:
     """
     header = read_header(file)
     digest = sha256_of(file)
-    if _is_there(folder, digest):
-        return False
-    model, tokenizer = _load(file, header)
-    make_folder(folder.parent)
 
     def write(draft: Path) -> None:
+        model, tokenizer = _load(file, header)
         _write_model(draft, model, tokenizer)
         if source.licence_text:
             (draft / "LICENSE").write_text(source.licence_text, encoding="utf-8")
@@ -69,8 +66,7 @@ def convert(file: Path, folder: Path, source: GgufOrigin) -> bool:
         }
         (draft / PROVENANCE).write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
 
-    replace_folder(folder, write)
-    return True
+    return make_once(folder, lambda: _is_there(folder, digest), write)
 
 
 def sha256_of(file: Path) -> str:
