@@ -49,7 +49,8 @@ _loading_file = RLock()
 
 _BY_ROUTER = (
     "this router may not load from a spec (it may load {modules}); have the operator install it as "
-    "an entry point, or name its module in TROUPE_ROUTER_PLUGIN_MODULES"
+    "an entry point, or name its module in TROUPE_ROUTER_PLUGIN_MODULES; or send a task's or "
+    "reward's file along (--with)"
 )
 
 

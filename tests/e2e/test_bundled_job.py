@@ -127,10 +127,15 @@ def test_file_of_a_user_when_submitted_to_a_remote_router_then_is_tried_and_trai
 ) -> None:
     (laptop.folder / "job.yaml").write_text(json.dumps(document(tiny_base)))
     code = ("--with", "my_task.py", "--with", "words.py", "--with", "rewards")
-    tried = laptop.troupe("dryrun", "job.yaml", "--on", laptop.url, *code)
+    there = ("--on", laptop.url, *code)
+    tried = laptop.troupe("dryrun", "job.yaml", "--set", "policies.shared.model=models/x", *there)
     assert tried.returncode == 0, tried.stderr
     assert tried.stdout.count("team return") == 3
     assert "repeat/train/0" in tried.stdout
+    assert "warning: /policies/shared/model" in tried.stderr
+    alone = laptop.troupe("dryrun", "my_task.py:Repeat", "--num-tasks", "1", *there)
+    assert (alone.returncode, alone.stdout.count("team return")) == (0, 1), alone.stderr
+    assert "warning" not in alone.stderr
 
     alone = laptop.troupe("submit", "job.yaml")
     assert alone.returncode != 0

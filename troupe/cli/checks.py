@@ -7,7 +7,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from troupe.cli.settings import HOST, CliSettings
+from troupe.cli.settings import HOST, SERVE_PORT, CliSettings
 from troupe.durable import make_folder
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.streams.redis import connect
@@ -54,12 +54,16 @@ def check_ports(settings: CliSettings) -> None:
 def with_free_ports(settings: CliSettings) -> CliSettings:
     """``settings`` with the first ports that are free: its own, or four in a row above them.
 
+    A place with the port that `troupe serve` takes is left to it, free or not.
+
     Raises:
         InvalidArgumentError: no four of the next 100 places are free.
     """
     bases = range(settings.rest_port + 10, 65532, 10)[:_PLACES]
     for base in (None, *bases):
         tried = settings if base is None else _from(settings, base)
+        if base is not None and SERVE_PORT in tried.needed_ports().values():
+            continue
         try:
             check_ports(tried)
         except InvalidArgumentError:

@@ -20,6 +20,7 @@ _NOTEWORTHY = frozenset(
     {
         "phase.overdue",
         "learning.flat",
+        "learning.sparse",
         "learning.truncated",
         "reward.suspect",
         "weights.refused",

@@ -13,13 +13,12 @@ from typing import Annotated, Literal
 import typer
 
 from troupe.cli.options import AsJson
-from troupe.cli.settings import HOST, settings_from
+from troupe.cli.settings import HOST, SERVE_PORT, settings_from
 from troupe.errors import InvalidArgumentError
 from troupe.publishing.fetch import fetch_team
 
 _MODULE = "troupe_router.serve"
 _PREFIX = "TROUPE_SERVE_"
-_PORT = 8490
 
 
 def serve(
@@ -76,4 +75,4 @@ def serve(
 
 
 def _address(host: str | None, port: int | None) -> str:
-    return f"{host or HOST}:{_PORT if port is None else port}"
+    return f"{host or HOST}:{SERVE_PORT if port is None else port}"

@@ -12,6 +12,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from troupe.errors import InvalidArgumentError
 
 HOST = "127.0.0.1"
+SERVE_PORT = 8490
+"""Where `troupe serve` listens unless it is told otherwise."""
 _IN_A_ROW = ("rest_port", "grpc_port", "admin_port", "redis_port")
 
 

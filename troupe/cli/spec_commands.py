@@ -11,9 +11,10 @@ from rich.table import Table
 from troupe import plugins
 from troupe.cli import options as opt
 from troupe.cli.bundles import Requirements, With, bundled, upload
-from troupe.cli.output import err, out, print_json
+from troupe.cli.output import err, note, out, print_json
 from troupe.cli.specs import read_spec, unused_policies, with_overrides
 from troupe.cli.starter import starter_spec
+from troupe.clients.rest.models.dry_runs import DryRunDocument
 from troupe.conformance.target import find_targets, load_target
 from troupe.durable import replace_file
 from troupe.episodes.build import load_parts
@@ -23,6 +24,7 @@ from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.context import context_issues
 from troupe.spec.fit import fit_batch
+from troupe.spec.issues import suggest
 from troupe.spec.memory import GB
 
 _ANY_GPU_GB = 1e6
@@ -74,7 +76,8 @@ def dryrun(
     spec: Annotated[
         Path,
         typer.Argument(
-            help="Job spec; or a task alone: registered name, module:attr, file.py:attr.",
+            help="Job spec; or a task alone: registered name, module:attr, file.py:attr "
+            "(with --on: its file goes --with it).",
             metavar="SPEC",
         ),
     ],
@@ -90,14 +93,27 @@ def dryrun(
     requirements: Requirements = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Play a few tasks with a scripted policy, down to groups and advantages; no services."""
+    """Play a few tasks with a scripted policy, down to groups and advantages; no services.
+
+    With --on the env service of a router plays them.
+    """
+    is_task = names_a_task(spec)
+    if not is_task and not spec.exists():
+        registered = plugins.registered(plugins.TASKS)
+        hint = suggest(str(spec), registered)
+        raise InvalidArgumentError(
+            f"there is no file '{spec}', and no task of this name is installed here; {hint}. A "
+            "task that only a router has goes with --on in a spec"
+        )
+    job_spec = _task_alone(str(spec), overrides) if is_task else _read(spec, overrides)
     if router is not None:
-        episodes = _played_on(router, spec, overrides, num_tasks or 3, code, requirements)
-        print_episodes(episodes, as_json=as_json)
+        document = _played_on(router, job_spec, num_tasks or 3, code, requirements)
+        for missing in () if is_task else document.notes:
+            note(f"warning: {missing}. Played without, a job would be refused")
+        print_episodes(document.episodes, as_json=as_json)
         return
     if code or requirements:
         raise InvalidArgumentError("--with and --requirements send code to a router: give --on URL")
-    job_spec = _task_alone(str(spec), overrides) if names_a_task(spec) else _read(spec, overrides)
     _check(job_spec)
     played = asyncio.run(dry_run(job_spec, num_tasks=num_tasks or 2))
     print_episodes([episode_document(episode) for episode in played], as_json=as_json)
@@ -105,14 +121,13 @@ def dryrun(
 
 def _played_on(
     url: str,
-    path: Path,
-    overrides: opt.Overrides,
+    spec: JobSpec,
     num_tasks: int,
     code: list[Path] | None,
     requirements: Path | None,
-) -> list[dict[str, Any]]:
-    """Episodes that the router at ``url`` plays of the spec in ``path``."""
-    spec, bundle = bundled(_read(path, overrides), code, requirements)
+) -> DryRunDocument:
+    """Episodes that the router at ``url`` plays of ``spec``."""
+    spec, bundle = bundled(spec, code, requirements)
     with opt.connect(url, None) as client:
         upload(client, bundle)
         return client.play_dry_run(spec.model_dump(mode="json"), num_tasks=num_tasks)

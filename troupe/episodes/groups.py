@@ -51,14 +51,22 @@ def groups_by_observation(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]
     return groups
 
 
-def groups_by_node(ticket: pb.Ticket, task_id: str, nodes: Sequence[JointNode]) -> list[pb.Group]:
-    """One group per agent and node of a joint tree; groups of one node share its name."""
+def groups_by_node(ticket: pb.Ticket, task_id: str, root: JointNode) -> list[pb.Group]:
+    """One group per agent and node of a joint tree; groups of one node share its name.
+
+    Every joint action was gone on with. The candidates that are marked as chosen are those of the
+    best one at the root, then of the best one at the node that it led to: one line of play.
+    """
     groups: list[pb.Group] = []
-    for node in nodes:
+    line = {node.path for node in root.best_line()}
+    for node in root.nodes():
         name = ".".join(str(joint_action) for joint_action in node.path)
         for group in groups_by_observation(ticket, task_id, node.draws):
             group.node = f"{ticket.ticket_id}/n{name}"
             group.group_id += f"/n{name}" if name else ""
+            executed = node.executed.get(group.agent) if node.path in line else None
+            for candidate in group.candidates:
+                candidate.is_chosen = candidate.index == executed
             groups.append(group)
     return groups
 

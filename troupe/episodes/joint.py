@@ -28,7 +28,9 @@ class JointNode:
     """One history of the team: a draw for each agent, and the outcome of every joint action.
 
     ``returns`` holds each agent's return of each joint action, ``path`` the joint actions that led
-    here. The draws' rewards are the returns of the individual candidates.
+    here. The draws' rewards are the returns of the individual candidates. ``best`` is the joint
+    action with the highest mean return of the agents, ``executed`` its candidate by agent, without
+    agents that did not act in it because the episode ended before.
     """
 
     path: tuple[int, ...]
@@ -37,6 +39,8 @@ class JointNode:
     team_return: float
     success_fraction: float
     children: Sequence["JointNode"]
+    best: int
+    executed: Mapping[str, int]
 
     @property
     def num_turns(self) -> int:
@@ -46,6 +50,11 @@ class JointNode:
     def nodes(self) -> list["JointNode"]:
         """This node and all below it, each before its successors."""
         return [self, *(node for child in self.children for node in child.nodes())]
+
+    def best_line(self) -> list["JointNode"]:
+        """This node, the node that its best joint action led to, and so on."""
+        below = (child for child in self.children if child.path[-1] == self.best)
+        return [self, *(node for child in below for node in child.best_line())]
 
 
 class JointTree:
@@ -86,6 +95,7 @@ class JointTree:
         judged = time.monotonic()
         children = await self._children(chains, path)
         returns = {agent: self._returns(agent, chains, children) for agent in self._order}
+        best = self._sampler.choose([_mean(each) for each in zip(*returns.values(), strict=True)])
         draws = [
             self._draw(
                 agent,
@@ -94,6 +104,7 @@ class JointTree:
                 generations[agent],
                 chains,
                 returns[agent],
+                best,
                 (sampled - began, judged - sampled),
             )
             for agent in self._order
@@ -116,6 +127,10 @@ class JointTree:
                 ]
             ),
             children=[child for child in below if child],
+            best=best,
+            executed=dict(
+                zip((actor for actor, _ in chains[best]), self._actions[best], strict=False)
+            ),
         )
 
     async def _sample(
@@ -190,6 +205,7 @@ class JointTree:
         generation: Generation,
         chains: Sequence[Chain],
         returns: Sequence[float],
+        best: int,
         times: tuple[float, float],
     ) -> Draw:
         place = self._order.index(agent)
@@ -207,7 +223,7 @@ class JointTree:
             generation=generation,
             outcomes=[_overall(agent, [chains[j] for j in part]) for part in parts],
             rewards=rewards,
-            chosen=self._sampler.choose(rewards),
+            chosen=self._actions[best][place],
             generate_s=times[0],
             env_s=times[1],
         )

@@ -139,9 +139,8 @@ class EpisodePlayer:
         if isinstance(sampler, JointSampler):
             workflow = at_once(self._spec, self._workflow, sampler)
             root = await JointTree(context, sampler, workflow).play(start)
-            nodes = root.nodes()
-            draws = [draw for node in nodes for draw in node.draws]
-            return _Run(draws, groups_by_node(ticket, task_id, nodes), ending_of_tree(root))
+            draws = [draw for node in root.nodes() for draw in node.draws]
+            return _Run(draws, groups_by_node(ticket, task_id, root), ending_of_tree(root))
         branches = await self._run_all(context, start)
         draws = [draw for branch in branches for draw in branch.draws]
         make = groups_by_observation if context.is_eval else _GROUPS[sampler.grouping]

@@ -44,5 +44,5 @@ class JointSampler:
         return sum(width**turn for turn in range(1, num_turns + 1))
 
     def choose(self, rewards: Sequence[float]) -> int:
-        """The best candidate represents the node; every joint action continues."""
+        """The best joint action, which the record marks; every joint action continues."""
         return max(range(len(rewards)), key=lambda i: (rewards[i], -i))

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from troupe.cli import checks
-from troupe.cli.settings import settings_from
+from troupe.cli.settings import SERVE_PORT, settings_from
 from troupe.errors import InvalidArgumentError
+from troupe_router.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.timeout(600)
 Troupe = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -102,6 +103,18 @@ def test_auto_when_any_of_the_four_is_taken_then_it_takes_the_next_free_four(
         other.listen()
         found = checks.with_free_ports(settings)
     assert list(found.needed_ports().values()) == [base + 10 + place for place in range(4)]
+
+
+def test_auto_when_the_next_place_has_the_port_of_serve_then_it_is_left_to_it(
+    base: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "SERVE_PORT", base + 10)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", base))
+        other.listen()
+        found = checks.with_free_ports(settings_from(port_base=base, ports="auto"))
+    assert base + 10 not in found.needed_ports().values()
+    assert f":{SERVE_PORT}" in ServeSettings.model_fields["rest_address"].default
 
 
 def test_base_when_some_ports_are_named_then_these_win_and_wrong_ones_are_refused(

@@ -89,6 +89,20 @@ async def test_workers_when_an_earlier_life_left_them_then_are_ended_and_no_job_
     assert (tmp_path / "dryrun-12345678").exists()
 
 
+async def test_dry_run_when_the_model_is_not_here_then_is_checked_but_for_the_model(
+    redis: Redis, tmp_path: Path
+) -> None:
+    commands = JobCommands(RouterSettings(runs_dir=tmp_path / "runs"), redis, JobStore(redis))
+    document = spec_document(tmp_path, policies={"p": {"model": "models/nowhere"}})
+    [issue] = await commands.check_playable(parse_spec(document))
+    assert issue.pointer == "/policies/p/model"
+    with pytest.raises(SpecInvalidError, match="no folder 'models/nowhere'"):
+        await commands.submit(b"1", parse_spec(document), key=None)
+    strange = document | {"task": {"name": "plan_path", "params": {"size": "wide"}}}
+    with pytest.raises(SpecInvalidError, match="/task/params/size"):
+        await commands.check_playable(parse_spec(strange))
+
+
 async def test_bundle_when_the_upload_is_gone_then_env_services_get_the_runs_copy(
     redis: Redis, tmp_path: Path
 ) -> None:

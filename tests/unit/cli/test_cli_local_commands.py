@@ -34,6 +34,13 @@ def test_dryrun_when_printed_for_people_then_names_agents_and_outcome(
     assert "solved" in said
 
 
+def test_dryrun_when_neither_file_nor_task_then_says_what_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["dryrun", "plan_pth", "--on", "http://127.0.0.1:9"]) == 2
+    assert "did you mean 'plan_path'?" in capsys.readouterr().err
+
+
 def test_schema_when_printed_then_is_the_models_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
     assert json.loads(capsys.readouterr().out) == JobSpec.model_json_schema()

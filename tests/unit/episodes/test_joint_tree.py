@@ -6,6 +6,7 @@ number once more.
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -82,13 +83,13 @@ def job(turns: int = 1, size: int = 2):
     )
 
 
-async def play(sampler, *, turns=1, env=None, rollout=None, kind=pb.ROUND_KIND_TRAIN):
+async def play(sampler, *, turns=1, env=None, rollout=None, kind=pb.ROUND_KIND_TRAIN, mix=None):
     spec = job(turns)
     player = EpisodePlayer(
         spec,
         workflow=Simultaneous(spec.workflow),
         sampler=sampler,
-        mix=RewardMix(spec.reward, {"a": {"size": 1.0}, "b": {"size": 0.0}}),
+        mix=RewardMix(spec.reward, mix or {"a": {"size": 1.0}, "b": {"size": 0.0}}),
         rollout=rollout or Offers(),
         env=env or SumEnv(),
     )
@@ -165,6 +166,57 @@ async def test_joint_action_when_it_ends_the_episode_on_the_way_then_the_others_
     assert rewards(played) == {f"{TICKET}/a/t00": [5.0, 4.0], f"{TICKET}/b/t00": [4.0, 2.0]}
     assert played.episode.is_success
     assert ("b", [2], ["5"]) not in env.judged
+
+
+def marked(played):
+    return {
+        g.group_id.removeprefix(f"{TICKET}/"): [c.text for c in g.candidates if c.is_chosen]
+        for g in played.episode.groups
+    }
+
+
+class Opposed(SumEnv):
+    """The team earns the first agent's number alone; b is paid for small numbers of its own."""
+
+    def _outcome(self, history, number, observe):
+        is_first = len(history) % 2 == 1
+        local = {} if is_first else {"size": -10.0 * number}
+        outcome = super()._outcome(history, number, observe)
+        return replace(outcome, team_reward=float(number * is_first), local_rewards=local)
+
+
+@pytest.mark.parametrize(("mode", "pair"), [("aligned", ["1", "3"]), ("cross", ["2", "3"])])
+async def test_chosen_when_agents_prefer_different_joint_actions_then_it_is_a_pair_that_was_played(
+    mode, pair
+):
+    env = Opposed()
+    played = await play(JointSampler(2, mode, 1.0), env=env, mix={"a": {}, "b": {"size": 1.0}})
+    # Alone a prefers 2 and b 3; aligned plays (1, 3), worth -29 to b, and (2, 5), worth -48.
+    assert marked(played) == {"a/t00": [pair[0]], "b/t00": [pair[1]]}
+    assert any(
+        history == [int(pair[0])] and pair[1] in actions
+        for agent, history, actions in env.judged
+        if agent == "b"
+    )
+
+
+async def test_chosen_when_the_tree_has_two_turns_then_it_marks_one_line_of_play():
+    played = await play(JointSampler(2, "aligned", 1.0), turns=2)
+    assert marked(played) == {
+        "a/t00": ["2"],
+        "b/t00": ["5"],
+        "a/t01/n0": [],
+        "b/t01/n0": [],
+        "a/t01/n1": ["2"],
+        "b/t01/n1": ["5"],
+    }
+
+
+async def test_chosen_when_an_agent_did_not_act_in_the_best_joint_action_then_none_of_it_is():
+    env = Opposed(limit=2)
+    played = await play(JointSampler(2, "aligned", 1.0), env=env, mix={"a": {}, "b": {"size": 1.0}})
+    # a's 2 ends the episode, which spares b its loss.
+    assert marked(played) == {"a/t00": ["2"], "b/t00": []}
 
 
 async def test_evaluation_when_agents_act_at_once_then_it_is_one_episode_of_the_same_game():

@@ -109,10 +109,10 @@ class AsyncRestClient:
 
     async def play_dry_run(
         self, spec: Mapping[str, Any], *, num_tasks: int = 3, timeout_s: float = 480.0
-    ) -> list[dict[str, Any]]:
+    ) -> DryRunDocument:
         """Episodes of ``spec`` with scripted agents, played by an env service of the router."""
         options: dict[str, Any] = {"json": spec, "timeout_s": timeout_s, "num_tasks": num_tasks}
-        return answers.read(DryRunDocument, await self._ask("POST", DRY_RUNS, **options)).episodes
+        return answers.read(DryRunDocument, await self._ask("POST", DRY_RUNS, **options))
 
     async def upload_bundle(self, bundle: Bundle) -> BundleDocument:
         """Upload code for a job whose spec names it (``troupe.bundles.with_bundle``). Idempotent.

@@ -31,37 +31,51 @@ def resolve(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
 
     Raises SpecInvalidError with every fault that was found.
     """
-    with plugins.only_modules(allowed.modules):
-        return _resolved(spec, allowed)
+    faults = model_issues(spec, allowed)
+    if not faults:  # so these folders may be read
+        policies = {name: _resolved(policy) for name, policy in spec.policies.items()}
+        spec = spec.model_copy(update={"policies": policies})
+        faults = context_issues(spec)
+    return spec, _parts(spec, allowed, faults)
 
 
-def _resolved(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
-    issues: list[Issue] = secret_issues(spec)
-    policies: dict[str, PolicySpec] = dict(spec.policies)
+def check_playable(spec: JobSpec, allowed: Allowlist) -> None:
+    """Raise SpecInvalidError with every fault of the spec but those of its models."""
+    _parts(spec, allowed, [])
+
+
+def model_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:
+    """The models of the spec that are neither folders, which may be read, nor hub ids."""
     critic = spec.algorithm.critic
+    models = {f"/policies/{name}": policy.model for name, policy in spec.policies.items()}
     if critic is not None and critic.model is not None:
-        fault = _model_fault(critic.model, allowed)
-        if fault:
-            issues.append(Issue("/algorithm/critic/model", fault))
-    for name, policy in spec.policies.items():
-        fault = _model_fault(policy.model, allowed)
-        if fault:
-            issues.append(Issue(f"/policies/{name}/model", fault))
-        else:
-            is_folder = Path(policy.model).is_dir()
-            model = str(Path(policy.model).resolve()) if is_folder else policy.model
-            policies[name] = policy.model_copy(update={"model": model})
-    resolved = spec.model_copy(update={"policies": policies})
-    issues += _tracker_issues(spec, allowed)
-    if not issues:
-        # Only folders that may be read.
-        issues += context_issues(resolved)
+        models["/algorithm/critic"] = critic.model
+    return [
+        Issue(f"{pointer}/model", fault)
+        for pointer, model in models.items()
+        if (fault := _model_fault(model, allowed))
+    ]
+
+
+def _resolved(policy: PolicySpec) -> PolicySpec:
+    folder = Path(policy.model)
+    return policy.model_copy(update={"model": str(folder.resolve())}) if folder.is_dir() else policy
+
+
+def _parts(spec: JobSpec, allowed: Allowlist, faults: Sequence[Issue]) -> JobParts:
+    """Everything that the spec names, loaded; ``faults`` are reported with the others."""
+    with plugins.only_modules(allowed.modules):
+        return _loaded(spec, allowed, faults)
+
+
+def _loaded(spec: JobSpec, allowed: Allowlist, faults: Sequence[Issue]) -> JobParts:
+    issues = [*secret_issues(spec), *faults, *_tracker_issues(spec, allowed)]
     if strange := _data_issues(spec, allowed):
         # Making the task would read them.
         raise SpecInvalidError([*issues, *strange])
     parts: JobParts | None = None
     try:
-        parts = load_parts(resolved)
+        parts = load_parts(spec)
     except SpecInvalidError as error:
         issues += error.issues
     except InvalidArgumentError as error:
@@ -71,7 +85,7 @@ def _resolved(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
         issues.append(Issue("/task/params", f"a file of the task can't be opened ({why})"))
     if parts is None or issues:
         raise SpecInvalidError(issues)
-    return resolved, parts
+    return parts
 
 
 def check_runs_dir(runs_dir: Path) -> None:

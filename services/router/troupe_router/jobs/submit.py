@@ -23,7 +23,7 @@ from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.bundles import BundleStore, keep_bundle
-from troupe_router.jobs.checks import check_runs_dir, resolve
+from troupe_router.jobs.checks import check_playable, check_runs_dir, model_issues, resolve
 from troupe_router.jobs.discard import discard
 from troupe_router.jobs.estimate import find_pace
 from troupe_router.jobs.job_file import earlier_job, is_job_id, write_job
@@ -79,6 +79,10 @@ class JobCommands:
         jobs = await self._store.all()
         pace = await asyncio.to_thread(find_pace, parts.spec, jobs)
         return plan(parts, self._settings, in_use=in_use(jobs), pace=pace)
+
+    async def check_playable(self, spec: JobSpec) -> list[Issue]:
+        """Models that a job of ``spec`` would lack; raises SpecInvalidError for all else."""
+        return await asyncio.to_thread(self._check_playable, spec)
 
     async def submit(
         self, body: bytes, spec: JobSpec, *, key: str | None, owner: str = "", priority: int = 0
@@ -251,6 +255,13 @@ class JobCommands:
         check_runs_dir(self._settings.runs_dir)
         self.bundles.checked(spec, run_dir)
         return resolve(spec, Allowlist.from_settings(self._settings))
+
+    def _check_playable(self, spec: JobSpec) -> list[Issue]:
+        check_runs_dir(self._settings.runs_dir)
+        self.bundles.checked(spec)
+        allowed = Allowlist.from_settings(self._settings)
+        check_playable(spec, allowed)
+        return model_issues(spec, allowed)
 
     def _run_dir(self, job_id: str) -> Path:
         if not is_job_id(job_id):

@@ -11,23 +11,18 @@ from typing import Any
 
 from troupe.errors import UnavailableError
 from troupe.retry import STEADY, Backoff, retry
-from troupe.runtime.step_report.trainer import TRUNCATED_SHARE, TrainerPart
+from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints, Trained
+from troupe_trainer.learn.advice import RAISE_LIMIT, flat_advice, is_truncated, sparse_advice
 from troupe_trainer.learn.collector import Batch
 from troupe_trainer.learn.learners import Learned, Learners
 
 _log = get_logger(__name__)
 _BACKOFF = Backoff(1.0, 1.0, STEADY)
 """Between two tries of a checkpoint that must be written now."""
-
-RAISE_LIMIT = (
-    "Raise sampling.max_new_tokens (completion_tokens says how many were used), or have the "
-    "prompts ask for shorter answers."
-)
-"""What to do against truncated completions."""
 
 
 class Checkpointing:
@@ -52,6 +47,7 @@ class Checkpointing:
         self._began = 0
         self._refusal = ""
         self._is_truncated = False
+        self._was_sparse = False
 
     async def restore(self, *, with_all: bool = False) -> int:
         """Load the newest checkpoint into the learners; returns the step to continue with.
@@ -155,12 +151,12 @@ class Checkpointing:
         data = replace(report, phases=phases).to_wire()
         await self._events.emit("step.learned", data, event_id=event_id)
 
-    async def emit_flat(self, report: TrainerPart) -> None:
+    async def emit_flat(self, report: TrainerPart, batch: Batch) -> None:
         """Emit an event when no group of the step had rewards to learn from."""
         if not report.is_flat:
             return
-        policy = self._learners.policy
-        whose = f" of policy '{policy}'" if policy else ""
+        whose = self._whose()
+        groups = [group for groups in batch.groups.values() for group in groups]
         data = {
             "step": report.step,
             "groups_trained": report.groups_trained,
@@ -168,19 +164,40 @@ class Checkpointing:
             "groups_dropped": report.groups_dropped,
             "reward_mean": report.trained_reward_mean,
             "sentence": f"No group{whose} of this step had advantages other than 0: "
-            f"{_moved(report)}. {_advice(report)}",
+            f"{_moved(report)}. {flat_advice(groups, report)}",
         }
         _log.warning("learning.flat", **data)
         event_id = f"flat-{self._mark}{report.step}"
         await self._events.emit("learning.flat", data, event_id=event_id)
 
+    async def emit_sparse(self, report: TrainerPart, batch: Batch) -> None:
+        """Emit an event, once in a life, when most groups of a step have no variance."""
+        if self._was_sparse:
+            return
+        groups = [group for groups in batch.groups.values() for group in groups]
+        advice = sparse_advice(groups, report, redraws=self._spec.algorithm.redraws)
+        if not advice:
+            return
+        self._was_sparse = True
+        data = {
+            "step": report.step,
+            "groups_trained": report.groups_trained,
+            "groups_zero_variance": report.groups_zero_variance,
+            "sentence": f"In step {report.step}{self._whose()} {advice} The job goes on.",
+        }
+        _log.warning("learning.sparse", **data)
+        event_id = f"sparse-{self._mark}{report.step}"
+        await self._events.emit("learning.sparse", data, event_id=event_id)
+
+    def _whose(self) -> str:
+        return f" of policy '{self._learners.policy}'" if self._learners.policy else ""
+
     async def emit_truncated(self, report: TrainerPart) -> None:
         """Emit an event when the token limit begins to cut off most completions of a step."""
-        was_truncated, self._is_truncated = self._is_truncated, _is_truncated(report)
+        was_truncated, self._is_truncated = self._is_truncated, is_truncated(report)
         if was_truncated or not self._is_truncated:
             return
-        policy = self._learners.policy
-        whose = f" of policy '{policy}'" if policy else ""
+        whose = self._whose()
         data = {
             "step": report.step,
             "truncated_fraction": report.truncated_fraction,
@@ -199,24 +216,6 @@ class Checkpointing:
             _log.warning("parity.alarm", **alarm)
             event_id = f"parity-{alarm['policy']}-{alarm['step']}"
             await self._events.emit("parity.alarm", alarm, event_id=event_id)
-
-
-def _is_truncated(report: TrainerPart) -> bool:
-    return (report.truncated_fraction or 0.0) >= TRUNCATED_SHARE
-
-
-def _advice(report: TrainerPart) -> str:
-    """What to change after a flat step: first whatever makes all answers alike."""
-    if _is_truncated(report):
-        share = f"{report.truncated_fraction:.0%} of the completions ran into the token limit"
-        return f"{share}, so their rewards judge unfinished answers. {RAISE_LIMIT}"
-    if (report.trained_reward_mean or 0.0) == 0.0 and (report.reward_std or 0.0) == 0.0:
-        return (
-            "Every answer was paid 0. Read some in the episodes: if all of them lack the form that "
-            "the task asks for, the tasks are not the trouble; give an example of the form in the "
-            "prompt, pay the form, or take a model that follows it. Else make the tasks easier."
-        )
-    return "Make the tasks easier or harder, raise group_size or the temperature, or set redraws."
 
 
 def _moved(report: TrainerPart) -> str:

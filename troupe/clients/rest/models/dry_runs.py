@@ -19,3 +19,5 @@ class DryRunDocument(Document):
 
     episodes: list[JsonObject]
     """An episode for each task: groups, candidates, rewards, advantages."""
+    notes: list[str]
+    """Models that a job of this spec would lack; a dry run needs none."""

@@ -61,7 +61,7 @@ class CandidateDocument(Document):
     advantage: float | None = None
     """What it was worth to the trainer: see the group's ``advantages_from``; null: not known."""
     is_chosen: bool
-    """The episode went on from it."""
+    """The episode went on from it; of a tree of joint actions, its best line of play did."""
     is_done: bool
     """It ended the episode."""
     is_success: bool

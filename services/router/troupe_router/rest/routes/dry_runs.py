@@ -19,13 +19,15 @@ routes = APIRouter(prefix="/v1/dry-runs", tags=["jobs"], route_class=StrictRoute
 async def play(
     request: Request, parts: Parts, caller: WhoAsks, query: Annotated[DryRunQuery, Query()]
 ) -> DryRunDocument:
-    """Play a few tasks of a spec with scripted agents; no model is loaded and no job is made.
+    """Play a few tasks of a spec with scripted agents; no model is needed and no job is made.
 
     Takes as long as an env service takes to start.
     """
     spec = await parsed(await read_body(request, parts.settings.max_body_bytes), request)
     check_scope(caller, spec)
-    await parts.commands.plan(spec, owner=caller.name)
+    missing = await parts.commands.check_playable(spec)
     if parts.dry_runs is None:
         raise UnavailableError("this router plays no dry runs")
-    return DryRunDocument(episodes=await parts.dry_runs.play(spec, query.num_tasks))
+    episodes = await parts.dry_runs.play(spec, query.num_tasks)
+    notes = [f"{issue.pointer}: {issue.message}" for issue in missing]
+    return DryRunDocument(episodes=episodes, notes=notes)

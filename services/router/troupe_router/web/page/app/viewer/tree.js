@@ -16,14 +16,18 @@ export function Tree({ groups, onPick, picked }) {
   const width = LEFT + groups.length * COLUMN;
   const y = (group, index) => middle + (index - (group.candidates.length - 1) / 2) * ROW;
   const x = (column) => LEFT + column * COLUMN + 14;
-  const links = groups.slice(1).flatMap((group, i) => {
-    const before = groups[i];
-    const chosen = before.candidates.findIndex((candidate) => candidate.is_chosen);
-    if (chosen < 0) return [];
-    return group.candidates.map((candidate, k) => ({
-      d: `M${x(i)} ${y(before, chosen)}C${x(i) + COLUMN / 2} ${y(before, chosen)} ${x(i + 1) - COLUMN / 2} ${y(group, k)} ${x(i + 1)} ${y(group, k)}`,
-      isChosen: candidate.is_chosen,
-    }));
+  // Of a tree of joint actions only the columns of its best line of play have a chosen candidate.
+  const line = groups.map((_, column) => column).filter((column) => chosenOf(groups[column]) >= 0);
+  const links = line.slice(1).flatMap((column, i) => {
+    const before = line[i];
+    const from = [x(before), y(groups[before], chosenOf(groups[before]))];
+    return groups[column].candidates.map((candidate, k) => {
+      const to = [x(column), y(groups[column], k)];
+      return {
+        d: `M${from}C${from[0] + COLUMN / 2} ${from[1]} ${to[0] - COLUMN / 2} ${to[1]} ${to}`,
+        isChosen: candidate.is_chosen,
+      };
+    });
   });
   return html`<div class="tree" tabIndex="0" role="group" aria-label="Tree of draws"><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}>
     ${groups.map((group, column) => html`<rect key=${group.group_id} x=${x(column) - 40} y="2" width="80" height=${height - 4} rx="8" class=${picked === column ? "draw-box picked" : "draw-box"} />`)}
@@ -46,6 +50,10 @@ function Draw({ group, x, y, height, shade, isPicked, onPick }) {
     ${group.candidates.map((candidate, index) => html`<g key=${index}><title>${`candidate ${candidate.index + 1}: reward ${signed(candidate.reward)}${candidate.is_chosen ? ", chosen" : ""}`}</title>
       <circle cx=${x} cy=${y(index)} r=${candidate.is_chosen ? 7 : 5.5} class=${`candidate ${shade(candidate.reward)} ${candidate.is_chosen ? "chosen" : ""}`} /></g>`)}
   </g>`;
+}
+
+function chosenOf(group) {
+  return group.candidates.findIndex((candidate) => candidate.is_chosen);
 }
 
 // Lowest and highest reward of each agent in the episode.
