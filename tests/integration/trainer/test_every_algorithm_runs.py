@@ -21,6 +21,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "at_grpo random": {"params": {"advance": "random"}},
     "best_of_k": {},
     "best_of_k parallel": {"params": {"sampling": "parallel"}},
+    "gagpo": {},
     "gigpo": {},
     "grpo": {},
     "grpo masked": {"loss": {"importance": {"mask": {"level": "token", "low": 0.5, "high": 2.0}}}},
