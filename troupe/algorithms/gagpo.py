@@ -3,7 +3,7 @@
 Where GiGPO compares acts at a prompt with each other, GAGPO takes their mean return as the value of
 that prompt and propagates the outcome back through the turns by GAE. No critic is trained.
 
-The paper's "action-level importance ratio" is one ratio for each completion: ``loss: {kind: gspo}``.
+The "action-level importance ratio" of the paper is that of ``loss: {kind: gspo}``.
 
 Source: GAGPO (arXiv 2605.13217): grouped value proxy, temporal advantages, group normalisation; GAE
 (arXiv 1506.02438), Equation 16.

@@ -22,6 +22,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "best_of_k": {},
     "best_of_k parallel": {"params": {"sampling": "parallel"}},
     "gagpo": {},
+    "gdpo": {},
+    "gdpo parallel": {"params": {"sampling": "parallel"}},
     "gigpo": {},
     "grpo": {},
     "grpo masked": {"loss": {"importance": {"mask": {"level": "token", "low": 0.5, "high": 2.0}}}},
