@@ -9,8 +9,8 @@ forms. Never samples, judges or scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from troupe.api.records.v1 import records_pb2 as records
@@ -140,6 +140,7 @@ class Sample:
     log pi / pi_ref of the whole completion, where the algorithm ``needs`` them. Candidates with one
     ``prompt_digest`` answered the same prompt; "" where it is not known. ``token_ids`` and
     ``rollout_logprobs`` are empty where only the reward is known, as in a recorded episode.
+    ``terms``: the unweighted terms of the reward, where the algorithm ``needs`` them.
     Credit assignment sets ``temperature`` and ``advantage``, which applies to each token.
 
     Example: ``Sample(index=0, reward=1.25, num_tokens=9, is_truncated=False)``.
@@ -155,6 +156,7 @@ class Sample:
     value: float = 0.0
     log_ratio: float = 0.0
     prompt_digest: str = ""
+    terms: Mapping[str, float] = field(default_factory=dict[str, float])
     token_ids: Sequence[int] | NDArray[np.int32] = ()
     rollout_logprobs: Sequence[float] | NDArray[np.float32] = ()
     advantage: float = 0.0
@@ -166,6 +168,7 @@ class GroupOutcome:
     """The inputs of a group's advantages: K candidates of one policy, in index order.
 
     ``node`` names the joint action's history that groups of several agents share; "" without one.
+    ``term_weights`` holds the weight of each of the candidates' terms.
     """
 
     group_id: str
@@ -173,6 +176,7 @@ class GroupOutcome:
     turn: int
     candidates: Sequence[Sample]
     node: str = ""
+    term_weights: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def finish_reason_to_proto(reason: FinishReason) -> records.FinishReason:
@@ -247,6 +251,7 @@ def sample_of(candidate: records.Candidate) -> Sample:
         turn=candidate.turn,
         is_baseline=candidate.is_baseline,
         prompt_digest=candidate.prompt_digest,
+        terms=dict(candidate.terms),
         token_ids=candidate.token_ids,
         rollout_logprobs=candidate.rollout_logprobs,
     )
@@ -260,4 +265,5 @@ def group_outcome(group: records.Group) -> GroupOutcome:
         turn=group.turn,
         candidates=[sample_of(candidate) for candidate in group.candidates],
         node=group.node,
+        term_weights=dict(group.term_weights),
     )

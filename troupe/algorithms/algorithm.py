@@ -32,7 +32,8 @@ class Needs:
     For the loss: ``entropy``, and ``reference`` and ``old``, which cost a forward pass each before
     the step's first update. For the advantages: ``values`` of a critic, which reads the agent's
     "own" prompt or, as one critic for the team, what all agents see ("joint"); ``log_ratios`` of
-    completions, policy to reference. ``team``: ``across_groups`` gets the groups of all policies at
+    completions, policy to reference; ``terms`` of the rewards of groups by observation or task, and
+    their weights. ``team``: ``across_groups`` gets the groups of all policies at
     once. ``whole_round``: a group's advantages may depend on other groups of the step; without, a
     trainer may ask for them while the other tickets are still being played.
     """
@@ -42,6 +43,7 @@ class Needs:
     old: bool = False
     values: Literal["own", "joint"] | None = None
     log_ratios: bool = False
+    terms: bool = False
     team: bool = False
     whole_round: bool = True
 

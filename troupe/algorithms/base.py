@@ -42,7 +42,7 @@ class GroupRelative:
     other tasks in place of such groups.
     """
 
-    sampling: ClassVar[Literal["tree", "parallel"]] = "parallel"
+    sampling: Literal["tree", "parallel"] = "parallel"
     Params: ClassVar[type[BaseModel] | None] = None
     params: Any
     options: ClassVar[frozenset[Option]] = frozenset()
@@ -94,13 +94,17 @@ class GroupRelative:
         return self._relative(group, is_scaled=self.is_scaled)
 
     def _relative(self, group: GroupOutcome, *, is_scaled: bool) -> list[float]:
+        keys = self._counted(group)
+        rewards = {key: c.reward for key, c in zip(keys, group.candidates, strict=True)}
         scale = "std" if is_scaled else "none"
-        if self.sampling == "tree" or self._spec.joint is not None:
-            return group_relative([c.reward for c in group.candidates], scale, self.baseline)
-        rewards = {c.trajectory: c.reward for c in group.candidates}
         values = group_relative(list(rewards.values()), scale, self.baseline)
-        of_trajectory = dict(zip(rewards, values, strict=True))
-        return [of_trajectory[c.trajectory] for c in group.candidates]
+        relative = dict(zip(rewards, values, strict=True))
+        return [relative[key] for key in keys]
+
+    def _counted(self, group: GroupOutcome) -> list[int]:
+        """Of each candidate, what counts once: itself, or its trajectory."""
+        by_candidate = self.sampling == "tree" or self._spec.joint is not None
+        return [c.index if by_candidate else c.trajectory for c in group.candidates]
 
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]

@@ -14,9 +14,7 @@ from pydantic import BaseModel, Field
 from troupe.algorithms.advantages import ZERO_STD, sample_std
 from troupe.algorithms.algorithm import GroupOutcome, LossInputs, LossOutput
 from troupe.algorithms.base import GroupRelative
-from troupe.samplers.parallel import ParallelSampler
-from troupe.samplers.sampler import Sampler
-from troupe.samplers.tree import TreeSampler
+from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.params import Params
 
 
@@ -37,16 +35,13 @@ class BestOfK(GroupRelative):
     Params: ClassVar[type[BaseModel] | None] = BestOfKParams
     params: BestOfKParams
 
-    def sampler(self) -> Sampler:
-        """As ``params.sampling`` says."""
-        if self.params.sampling == "tree":
-            return TreeSampler(self._spec.group_size)
-        return ParallelSampler(self._spec.group_size)
+    def __init__(self, spec: AlgorithmSpec, params: BaseModel | None = None) -> None:
+        super().__init__(spec, params)
+        self.sampling = self.params.sampling
 
     def advantages(self, group: GroupOutcome) -> list[float]:
         """Of whole episodes, every turn of the best trajectory gets its share."""
-        is_tree = self.params.sampling == "tree"
-        keys = [c.index if is_tree else c.trajectory for c in group.candidates]
+        keys = self._counted(group)
         rewards = {key: c.reward for key, c in zip(keys, group.candidates, strict=True)}
         if sample_std(list(rewards.values())) < ZERO_STD:
             return [0.0] * len(keys)

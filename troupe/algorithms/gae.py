@@ -1,6 +1,9 @@
 """Generalised advantage estimation over the turns of one agent in one episode. Plain floats."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+
+from troupe.candidates import GroupOutcome
 
 
 def gae(
@@ -22,3 +25,23 @@ def gae(
         following = value
         advantages.append(advantage)
     return advantages[::-1]
+
+
+def gae_of_group(
+    group: GroupOutcome, values: Sequence[float], gamma: float, gae_lambda: float
+) -> list[float]:
+    """``gae`` over the turns of each trajectory of ``group``, one advantage per candidate.
+
+    ``values`` holds the estimate before each candidate's act, in index order.
+    """
+    advantages = [0.0] * len(group.candidates)
+    places_of: defaultdict[int, list[int]] = defaultdict(list)
+    for place, candidate in enumerate(group.candidates):
+        places_of[candidate.trajectory].append(place)
+    for places in places_of.values():
+        places.sort(key=lambda place: group.candidates[place].turn)
+        rewards = [group.candidates[place].reward for place in places]
+        estimated = gae(rewards, [values[place] for place in places], gamma, gae_lambda)
+        for place, advantage in zip(places, estimated, strict=True):
+            advantages[place] = advantage
+    return advantages

@@ -12,7 +12,6 @@ Source: PPO (arXiv 1707.06347); GAE (arXiv 1506.02438); IPPO (arXiv 2011.09533);
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -20,7 +19,7 @@ from typing import ClassVar, Literal
 from troupe.algorithms.advantages import whitened
 from troupe.algorithms.algorithm import GroupOutcome, Needs
 from troupe.algorithms.base import GroupRelative
-from troupe.algorithms.gae import gae
+from troupe.algorithms.gae import gae_of_group
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.sampler import Sampler
 from troupe.spec.algorithm import AlgorithmSpec
@@ -49,18 +48,8 @@ class Ippo(GroupRelative):
         """GAE over the turns of each trajectory; the critic's target is value plus advantage."""
         critic = self._spec.critic
         assert critic is not None, "checked when the algorithm was made"
-        advantages = [0.0] * len(group.candidates)
-        turns: defaultdict[int, list[int]] = defaultdict(list)
-        for place, candidate in enumerate(group.candidates):
-            turns[candidate.trajectory].append(place)
-        for places in turns.values():
-            places.sort(key=lambda place: group.candidates[place].turn)
-            acts = [group.candidates[place] for place in places]
-            rewards, values = [c.reward for c in acts], [c.value for c in acts]
-            estimated = gae(rewards, values, critic.gamma, critic.gae_lambda)
-            for place, advantage in zip(places, estimated, strict=True):
-                advantages[place] = advantage
-        return advantages
+        values = [candidate.value for candidate in group.candidates]
+        return gae_of_group(group, values, critic.gamma, critic.gae_lambda)
 
     def across_groups(
         self, groups: Sequence[GroupOutcome], advantages: Sequence[list[float]]

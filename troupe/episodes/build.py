@@ -42,6 +42,7 @@ class JobParts:
             rollout=rollout,
             env=env,
             num_tasks=cache(lambda split: self.family.taskset().size(split)),
+            with_terms=self.algorithm.needs.terms,
         )
 
 

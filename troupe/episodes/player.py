@@ -27,6 +27,7 @@ from troupe.episodes.groups import (
 from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.ports import EnvPort, RolloutPort, Start
 from troupe.episodes.redraw import has_variance, redrawn_index
+from troupe.episodes.terms import attach_terms
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.follow import FollowSampler
@@ -59,8 +60,12 @@ class EpisodePlayer:
         rollout: RolloutPort,
         env: EnvPort,
         num_tasks: Callable[[Split], int | None] = lambda split: None,
+        with_terms: bool = False,
     ) -> None:
-        """``num_tasks`` gives the size of a split, or None if infinite; redraws stay within it."""
+        """``num_tasks`` gives the size of a split, or None if infinite; redraws stay within it.
+
+        ``with_terms``: the algorithm needs the terms of rewards.
+        """
         self._spec = spec
         self._workflow = workflow
         self._sampler = sampler
@@ -68,6 +73,7 @@ class EpisodePlayer:
         self._rollout = rollout
         self._env = env
         self._num_tasks = num_tasks
+        self._with_terms = with_terms
 
     async def play(self, ticket: pb.Ticket) -> Played:
         """Play ``ticket`` to the end; raises DeadlineError after ``limits.episode_timeout_s``."""
@@ -144,7 +150,10 @@ class EpisodePlayer:
         branches = await self._run_all(context, start)
         draws = [draw for branch in branches for draw in branch.draws]
         make = groups_by_observation if context.is_eval else _GROUPS[sampler.grouping]
-        return _Run(draws, make(ticket, task_id, draws), ending_of_branches(branches))
+        groups = make(ticket, task_id, draws)
+        if self._with_terms and not context.is_eval:
+            attach_terms(groups, draws, self._mix, sampler.grouping)
+        return _Run(draws, groups, ending_of_branches(branches))
 
     async def _run_all(self, context: BranchContext, start: Start) -> list[Branch]:
         count, num_baselines = context.sampler.num_trajectories, context.sampler.num_baselines

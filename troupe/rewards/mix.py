@@ -6,6 +6,10 @@ from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import RewardSpec
 
+TEAM_TERM = "team/reward"
+"""Name of the team's reward among an agent's terms; no local term can have it, because what stands
+before a slash is an agent."""
+
 
 class RewardMix:
     """reward = alpha * team + sum of weight * local term (arXiv 2510.11062, Eq. 3)."""
@@ -43,3 +47,7 @@ class RewardMix:
             )
         local = sum(weights[term] * value for term, value in sorted(local_rewards.items()))
         return self._alpha * team_reward + local
+
+    def weights(self, agent: str) -> dict[str, float]:
+        """Weight of each of the agent's terms; ``TEAM_TERM`` has the team's."""
+        return {TEAM_TERM: self._alpha, **self._weights[agent]}

@@ -15,7 +15,15 @@ from troupe.algorithms.load import load_algorithm
 from troupe.candidates import GroupOutcome, Sample
 from troupe.spec.algorithm import AlgorithmSpec
 
-WAIT = {"ippo", "madpo", "mappo", "reinforce_pp", "reinforce_pp_baseline", "role_conditioned"}
+WAIT = {
+    "gdpo",
+    "ippo",
+    "madpo",
+    "mappo",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+    "role_conditioned",
+}
 PARTS: dict[str, dict[str, Any]] = {
     "follow": {"follow": {}},
     "ippo": {"critic": {"kind": "head"}},

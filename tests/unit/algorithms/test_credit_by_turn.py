@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from troupe.algorithms.at_grpo import AtGrpo, AtGrpoParams
 from troupe.algorithms.best_of_k import BestOfK, BestOfKParams
+from troupe.algorithms.gagpo import Gagpo, GagpoParams, prompt_values
 from troupe.algorithms.gigpo import GiGpo, GiGpoParams
 from troupe.algorithms.load import load_algorithm
 from troupe.algorithms.maxrl import MaxRl
@@ -105,6 +106,73 @@ def test_gigpo_when_an_episode_returns_to_a_prompt_then_its_acts_are_compared() 
     assert GiGpo(PLAIN, GiGpoParams(gamma=1.0)).advantages(group(acts)) == [0.5, -0.5]
 
 
+def test_gagpo_when_prompts_are_equal_then_their_mean_return_is_the_value() -> None:
+    # Returns: a 3 and 1, b 2, c 1. V(a) = 2, V(b) = 2, V(c) = 1.
+    acts = [(0, 0, 1.0, "a"), (0, 1, 2.0, "b"), (1, 0, 0.0, "a"), (1, 1, 1.0, "c")]
+    assert prompt_values(group(acts), 1.0) == [2.0, 2.0, 2.0, 1.0]
+    # lambda 0: r + V' - V. At a: 1 + 2 - 2 and 0 + 1 - 2; at b and c nothing is left to explain.
+    algorithm = Gagpo(PLAIN, GagpoParams(gae_lambda=0.0))
+    assert algorithm.advantages(group(acts)) == [1.0, 0.0, -1.0, 0.0]
+    # Scaled: mean 0, sample deviation sqrt(2 / 3).
+    scaled = Gagpo(SCALED, GagpoParams(gae_lambda=0.0)).advantages(group(acts))
+    assert scaled == pytest.approx([1.5**0.5, 0.0, -(1.5**0.5), 0.0], abs=1e-5)
+
+
+def test_gagpo_when_lambda_is_one_then_is_return_minus_value() -> None:
+    acts = [(0, 0, 1.0, "a"), (0, 1, 2.0, "b"), (1, 0, 1.0, "a"), (1, 1, 0.0, "b")]
+    # Returns 3, 2, 1, 0; V(a) = 2, V(b) = 1.
+    algorithm = Gagpo(PLAIN, GagpoParams(gae_lambda=1.0))
+    assert algorithm.advantages(group(acts)) == [1.0, 1.0, -1.0, -1.0]
+
+
+def gagpo_by_numpy(acts: Sequence[tuple[int, int, float, str]], gamma: float, lam: float):
+    """The double sum of GAE's definition, with values by explicit loops."""
+    by_place = {(act[0], act[1]): act for act in acts}
+
+    def following(n: int, t: int) -> float:
+        return sum(gamma ** (u - t) * by_place[m, u][2] for m, u in by_place if m == n and u >= t)
+
+    def value(n: int, t: int) -> float:
+        if (n, t) not in by_place:
+            return 0.0
+        same = [p for p in by_place if by_place[p][3] == by_place[n, t][3]]
+        return float(np.mean([following(*p) for p in same]))
+
+    def delta(n: int, t: int) -> float:
+        return by_place[n, t][2] + gamma * value(n, t + 1) - value(n, t)
+
+    result = np.array(
+        [
+            sum((gamma * lam) ** (u - t) * delta(n, u) for u in range(t, 9) if (n, u) in by_place)
+            for n, t, _, _ in acts
+        ]
+    )
+    std = np.std(result, ddof=1)
+    return 0 * result if std < 1e-8 else (result - result.mean()) / (std + 1e-6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.9]), st.sampled_from([0.0, 0.95, 1.0]))
+def test_gagpo_when_compared_with_its_formulas_then_agrees_to_1e_9(
+    seed: int, gamma: float, gae_lambda: float
+) -> None:
+    acts = some_acts(Random(seed))
+    algorithm = Gagpo(SCALED, GagpoParams(gamma=gamma, gae_lambda=gae_lambda))
+    expected = gagpo_by_numpy(acts, gamma, gae_lambda)
+    assert algorithm.advantages(group(acts)) == pytest.approx(expected.tolist(), abs=1e-9)
+
+
+def some_acts(rng: Random) -> list[tuple[int, int, float, str]]:
+    """Shuffled acts of 2 to 5 episodes of 1 to 4 turns, at three prompts."""
+    acts = [
+        (trajectory, turn, rng.choice([0.0, 0.25, 1.0, rng.uniform(-1, 1)]), rng.choice("abc"))
+        for trajectory in range(rng.randint(2, 5))
+        for turn in range(rng.randint(1, 4))
+    ]
+    rng.shuffle(acts)
+    return acts
+
+
 def gigpo_by_numpy(acts: Sequence[tuple[int, int, float, str]], gamma: float, weight: float):
     """GiGPO, Equations 3 to 9, from the formulas."""
     rewards = np.array([act[2] for act in acts])
@@ -134,13 +202,7 @@ def gigpo_by_numpy(acts: Sequence[tuple[int, int, float, str]], gamma: float, we
 def test_gigpo_when_compared_with_its_formulas_then_agrees_to_1e_9(
     seed: int, gamma: float, weight: float
 ) -> None:
-    rng = Random(seed)
-    acts = [
-        (trajectory, turn, rng.choice([0.0, 0.25, 1.0, rng.uniform(-1, 1)]), rng.choice("abc"))
-        for trajectory in range(rng.randint(2, 5))
-        for turn in range(rng.randint(1, 4))
-    ]
-    rng.shuffle(acts)
+    acts = some_acts(Random(seed))
     algorithm = GiGpo(SCALED, GiGpoParams(gamma=gamma, step_weight=weight))
     expected = gigpo_by_numpy(acts, gamma, weight)
     assert algorithm.advantages(group(acts)) == pytest.approx(expected.tolist(), abs=1e-9)

@@ -90,8 +90,15 @@ class VersionSpan(_message.Message):
     def __init__(self, policy_version: _Optional[int] = ..., num_tokens: _Optional[int] = ...) -> None: ...
 
 class Candidate(_message.Message):
-    __slots__ = ("index", "token_ids", "rollout_logprobs", "text", "finish_reason", "policy_version", "prompt_digest", "reward", "team_reward", "local_rewards", "is_chosen", "is_done", "is_success", "info_json", "turn", "trajectory", "generate_s", "env_s", "is_baseline", "joint_observation", "version_spans")
+    __slots__ = ("index", "token_ids", "rollout_logprobs", "text", "finish_reason", "policy_version", "prompt_digest", "reward", "team_reward", "local_rewards", "is_chosen", "is_done", "is_success", "info_json", "turn", "trajectory", "generate_s", "env_s", "is_baseline", "joint_observation", "version_spans", "terms")
     class LocalRewardsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class TermsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -119,6 +126,7 @@ class Candidate(_message.Message):
     IS_BASELINE_FIELD_NUMBER: _ClassVar[int]
     JOINT_OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     VERSION_SPANS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
     index: int
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     rollout_logprobs: _containers.RepeatedScalarFieldContainer[float]
@@ -140,10 +148,18 @@ class Candidate(_message.Message):
     is_baseline: bool
     joint_observation: str
     version_spans: _containers.RepeatedCompositeFieldContainer[VersionSpan]
-    def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., rollout_logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., policy_version: _Optional[int] = ..., prompt_digest: _Optional[str] = ..., reward: _Optional[float] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_chosen: _Optional[bool] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., turn: _Optional[int] = ..., trajectory: _Optional[int] = ..., generate_s: _Optional[float] = ..., env_s: _Optional[float] = ..., is_baseline: _Optional[bool] = ..., joint_observation: _Optional[str] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ...) -> None: ...
+    terms: _containers.ScalarMap[str, float]
+    def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., rollout_logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., policy_version: _Optional[int] = ..., prompt_digest: _Optional[str] = ..., reward: _Optional[float] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_chosen: _Optional[bool] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., turn: _Optional[int] = ..., trajectory: _Optional[int] = ..., generate_s: _Optional[float] = ..., env_s: _Optional[float] = ..., is_baseline: _Optional[bool] = ..., joint_observation: _Optional[str] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., terms: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group_id", "job_id", "step", "task_id", "agent", "turn", "policy", "policy_version", "key", "prompts", "candidates", "ticket_id", "node", "num_prompt_tokens", "num_cached_tokens")
+    __slots__ = ("group_id", "job_id", "step", "task_id", "agent", "turn", "policy", "policy_version", "key", "prompts", "candidates", "ticket_id", "node", "num_prompt_tokens", "num_cached_tokens", "term_weights")
+    class TermWeightsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +175,7 @@ class Group(_message.Message):
     NODE_FIELD_NUMBER: _ClassVar[int]
     NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     NUM_CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TERM_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     job_id: str
     step: int
@@ -174,7 +191,8 @@ class Group(_message.Message):
     node: str
     num_prompt_tokens: int
     num_cached_tokens: int
-    def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ..., node: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., num_cached_tokens: _Optional[int] = ...) -> None: ...
+    term_weights: _containers.ScalarMap[str, float]
+    def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ..., node: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., num_cached_tokens: _Optional[int] = ..., term_weights: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Episode(_message.Message):
     __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason", "num_redraws", "busy")
