@@ -1,5 +1,6 @@
 """Checks a family's declarations: agents, terms, parameters, vocabulary, policies."""
 
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from pydantic import BaseModel, ValidationError
@@ -8,7 +9,7 @@ from troupe.conformance.findings import claimed, clipped, is_finite, tolerant
 from troupe.conformance.play import agent_to_act, chosen
 from troupe.conformance.subject import Subject
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.family import TaskFamily
+from troupe.tasks.family import HiddenTexts, TaskFamily
 from troupe.tasks.optional import vocabulary_of
 
 UNKNOWN_AGENT = "nobody-of-this-team"
@@ -129,7 +130,7 @@ def hidden(subject: Subject) -> None:
     for task in subject.tasks:
         if subject.is_late("hidden"):
             break
-        secrets = [text for text in reveal(task) if text]
+        secrets = _secrets(subject, reveal(task))
         with tolerant():
             state = subject.env.reset(task)
             for number in range(2 * len(subject.family.agents)):
@@ -144,11 +145,20 @@ def hidden(subject: Subject) -> None:
     subject.findings.fact("hidden", f"searched the prompts of {count} states")
 
 
-def _search_prompts(subject: Subject, state: bytes, secrets: list[str], task_id: str) -> None:
-    for agent in subject.family.agents:
+def _secrets(subject: Subject, hidden_texts: HiddenTexts) -> dict[str, Sequence[str]]:
+    """agent -> texts that its prompts must not show."""
+    if isinstance(hidden_texts, Mapping):
+        return {agent: hidden_texts.get(agent, ()) for agent in subject.family.agents}
+    return dict.fromkeys(subject.family.agents, hidden_texts)
+
+
+def _search_prompts(
+    subject: Subject, state: bytes, secrets: Mapping[str, Sequence[str]], task_id: str
+) -> None:
+    for agent, texts in secrets.items():
         shown = "\n".join(message.content for message in subject.env.observe(state, agent))
-        for secret in secrets:
-            if secret in shown:
+        for secret in texts:
+            if secret and secret in shown:
                 subject.findings.fail(
                     "hidden", f"{task_id}: the prompt of '{agent}' shows {clipped(secret)}"
                 )

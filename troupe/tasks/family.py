@@ -4,7 +4,7 @@ Owns the value types that cross from a task to the rest of Troupe. Never does I/
 names an algorithm: an environment judges one action at a time and forgets it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -32,6 +32,10 @@ class Message:
 
 Observation = tuple[Message, ...]
 """What one agent sees before it acts: the messages of one prompt, in order."""
+
+
+HiddenTexts = Sequence[str] | Mapping[str, Sequence[str]]
+"""What no prompt of a task may show; a mapping says it for each agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class TaskFamily(Protocol):
     - ``random_action(state, agent, rng) -> str``, a well-formed random action: the baseline for
       every policy.
     - ``vocabulary() -> Sequence[str]``, words that a small generated tokenizer keeps whole.
-    - ``hidden_texts(task)`` and ``is_scripted``, for the conformance kit.
+    - ``hidden_texts(task) -> HiddenTexts`` and ``is_scripted``, for the conformance kit.
     - ``runs_programs: bool``, True where a step runs programs without the sandbox: it may take as
       long as a sandboxed one. ``needs_sandbox: bool``, False where ``environment_in`` is there and
       these parameters need no sandbox. ``close()`` of an environment, where it holds processes.

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from troupe.sandbox.sandbox import Limits, Sandbox
-from troupe.tasks.family import Task, Taskset
+from troupe.tasks.family import HiddenTexts, Task, Taskset
 from troupe.tasks.optional import Policy, required_policy
 from troupe.tasks.registry import make_environment
 from troupe_tasks.designed import text
@@ -114,7 +114,7 @@ class Designed:
             return rng.choice(self._plans())
         return self._said(decode_state(state), rng, "random_action")
 
-    def hidden_texts(self, task: Task) -> Sequence[str]:
+    def hidden_texts(self, task: Task) -> HiddenTexts:
         """The inner family's."""
         return self._inner.hidden_texts(task)
 

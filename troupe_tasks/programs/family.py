@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from troupe import plugins
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.sandbox.sandbox import Sandbox
-from troupe.tasks.family import Message, Task, Taskset
+from troupe.tasks.family import HiddenTexts, Message, Task, Taskset
 from troupe_tasks.adapters.family import load_function
 from troupe_tasks.adapters.record import decode
 from troupe_tasks.programs.calls import ModelCall, ProgramRun
@@ -103,7 +103,7 @@ class Program:
         """A sample of the seat, else a random answer to the judge's task."""
         return self._said(state, agent, rng, "random_answer")
 
-    def hidden_texts(self, task: Task) -> Sequence[str]:
+    def hidden_texts(self, task: Task) -> HiddenTexts:
         """The judge's."""
         return self._inner.hidden_texts(task)
 

@@ -10,6 +10,7 @@ from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.family import (
     SPLITS,
     Environment,
+    HiddenTexts,
     Message,
     Task,
     TaskFamily,
@@ -42,7 +43,7 @@ class InnerFamily:
         """The task that ``seed_of`` names by ``seed``."""
         return self.taskset.task(SPLITS[seed % len(SPLITS)], seed // len(SPLITS))
 
-    def hidden_texts(self, task: Task) -> Sequence[str]:
+    def hidden_texts(self, task: Task) -> HiddenTexts:
         """What no prompt may show."""
         hidden: Any = getattr(self.family, "hidden_texts", None)
         return hidden(task) if hidden is not None else ()

@@ -1,0 +1,138 @@
+"""A guided walk as a task family: its parameters, its tasks and its demonstrations."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from troupe.tasks.family import HiddenTexts, Split, Task
+from troupe.tasks.splits import DrawnTaskset
+from troupe_tasks.guided_walk import state as states
+from troupe_tasks.guided_walk import text
+from troupe_tasks.guided_walk.environment import RETURN_BOUND, GuidedWalkEnvironment
+from troupe_tasks.guided_walk.maps import draw, nearer
+from troupe_tasks.guided_walk.state import Walk
+from troupe_tasks.plan_path.grid import MOVES, Cell, name, split_of
+
+
+class GuidedWalkParams(BaseModel):
+    """What kind of maps, how far the goal is, and how much the scout may say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = Field(default=0, description="Seed of the task generator.")
+    size: int = Field(default=5, ge=4, le=9, description="Cells per side of the square map.")
+    num_walls: int = Field(default=7, ge=1, description="Cells that are walls.")
+    min_distance: int = Field(default=2, ge=1, description="Least number of moves to the goal.")
+    max_distance: int = Field(default=5, ge=1, description="Largest number of moves to the goal.")
+    min_goals: int = Field(
+        default=5,
+        ge=1,
+        description="Least number of cells that could be the goal, for all that map and start say: "
+        "a scout without a walker's knowledge is right one time in so many, at best.",
+    )
+    message_words: int = Field(
+        default=5, ge=1, le=32, description="Words of one message that reach the walker."
+    )
+    style: text.Style = Field(
+        default="compact", description="compact: one line; verbose: with rules."
+    )
+
+    @model_validator(mode="after")
+    def _can_be_drawn(self) -> Self:
+        if self.num_walls > self.size**2 // 2:
+            raise ValueError(
+                f"num_walls must be at most {self.size**2 // 2} on a map of size {self.size}, "
+                f"got {self.num_walls}"
+            )
+        if self.min_distance > self.max_distance:
+            raise ValueError(
+                f"min_distance {self.min_distance} is above max_distance {self.max_distance}"
+            )
+        return self
+
+
+class GuidedWalk:
+    """The scout sees the walls and the walker, the walker knows the goal: neither can do without.
+
+    Each turn the scout sends a bounded message, then the walker takes one step or stops.
+
+    Example: ``GuidedWalk(GuidedWalkParams(size=5)).taskset().task("train", 0)``.
+    """
+
+    name: ClassVar[str] = "guided_walk"
+    agents: ClassVar[tuple[str, ...]] = text.AGENTS
+    Params: ClassVar[type[BaseModel]] = GuidedWalkParams
+    local_terms: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        text.SCOUT: {"position": 0.5, "moves": 0.5},
+        text.WALKER: {"progress": 1.0},
+    }
+    return_bound: ClassVar[float] = RETURN_BOUND
+    usual_workflow: ClassVar[Mapping[str, Any]] = {"order": list(agents), "max_turns": 6}
+
+    def __init__(self, params: BaseModel) -> None:
+        self._params = GuidedWalkParams.model_validate(params.model_dump())
+
+    def taskset(self) -> DrawnTaskset:
+        """The family's tasks."""
+        hint = "use a larger map, fewer walls or a smaller min_goals"
+        return DrawnTaskset(self.name, self._params.seed, self._draw, hint=hint)
+
+    def environment(self) -> GuidedWalkEnvironment:
+        """The family's judge."""
+        return GuidedWalkEnvironment(self._params.style, self._params.message_words)
+
+    def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
+        """The truth of the scout; a walker's best step, from the goal and the message alone."""
+        now = states.decode_state(state)
+        if agent == text.SCOUT:
+            return text.write_report(name(now.at), now.grid.exits(now.at))
+        return _step_by_message(now, rng)
+
+    def random_action(self, state: bytes, agent: str, rng: Random) -> str:
+        """A report of any cell with any moves; any step."""
+        if agent == text.WALKER:
+            return rng.choice((*MOVES, text.STOP))
+        size = self._params.size
+        cell = rng.randrange(size), rng.randrange(size)
+        return text.write_report(name(cell), [move for move in MOVES if rng.random() < 0.5])
+
+    def vocabulary(self) -> Sequence[str]:
+        """Every word of the compact style."""
+        return text.words(self._params.size)
+
+    def hidden_texts(self, task: Task) -> HiddenTexts:
+        """What each seat must never read: the goal; the walls and where the walker begins."""
+        first = states.first_state(states.decode_walkway(task.payload))
+        goal, start = name(first.goal), name(first.start)
+        walls = text.wall_names(first)
+        return {
+            text.SCOUT: [f"goal {goal}", f"Goal: {goal}", "heard"],
+            text.WALKER: [" ".join(walls), ", ".join(walls), f"at {start}", f"at: {start}"],
+        }
+
+    def _draw(self, rng: Random, split: Split) -> bytes | None:
+        params = self._params
+        distances = params.min_distance, params.max_distance
+        walkway = draw(rng, params.size, params.num_walls, distances, params.min_goals)
+        if walkway is None or split_of(walkway.grid) != split:
+            return None
+        return states.encode_walkway(walkway)
+
+
+def _step_by_message(now: Walk, rng: Random) -> str:
+    """What a walker does that believes the message; without a cell in it, it can only guess."""
+    report = text.read_report(now.message or "")
+    at = _cell_of(report.cell)
+    if at is None:
+        return rng.choice(tuple(MOVES))
+    if at == now.goal:
+        return text.STOP
+    towards = nearer(at, now.goal)
+    open_moves = sorted(report.moves)
+    return rng.choice([move for move in towards if move in open_moves] or open_moves or towards)
+
+
+def _cell_of(cell_name: str | None) -> Cell | None:
+    return None if cell_name is None else (int(cell_name[1]) - 1, ord(cell_name[0]) - ord("a"))
