@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from troupe.errors import ConflictError
 from troupe.spec import JobSpec, parse_spec
 from troupe.spec.pools import num_replicas, num_serving, pool_of, rollout_pools
 from troupe_router.jobs.processes import components, kind_of, needs
 from troupe_router.jobs.record import JobRecord, record_from_fields
+from troupe_router.jobs.submit import _check_same_job
 from troupe_router.settings import RouterSettings
 
 LORA, FULL = {"kind": "lora"}, {"kind": "full"}
@@ -122,3 +124,12 @@ def test_record_when_a_version_without_pools_began_the_job_then_it_keeps_its_rep
     assert record.replicas == (2 if is_of_before else 1)
     assert shape(record.spec) == ([("a",), ("b",)] if is_of_before else [("a", "b")])
     assert "rollout" not in record.spec_as_begun
+
+
+def test_resume_when_a_part_is_left_out_or_added_then_it_is_refused_by_name() -> None:
+    policies = {"a": {"model": "m"}, "b": {"model": "m"}}
+    shared, apart = spec(policies), spec(policies, rollout={"per_policy": True})
+    for stored, wanted in ((shared, apart), (apart, shared)):
+        with pytest.raises(ConflictError, match="resumed with another rollout"):
+            _check_same_job("j-1", stored, wanted)
+    _check_same_job("j-1", apart, apart)
