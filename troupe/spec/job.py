@@ -146,6 +146,14 @@ class BatchSpec(SpecModel):
     An algorithm that compares across tickets waits for the round either way."""
 
 
+class RolloutSpec(SpecModel):
+    """Which processes answer. Never changes what is learnt."""
+
+    per_policy: bool = Field(default=False, exclude_if=is_empty)
+    """One pool of rollout replicas for each policy; false: LoRA policies of one `model` and `dtype`
+    share a pool, whose servers hold the model once. Full weights never share one."""
+
+
 class TrainerSpec(SpecModel):
     """Which processes learn. Never changes what is learnt."""
 
@@ -256,6 +264,8 @@ class JobSpec(SpecModel):
     """Sampling of agents that set none."""
     batch: BatchSpec = BatchSpec()
     """Layout of sequences in the trainer."""
+    rollout: RolloutSpec = Field(default=RolloutSpec(), exclude_if=lambda part: not part.per_policy)
+    """Which rollout replicas share policies."""
     trainer: TrainerSpec = TrainerSpec()
     """One trainer, or one for each policy."""
     eval: EvalSpec = EvalSpec()

@@ -68,7 +68,8 @@ class PolicySpec(SpecModel):
     optimizer: OptimizerSpec = OptimizerSpec()
     """How it is trained."""
     replicas: int = Field(default=1, ge=1, le=256)
-    """Rollout replicas that serve this policy."""
+    """Rollout replicas that serve this policy, at least: policies that share a pool (see `rollout`)
+    have as many as the one that asks for most."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Number format of the weights in trainer and engine."""
     past: PastSpec | None = None

@@ -10,7 +10,7 @@ from troupe_router.members.assignment import assign
 from troupe_router.members.store import Member
 
 
-def job(job_id: str, **replicas: int) -> JobRecord:
+def job(job_id: str, *, model: str = "", **replicas: int) -> JobRecord:
     policies = replicas or {"p": 1}
     agents = {f"agent-{name}": {"policy": name} for name in policies}
     document = {
@@ -19,7 +19,7 @@ def job(job_id: str, **replicas: int) -> JobRecord:
         "task": {"name": "plan_path"},
         "workflow": {"order": list(agents)},
         "agents": agents,
-        "policies": {n: {"model": "m", "replicas": count} for n, count in policies.items()},
+        "policies": {n: {"model": model or n, "replicas": k} for n, k in policies.items()},
     }
     return JobRecord(job_id, parse_spec(document), Path("runs"), "running", created_at=1.0)
 
@@ -56,6 +56,23 @@ def test_rollout_gets_the_policy_that_lacks_most() -> None:
         Member(replica("r1", ROLLOUT), "a", ("q",)),
     ]
     assert assign(replica("r2", ROLLOUT), jobs, members).policies == ("p",)
+
+
+def test_rollout_when_policies_share_a_base_then_it_gets_them_all() -> None:
+    jobs = [job("a", model="m", coder=1, tester=2)]
+    first = [Member(replica("r0", ROLLOUT), "a", ("coder", "tester"))]
+    both = [*first, Member(replica("r1", ROLLOUT), "a", ("coder", "tester"))]
+    for living in ([], first):
+        work = assign(replica("r2", ROLLOUT), jobs, living)
+        assert work and work.policies == ("coder", "tester")
+    assert assign(replica("r2", ROLLOUT), jobs, both) is None
+
+
+def test_rollout_when_it_has_loaded_one_of_two_policies_then_it_is_known_for_both() -> None:
+    known = replica("r0", ROLLOUT)
+    known.policies.append(pb.ReplicaPolicy(policy="coder"))
+    jobs = [job("a", model="m", coder=1, tester=1, other=1), job("b")]
+    assert assign(known, jobs, []).policies == ("coder", "tester", "other")
 
 
 def test_rollout_that_nothing_needs_gets_nothing() -> None:

@@ -110,6 +110,11 @@ ROUTER_EPISODE_SECONDS = Histogram(
     "troupe_router_episode_seconds", "Wall time of an episode.", ["job_id"], buckets=_SLOW_S
 )
 ROUTER_REPLICAS = Gauge("troupe_router_replicas", "Living replicas.", ["kind"])
+ROUTER_POLICY_REPLICAS = Gauge(
+    "troupe_router_policy_replicas",
+    "Serving rollout replicas of a policy; policies of one pool share them.",
+    ["job_id", "pool", "policy"],
+)
 ROUTER_JOBS = Gauge("troupe_router_jobs", "Jobs, by state.", ["state"])
 ROUTER_RUN_BYTES = Gauge(
     "troupe_router_run_folders_bytes", "On disk in the jobs' run folders, at the latest retention."

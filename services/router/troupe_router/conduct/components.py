@@ -5,7 +5,7 @@ job beyond raising JobFailedError.
 """
 
 import asyncio
-from collections import Counter
+from collections.abc import Sequence
 
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.errors import JobFailedError, TroupeError
@@ -13,6 +13,7 @@ from troupe.runtime.launch.launcher import ComponentStatus, Launcher
 from troupe.runtime.launch.records import plain_lines
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.pools import num_serving, rollout_pools
 from troupe_router.jobs.processes import components, needs, replica_id, trainer_name
 from troupe_router.jobs.record import JobRecord
 from troupe_router.members.store import MemberStore
@@ -67,7 +68,7 @@ class JobComponents:
         wanted = needs(self._job.spec, self._settings)
         envs = 0
         trainers: set[str] = set()
-        rollouts: Counter[str] = Counter()
+        rollouts: list[Sequence[str]] = []
         for member in await self._members.of_job(self._job.job_id):
             replica = member.replica
             if not replica.is_serving and replica.kind != ReplicaKind.REPLICA_KIND_TRAINER:
@@ -77,7 +78,7 @@ class JobComponents:
             elif replica.kind == ReplicaKind.REPLICA_KIND_ENV:
                 envs += 1
             else:
-                rollouts.update(member.policies)
+                rollouts.append(member.policies)
         missing: list[str] = []
         for policy in wanted.trainers:
             if policy not in trainers:
@@ -86,10 +87,11 @@ class JobComponents:
                 missing.append(self._explain(f"the trainer{of}", prefix))
         if envs < wanted.envs:
             missing.append(self._explain(f"env ({envs} of {wanted.envs} serve)", "env-"))
-        for policy, count in wanted.rollouts.items():
-            if rollouts[policy] < count:
-                words = f"rollout of policy '{policy}' ({rollouts[policy]} of {count} serve)"
-                missing.append(self._explain(words, f"rollout-{policy}-"))
+        for pool in rollout_pools(self._job.spec):
+            serving, count = num_serving(pool, rollouts), wanted.rollouts[pool.name]
+            if serving < count:
+                words = f"{pool} ({serving} of {count} serve)"
+                missing.append(self._explain(words, f"rollout-{pool.name}-"))
         return missing
 
     async def _reconcile(self, launcher: Launcher) -> list[ComponentStatus]:

@@ -18,6 +18,7 @@ from troupe.errors import TroupeError
 from troupe.ids import eval_round, train_round
 from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.streams.ledger import RoundState, StepLedger
+from troupe.spec.pools import RolloutPool, num_serving, rollout_pools
 from troupe_router.jobs.processes import needs
 from troupe_router.jobs.record import JobRecord
 from troupe_router.members.store import Member, MemberStore
@@ -71,7 +72,7 @@ class Facts:
     """All that ``explain`` looks at. ``round`` is the newest round that is open or complete.
 
     ``wanted`` is how many serving replicas the job wants of each room: "trainer", "env", and the
-    policies by name. ``trainer`` is the one that all wait for: of several, the one that is
+    rollout pools by name. ``trainer`` is the one that all wait for: of several, the one that is
     furthest behind or that has not answered since ``silent_since``; ``slowest`` names its policy.
     ``is_exported``: every trainer has reported its result, and may have ended.
     """
@@ -164,23 +165,24 @@ def _playing(facts: Facts, state: RoundState | None) -> Waiting:
 
 
 def _missing(facts: Facts) -> list[tuple[str, str]]:
-    """(room or policy, words) of everything that too few replicas serve."""
+    """(room or pool, words) of everything that too few replicas serve."""
     missing: list[tuple[str, str]] = []
+    pools = {pool.name: pool for pool in rollout_pools(facts.job.spec)}
     for where, count in (facts.wanted or {}).items():
-        serving = sum(_serves(member, where) for member in facts.members)
+        pool = pools.get(where)
+        serving = sum(_serves(member, where, pool) for member in facts.members)
         if serving < count:
-            room = where if where in ("trainer", "env") else f"rollout of policy '{where}'"
-            missing.append((where, f"{room} ({serving} of {count} serve)"))
+            missing.append((where, f"{pool or where} ({serving} of {count} serve)"))
     return missing
 
 
-def _serves(member: Member, where: str) -> bool:
+def _serves(member: Member, where: str, pool: RolloutPool | None) -> bool:
     replica = member.replica
     if replica.kind == ReplicaKind.REPLICA_KIND_TRAINER:
         return where == "trainer"
     if replica.kind == ReplicaKind.REPLICA_KIND_ENV:
         return where == "env" and replica.is_serving
-    return where in member.policies and replica.is_serving
+    return replica.is_serving and pool is not None and num_serving(pool, [member.policies]) > 0
 
 
 def _late(facts: Facts, version: int, only: str = "") -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from troupe.spec import JobSpec
+from troupe.spec.pools import num_replicas
 from troupe_router.jobs.record import JobRecord
 
 _LOOKED_AT = 50
@@ -51,7 +52,7 @@ def estimate(spec: JobSpec, *, draws: int, num_evals: int, pace: Pace | None) ->
         spec.eval.num_tasks * turns * spec.sampling_for(a, evaluate=True).max_new_tokens
         for a in spec.agents
     )
-    replicas = sum(policy.replicas for policy in spec.policies.values())
+    replicas = num_replicas(spec)
     train_tokens, eval_tokens = train * spec.steps, evaluation * num_evals
     env_steps = acts * draws * len(spec.agents) * spec.steps
     env_steps += spec.eval.num_tasks * turns * len(spec.agents) * num_evals

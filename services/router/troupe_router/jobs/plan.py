@@ -1,10 +1,12 @@
 """The answer to a dry run: what a job would start and what a step would cost."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 from troupe.clients.rest.models.jobs import PlanDocument
 from troupe.episodes.build import JobParts
 from troupe.samplers.cost import draws_per_act
+from troupe.spec.pools import num_replicas, rollout_pools
 from troupe_router.jobs.estimate import Pace, estimate
 from troupe_router.jobs.processes import components
 from troupe_router.settings import RouterSettings
@@ -31,7 +33,7 @@ def plan(
         for name, agent in spec.agents.items()
     }
     processes = components("dry-run", spec, settings, router=settings.grpc_address)
-    replicas = sum(policy.replicas for policy in spec.policies.values())
+    replicas = num_replicas(spec)
     limit = settings.max_replicas
     evals = eval_steps(spec.steps, spec.eval.every) if spec.eval.num_tasks else []
     return PlanDocument(
@@ -42,6 +44,7 @@ def plan(
             {"name": c.name, "module": c.module} for c in processes if settings.launcher == "local"
         ],
         replicas=replicas,
+        pools=[asdict(pool) for pool in rollout_pools(spec)],
         quota={
             "max_replicas": limit or None,
             "in_use": in_use,

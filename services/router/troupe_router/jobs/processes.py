@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.runtime.launch.launcher import Component
 from troupe.spec import JobSpec
+from troupe.spec.pools import rollout_pools
 from troupe_router.settings import RouterSettings
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaNeeds:
-    """How many replicas must serve before a job runs. ``rollouts`` is by policy.
+    """How many replicas must serve before a job runs. ``rollouts`` is by pool.
 
     ``trainers`` are the policies that have one of their own; "" is the one of all policies.
     """
@@ -22,9 +23,10 @@ class ReplicaNeeds:
 
 def needs(spec: JobSpec, settings: RouterSettings) -> ReplicaNeeds:
     """What ``spec`` wants; without a launcher one replica of each is enough to begin."""
+    pools = {pool.name: pool for pool in rollout_pools(spec)}
     if settings.launcher == "none":
-        return ReplicaNeeds(spec.trainers(), 1, dict.fromkeys(spec.policies, 1))
-    rollouts = {name: policy.replicas for name, policy in spec.policies.items()}
+        return ReplicaNeeds(spec.trainers(), 1, dict.fromkeys(pools, 1))
+    rollouts = {name: pool.replicas for name, pool in pools.items()}
     return ReplicaNeeds(spec.trainers(), settings.env_replicas, rollouts)
 
 
@@ -58,10 +60,10 @@ def components(
     # In a cluster the address comes from the pod's template: it may hold a password.
     redis = {} if settings.launcher == "kubernetes" else {"REDIS_URL": settings.redis_url}
     processes = [component("trainer", trainer_name(policy), **redis) for policy in wanted.trainers]
-    for policy, count in wanted.rollouts.items():
-        model = spec.policies[policy].model
+    for pool, count in wanted.rollouts.items():
+        model = spec.policies[pool].model
         processes += [
-            component("rollout", f"rollout-{policy}-{i}", model=model) for i in range(count)
+            component("rollout", f"rollout-{pool}-{i}", model=model) for i in range(count)
         ]
     processes += [component("env", f"env-{i}") for i in range(wanted.envs)]
     return processes
@@ -78,7 +80,7 @@ def trainer_name(policy: str) -> str:
 
 
 def policy_of(replica: str, job_id: str, *, service: str = "rollout") -> str | None:
-    """The policy that a launched rollout's or trainer's name asks for, or None."""
+    """The policy in a launched rollout's or trainer's name, or None; a pool's is its first."""
     prefix = replica_id(job_id, f"{service}-")
     if not replica.startswith(prefix):
         return None
@@ -95,5 +97,5 @@ def kind_of(replica: str, job_id: str, spec: JobSpec) -> ReplicaKind | None:
         return ReplicaKind.REPLICA_KIND_ENV
     if service == "trainer" and policy in spec.trainers():
         return ReplicaKind.REPLICA_KIND_TRAINER
-    is_rollout = service == "rollout" and policy in spec.policies
+    is_rollout = service == "rollout" and policy in {pool.name for pool in rollout_pools(spec)}
     return ReplicaKind.REPLICA_KIND_ROLLOUT if is_rollout else None

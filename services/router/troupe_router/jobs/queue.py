@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from troupe.spec import Issue, JobSpec, SpecInvalidError
+from troupe.spec.pools import num_replicas
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import HOLDING
 
@@ -60,7 +61,7 @@ def in_use(jobs: Iterable[JobRecord]) -> int:
 
 def check_quota(spec: JobSpec, quota: Quota, owner: str) -> None:
     """Raises SpecInvalidError when ``spec`` could never start."""
-    wanted = sum(policy.replicas for policy in spec.policies.values())
+    wanted = num_replicas(spec)
     limits = [
         (quota.max_replicas, "this router's quota (TROUPE_ROUTER_MAX_REPLICAS)"),
         (quota.by_owner.get(owner, 0), f"the quota of the API key '{owner}'"),

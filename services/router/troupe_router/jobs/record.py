@@ -11,7 +11,12 @@ from typing import Any
 from troupe.errors import TroupeError
 from troupe.runtime.streams.versions import RECORD_VERSION, VERSION_FIELD, check_version
 from troupe.spec import JobSpec, parse_spec
+from troupe.spec.job import RolloutSpec
+from troupe.spec.pools import num_replicas
 from troupe_router.jobs.state import ACTIVE, FINISHED, STATES, JobState
+
+_SHARES_POOLS = {"pools": "shared"}
+"""Field of a record whose job was begun by a version in which policies can share a pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class JobRecord:
     @property
     def replicas(self) -> int:
         """Rollout replicas that it takes from the quota."""
-        return sum(policy.replicas for policy in self.spec.policies.values())
+        return num_replicas(self.spec)
 
     @property
     def is_active(self) -> bool:
@@ -56,16 +61,17 @@ class JobRecord:
         """The hash fields."""
         names = (field.name for field in dataclass_fields(self) if field.name != "spec")
         fields = {name: str(getattr(self, name)) for name in names}
-        version = {VERSION_FIELD.decode(): str(RECORD_VERSION)}
-        return {**fields, **version, "spec": self.spec.model_dump_json()}
+        marks = {VERSION_FIELD.decode(): str(RECORD_VERSION), **_SHARES_POOLS}
+        return {**fields, **marks, "spec": self.spec.model_dump_json()}
 
     @property
     def spec_as_begun(self) -> str:
         """The spec as JSON with the fields that it had when the job began.
 
-        Its workers may be of the version before this one, and refuse a field that is new.
+        Its workers may be of the version before this one, and refuse a field that is new. They are
+        told their policies, and need no ``rollout``.
         """
-        return self.spec.model_dump_json(exclude_unset=True)
+        return self.spec.model_dump_json(exclude_unset=True, exclude={"rollout"})
 
 
 def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
@@ -77,7 +83,7 @@ def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
         raise TroupeError(f"the Redis record of job '{text.get('job_id')}' is not readable")
     return JobRecord(
         job_id=text["job_id"],
-        spec=_stored_spec(text["spec"]),
+        spec=_stored_spec(text["spec"], shares_pools=_SHARES_POOLS.items() <= text.items()),
         run_dir=Path(text["run_dir"]),
         state=state,
         created_at=float(text["created_at"]),
@@ -93,9 +99,15 @@ def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
 
 
 @lru_cache(maxsize=256)
-def _stored_spec(text: str) -> JobSpec:
-    """Reading a record is frequent and a spec never changes: one text is parsed once."""
-    return parse_spec(json.loads(text), source="the stored spec")
+def _stored_spec(text: str, *, shares_pools: bool) -> JobSpec:
+    """Reading a record is frequent and a spec never changes: one text is parsed once.
+
+    A job of a version without pools keeps the replicas that it has: they serve one policy each.
+    """
+    spec = parse_spec(json.loads(text), source="the stored spec")
+    if shares_pools:
+        return spec
+    return spec.model_copy(update={"rollout": RolloutSpec(per_policy=True)})
 
 
 def spec_document(spec: JobSpec) -> dict[str, Any]:

@@ -337,7 +337,8 @@ def _stored_spec(run_dir: Path, job_id: str) -> JobSpec:
 def _check_same_job(job_id: str, stored: JobSpec, wanted: JobSpec) -> None:
     old: Mapping[str, Any] = stored.model_dump(mode="json")
     new: Mapping[str, Any] = wanted.model_dump(mode="json")
-    changed = sorted(n for n in old if n not in MAY_CHANGE and old[n] != new[n])
+    names = (old.keys() | new.keys()) - MAY_CHANGE  # a default part may be left out of either
+    changed = sorted(name for name in names if old.get(name) != new.get(name))
     if changed:
         raise ConflictError(
             f"job '{job_id}' cannot be resumed with another {', '.join(changed)}; "

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from troupe.api.router.v1.router_pb2 import Replica, ReplicaKind
+from troupe.spec.pools import num_serving, rollout_pools
 from troupe_router.jobs.processes import policy_of
 from troupe_router.jobs.record import JobRecord
 from troupe_router.members.store import Member
@@ -63,24 +64,27 @@ def _trainer(replica: Replica, jobs: Sequence[JobRecord], others: Sequence[Membe
 
 
 def _rollout(replica: Replica, jobs: Sequence[JobRecord], others: Sequence[Member]) -> Work | None:
-    """The policy that lacks most replicas in the oldest job that lacks any."""
+    """The policies of the pool that lacks most replicas in the oldest job that lacks any."""
     for job in jobs:
-        serving = Counter(
-            policy
+        pools = {pool.name: pool for pool in rollout_pools(job.spec)}
+        named = policy_of(replica.replica_id, job.job_id)
+        if named in pools:
+            return Work(job, pools[named].policies)
+        loaded = {p.policy for p in replica.policies}
+        held = [
+            name for pool in pools.values() if loaded & {*pool.policies} for name in pool.policies
+        ]
+        if held:  # one that still loads names only some of its policies
+            return Work(job, tuple(held))
+        serving = [
+            m.policies
             for m in others
             if m.job_id == job.job_id and m.replica.kind == ReplicaKind.REPLICA_KIND_ROLLOUT
-            for policy in m.policies
-        )
-        named = policy_of(replica.replica_id, job.job_id)
-        if named in job.spec.policies:
-            return Work(job, (named,))
-        loaded = [p.policy for p in replica.policies if p.policy in job.spec.policies]
-        if loaded:
-            return Work(job, tuple(loaded))
-        lacking = {n: p.replicas - serving[n] for n, p in job.spec.policies.items()}
-        policy = max(lacking, key=lambda name: lacking[name])
-        if lacking[policy] > 0:
-            return Work(job, (policy,))
+        ]
+        lacking = {n: pool.replicas - num_serving(pool, serving) for n, pool in pools.items()}
+        pool = max(lacking, key=lambda name: lacking[name])
+        if lacking[pool] > 0:
+            return Work(job, pools[pool].policies)
     return None
 
 

@@ -10,6 +10,7 @@ from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.errors import TroupeError
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.pools import rollout_pools
 from troupe_router.jobs.state import STATES
 from troupe_router.jobs.store import JobStore
 from troupe_router.members.store import MemberStore
@@ -23,10 +24,23 @@ async def count(store: JobStore, members: MemberStore) -> None:
     jobs = Counter((await store.states()).values())
     for state in STATES:
         metrics.ROUTER_JOBS.labels(state).set(jobs[state])
-    names = [ReplicaKind.Name(member.replica.kind) for member in await members.all()]
+    living = await members.all()
+    names = [ReplicaKind.Name(member.replica.kind) for member in living]
     replicas = Counter(name.removeprefix("REPLICA_KIND_").lower() for name in names)
     for kind in _KINDS:
         metrics.ROUTER_REPLICAS.labels(kind).set(replicas[kind])
+    serving = Counter(
+        (member.job_id, p.policy)
+        for member in living
+        if member.replica.is_serving
+        for p in member.replica.policies
+    )
+    metrics.ROUTER_POLICY_REPLICAS.clear()  # of jobs that have ended since
+    for job in await store.unfinished():
+        for pool in rollout_pools(job.spec) if job.is_active else ():
+            for policy in pool.policies:
+                gauge = metrics.ROUTER_POLICY_REPLICAS.labels(job.job_id, pool.name, policy)
+                gauge.set(serving[job.job_id, policy])
 
 
 async def keep_counting(store: JobStore, members: MemberStore, *, every_s: float) -> NoReturn:

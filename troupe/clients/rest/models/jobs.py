@@ -188,6 +188,8 @@ class PlanDocument(Document):
     """Processes that the router would start: name and module."""
     replicas: int
     """Rollout replicas that it takes from the quota."""
+    pools: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    """Its rollout pools: name, policies that share each replica, model, dtype, replicas."""
     quota: dict[str, Any]
     """max_replicas, in_use, and whether the job would start now (fits)."""
     step: dict[str, Any]

@@ -84,8 +84,10 @@ class PolicyDocument(Document):
     """Committed version; null before the first."""
     tensor_digest: str | None = None
     """Its digest, which every replica must show."""
+    pool: str = ""
+    """The rollout pool that serves it, named for its first policy; others may share it."""
     replicas_wanted: int
-    """Replicas that the spec asks for."""
+    """Replicas of that pool."""
     replicas: list[PolicyReplicaDocument]
     """Replicas that hold it."""
     lag_max: int | None = None

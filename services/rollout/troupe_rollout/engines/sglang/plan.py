@@ -3,6 +3,7 @@
 LoRA policies with one base and number format share a server; a full-weight policy has its own.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from troupe.errors import InvalidArgumentError
@@ -14,6 +15,7 @@ from troupe.runtime.engines.presets import (
     memory_plan,
 )
 from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe.spec.pools import sharing
 from troupe_rollout.engines.sglang.command import CPU_TOTAL_TOKENS, LoraPlan, ServerPlan
 from troupe_rollout.engines.sglang.environment import Machine
 from troupe_rollout.engines.sglang.files import lora_targets
@@ -40,10 +42,7 @@ def plan_servers(
     bases: dict[str, SglangModel],
 ) -> list[ServerGroup]:
     """Raises InvalidArgumentError when slots, ranks or memory do not suffice."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for policy, spec in policies.items():
-        owner = () if isinstance(spec.train, LoraSpec) else (policy,)
-        groups.setdefault((spec.model, spec.dtype, *owner), []).append(policy)
+    groups = sharing(policies)
     if settings.url and len(groups) > 1:
         raise InvalidArgumentError(
             f"TROUPE_ROLLOUT_SGLANG_URL names one server and the policies {sorted(policies)} need "
@@ -51,14 +50,14 @@ def plan_servers(
         )
     return [
         _group(settings, machine, names, policies, bases[names[0]], num_servers=len(groups))
-        for names in groups.values()
+        for names in groups
     ]
 
 
 def _group(
     settings: SglangSettings,
     machine: Machine,
-    names: list[str],
+    names: Sequence[str],
     policies: dict[str, PolicySpec],
     base: SglangModel,
     *,
@@ -121,7 +120,7 @@ def _check_padding(settings: SglangSettings, base: SglangModel) -> None:
         )
 
 
-def _lora_plan(settings: SglangSettings, names: list[str], loras: list[LoraSpec]) -> LoraPlan:
+def _lora_plan(settings: SglangSettings, names: Sequence[str], loras: list[LoraSpec]) -> LoraPlan:
     if settings.dp_size > 1:
         raise InvalidArgumentError(
             "SGLang loads no adapters with TROUPE_ROLLOUT_SGLANG_DP_SIZE above 1. Use tp_size, or "

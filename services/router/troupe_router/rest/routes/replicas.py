@@ -16,6 +16,7 @@ from troupe.clients.rest.models.replicas import (
 )
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec.policy import LoraSpec
+from troupe.spec.pools import pool_of
 from troupe_router.jobs.queue import in_use, places
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.state import HOLDING
@@ -114,7 +115,7 @@ def _policy(
     versions: dict[str, int],
     digests: dict[str, str],
 ) -> PolicyDocument:
-    spec = job.spec.policies[name]
+    spec, pool = job.spec.policies[name], pool_of(job.spec, name)
     held = [
         PolicyReplicaDocument(
             replica_id=member.replica.replica_id,
@@ -137,7 +138,8 @@ def _policy(
         agents=[agent for agent, seat in job.spec.agents.items() if seat.policy == name],
         version=versions.get(name),
         tensor_digest=digests.get(name),
-        replicas_wanted=spec.replicas,
+        pool=pool.name,
+        replicas_wanted=pool.replicas,
         replicas=held,
         lag_max=max((x.lag for x in held if x.lag is not None), default=None),
     )

@@ -24,6 +24,7 @@ export function PolicyCard({ policy, showsJob }) {
       <dt>Digest</dt><dd><${Digest} value=${policy.tensor_digest} /></dd>
       <dt>Model</dt><dd class="path" title=${policy.model}>${policy.model.split("/").slice(-2).join("/")}</dd>
       <dt>Agents</dt><dd>${policy.agents.join(", ")}</dd>
+      <dt>Pool</dt><dd title="Policies of one pool share its replicas">${policy.pool}</dd>
       <dt>Replicas</dt><dd>${number(policy.replicas.length)} of ${number(policy.replicas_wanted)}${lag > 0 ? html` <${Tag} color="orange">${plural(lag, "version")} behind<//>` : policy.replicas.length ? html` <${Tag} color="teal">up to date<//>` : null}</dd>
     </dl>
   <//>`;
