@@ -17,17 +17,9 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.content import ImagePart
-from troupe.vision import (
-    Grid,
-    VisionModel,
-    expand,
-    grid_of,
-    num_patches,
-    num_tokens,
-    patches_of,
-    position_ids,
-    vision_model_of,
-)
+from troupe.vision.layout import Grid, expand, grid_of, num_patches, num_tokens, position_ids
+from troupe.vision.model import VisionModel, vision_model_of
+from troupe.vision.patches import patches_of
 
 START, END, PAD, VIDEO = 90, 91, 92, 93
 CLIP = {
