@@ -1,0 +1,1 @@
+"""Images between tasks, wires and models: PNG, wire forms, patches. Imports `tasks` and `api`."""
