@@ -109,6 +109,12 @@ def tiny(
     params: Annotated[str | None, typer.Option(help="Other task parameters, JSON.")] = None,
     shape: Annotated[str | None, typer.Option(help="Dimensions of the network, JSON.")] = None,
     warm_start: Annotated[str | None, typer.Option(help="Warm start, JSON.")] = None,
+    vision: Annotated[
+        bool, typer.Option("--vision", help="Make a model that sees: a Qwen2.5-VL.")
+    ] = False,
+    vision_shape: Annotated[
+        str | None, typer.Option(help="Its vision tower, JSON; implies --vision.")
+    ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Make a small chat model with its own tokenizer, warm-started on demonstrations.
@@ -120,6 +126,7 @@ def tiny(
         "--size": None if size is None else str(size),
         "--params": params,
         "--shape": shape,
+        "--vision": vision_shape or ("{}" if vision else None),
         "--warm-start": warm_start,
     }
     args += [part for flag, value in more.items() if value is not None for part in (flag, value)]

@@ -156,7 +156,7 @@ def _search_prompts(
     subject: Subject, state: bytes, secrets: Mapping[str, Sequence[str]], task_id: str
 ) -> None:
     for agent, texts in secrets.items():
-        shown = "\n".join(message.content for message in subject.env.observe(state, agent))
+        shown = "\n".join(message.text for message in subject.env.observe(state, agent))
         for secret in texts:
             if secret and secret in shown:
                 subject.findings.fail(

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import SpecInvalidError, issues_of
 from troupe_trainer.tiny_model.build import build
-from troupe_trainer.tiny_model.recipe import Recipe, TinyModelShape, WarmStart
+from troupe_trainer.tiny_model.recipe import Recipe, TinyModelShape, TinyVisionShape, WarmStart
 
 _BAD_INPUT = 2
 
-_Part = TypeVar("_Part", TinyModelShape, WarmStart)
+_Part = TypeVar("_Part", TinyModelShape, TinyVisionShape, WarmStart)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,6 +36,7 @@ def _build(parsed: argparse.Namespace) -> None:
         params={**_fields(parsed.params, "--params"), **size},
         seed=parsed.seed,
         shape=_part(TinyModelShape, parsed.shape, "--shape"),
+        vision=_part(TinyVisionShape, parsed.vision, "--vision") if parsed.vision else None,
         warm_start=_part(WarmStart, parsed.warm_start, "--warm-start"),
     )
     started_at = time.monotonic()
@@ -67,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", type=int, default=None, help="its size parameter")
     parser.add_argument("--params", default="{}", help="its other parameters, as JSON")
     parser.add_argument("--shape", default="{}", help="fields of TinyModelShape, as JSON")
+    parser.add_argument("--vision", default="", help="fields of TinyVisionShape, as JSON")
     parser.add_argument("--warm-start", default="{}", help="fields of WarmStart, as JSON")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True, help="directory of the model")

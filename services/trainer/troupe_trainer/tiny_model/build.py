@@ -1,4 +1,5 @@
-"""Builds, from a recipe, a directory that ``AutoModelForCausalLM.from_pretrained`` loads.
+"""Builds, from a recipe, a directory that transformers loads: `AutoModelForCausalLM`, or
+`AutoModelForImageTextToText` where the model sees.
 
 The directory appears whole or not at all, and a second build of the same recipe is a cache hit.
 """
@@ -16,10 +17,12 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from troupe.durable import make_folder, put
 from troupe.tasks.optional import vocabulary_of
 from troupe.tasks.registry import load_family
+from troupe.vision.model import vision_model_of
 from troupe_trainer.tiny_model.demonstrations import demonstrations
 from troupe_trainer.tiny_model.embedding import embed_words
 from troupe_trainer.tiny_model.recipe import Recipe, TinyModelShape
 from troupe_trainer.tiny_model.tokenizer import END, PAD, make_tokenizer, token_id
+from troupe_trainer.tiny_model.vision import preprocessor_of, vision_language_model
 from troupe_trainer.tiny_model.warm_start import Progress, imitate
 
 MANIFEST = "manifest.json"
@@ -32,7 +35,8 @@ def build(recipe: Recipe, out_dir: Path, progress: Progress | None = None) -> bo
 
     An ``out_dir`` that holds another recipe's model, or part of one, is replaced.
     """
-    manifest = {"format": _FORMAT, "recipe": recipe.model_dump(mode="json")}
+    unset = {"vision"} if recipe.vision is None else None  # models of before it had a name stay
+    manifest = {"format": _FORMAT, "recipe": recipe.model_dump(mode="json", exclude=unset)}
     if _read_manifest(out_dir) == manifest:
         return False
     make_folder(out_dir.parent)
@@ -49,17 +53,29 @@ def build(recipe: Recipe, out_dir: Path, progress: Progress | None = None) -> bo
 def _make(recipe: Recipe, directory: Path, progress: Progress) -> None:
     family = load_family(recipe.task, recipe.params, pointer="")
     words = vocabulary_of(family)
-    tokenizer = make_tokenizer(words, recipe.shape.max_positions)
+    sees = recipe.vision is not None
+    tokenizer = make_tokenizer(words, recipe.shape.max_positions, sees=sees)
     # One thread: a network this small only waits for the others, and sums stay in one order.
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
-    model = Qwen3ForCausalLM(_config(recipe.shape, tokenizer))
+    model: Any = (
+        Qwen3ForCausalLM(_config(recipe.shape, tokenizer))
+        if recipe.vision is None
+        else vision_language_model(recipe.shape, recipe.vision, tokenizer)
+    )
     embed_words(model, tokenizer, words, recipe.shape.embedding_std)
     warm_start = recipe.warm_start
-    samples = demonstrations(family, tokenizer, warm_start, Random(recipe.seed))
-    imitate(model, samples, warm_start, progress)
+    vision = None
+    if recipe.vision is not None:
+        preprocessor = preprocessor_of(recipe.vision)
+        vision = vision_model_of(recipe.task, model.config.to_dict(), preprocessor)
+    samples = demonstrations(family, tokenizer, warm_start, Random(recipe.seed), vision)
+    imitate(model, samples, warm_start, progress, vision)
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
+    if recipe.vision is not None:
+        text = json.dumps(preprocessor_of(recipe.vision), indent=2)
+        (directory / "preprocessor_config.json").write_text(text + "\n")
 
 
 def _config(shape: TinyModelShape, tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:

@@ -4,16 +4,21 @@ A careless demonstrator slips: now and then one word of an answer is another wor
 imitated *and* played, so the states seen are those of a clumsy team.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 from transformers import PreTrainedTokenizerFast
 
-from troupe.tasks.family import Observation, TaskFamily
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.content import ImagePart
+from troupe.tasks.family import Observation, TaskFamily, observed_images
 from troupe.tasks.optional import required_policy
+from troupe.vision.chat import expanded_prompt, template_messages
+from troupe.vision.layout import Grid
+from troupe.vision.model import VisionModel
 from troupe_trainer.tiny_model.recipe import WarmStart
 from troupe_trainer.tiny_model.tokenizer import END
 
@@ -23,10 +28,15 @@ RECENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """Token ids of one prompt and of the answer to imitate, which ends with the end token."""
+    """Token ids of one prompt and of the answer to imitate, which ends with the end token.
+
+    ``images`` are those of the prompt, in the order of their placeholders, and ``grids`` theirs.
+    """
 
     prompt: list[int]
     completion: list[int]
+    images: Sequence[ImagePart] = ()
+    grids: Sequence[Grid] = ()
 
 
 def demonstrations(
@@ -34,8 +44,12 @@ def demonstrations(
     tokenizer: PreTrainedTokenizerFast,
     recipe: WarmStart,
     rng: Random,
+    vision: VisionModel | None = None,
 ) -> Iterator[Demonstration]:
-    """Demonstrations without end: train tasks 0, 1, 2, ..., and again when they end."""
+    """Demonstrations without end: train tasks 0, 1, 2, ..., and again when they end.
+
+    ``vision`` is that of the model which imitates them; without one, observations are of text.
+    """
     demonstrate = required_policy(
         family,
         "demonstrate",
@@ -60,7 +74,7 @@ def demonstrations(
             if num_shown >= num_careful:
                 words = _with_slips(words, recent[agent], recipe.slip_rate, rng)
             shown = " ".join(words)
-            yield _encoded(tokenizer, env.observe(state, agent), shown)
+            yield _encoded(tokenizer, env.observe(state, agent), shown, vision)
             num_shown += 1
             transition = env.step(state, agent, shown)
             if transition.done:
@@ -73,11 +87,26 @@ def _with_slips(words: list[str], others: list[str], rate: float, rng: Random) -
 
 
 def _encoded(
-    tokenizer: PreTrainedTokenizerFast, observation: Observation, answer: str
+    tokenizer: PreTrainedTokenizerFast,
+    observation: Observation,
+    answer: str,
+    vision: VisionModel | None,
 ) -> Demonstration:
-    chat = [{"role": message.role, "content": message.content} for message in observation]
-    prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-    return Demonstration(
-        tokenizer.encode(cast("str", prompt), add_special_tokens=False),
-        tokenizer.encode(answer + END, add_special_tokens=False),
+    images = observed_images(observation)
+    if images and vision is None:
+        raise InvalidArgumentError(
+            "The task shows images, and the model to make reads text alone. Make one that sees: "
+            "troupe model tiny --vision."
+        )
+    chat: list[dict[str, Any]] = (
+        [{"role": message.role, "content": message.text} for message in observation]
+        if vision is None
+        else template_messages(tokenizer, observation, vision)
     )
+    rendered = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    prompt = tokenizer.encode(cast("str", rendered), add_special_tokens=False)
+    completion = tokenizer.encode(answer + END, add_special_tokens=False)
+    if vision is None:
+        return Demonstration(prompt, completion)
+    prompt, grids = expanded_prompt(prompt, images, vision)
+    return Demonstration(prompt, completion, images, grids)

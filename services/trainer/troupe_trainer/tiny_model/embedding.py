@@ -5,14 +5,14 @@ the first step: the warm start then needs a fraction of the demonstrations.
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast
 
 
 def embed_words(
-    model: Qwen3ForCausalLM,
+    model: Any,
     tokenizer: PreTrainedTokenizerFast,
     words: Sequence[str],
     std: float,

@@ -1,12 +1,12 @@
 """Everything that decides the bytes of a tiny model: equal recipes give equal models."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
 class TinyModelShape(BaseModel):
-    """Dimensions of the Qwen3 network."""
+    """Dimensions of the language network, a Qwen3 where the model reads text alone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -16,6 +16,26 @@ class TinyModelShape(BaseModel):
     intermediate_size: int = Field(default=384, description="Width inside the gated MLP.")
     embedding_std: float = Field(default=0.1, gt=0, description="Spread of the first embeddings.")
     max_positions: int = Field(default=512, description="Longest sequence, in tokens.")
+
+
+class TinyVisionShape(BaseModel):
+    """Dimensions of the vision tower in front of the network, which is then one of a Qwen-VL.
+
+    An image costs a token for each 28 x 28 pixels in a Qwen2.5-VL, and 32 x 32 in a Qwen3-VL.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["qwen2_5_vl", "qwen3_vl"] = Field(
+        default="qwen2_5_vl", description="Architecture of the whole model."
+    )
+    depth: int = Field(default=2, ge=1, description="Blocks; the last one attends to all patches.")
+    hidden_size: int = Field(default=128, description="Width of the residual stream.")
+    num_heads: int = Field(default=4, description="Attention heads.")
+    intermediate_size: int = Field(default=256, description="Width inside the MLP.")
+    max_image_tokens: int = Field(
+        default=144, ge=4, description="A larger image is made smaller, to at most these tokens."
+    )
 
 
 class WarmStart(BaseModel):
@@ -71,4 +91,5 @@ class Recipe(BaseModel):
     params: dict[str, Any] = Field(default_factory=dict, description="Its parameters.")
     seed: int = Field(default=0, description="Seed of weights, demonstrations and their order.")
     shape: TinyModelShape = TinyModelShape()
+    vision: TinyVisionShape | None = Field(default=None, description="None: it reads text alone.")
     warm_start: WarmStart = WarmStart()

@@ -1,7 +1,8 @@
 """A tokenizer of whole words with bytes to fall back on, and a plain chat template.
 
 Each word of the task is one token, with or without a space before it; any other text is spelled
-in bytes. So every text encodes, and decodes to itself.
+in bytes. So every text encodes, and decodes to itself. A model that sees has tokens for images too,
+named as Qwen's models name them.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,9 @@ from transformers import PreTrainedTokenizerFast
 
 PAD, END = "<|pad|>", "<|end|>"
 ROLE_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
+IMAGE_START, IMAGE_END = "<|vision_start|>", "<|vision_end|>"
+IMAGE_PAD, VIDEO_PAD = "<|image_pad|>", "<|video_pad|>"
+VISION_TOKENS = (IMAGE_START, IMAGE_END, IMAGE_PAD, VIDEO_PAD)
 
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
@@ -20,15 +24,35 @@ CHAT_TEMPLATE = (
 )
 """The space after a user's role token makes the first word the same token as any other."""
 
+VISION_CHAT_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{{ '<|' + message['role'] + '|> ' }}"
+    "{%- if message['content'] is string -%}{{ message['content'] }}"
+    "{%- else -%}{%- for part in message['content'] -%}"
+    "{%- if part['type'] == 'image' -%}"
+    "{{ '<|vision_start|><|image_pad|><|vision_end|>' }}"
+    "{%- else -%}{{ part['text'] }}{%- endif -%}"
+    "{%- endfor -%}{%- endif -%}"
+    "{{ '<|end|>' }}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ '<|assistant|>' }}{%- endif -%}"
+)
+"""The same text for a message of text; an image leaves one placeholder between its marks."""
 
-def make_tokenizer(words: Sequence[str], max_length: int) -> PreTrainedTokenizerFast:
+
+def make_tokenizer(
+    words: Sequence[str], max_length: int, *, sees: bool = False
+) -> PreTrainedTokenizerFast:
     """A fast tokenizer whose vocabulary is specials, bytes, and ``words``.
 
     Args:
         words: Words without spaces; order decides their ids.
         max_length: Longest sequence in tokens, told to whoever loads the tokenizer.
+        sees: Whether there are tokens for images.
     """
-    tokenizer = Tokenizer(models.BPE(vocab=_vocabulary(words), merges=[], ignore_merges=True))
+    specials = (PAD, END, *ROLE_TOKENS, *(VISION_TOKENS if sees else ()))
+    vocabulary = _vocabulary(specials, words)
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(r" ?[^\s]+|\s"), behavior="isolated"),
@@ -37,14 +61,14 @@ def make_tokenizer(words: Sequence[str], max_length: int) -> PreTrainedTokenizer
     )
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(
-        [AddedToken(text, special=True, normalized=False) for text in (PAD, END, *ROLE_TOKENS)]
+        [AddedToken(text, special=True, normalized=False) for text in specials]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
-        extra_special_tokens=list(ROLE_TOKENS),
-        chat_template=CHAT_TEMPLATE,
+        extra_special_tokens=list(specials[2:]),
+        chat_template=VISION_CHAT_TEMPLATE if sees else CHAT_TEMPLATE,
         model_max_length=max_length,
         clean_up_tokenization_spaces=False,
     )
@@ -55,10 +79,10 @@ def token_id(tokenizer: PreTrainedTokenizerFast, token: str) -> int:
     return tokenizer.get_vocab()[token]
 
 
-def _vocabulary(words: Sequence[str]) -> dict[str, int]:
+def _vocabulary(specials: Sequence[str], words: Sequence[str]) -> dict[str, int]:
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     spelled = [_in_byte_letters(text) for word in words for text in (word, f" {word}")]
-    entries = dict.fromkeys((PAD, END, *ROLE_TOKENS, *letters, *spelled))
+    entries = dict.fromkeys((*specials, *letters, *spelled))
     return {entry: index for index, entry in enumerate(entries)}
 
 

@@ -6,12 +6,16 @@ V vocabulary.
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import Qwen3ForCausalLM
 
+from troupe.vision.layout import position_ids
+from troupe.vision.model import VisionModel
+from troupe.vision.patches import patches_of
 from troupe_trainer.tiny_model.demonstrations import Demonstration
 from troupe_trainer.tiny_model.recipe import WarmStart
 
@@ -22,18 +26,21 @@ _IGNORED = -100
 
 
 def imitate(
-    model: Qwen3ForCausalLM,
+    model: Any,
     samples: Iterator[Demonstration],
     recipe: WarmStart,
     progress: Progress,
+    vision: VisionModel | None = None,
 ) -> None:
     """Train ``model`` in place on the completions of ``samples``, in their order."""
     optimizers = _optimizers(model, recipe)
     schedules = [LambdaLR(optimizer, lambda step: _rate(step, recipe)) for optimizer in optimizers]
     model.train()
     for step in range(recipe.num_steps):
-        tokens_BT, labels_BT = _batch(list(islice(samples, recipe.batch_size)))
-        loss = _loss(model, tokens_BT, labels_BT)
+        batch = list(islice(samples, recipe.batch_size))
+        tokens_BT, labels_BT = _batch(batch)
+        seen = {} if vision is None else _seen(batch, tokens_BT.shape[1], vision)
+        loss = _loss(model, tokens_BT, labels_BT, seen)
         model.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -45,17 +52,17 @@ def imitate(
 
 
 def _loss(
-    model: Qwen3ForCausalLM, tokens_BT: torch.Tensor, labels_BT: torch.Tensor
+    model: Any, tokens_BT: torch.Tensor, labels_BT: torch.Tensor, seen: dict[str, torch.Tensor]
 ) -> torch.Tensor:
     """Mean cross-entropy of the completion tokens."""
-    hidden_BTD = model.model(input_ids=tokens_BT, use_cache=False).last_hidden_state
+    hidden_BTD = model.model(input_ids=tokens_BT, use_cache=False, **seen).last_hidden_state
     labels_BS = labels_BT[:, 1:]
     is_learnt_BS = labels_BS != _IGNORED
     logits_NV = model.lm_head(hidden_BTD[:, :-1][is_learnt_BS])
     return F.cross_entropy(logits_NV, labels_BS[is_learnt_BS])
 
 
-def _optimizers(model: Qwen3ForCausalLM, recipe: WarmStart) -> list[torch.optim.Optimizer]:
+def _optimizers(model: Any, recipe: WarmStart) -> list[torch.optim.Optimizer]:
     """Muon for the matrices, which needs about two thirds of AdamW's samples; AdamW for the rest.
 
     Source: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon.
@@ -86,3 +93,19 @@ def _batch(samples: list[Demonstration]) -> tuple[torch.Tensor, torch.Tensor]:
         tokens.append([*sample.prompt, *sample.completion, *[0] * padding])
         labels.append([*[_IGNORED] * len(sample.prompt), *sample.completion, *[_IGNORED] * padding])
     return torch.tensor(tokens), torch.tensor(labels)
+
+
+def _seen(
+    samples: list[Demonstration], length: int, vision: VisionModel
+) -> dict[str, torch.Tensor]:
+    """What a model that sees takes beside the tokens: positions, and the images in row order."""
+    positions_3BT = np.zeros((3, len(samples), length), dtype=np.int64)
+    for row, sample in enumerate(samples):
+        tokens = [*sample.prompt, *sample.completion]
+        positions_3BT[:, row, : len(tokens)] = position_ids(tokens, sample.grids, vision)
+    seen = {"position_ids": torch.from_numpy(positions_3BT)}
+    if patches := [patches_of(image, vision) for sample in samples for image in sample.images]:
+        grids = [(1, *grid) for sample in samples for grid in sample.grids]
+        seen["pixel_values"] = torch.from_numpy(np.concatenate(patches))
+        seen["image_grid_thw"] = torch.tensor(grids)
+    return seen

@@ -1,0 +1,56 @@
+"""Turns a picture's pixels into the patches that a vision tower reads.
+
+Equal to transformers' ``Qwen2VLImageProcessorPil`` to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from troupe.vision.layout import grid_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from troupe.tasks.content import ImagePart
+    from troupe.vision.model import VisionModel
+
+
+def patches_of(image: ImagePart, vision: VisionModel) -> NDArray[np.float32]:
+    """The patches of one picture, (number, `VisionModel.patch_dim`), float32.
+
+    Rows of patches are in the order of the tokens that they merge to. Concatenate the results for
+    several pictures in the order of their placeholders.
+    """
+    grid = grid_of(image.width, image.height, vision)
+    size, merge = vision.patch_size, vision.merge_size
+    pixels_HWC = np.frombuffer(image.pixels, np.uint8).reshape(image.height, image.width, 3)
+    pixels_HWC = _resized(pixels_HWC, grid.height * size, grid.width * size)
+    table_VC = _normalised(vision)
+    values_HWC = np.stack([table_VC[:, c][pixels_HWC[..., c]] for c in range(3)], axis=-1)
+    blocks = values_HWC.reshape(
+        grid.height // merge, merge, size, grid.width // merge, merge, size, 3
+    ).transpose(0, 3, 1, 4, 6, 2, 5)
+    times = vision.temporal_patch_size
+    blocks = np.broadcast_to(
+        blocks[:, :, :, :, :, None], (*blocks.shape[:5], times, *blocks.shape[5:])
+    )
+    return np.ascontiguousarray(blocks).reshape(grid.height * grid.width, vision.patch_dim)
+
+
+def _normalised(vision: VisionModel) -> NDArray[np.float32]:
+    """The value of each of the 256 intensities in each channel, 256 x 3."""
+    scaled = (np.arange(256, dtype=np.float64) * vision.rescale_factor).astype(np.float32)
+    mean, std = np.array(vision.mean, np.float32), np.array(vision.std, np.float32)
+    return (scaled[:, None] - mean) / std
+
+
+def _resized(pixels_HWC: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    if pixels_HWC.shape[:2] == (height, width):
+        return pixels_HWC
+    from PIL import Image
+
+    resized = Image.fromarray(pixels_HWC).resize((width, height), Image.Resampling.BICUBIC)
+    return np.asarray(cast("Any", resized), np.uint8)
