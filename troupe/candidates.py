@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from troupe.spec.job import SamplingSpec
+    from troupe.tasks.content import ImagePart
     from troupe.tasks.family import Observation
 
 FinishReason = Literal["stop", "length"]
@@ -42,8 +43,9 @@ class GenerateRequest(Generic[PromptT_co]):
 
     An episode sends the messages that an agent sees (``GenerateRequest[Observation]``); an engine
     receives token ids (``GenerateRequest[Sequence[int]]``). The rollout service renders one to the
-    other with the model's chat template. The time limit belongs to the call and not to the request,
-    because each attempt has less time left.
+    other with the model's chat template; ``images`` are then what the placeholders among the token
+    ids stand for, in order. The time limit belongs to the call and not to the request, because each
+    attempt has less time left.
     """
 
     policy: str
@@ -52,12 +54,35 @@ class GenerateRequest(Generic[PromptT_co]):
     num_candidates: int
     sampling: SamplingSpec
     seed: int
+    images: Sequence[ImagePart] = ()
 
-    def with_prompt(self, prompt: OtherPromptT) -> GenerateRequest[OtherPromptT]:
+    def with_prompt(
+        self, prompt: OtherPromptT, images: Sequence[ImagePart] = ()
+    ) -> GenerateRequest[OtherPromptT]:
         """The same request with its prompt in another form."""
         return GenerateRequest(
-            self.policy, self.policy_version, prompt, self.num_candidates, self.sampling, self.seed
+            self.policy,
+            self.policy_version,
+            prompt,
+            self.num_candidates,
+            self.sampling,
+            self.seed,
+            images,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptImage:
+    """An image of a prompt as the engine saw it: ``grid_h`` x ``grid_w`` patches.
+
+    The prompt's token ids have ``grid_h * grid_w / 4`` placeholders for it, one after another.
+    """
+
+    digest: str
+    width: int
+    height: int
+    grid_h: int
+    grid_w: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +111,7 @@ class Generation:
     to an older version. ``num_cached_tokens``: prompt tokens, over all candidates, that came from a
     cache or a sibling instead of being computed; None when the engine does not report it.
     ``num_counted_tokens``: prompt and sampled tokens, as counted by a server that shows only text.
+    ``prompt_images``: the prompt's images, in the order of their placeholders.
     """
 
     prompt_token_ids: Sequence[int]
@@ -95,6 +121,7 @@ class Generation:
     engine_s: float
     num_cached_tokens: int | None = None
     num_counted_tokens: tuple[int, int] | None = None
+    prompt_images: Sequence[PromptImage] = ()
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -118,10 +145,11 @@ def text_generation(
 
     ``num_counted_tokens`` are prompt and sampled tokens, as counted by whoever wrote the texts.
     """
-    prompt = "\x1e".join(f"{m.role}\x1f{m.content}" for m in request.prompt).encode()
+    prompt = "\x1e".join(f"{m.role}\x1f{m.described}" for m in request.prompt).encode()
+    images = [image.digest for m in request.prompt for image in m.images]
     return Generation(
         prompt_token_ids=(),
-        prompt_digest=prompt_digest(list(prompt)),
+        prompt_digest=prompt_digest(list(prompt), images),
         candidates=[Candidate((), (), text, reason) for text, reason in texts],
         policy_version=request.policy_version,
         engine_s=0.0,
@@ -190,12 +218,35 @@ def spans_to_proto(spans: Sequence[tuple[int, int]]) -> list[records.VersionSpan
     return [records.VersionSpan(policy_version=v, num_tokens=count) for v, count in spans]
 
 
+def prompt_to_proto(generation: Generation) -> records.Prompt:
+    """The prompt of a generation, as engines answer and as groups hold it."""
+    return records.Prompt(
+        digest=generation.prompt_digest,
+        token_ids=generation.prompt_token_ids,
+        images=[
+            records.ImageRef(
+                digest=image.digest,
+                width=image.width,
+                height=image.height,
+                grid_h=image.grid_h,
+                grid_w=image.grid_w,
+            )
+            for image in generation.prompt_images
+        ],
+    )
+
+
+def prompt_images_from_proto(prompt: records.Prompt) -> tuple[PromptImage, ...]:
+    """The images of a prompt, in the order of their placeholders."""
+    return tuple(
+        PromptImage(i.digest, i.width, i.height, i.grid_h, i.grid_w) for i in prompt.images
+    )
+
+
 def generation_to_proto(generation: Generation) -> rollout.GenerateResponse:
     """The response of a rollout service for a generation."""
     return rollout.GenerateResponse(
-        prompt=records.Prompt(
-            digest=generation.prompt_digest, token_ids=generation.prompt_token_ids
-        ),
+        prompt=prompt_to_proto(generation),
         candidates=[
             rollout.GeneratedCandidate(
                 token_ids=candidate.token_ids,
@@ -215,9 +266,11 @@ def generation_to_proto(generation: Generation) -> rollout.GenerateResponse:
 def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
     """The generation in the response of a rollout service."""
     token_ids = response.prompt.token_ids[:]
+    images = prompt_images_from_proto(response.prompt)
     return Generation(
         prompt_token_ids=token_ids,
-        prompt_digest=response.prompt.digest or prompt_digest(token_ids),
+        prompt_digest=response.prompt.digest
+        or prompt_digest(token_ids, [image.digest for image in images]),
         candidates=[
             Candidate(
                 token_ids=c.token_ids[:],  # a slice is copied in C, faster than list()
@@ -233,6 +286,7 @@ def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
         num_cached_tokens=(
             response.num_cached_tokens if response.HasField("num_cached_tokens") else None
         ),
+        prompt_images=images,
     )
 
 

@@ -51,10 +51,16 @@ def group_id(ticket: str, agent: str, turn: int) -> GroupId:
     return GroupId(f"{ticket}/{agent}/t{turn:02d}")
 
 
-def prompt_digest(token_ids: Sequence[int]) -> str:
-    """Hex digest of a prompt's token ids (BLAKE2b-128 over little-endian uint32)."""
+def prompt_digest(token_ids: Sequence[int], image_digests: Sequence[str] = ()) -> str:
+    """Hex digest of a prompt: its token ids and the digests of its images, in order.
+
+    BLAKE2b-128 over little-endian uint32; with images, personalised and their digests behind it.
+    """
     data = struct.pack(f"<{len(token_ids)}I", *token_ids)
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    if not image_digests:
+        return hashlib.blake2b(data, digest_size=16).hexdigest()
+    data += "".join(f"\0{digest}" for digest in image_digests).encode()
+    return hashlib.blake2b(data, digest_size=16, person=b"troupe.images").hexdigest()
 
 
 def is_hub_id(text: str) -> bool:

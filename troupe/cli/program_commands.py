@@ -142,7 +142,7 @@ def _played(
         state, is_done = done.state, done.done
         yield {
             "agent": asked[0],
-            "prompt": "\n".join(f"{m.role}: {m.content}" for m in seen),
+            "prompt": "\n".join(f"{m.role}: {m.described}" for m in seen),
             "answer": answer,
             "team_reward": done.team_reward,
             "rewards": dict(done.local_rewards),

@@ -20,7 +20,7 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.retry import Backoff, retry
-from troupe.tasks.family import Observation
+from troupe.tasks.family import Observation, observed_images
 
 _BACKOFF = Backoff(0.25, 20.0)
 _SEED_BITS = 31
@@ -89,9 +89,11 @@ class ChatClient:
             InvalidArgumentError, NotFoundError: it refuses the request; asking again won't help.
         """
         sampling = request.sampling
+        if observed_images(request.prompt):
+            raise InvalidArgumentError("Images are not sent to an OpenAI-compatible server yet.")
         body: dict[str, Any] = {
             "model": model,
-            "messages": [{"role": m.role, "content": m.content} for m in request.prompt],
+            "messages": [{"role": m.role, "content": m.text} for m in request.prompt],
             "n": request.num_candidates,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,

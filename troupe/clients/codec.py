@@ -4,44 +4,67 @@ Decoding checks what the wire can't: a wrong role or an impossible parameter is 
 InvalidArgumentError. Never does I/O. For candidates see ``troupe.candidates``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
 
 from troupe.api.env.v1 import env_pb2 as env
+from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.rollout.v1 import rollout_pb2 as rollout
 from troupe.episodes.ports import Outcome
 from troupe.episodes.sealed import seal_with, with_seal
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.engine import PolicyState
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.family import ROLES, SPLITS, Message, Observation, Split
+from troupe.tasks.content import Content, check_count
+from troupe.tasks.family import (
+    ROLES,
+    SPLITS,
+    Message,
+    Observation,
+    Split,
+    observed_images,
+)
+from troupe.vision.wire import (
+    content_from_proto,
+    images_from_proto,
+    images_to_proto,
+    parts_to_proto,
+)
 
 
 def chat_to_proto(observation: Observation) -> rollout.ChatPrompt:
     """An observation as a chat prompt."""
     return rollout.ChatPrompt(
-        messages=[rollout.ChatMessage(role=m.role, content=m.content) for m in observation]
+        messages=[
+            rollout.ChatMessage(role=m.role, content=m.text, parts=parts_to_proto(m.content))
+            for m in observation
+        ],
+        images=images_to_proto(m.content for m in observation),
     )
 
 
 def chat_from_proto(prompt: rollout.ChatPrompt) -> Observation:
-    """A chat prompt as an observation; raises InvalidArgumentError when a role is unknown."""
-    return tuple(_message(m.role, m.content) for m in prompt.messages)
+    """A chat prompt as an observation; raises InvalidArgumentError for a wrong role or image."""
+    return _observation(prompt.messages, prompt.images)
 
 
 def observation_to_proto(observation: Observation) -> env.Observation:
     """An observation on the env service's wire."""
     return env.Observation(
-        messages=[env.ObservationMessage(role=m.role, content=m.content) for m in observation]
+        messages=[
+            env.ObservationMessage(role=m.role, content=m.text, parts=parts_to_proto(m.content))
+            for m in observation
+        ],
+        images=images_to_proto(m.content for m in observation),
     )
 
 
 def observation_from_proto(observation: env.Observation) -> Observation:
     """An observation from the env service's wire."""
-    return tuple(_message(m.role, m.content) for m in observation.messages)
+    return _observation(observation.messages, observation.images)
 
 
 def observations_to_proto(observations: Mapping[str, Observation]) -> dict[str, env.Observation]:
@@ -161,7 +184,19 @@ def _finding(loc: Iterable[Any], message: str) -> str:
     return f"{where}: {message}" if where else message
 
 
-def _message(role: str, content: str) -> Message:
+def _observation(
+    messages: Iterable[rollout.ChatMessage | env.ObservationMessage],
+    table: Sequence[records.ImageData],
+) -> Observation:
+    images = images_from_proto(table)
+    observation = tuple(
+        _message(m.role, content_from_proto(m.content, m.parts, images)) for m in messages
+    )
+    check_count(observed_images(observation))
+    return observation
+
+
+def _message(role: str, content: Content) -> Message:
     if role not in ROLES:
         raise InvalidArgumentError(
             f"{role!r} is not the role of a chat message; the roles are {', '.join(ROLES)}."

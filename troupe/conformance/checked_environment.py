@@ -14,6 +14,7 @@ from troupe.conformance.findings import BrokenStepError, Findings, GaveUpError, 
 from troupe.conformance.limits import CheckLimits
 from troupe.conformance.time_limit import Overrun, alarm
 from troupe.errors import TroupeError
+from troupe.tasks.content import ImagePart, TextPart
 from troupe.tasks.family import (
     ROLES,
     Environment,
@@ -156,16 +157,15 @@ class CheckedEnvironment:
         if not observation:
             return
         for message in observation:
-            content: object = getattr(message, "content", None)
-            if not isinstance(message, Message) or not isinstance(content, str):
+            if not isinstance(message, Message) or not _is_content(message.content):
                 wrong(f"holds {clipped(message)}, which is no Message")
                 raise BrokenStepError
             if message.role not in ROLES:
                 wrong(f"has the unknown role '{message.role}'")
-            if not message.content.strip():
+            if not message.text.strip() and not message.images:
                 wrong(f"has an empty {message.role} message")
             try:
-                message.content.encode()
+                message.text.encode()
             except UnicodeEncodeError as error:
                 wrong(f"cannot be sent: {_named(error)}")
         if any(message.role == "system" for message in observation[1:]):
@@ -173,6 +173,13 @@ class CheckedEnvironment:
         last = observation[-1].role
         if last not in ("user", "tool"):
             wrong(f"ends with the role '{last}', so no chat template asks for an answer")
+
+
+def _is_content(content: object) -> bool:
+    return isinstance(content, str) or (
+        isinstance(content, tuple)
+        and all(isinstance(part, TextPart | ImagePart) for part in content)
+    )
 
 
 def _named(error: BaseException) -> str:

@@ -146,7 +146,7 @@ def hidden(subject: Subject) -> None:
 
 def _search_prompts(subject: Subject, state: bytes, secrets: list[str], task_id: str) -> None:
     for agent in subject.family.agents:
-        shown = "\n".join(message.content for message in subject.env.observe(state, agent))
+        shown = "\n".join(message.text for message in subject.env.observe(state, agent))
         for secret in secrets:
             if secret in shown:
                 subject.findings.fail(

@@ -52,7 +52,7 @@ _ALPHABET = "aZ09 \n\t.,:;-+*/=<>()[]{}\\\"'`#$%&|~^_\0\x1b\u00e9\u00df\u0130\u0
 
 def written(observation: Observation) -> str:
     """All messages of an observation, as one text."""
-    return "\n".join(message.content for message in observation)
+    return "\n".join(message.text for message in observation)
 
 
 def examples(observation: Observation) -> list[str]:

@@ -220,7 +220,7 @@ class Branch:
         if not self._context.sampler.sees_jointly:
             return ""
         parts = [
-            "\n".join([f"[{name}]", *(f"{m.role}: {m.content}" for m in messages)])
+            "\n".join([f"[{name}]", *(f"{m.role}: {m.described}" for m in messages)])
             for name, messages in self._observations.items()
         ]
         return "\n\n".join([*parts, f"[{agent}] acts"])

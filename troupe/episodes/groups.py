@@ -5,10 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.candidates import Candidate, Generation, finish_reason_to_proto, spans_to_proto
+from troupe.candidates import (
+    Candidate,
+    Generation,
+    finish_reason_to_proto,
+    prompt_to_proto,
+    spans_to_proto,
+)
 from troupe.episodes.branch import Branch, Draw
 from troupe.episodes.joint import JointNode
 from troupe.ids import group_id
+from troupe.tasks.family import observed_images
+from troupe.vision.wire import image_table, parts_to_proto
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,8 @@ def groups_by_observation(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]
     groups: list[pb.Group] = []
     for draw in draws:
         group = _group(ticket, task_id, draw.agent, draw.turn, draw, pb.GROUP_KEY_OBSERVATION)
-        group.prompts.append(_prompt(draw))
+        group.prompts.append(prompt_to_proto(draw.generation))
+        group.images.extend(_images([draw]))
         group.candidates.extend(_candidates(draw))
         _count_prompts(group, [draw])
         groups.append(group)
@@ -110,8 +119,9 @@ def _over_turns(
         agent_draws = [d for d in draws if d.agent == agent]
         rewards = rewards_of(agent)
         group = _group(ticket, task_id, agent, 0, agent_draws[0], pb.GROUP_KEY_TASK)
-        prompts = {d.generation.prompt_digest: _prompt(d) for d in agent_draws}
+        prompts = {d.generation.prompt_digest: prompt_to_proto(d.generation) for d in agent_draws}
         group.prompts.extend(prompts.values())
+        group.images.extend(_images(agent_draws))
         for draw in agent_draws:
             for candidate in _candidates(draw):
                 candidate.index = len(group.candidates)
@@ -145,6 +155,7 @@ def episode_record(
         num_turns=ending.num_turns,
         team_return=ending.team_return,
         groups=[_readable(g, draws) for g in groups],
+        images=_images(draws),
         num_tokens=sum(draw.generation.num_sampled_tokens for draw in draws),
     )
 
@@ -178,9 +189,10 @@ def _count_prompts(group: pb.Group, draws: Sequence[Draw]) -> None:
         group.num_cached_tokens = sum(cached)
 
 
-def _prompt(draw: Draw) -> pb.Prompt:
-    generation = draw.generation
-    return pb.Prompt(digest=generation.prompt_digest, token_ids=generation.prompt_token_ids)
+def _images(draws: Sequence[Draw]) -> list[pb.ImageData]:
+    """The images of the prompts of ``draws``, each once."""
+    seen = {i.digest: i for draw in draws for i in observed_images(draw.observation)}
+    return image_table(seen.values())
 
 
 def _candidates(draw: Draw) -> list[pb.Candidate]:
@@ -219,16 +231,18 @@ def _newest(generation: Generation, candidate: Candidate) -> int:
 
 
 def _readable(group: pb.Group, draws: Sequence[Draw]) -> pb.Group:
-    """A copy with messages and times in place of the training data."""
+    """A copy with messages and times in place of the training data; images are the episode's."""
     copy = pb.Group()
     copy.CopyFrom(group)
+    copy.ClearField("images")
     agent_draws = [d for d in draws if d.agent == group.agent]
     by_digest = {d.generation.prompt_digest: d.observation for d in agent_draws}
     by_place = {(d.trajectory, d.turn): d for d in agent_draws}
     for prompt in copy.prompts:
         prompt.ClearField("token_ids")
         prompt.messages.extend(
-            pb.PromptMessage(role=m.role, content=m.content) for m in by_digest[prompt.digest]
+            pb.PromptMessage(role=m.role, content=m.text, parts=parts_to_proto(m.content))
+            for m in by_digest[prompt.digest]
         )
     for candidate in copy.candidates:
         candidate.ClearField("joint_observation")

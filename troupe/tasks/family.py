@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from troupe.sandbox.sandbox import Sandbox
+from troupe.tasks.content import Content, ImagePart, described, images_of, text_of
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -23,15 +24,35 @@ ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 class Message:
     """One chat message, rendered by the rollout service with the model's own chat template.
 
-    Example: ``Message("user", "grid: ...")``.
+    Example: ``Message("user", "grid: ...")``, ``Message("user", (image, TextPart("Your move?")))``.
     """
 
     role: Role
-    content: str
+    content: Content
+
+    @property
+    def text(self) -> str:
+        """Its text; an image leaves nothing."""
+        return text_of(self.content)
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """Its images, in order."""
+        return images_of(self.content)
+
+    @property
+    def described(self) -> str:
+        """Its text with the name of each image in its place, for people."""
+        return described(self.content)
 
 
 Observation = tuple[Message, ...]
 """What one agent sees before it acts: the messages of one prompt, in order."""
+
+
+def observed_images(observation: Observation) -> tuple[ImagePart, ...]:
+    """The images of an observation, in order."""
+    return tuple(image for message in observation for image in message.images)
 
 
 @dataclass(frozen=True, slots=True)

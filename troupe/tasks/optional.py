@@ -59,7 +59,7 @@ def random_policy(family: TaskFamily, observe: Callable[[bytes, str], Observatio
         return policy
 
     def words_of_prompt(state: bytes, agent: str, rng: Random) -> str:
-        words = " ".join(message.content for message in observe(state, agent)).split() or ["?"]
+        words = " ".join(message.text for message in observe(state, agent)).split() or ["?"]
         return " ".join(rng.choices(words, k=rng.randint(1, _MAX_WORDS)))
 
     return words_of_prompt
@@ -97,5 +97,5 @@ def vocabulary_of(family: TaskFamily) -> Sequence[str]:
         state = environment.reset(taskset.task("train", index))
         for agent in family.agents:
             for message in environment.observe(state, agent):
-                words.update(dict.fromkeys(message.content.split()))
+                words.update(dict.fromkeys(message.text.split()))
     return list(words)

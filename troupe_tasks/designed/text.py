@@ -59,7 +59,7 @@ def design(question: Observation, operators: Collection[str], max_lines: int) ->
 
 def ask(question: Observation, state: State, node: Node) -> Observation:
     """What the executor sees for ``node``: what to do, the problem, and the node's inputs."""
-    rules = "\n".join(m.content for m in question if m.role == "system")
+    rules = "\n".join(m.text for m in question if m.role == "system")
     parts = [_ASKS[node.operator]]
     if node.operator in _SOLVES and rules:
         parts.insert(0, rules)
@@ -88,4 +88,4 @@ def read_program(text: str) -> str | None:
 
 
 def _user(question: Observation) -> str:
-    return "\n\n".join(m.content for m in question if m.role != "system")
+    return "\n\n".join(m.text for m in question if m.role != "system")

@@ -79,8 +79,8 @@ class AnswerJudge:
             )
         return {
             "id": task.id,
-            "question": "\n\n".join(m.content for m in seen if m.role != "system"),
-            "system": "\n\n".join(m.content for m in seen if m.role == "system"),
+            "question": "\n\n".join(m.text for m in seen if m.role != "system"),
+            "system": "\n\n".join(m.text for m in seen if m.role == "system"),
         }
 
     def judged(self, seed: int, text: str) -> Transition:

@@ -28,4 +28,4 @@ class Attacker:
 def user_text(now: Situation) -> str:
     """The last message that the acting agent is shown; "" when it is shown nothing."""
     messages = now.subject.env.observe(now.state, now.agent)
-    return messages[-1].content if messages else ""
+    return messages[-1].text if messages else ""

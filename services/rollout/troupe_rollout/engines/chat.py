@@ -16,7 +16,9 @@ def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list
             f"The tokenizer of '{model}' has no chat template. Add chat_template.jinja to the "
             "model folder, or send token ids."
         )
-    chat = [{"role": message.role, "content": message.content} for message in messages]
+    if any(message.images for message in messages):
+        raise InvalidArgumentError(f"'{model}' is served as a text model; it sees no images.")
+    chat = [{"role": message.role, "content": message.text} for message in messages]
     try:
         ids: Any = tokenizer.apply_chat_template(
             chat, add_generation_prompt=True, tokenize=True, return_dict=False

@@ -168,7 +168,7 @@ class _Play:
             return {}
         first, second = (
             {
-                name: shown[0].content
+                name: shown[0].text
                 for name, shown in start.observations.items()
                 if shown and shown[0].role == "system"
             }

@@ -75,7 +75,7 @@ def _with_slips(words: list[str], others: list[str], rate: float, rng: Random) -
 def _encoded(
     tokenizer: PreTrainedTokenizerFast, observation: Observation, answer: str
 ) -> Demonstration:
-    chat = [{"role": message.role, "content": message.content} for message in observation]
+    chat = [{"role": message.role, "content": message.text} for message in observation]
     prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
     return Demonstration(
         tokenizer.encode(cast("str", prompt), add_special_tokens=False),

@@ -1,3 +1,4 @@
+from troupe.api.records.v1 import records_pb2 as _records_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -59,18 +60,22 @@ class ListTasksResponse(_message.Message):
     def __init__(self, tasks: _Optional[_Iterable[_Union[TaskEntry, _Mapping]]] = ..., total_size: _Optional[int] = ...) -> None: ...
 
 class ObservationMessage(_message.Message):
-    __slots__ = ("role", "content")
+    __slots__ = ("role", "content", "parts")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     role: str
     content: str
-    def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
+    parts: _containers.RepeatedCompositeFieldContainer[_records_pb2.ContentPart]
+    def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[_records_pb2.ContentPart, _Mapping]]] = ...) -> None: ...
 
 class Observation(_message.Message):
-    __slots__ = ("messages",)
+    __slots__ = ("messages", "images")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[ObservationMessage]
-    def __init__(self, messages: _Optional[_Iterable[_Union[ObservationMessage, _Mapping]]] = ...) -> None: ...
+    images: _containers.RepeatedCompositeFieldContainer[_records_pb2.ImageData]
+    def __init__(self, messages: _Optional[_Iterable[_Union[ObservationMessage, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[_records_pb2.ImageData, _Mapping]]] = ...) -> None: ...
 
 class ResetRequest(_message.Message):
     __slots__ = ("environment", "task", "observe_agents")

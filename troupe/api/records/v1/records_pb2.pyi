@@ -63,23 +63,61 @@ class Ticket(_message.Message):
     opened_at: float
     def __init__(self, ticket_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., split: _Optional[str] = ..., task_index: _Optional[int] = ..., policy_versions: _Optional[_Mapping[str, int]] = ..., opened_at: _Optional[float] = ...) -> None: ...
 
+class ContentPart(_message.Message):
+    __slots__ = ("text", "image_digest")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    image_digest: str
+    def __init__(self, text: _Optional[str] = ..., image_digest: _Optional[str] = ...) -> None: ...
+
+class ImageData(_message.Message):
+    __slots__ = ("digest", "width", "height", "png")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    PNG_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    width: int
+    height: int
+    png: bytes
+    def __init__(self, digest: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., png: _Optional[bytes] = ...) -> None: ...
+
+class ImageRef(_message.Message):
+    __slots__ = ("digest", "width", "height", "grid_h", "grid_w")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    GRID_H_FIELD_NUMBER: _ClassVar[int]
+    GRID_W_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    width: int
+    height: int
+    grid_h: int
+    grid_w: int
+    def __init__(self, digest: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., grid_h: _Optional[int] = ..., grid_w: _Optional[int] = ...) -> None: ...
+
 class PromptMessage(_message.Message):
-    __slots__ = ("role", "content")
+    __slots__ = ("role", "content", "parts")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     role: str
     content: str
-    def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
+    parts: _containers.RepeatedCompositeFieldContainer[ContentPart]
+    def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[ContentPart, _Mapping]]] = ...) -> None: ...
 
 class Prompt(_message.Message):
-    __slots__ = ("digest", "token_ids", "messages")
+    __slots__ = ("digest", "token_ids", "messages", "images")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     digest: str
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     messages: _containers.RepeatedCompositeFieldContainer[PromptMessage]
-    def __init__(self, digest: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., messages: _Optional[_Iterable[_Union[PromptMessage, _Mapping]]] = ...) -> None: ...
+    images: _containers.RepeatedCompositeFieldContainer[ImageRef]
+    def __init__(self, digest: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., messages: _Optional[_Iterable[_Union[PromptMessage, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[ImageRef, _Mapping]]] = ...) -> None: ...
 
 class VersionSpan(_message.Message):
     __slots__ = ("policy_version", "num_tokens")
@@ -143,7 +181,7 @@ class Candidate(_message.Message):
     def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., rollout_logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., policy_version: _Optional[int] = ..., prompt_digest: _Optional[str] = ..., reward: _Optional[float] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_chosen: _Optional[bool] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., turn: _Optional[int] = ..., trajectory: _Optional[int] = ..., generate_s: _Optional[float] = ..., env_s: _Optional[float] = ..., is_baseline: _Optional[bool] = ..., joint_observation: _Optional[str] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group_id", "job_id", "step", "task_id", "agent", "turn", "policy", "policy_version", "key", "prompts", "candidates", "ticket_id", "node", "num_prompt_tokens", "num_cached_tokens")
+    __slots__ = ("group_id", "job_id", "step", "task_id", "agent", "turn", "policy", "policy_version", "key", "prompts", "candidates", "ticket_id", "node", "num_prompt_tokens", "num_cached_tokens", "images")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +197,7 @@ class Group(_message.Message):
     NODE_FIELD_NUMBER: _ClassVar[int]
     NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     NUM_CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     job_id: str
     step: int
@@ -174,10 +213,11 @@ class Group(_message.Message):
     node: str
     num_prompt_tokens: int
     num_cached_tokens: int
-    def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ..., node: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., num_cached_tokens: _Optional[int] = ...) -> None: ...
+    images: _containers.RepeatedCompositeFieldContainer[ImageData]
+    def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ..., node: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., num_cached_tokens: _Optional[int] = ..., images: _Optional[_Iterable[_Union[ImageData, _Mapping]]] = ...) -> None: ...
 
 class Episode(_message.Message):
-    __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason", "num_redraws", "busy")
+    __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason", "num_redraws", "busy", "images")
     EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +234,7 @@ class Episode(_message.Message):
     DROPPED_REASON_FIELD_NUMBER: _ClassVar[int]
     NUM_REDRAWS_FIELD_NUMBER: _ClassVar[int]
     BUSY_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     episode_id: str
     job_id: str
     round_id: str
@@ -210,7 +251,8 @@ class Episode(_message.Message):
     dropped_reason: str
     num_redraws: int
     busy: BusyTimes
-    def __init__(self, episode_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., is_success: _Optional[bool] = ..., success_fraction: _Optional[float] = ..., num_turns: _Optional[int] = ..., team_return: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., wall_s: _Optional[float] = ..., num_tokens: _Optional[int] = ..., dropped_reason: _Optional[str] = ..., num_redraws: _Optional[int] = ..., busy: _Optional[_Union[BusyTimes, _Mapping]] = ...) -> None: ...
+    images: _containers.RepeatedCompositeFieldContainer[ImageData]
+    def __init__(self, episode_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., is_success: _Optional[bool] = ..., success_fraction: _Optional[float] = ..., num_turns: _Optional[int] = ..., team_return: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., wall_s: _Optional[float] = ..., num_tokens: _Optional[int] = ..., dropped_reason: _Optional[str] = ..., num_redraws: _Optional[int] = ..., busy: _Optional[_Union[BusyTimes, _Mapping]] = ..., images: _Optional[_Iterable[_Union[ImageData, _Mapping]]] = ...) -> None: ...
 
 class BusyTimes(_message.Message):
     __slots__ = ("generate", "env")

@@ -33,7 +33,7 @@ class Prefix:
 
 def prefix_of(observation: Observation) -> Prefix:
     """The prefixes of a chat prompt. Messages that are appended later keep the earlier ones."""
-    text = "".join(f"\x1e{m.role}\x1f{m.content}" for m in observation)
+    text = "".join(f"\x1e{m.role}\x1f{m.described}" for m in observation)
     affinity = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     blocks: list[int] = []
     digest = 0

@@ -1,0 +1,150 @@
+"""Images survive the wires, travel once, and what is wrong or too large is refused."""
+
+import random
+
+import pytest
+
+from troupe.api.records.v1 import records_pb2 as records
+from troupe.api.rollout.v1 import rollout_pb2 as rollout
+from troupe.candidates import Generation, PromptImage, generation_from_proto, generation_to_proto
+from troupe.clients import codec
+from troupe.errors import InvalidArgumentError
+from troupe.ids import prompt_digest
+from troupe.tasks.content import MAX_IMAGES, ImagePart, TextPart
+from troupe.tasks.family import Message, observed_images
+from troupe.vision.png import decode_png, encode_png
+
+
+def drawn(seed: int, width: int = 28, height: int = 56) -> ImagePart:
+    return ImagePart(width, height, random.Random(seed).randbytes(3 * width * height))
+
+
+SEEN = (
+    Message("system", "You see."),
+    Message("user", (TextPart("Left: "), drawn(1), TextPart(" Right: "), drawn(2), drawn(1))),
+)
+
+
+def test_image_when_encoded_then_decodes_to_its_pixels() -> None:
+    assert decode_png(encode_png(drawn(3))) == drawn(3)
+
+
+def test_digest_when_sides_are_swapped_then_differs() -> None:
+    pixels = bytes(3 * 28 * 56)
+    assert ImagePart(28, 56, pixels).digest != ImagePart(56, 28, pixels).digest
+
+
+def test_observation_with_images_when_sent_then_comes_back_equal_and_each_image_once() -> None:
+    sent = codec.observation_to_proto(SEEN)
+    assert codec.observation_from_proto(sent) == SEEN
+    chat = codec.chat_to_proto(SEEN)
+    assert codec.chat_from_proto(chat) == SEEN
+    assert [len(sent.images), len(chat.images)] == [2, 2]
+    assert chat.messages[1].content == "Left:  Right: "
+
+
+def test_observation_of_text_when_sent_then_has_no_parts_on_the_wire() -> None:
+    sent = codec.chat_to_proto((Message("user", "hello"),))
+    old = rollout.ChatPrompt(messages=[rollout.ChatMessage(role="user", content="hello")])
+    assert sent.SerializeToString() == old.SerializeToString()
+
+
+def test_message_then_text_leaves_images_out_and_described_names_them() -> None:
+    message = Message("user", (TextPart("a"), drawn(1), TextPart("b")))
+    assert message.text == "ab"
+    assert message.images == (drawn(1),)
+    assert message.described == f"a[image {drawn(1).digest[:12]} 28x56]b"
+    assert "\\x" not in repr(message)
+
+
+def _chat() -> rollout.ChatPrompt:
+    return codec.chat_to_proto(SEEN)
+
+
+def test_image_when_another_digest_is_given_then_is_refused() -> None:
+    chat = _chat()
+    chat.images[0].png = encode_png(drawn(9))
+    with pytest.raises(InvalidArgumentError, match="other pixels"):
+        codec.chat_from_proto(chat)
+
+
+def test_image_when_it_did_not_come_then_is_refused() -> None:
+    chat = _chat()
+    del chat.images[0]
+    with pytest.raises(InvalidArgumentError, match="did not come"):
+        codec.chat_from_proto(chat)
+
+
+@pytest.mark.parametrize(
+    "png",
+    [
+        b"",
+        b"\x89PNG\r\n\x1a\n",
+        b"GIF89a" + bytes(40),
+        encode_png(drawn(1))[:60],
+        encode_png(drawn(1)) + bytes(1024 * 1024),
+    ],
+)
+def test_png_when_broken_or_too_large_then_is_refused(png: bytes) -> None:
+    with pytest.raises(InvalidArgumentError, match="PNG"):
+        decode_png(png)
+
+
+def test_png_when_its_header_claims_a_bomb_then_is_refused_before_decoding() -> None:
+    png = bytearray(encode_png(drawn(1)))
+    png[16:24] = (60_000).to_bytes(4, "big") * 2
+    with pytest.raises(InvalidArgumentError, match="28 to 1792"):
+        decode_png(bytes(png))
+
+
+@pytest.mark.parametrize(("width", "height"), [(27, 28), (28, 1793)])
+def test_image_when_a_side_is_out_of_range_then_is_refused(width: int, height: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="28 to 1792"):
+        ImagePart(width, height, bytes(3 * width * height))
+
+
+def test_image_when_pixels_are_missing_then_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="rows of 8-bit RGB"):
+        ImagePart(28, 28, b"123")
+
+
+def test_image_when_noise_is_larger_than_the_wire_takes_then_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="Draw it smaller"):
+        encode_png(drawn(1, 700, 700))
+
+
+def test_prompt_when_it_has_too_many_images_then_is_refused() -> None:
+    shown = (Message("user", tuple(drawn(n) for n in range(MAX_IMAGES + 1))),)
+    with pytest.raises(InvalidArgumentError, match="at most 8"):
+        codec.chat_to_proto(shown)
+    chat = _chat()
+    chat.messages[1].parts.extend([chat.messages[1].parts[1]] * MAX_IMAGES)
+    with pytest.raises(InvalidArgumentError, match="at most 8"):
+        codec.chat_from_proto(chat)
+
+
+def test_prompt_digest_when_there_are_no_images_then_is_the_recorded_one() -> None:
+    assert prompt_digest([]) == "cae66941d9efbd404e4d88758ea67670"
+    assert prompt_digest([1, 2, 70_000]) == "64add97e97a8e23d60a4ea405258b5c1"
+
+
+def test_prompt_digest_when_images_differ_then_differs() -> None:
+    one, two = drawn(1).digest, drawn(2).digest
+    digests = {
+        prompt_digest([5, 6]),
+        prompt_digest([5, 6], [one]),
+        prompt_digest([5, 6], [two]),
+        prompt_digest([5, 6], [one, two]),
+        prompt_digest([5, 6], [two, one]),
+    }
+    assert len(digests) == 5
+
+
+def test_generation_with_images_when_sent_then_comes_back_equal() -> None:
+    image = PromptImage(drawn(1).digest, 28, 56, 4, 2)
+    ids = [7, 9, 9, 8]
+    sent = Generation(ids, prompt_digest(ids, [image.digest]), [], 3, 0.5, prompt_images=(image,))
+    assert generation_from_proto(generation_to_proto(sent)) == sent
+    old = generation_to_proto(Generation(ids, prompt_digest(ids), [], 3, 0.5))
+    assert old.prompt == records.Prompt(digest=prompt_digest(ids), token_ids=ids)
+    assert observed_images(SEEN) == (drawn(1), drawn(2), drawn(1))

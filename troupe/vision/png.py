@@ -1,0 +1,69 @@
+"""Encodes images as PNG and decodes them, with Pillow, which only jobs with images import.
+
+Owns what is accepted: 8-bit PNG within the limits of ``troupe.tasks.content``, checked in the
+header before any pixel is decoded.
+"""
+
+import importlib
+import io
+import struct
+from functools import lru_cache
+from typing import Any
+
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.content import MAX_PNG_BYTES, ImagePart, check_size
+
+MIME_TYPE = "image/png"
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_HEADER = struct.Struct(">8s4x4sII")
+"""Signature, length, "IHDR", width, height."""
+
+
+@lru_cache(maxsize=64)
+def encode_png(image: ImagePart) -> bytes:
+    """The image as PNG; raises InvalidArgumentError when it is larger than 1 MiB."""
+    out = io.BytesIO()
+    size = (image.width, image.height)
+    _pillow().frombytes("RGB", size, image.pixels).save(out, "PNG", compress_level=3)
+    png = out.getvalue()
+    if len(png) > MAX_PNG_BYTES:
+        raise InvalidArgumentError(
+            f"An image of {image.width} x {image.height} takes {len(png)} bytes as PNG; at most "
+            f"{MAX_PNG_BYTES} are allowed. Draw it smaller or with fewer colours."
+        )
+    return png
+
+
+@lru_cache(maxsize=16)
+def decode_png(png: bytes) -> ImagePart:
+    """The image of a PNG; raises InvalidArgumentError for what is no PNG or too large."""
+    if len(png) > MAX_PNG_BYTES:
+        raise InvalidArgumentError(
+            f"An image has {len(png)} bytes of PNG; at most {MAX_PNG_BYTES} are allowed."
+        )
+    width, height = _size(png)
+    check_size(width, height)
+    try:
+        with _pillow().open(io.BytesIO(png), formats=["PNG"]) as opened:
+            pixels = opened.convert("RGB").tobytes()
+    except (OSError, SyntaxError, ValueError, struct.error) as error:  # what Pillow raises
+        raise InvalidArgumentError(f"An image cannot be decoded as PNG ({error}).") from error
+    return ImagePart(width, height, pixels)
+
+
+def _size(png: bytes) -> tuple[int, int]:
+    if len(png) < _HEADER.size:
+        raise InvalidArgumentError("An image is not a PNG: it is too short.")
+    signature, kind, width, height = _HEADER.unpack_from(png)
+    if signature != _SIGNATURE or kind != b"IHDR":
+        raise InvalidArgumentError("An image is not a PNG: its header is another.")
+    return width, height
+
+
+def _pillow() -> Any:
+    try:
+        return importlib.import_module("PIL.Image")
+    except ImportError as error:
+        raise InvalidArgumentError(
+            "Images need Pillow, which is not installed here: pip install 'troupe[vision]'."
+        ) from error
