@@ -17,7 +17,9 @@ class LoraSpec(SpecModel):
     alpha: float = Field(default=32.0, gt=0.0)
     """Scale: the update is multiplied by alpha / rank."""
     targets: list[str] | Literal["all-linear"] = "all-linear"
-    """Module names that get an adapter."""
+    """Module names that get an adapter. In a model that takes images, of its language model."""
+    vision: bool = False
+    """Also adapt the vision tower of a model that takes images."""
 
 
 class FullSpec(SpecModel):
@@ -25,6 +27,8 @@ class FullSpec(SpecModel):
 
     kind: Literal["full"] = "full"
     """Selects full weights."""
+    vision: bool = False
+    """Also train the vision tower of a model that takes images."""
 
 
 class OptimizerSpec(SpecModel):

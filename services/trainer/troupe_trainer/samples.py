@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import Sample, sample_of
+from troupe.tasks.content import ImagePart
+from troupe.vision.wire import images_from_proto
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,11 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class PromptSamples:
-    """Completions of one prompt."""
+    """Completions of one prompt; ``images`` are those of the prompt, in order."""
 
     prompt: NDArray[np.int32]
     samples: Sequence[Sample]
+    images: Sequence[ImagePart] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,13 @@ def credit(
         )
         by_digest[candidate.prompt_digest].append(sample)
         num_tokens += len(candidate.token_ids)
+    images = images_from_proto(group.images)
     prompts = [
-        PromptSamples(np.array(prompt.token_ids, dtype=np.int32), by_digest[prompt.digest])
+        PromptSamples(
+            np.array(prompt.token_ids, dtype=np.int32),
+            by_digest[prompt.digest],
+            [images[image.digest] for image in prompt.images],
+        )
         for prompt in group.prompts
         if by_digest[prompt.digest]
     ]

@@ -3,7 +3,7 @@
 Owns the count. A product of matrices of n, m and k has 2 n m k operations; a backward pass has
 twice those of the forward pass, and without gradients of frozen weights once (Kaplan et al.,
 arXiv 2001.08361, appendix B; Chowdhery et al., arXiv 2204.02311, appendix B). What is computed
-again or masked does not count.
+again or masked does not count, nor does a vision tower.
 """
 
 from typing import Any
@@ -32,7 +32,8 @@ class StepFlops:
 
     def __init__(self, causal: Any, *, is_lora: bool) -> None:
         config = causal.config.get_text_config()
-        layers = getattr(causal.model, "layers", causal.model).named_parameters()
+        decoder = getattr(causal.model, "language_model", causal.model)
+        layers = getattr(decoder, "layers", decoder).named_parameters()
         self._layers = sum(p.numel() for n, p in layers if p.dim() > 1 and "lora_" not in n)
         self._head = int(config.vocab_size) * int(config.hidden_size)
         size = getattr(config, "head_dim", None)

@@ -19,7 +19,7 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from troupe.errors import InvalidArgumentError, JobFailedError
@@ -35,6 +35,7 @@ from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together
 from troupe_trainer.model.ranks.shard import Sharded, fill
 from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
+from troupe_trainer.model.vision import Vision, adapter_targets, freeze, vision_model
 
 _T = TypeVar("_T")
 
@@ -66,11 +67,14 @@ class PolicyModel:
         self._kernels = kernels
         kin = next((other for other in shares if other.has_base_of(spec)), None)
         base = _load(policy, spec, self.device, kernels) if kin is None else kin.base_again()
+        sees = vision_model(spec.model)
+        freeze(base, policy, is_trained=spec.train.vision)
+        self._vision = Vision(sees, self.device, is_trained=spec.train.vision) if sees else None
         self._has_tree = not kernels.is_packed and use_tree(base, policy)
         self.base_digest = base_digest(base, spec.model) if kin is None else kin.base_digest
         """Of the model as it was found; see ``LearnerState.base``."""
         self._bare: Any = _same_weights(base) if isinstance(spec.train, LoraSpec) else None
-        self._config: Any = base.config
+        self._config: Any = base.config.get_text_config()
         self.is_lora = isinstance(spec.train, LoraSpec)
         self.module: Any = _adapted(policy, base, spec, seed) if self.is_lora else base
         self.module.eval()
@@ -111,6 +115,11 @@ class PolicyModel:
     def vocabulary_size(self) -> int:
         """Token ids are below this."""
         return int(self._config.vocab_size)
+
+    @property
+    def image_token_id(self) -> int | None:
+        """The token that stands for a piece of an image; None for a model that takes no images."""
+        return self._vision.image_token_id if self._vision is not None else None
 
     @property
     def hidden_size(self) -> int:
@@ -229,16 +238,23 @@ class PolicyModel:
 
     def _hidden(self, batch: Microbatch) -> Tensor:
         """The decoder's output at each predictor, N x D."""
-        tokens_M = torch.from_numpy(batch.tokens_M).to(self.device)
-        positions_M = torch.from_numpy(batch.positions_M).to(self.device)
-        hidden_1_M_D = self._causal.model(
-            input_ids=tokens_M[None],
-            position_ids=positions_M[None],
-            use_cache=False,
-            **self._attention(batch),
+        hidden_1_M_D = self._decoder(
+            **self._inputs(batch), use_cache=False, **self._attention(batch)
         ).last_hidden_state
         predictors_N = torch.from_numpy(batch.predictors_N).to(self.device)
         return hidden_1_M_D[0].index_select(0, predictors_N)
+
+    @property
+    def _decoder(self) -> Any:
+        model: Any = self._causal.model
+        return model if self._vision is None else model.language_model
+
+    def _inputs(self, batch: Microbatch) -> dict[str, Any]:
+        if self._vision is not None:
+            return self._vision.inputs(self._causal, batch)
+        tokens_M = torch.from_numpy(batch.tokens_M).to(self.device)
+        positions_M = torch.from_numpy(batch.positions_M).to(self.device)
+        return {"input_ids": tokens_M[None], "position_ids": positions_M[None]}
 
     def _attention(self, batch: Microbatch) -> dict[str, Any]:
         """The arguments that tell the layers which tokens see which."""
@@ -285,7 +301,10 @@ def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels)
     is_lora = isinstance(spec.train, LoraSpec)
     dtype = getattr(torch, spec.dtype) if is_lora else torch.float32
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
+        sees = vision_model(spec.model) is not None
+        model: Any = (
+            AutoModelForImageTextToText if sees else AutoModelForCausalLM
+        ).from_pretrained(
             spec.model,
             dtype=dtype,
             attn_implementation=kernels.attention,
@@ -324,7 +343,7 @@ def _adapted(policy: str, base: Any, policy_spec: PolicySpec, seed: int) -> Any:
     config = LoraConfig(
         r=spec.rank,
         lora_alpha=cast("int", spec.alpha),
-        target_modules=spec.targets if spec.targets == "all-linear" else list(spec.targets),
+        **adapter_targets(base, spec),
         lora_dropout=0.0,
         bias="none",
         task_type="CAUSAL_LM",

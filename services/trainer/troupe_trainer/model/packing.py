@@ -11,7 +11,7 @@ Shape suffixes: M tokens of a micro-batch, N trained ones of them, B tokens of a
 # ruff: noqa: N815 (array names carry shape suffixes)
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from troupe.candidates import Sample
 from troupe.spec.job import BatchSpec
+from troupe.tasks.content import ImagePart
 from troupe_trainer.samples import PromptSamples
 
 Ints = NDArray[np.int64]
@@ -49,12 +50,23 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class PicturedBlock:
+    """A block of a micro-batch whose prompt has pictures: its tokens, of which the first
+    ``num_prompt`` are the prompt, and its pictures in their order there."""
+
+    tokens: slice
+    num_prompt: int
+    images: Sequence[ImagePart]
+
+
+@dataclass(frozen=True, slots=True)
 class Microbatch:
     """Blocks laid end to end for one forward pass, and the targets of its outputs.
 
     Token i sees token j when ``j <= i < ends_M[j]``. ``lengths`` are the blocks', longest first;
     the first of them are those of ``segments``, and the others are trees.
-    ``predictors_N`` indexes the M outputs and ``sequence_N`` indexes ``samples``.
+    ``predictors_N`` indexes the M outputs and ``sequence_N`` indexes ``samples``. ``positions_M``
+    counts the tokens before each; a model that sees has its own positions, see ``vision``.
     """
 
     tokens_M: Ints
@@ -69,6 +81,7 @@ class Microbatch:
     sequence_N: Ints
     samples: Sequence[Sample]
     segments: Sequence[Sequence[int]] = ()
+    pictured: Sequence[PicturedBlock] = ()
 
 
 def pack(
@@ -90,7 +103,7 @@ def lay_out(
     for kernels without tree support.
     """
     if not shares_prompts:
-        prompts = [PromptSamples(p.prompt, [s]) for p in prompts for s in p.samples]
+        prompts = [replace(p, samples=[s]) for p in prompts for s in p.samples]
     budget = batch.tokens_per_row * batch.rows_per_microbatch
     return fill([block for p in prompts for block in _within(p, budget)], budget)
 
@@ -112,7 +125,7 @@ def _within(samples: PromptSamples, budget: int) -> Iterator[Block]:
         yield block
         return
     for part in _halves(samples) if not block.segments else _bins(samples, budget):
-        yield from _within(PromptSamples(samples.prompt, part), budget)
+        yield from _within(replace(samples, samples=part), budget)
 
 
 def _halves(samples: PromptSamples) -> Sequence[Sequence[Sample]]:
@@ -240,4 +253,11 @@ def microbatch(blocks: Sequence[Block]) -> Microbatch:
         sequence_N=np.repeat(np.arange(len(samples)), sizes),
         samples=samples,
         segments=[block.segments for block in blocks if block.segments],
+        pictured=[
+            PicturedBlock(
+                slice(start, start + len(b.tokens_B)), len(b.samples.prompt), b.samples.images
+            )
+            for start, b in placed
+            if b.samples.images
+        ],
     )

@@ -160,7 +160,8 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 def use_tree(causal: Any, policy: str) -> bool:
     """Make the model's layers use this attention; False, with nothing changed, where they can't.
 
-    Some architectures pass no arguments on to their attention: a pass of two tokens shows it.
+    Some architectures pass no arguments on to their attention: a pass of two tokens shows it. A
+    vision tower keeps the attention it has.
 
     Raises:
         InvalidArgumentError: some layers attend and others do something else.
@@ -169,7 +170,7 @@ def use_tree(causal: Any, policy: str) -> bool:
     tree = Tree([2], np.array([2, 2]), causal.device, causal.dtype)
     tokens_1_2 = torch.zeros((1, 2), dtype=torch.long, device=causal.device)
     try:
-        causal.set_attn_implementation(NAME)
+        causal.set_attn_implementation(_for_decoder(causal, NAME))
         with torch.no_grad():
             causal.model(input_ids=tokens_1_2, use_cache=False, **arguments(tree))
     except (TypeError, ValueError, LookupError, AttributeError, RuntimeError):
@@ -184,8 +185,16 @@ def use_tree(causal: Any, policy: str) -> bool:
             pointer=f"/policies/{policy}/model",
         )
     if not tree.num_uses:
-        causal.set_attn_implementation(before)
+        causal.set_attn_implementation(_for_decoder(causal, before))
     return bool(tree.num_uses)
+
+
+def _for_decoder(causal: Any, name: str) -> str | dict[str, str]:
+    """The argument of ``set_attn_implementation`` that leaves a vision tower as it is."""
+    vision = getattr(causal.config, "vision_config", None)
+    if vision is None:
+        return name
+    return {"text_config": name, "vision_config": vision._attn_implementation}
 
 
 def arguments(tree: Tree) -> dict[str, Any]:

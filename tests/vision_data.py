@@ -1,0 +1,169 @@
+"""Tiny models that take images, and groups whose prompts have some, for the trainer's tests."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import (
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+)
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.ids import group_id, prompt_digest, ticket_id, train_round
+from troupe.tasks.content import ImagePart
+from troupe.vision.layout import Grid
+from troupe.vision.wire import image_table
+
+VISION_START, VISION_END, IMAGE, VIDEO = 90, 91, 92, 93
+WORDS = 80
+"""Ids below this are text."""
+KINDS = ("qwen2_5_vl", "qwen3_vl")
+
+
+def save_vision_model(folder: Path, kind: str, *, num_layers: int = 2) -> Path:
+    """A random Qwen2.5-VL or Qwen3-VL of a few ten thousand parameters."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    tokens: dict[str, Any] = {
+        "image_token_id": IMAGE,
+        "video_token_id": VIDEO,
+        "vision_start_token_id": VISION_START,
+        "vision_end_token_id": VISION_END,
+        "tie_word_embeddings": True,
+    }
+    text: dict[str, Any] = {
+        "vocab_size": 96,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": num_layers,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "initializer_range": 0.2,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 512,
+        "rope_parameters": {
+            "rope_type": "default",
+            "mrope_section": [2, 3, 3],
+            "rope_theta": 10000.0,
+        },
+    }
+    vision: dict[str, Any] = {
+        "depth": 2,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_heads": 2,
+        "out_hidden_size": 32,
+        "initializer_range": 0.2,
+    }
+    if kind == "qwen2_5_vl":
+        vision |= {"patch_size": 14, "window_size": 56, "fullatt_block_indexes": [1]}
+        config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, **tokens)
+        model: Any = Qwen2_5_VLForConditionalGeneration(config)
+    else:
+        vision |= {"patch_size": 16, "num_position_embeddings": 64}
+        vision |= {"deepstack_visual_indexes": [0]}
+        config = Qwen3VLConfig(text_config=text | {"head_dim": 16}, vision_config=vision, **tokens)
+        model = Qwen3VLForConditionalGeneration(config)
+    model.save_pretrained(folder)
+    unit = 2 * vision["patch_size"]
+    preprocessor = {
+        "patch_size": vision["patch_size"],
+        "temporal_patch_size": 2,
+        "merge_size": 2,
+        "min_pixels": unit**2,
+        "max_pixels": unit**2 * 64,
+        "image_mean": [0.5, 0.4, 0.3],
+        "image_std": [0.5, 0.4, 0.3],
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor))
+    return folder
+
+
+def unit_of(kind: str) -> int:
+    """Pixels of the side of one image token."""
+    return 28 if kind == "qwen2_5_vl" else 32
+
+
+def random_image(rng: random.Random, kind: str, rows: int, columns: int) -> ImagePart:
+    """Noise of ``rows`` x ``columns`` tokens."""
+    width, height = columns * unit_of(kind), rows * unit_of(kind)
+    return ImagePart(width, height, rng.randbytes(3 * width * height))
+
+
+def pictured_prompt(rng: random.Random, kind: str, images: list[ImagePart]) -> list[int]:
+    """Words, each image between words, and words."""
+    tokens = [rng.randrange(WORDS) for _ in range(rng.randrange(1, 4))]
+    for image in images:
+        size = image.width // unit_of(kind) * (image.height // unit_of(kind))
+        tokens += [VISION_START, *[IMAGE] * size, VISION_END, rng.randrange(WORDS)]
+    return [*tokens, *(rng.randrange(WORDS) for _ in range(rng.randrange(1, 5)))]
+
+
+def pictured_group(
+    rng: random.Random,
+    kind: str,
+    images: list[ImagePart],
+    *,
+    step: int = 0,
+    task: int = 0,
+    agent: str = "tool",
+    size: int = 4,
+    prompt: list[int] | None = None,
+) -> pb.Group:
+    """One observation group whose prompt has ``images``."""
+    ticket = ticket_id("unit-1", train_round(step), task)
+    prompt = pictured_prompt(rng, kind, images) if prompt is None else prompt
+    digest = prompt_digest(prompt, [image.digest for image in images])
+    half = unit_of(kind) // 2
+    refs = [
+        pb.ImageRef(
+            digest=i.digest,
+            width=i.width,
+            height=i.height,
+            grid_h=i.height // half,
+            grid_w=i.width // half,
+        )
+        for i in images
+    ]
+    group = pb.Group(
+        group_id=group_id(ticket, agent, 0),
+        job_id="unit-1",
+        step=step,
+        task_id=f"train/{task}",
+        agent=agent,
+        policy="shared",
+        policy_version=step,
+        key=pb.GROUP_KEY_OBSERVATION,
+        prompts=[pb.Prompt(digest=digest, token_ids=prompt, images=refs)],
+        images=image_table({i.digest: i for i in images}.values()),
+        ticket_id=ticket,
+    )
+    shared = [rng.randrange(WORDS) for _ in range(2)]
+    for index in range(size):
+        tokens = [*shared[: index % 3], *(rng.randrange(WORDS) for _ in range(rng.randrange(1, 6)))]
+        group.candidates.add(
+            index=index,
+            token_ids=tokens,
+            rollout_logprobs=[-rng.random() * 3 for _ in tokens],
+            finish_reason=pb.FINISH_REASON_STOP,
+            policy_version=step,
+            prompt_digest=digest,
+            reward=rng.random(),
+        )
+    return group
+
+
+def pixels_of(image: ImagePart) -> Any:
+    """Height x width x 3, as image libraries take it."""
+    return np.frombuffer(image.pixels, np.uint8).reshape(image.height, image.width, 3)
+
+
+def grid_of_tokens(image: ImagePart, kind: str) -> Grid:
+    """Its patches, rows and columns."""
+    return Grid(image.height // (unit_of(kind) // 2), image.width // (unit_of(kind) // 2))
