@@ -25,6 +25,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.seeds import derive_seed
 from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe.vision.model import VisionModel
 from troupe_trainer.model.base_digest import base_digest
 from troupe_trainer.model.flash import computes
 from troupe_trainer.model.flops import StepFlops
@@ -117,9 +118,9 @@ class PolicyModel:
         return int(self._config.vocab_size)
 
     @property
-    def image_token_id(self) -> int | None:
-        """The token that stands for a piece of an image; None for a model that takes no images."""
-        return self._vision.image_token_id if self._vision is not None else None
+    def vision(self) -> VisionModel | None:
+        """How the model takes images; None for one that takes none."""
+        return self._vision.model if self._vision is not None else None
 
     @property
     def hidden_size(self) -> int:
