@@ -57,7 +57,9 @@ class Vision:
             return inputs | {"inputs_embeds": embeddings_M_D[None]}
         places_X = torch.from_numpy(self._places(batch)).to(self._device)
         images = [image for block in batch.pictured for image in block.images]
-        by_image = [self._features(causal, image) for image in images]
+        different = {image.digest: image for image in images}  # one image of many prompts: once
+        by_digest = {d: self._features(causal, image) for d, image in different.items()}
+        by_image = [by_digest[image.digest] for image in images]
         first_X_D, *later = (
             torch.cat(parts).to(embeddings_M_D.dtype) for parts in zip(*by_image, strict=True)
         )
