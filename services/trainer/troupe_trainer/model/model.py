@@ -19,7 +19,6 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from troupe.errors import InvalidArgumentError, JobFailedError
@@ -36,7 +35,7 @@ from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together
 from troupe_trainer.model.ranks.shard import Sharded, fill
 from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
-from troupe_trainer.model.vision import Vision, adapter_targets, freeze, vision_model
+from troupe_trainer.model.vision import Vision, adapter_targets, auto_class, freeze, vision_model
 
 _T = TypeVar("_T")
 
@@ -302,10 +301,7 @@ def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels)
     is_lora = isinstance(spec.train, LoraSpec)
     dtype = getattr(torch, spec.dtype) if is_lora else torch.float32
     try:
-        sees = vision_model(spec.model) is not None
-        model: Any = (
-            AutoModelForImageTextToText if sees else AutoModelForCausalLM
-        ).from_pretrained(
+        model: Any = auto_class(spec.model).from_pretrained(
             spec.model,
             dtype=dtype,
             attn_implementation=kernels.attention,

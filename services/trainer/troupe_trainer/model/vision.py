@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PretrainedConfig
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PretrainedConfig
 from transformers.utils.hub import cached_file
 
 from troupe.errors import InvalidArgumentError
@@ -131,6 +131,11 @@ def vision_model(model: str) -> VisionModel | None:
         return None
     path = cached_file(model, "preprocessor_config.json")
     return vision_model_of(model, config, json.loads(Path(str(path)).read_text("utf-8")))
+
+
+def auto_class(model: str) -> Any:
+    """The class of transformers that loads all of ``model``; raises as ``vision_model`` does."""
+    return AutoModelForCausalLM if vision_model(model) is None else AutoModelForImageTextToText
 
 
 def adapter_targets(causal: Any, spec: LoraSpec) -> dict[str, Any]:
