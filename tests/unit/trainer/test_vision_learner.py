@@ -14,6 +14,7 @@ from troupe.algorithms.at_grpo import AtGrpo
 from troupe.candidates import group_outcome
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import BatchSpec, JobSpec
+from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.validation import Expected, fault
 from troupe_trainer.model.packing import lay_out, pack
@@ -214,3 +215,10 @@ def test_refuse_when_a_trained_tower_would_be_spread_then_names_it(model: Path) 
 
     with pytest.raises(InvalidArgumentError, match="vision tower of policy 'shared' is trained"):
         refuse_what_cannot_spread(spec, AtGrpo(spec.algorithm), Two())  # type: ignore[arg-type]
+
+
+def test_critics_when_a_policy_sees_then_are_refused_by_name(kind: str, model: Path) -> None:
+    spec = _spec(model, kind="ippo", critic={"kind": "head"})
+    learner = _learner(_spec(model))
+    with pytest.raises(InvalidArgumentError, match="the model of policy 'shared' takes images"):
+        Critics(spec, "own", {"shared": learner}, device="cpu")
