@@ -25,13 +25,14 @@ from vision_data import (
 )
 
 from troupe.candidates import GenerateRequest, Generation, PromptImage
+from troupe.episodes.local import EngineRollout
 from troupe.errors import InvalidArgumentError
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import SamplingSpec
 from troupe.spec.policy import PolicySpec
 from troupe.tasks.content import ImagePart, TextPart
-from troupe.tasks.family import Message
+from troupe.tasks.family import Message, Observation
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.decoder import Decoder
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
@@ -217,6 +218,21 @@ async def test_render_when_a_chat_has_images_then_ids_are_those_that_generate_ta
         PromptImage(i.digest, i.width, i.height, i.height // half, i.width // half)
         for i in (one, two)
     )
+
+
+async def test_evaluation_when_a_prompt_has_images_then_the_engine_of_this_process_sees_them(
+    seeing: CpuEngine, kind: str
+) -> None:
+    images = _images(kind, 2)
+    chat = (Message("user", (TextPart("w3"), *images)),)
+    asked = _request(kind, images)
+    shown: GenerateRequest[Observation] = asked.with_prompt(chat)
+
+    result = await EngineRollout(seeing).generate(shown, timeout_s=60.0)
+
+    assert [image.digest for image in result.prompt_images] == [i.digest for i in images]
+    ids = seeing.render("shared", chat)
+    assert result.candidates == (await seeing.generate(asked.with_prompt(ids, images))).candidates
 
 
 @pytest.mark.parametrize("given", [[], [0, 1], [1]], ids=["none", "one too many", "another size"])
