@@ -29,8 +29,11 @@ WORDS = 80
 KINDS = ("qwen2_5_vl", "qwen3_vl")
 
 
-def save_vision_model(folder: Path, kind: str, *, num_layers: int = 2) -> Path:
-    """A random Qwen2.5-VL or Qwen3-VL of a few ten thousand parameters."""
+def save_vision_model(
+    folder: Path, kind: str, *, num_layers: int = 2, tower: dict[str, Any] | None = None
+) -> Path:
+    """A random Qwen2.5-VL or Qwen3-VL of a few ten thousand parameters; ``tower``: more of its
+    vision config."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     tokens: dict[str, Any] = {
@@ -63,6 +66,7 @@ def save_vision_model(folder: Path, kind: str, *, num_layers: int = 2) -> Path:
         "num_heads": 2,
         "out_hidden_size": 32,
         "initializer_range": 0.2,
+        **(tower or {}),
     }
     if kind == "qwen2_5_vl":
         vision |= {"patch_size": 14, "window_size": 56, "fullatt_block_indexes": [1]}
