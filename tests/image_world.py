@@ -22,8 +22,11 @@ _TINY = {
         "num_careless_steps": 10,
         "batch_size": 16,
         "solo_share": 0.0,
+        "num_turns": 3,
     },
 }
+TEAM = "guided_walk"
+TEAM_PARAMS = {"observe": "image", "cell_px": 28}
 
 
 class ColourOfImage(SimpleTask):
@@ -54,10 +57,24 @@ class ColourOfImage(SimpleTask):
         return [*COLOURS, "colour", "?"]
 
 
-def make_seeing_base(folder: Path) -> Path:
-    """A tiny Qwen2.5-VL that has seen a few demonstrations of the task."""
-    options = [text for key, value in _TINY.items() for text in (key, json.dumps(value))]
-    command = [sys.executable, "-m", "troupe_trainer.tiny_model", "--task", TASK]
+def team_that_sees(spec: dict[str, Any], base: Path) -> dict[str, Any]:
+    """``spec`` with a scout that sees and a walker that is told; the one policy's tower learns."""
+    policy = spec["policies"]["shared"]
+    train = {**policy["train"], "vision": True}
+    return {
+        **spec,
+        "task": {"name": TEAM, "params": TEAM_PARAMS},
+        "workflow": {"order": ["scout", "walker"], "max_turns": 2},
+        "agents": {"scout": {"policy": "shared"}, "walker": {"policy": "shared"}},
+        "policies": {"shared": {**policy, "model": str(base), "train": train}},
+    }
+
+
+def make_seeing_base(folder: Path, task: str = TASK, params: dict[str, Any] | None = None) -> Path:
+    """A tiny Qwen2.5-VL that has seen a few demonstrations of ``task``."""
+    recipe = {**_TINY, "--params": params or {}}
+    options = [text for key, value in recipe.items() for text in (key, json.dumps(value))]
+    command = [sys.executable, "-m", "troupe_trainer.tiny_model", "--task", task]
     done = subprocess.run(
         [*command, "--seed", "1", *options, "--out", str(folder)],
         cwd=Path(__file__).parent,

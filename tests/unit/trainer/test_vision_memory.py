@@ -55,11 +55,8 @@ def _meta_model(name: str) -> Any:
     if is_3:
         text["head_dim"] = shape.head_dim
         vision["deepstack_visual_indexes"] = list(range(1, tower.num_mergers))
-    kind, model = (
-        (Qwen3VLConfig, Qwen3VLForConditionalGeneration)
-        if is_3
-        else (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration)
-    )
+    kind: Any = Qwen3VLConfig if is_3 else Qwen2_5_VLConfig
+    model: Any = Qwen3VLForConditionalGeneration if is_3 else Qwen2_5_VLForConditionalGeneration
     config = kind(text_config=text, vision_config=vision, tie_word_embeddings=shape.is_tied)
     with torch.device("meta"):
         return model(config)
@@ -76,6 +73,8 @@ def test_known_models_that_see_when_counted_then_have_their_parameters(
     assert total / 1e9 == pytest.approx(BILLIONS[name], abs=0.01)
     shape, tower = decoder_shape(f"Qwen/{name}-Instruct"), vision_tower(f"Qwen/{name}-Instruct")
     assert shape == KNOWN_DECODERS[name]
+    assert tower is not None
+    assert shape is not None
     assert tower == KNOWN[name]
     assert tower.num_parameters() == pytest.approx(of_tower, rel=0.002)
     assert shape.num_parameters() == total - of_tower
