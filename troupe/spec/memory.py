@@ -20,6 +20,7 @@ from troupe.spec.tower import (
     KNOWN,
     KNOWN_DECODERS,
     NO_TOWER,
+    TowerMemory,
     TowerShape,
     tower_memory,
     tower_shape,
@@ -114,11 +115,9 @@ def predict(
     checkpoint_activations: bool,
     has_reference: bool = False,
     ranks: int = 1,
-    tower: TowerShape | None = None,
-    patches: int = 0,
+    tower: TowerMemory = NO_TOWER,
 ) -> Prediction:
-    """The memory of one policy's step, for micro-batches of ``tokens`` tokens and, of a model with
-    a vision ``tower`` that is trained, ``patches`` patches.
+    """The memory of one policy's step, for micro-batches of ``tokens`` tokens, with a ``tower``.
 
     ``has_reference``: the loss or reward has a KL term, for which full weights keep a second copy.
     Weights, moments and gradients are divided by ``ranks``; of embeddings, head and two layers
@@ -135,21 +134,12 @@ def predict(
     else:
         trained = parameters
         held = 12 * trained + (4 * trained if has_reference else 0)
-    seen = NO_TOWER
-    if tower is not None:
-        seen = tower_memory(
-            tower,
-            policy,
-            patches=patches,
-            checkpoint_activations=checkpoint_activations,
-            has_reference=has_reference,
-        )
-    held += seen.held
-    gradients = 4.0 * trained + seen.gradients
+    held += tower.held
+    gradients = 4.0 * trained + tower.gradients
     gathered = 0.0
     if ranks > 1:
         held, gradients = held / ranks, gradients / ranks
-        gathered = (root + 2 * layer) * ((number + 4) if is_full else number)
+        gathered = (root + 2 * layer) * ((number + 4) if is_full else number) + tower.gathered
     kept_a_token = _kept_a_token(shape, number, is_full=is_full)
     one_layer = tokens * kept_a_token
     masks = tokens * _MASK_CELLS_A_TOKEN * number
@@ -159,12 +149,12 @@ def predict(
     else:
         copies = 2 * shape.layers * layer if is_full and number == 2 else 0
         activations = shape.layers * one_layer + copies + masks + ends
-    activations += seen.activations
+    activations += tower.activations
     head = head_chunk(shape.vocab, tokens) * shape.vocab * (6 + 1.5 * number + 1)
     at_head = activations + head + (table * (6 if number == 2 else 4) if is_full else 0.0)
     at_first_layer = gradients - (4 * table / ranks if is_full else 0.0)
     at_first_layer += activations + one_layer if checkpoint_activations else 0.0
-    peak = held + gathered + max(at_head, at_first_layer, gradients, seen.image)
+    peak = held + gathered + max(at_head, at_first_layer, gradients, tower.image)
     return Prediction(held + gathered, gradients, activations, head, peak)
 
 
@@ -210,8 +200,13 @@ def trainer_peak(
                 checkpoint_activations=checkpoint_activations,
                 has_reference=has_reference,
                 ranks=ranks,
-                tower=tower,
-                patches=patches,
+                tower=tower_memory(
+                    tower,
+                    policy,
+                    patches=patches,
+                    checkpoint_activations=checkpoint_activations,
+                    has_reference=has_reference,
+                ),
             )
             for patches in _patches(tokens, policy, tower)
         ]

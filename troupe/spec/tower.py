@@ -102,16 +102,22 @@ def tower_shape(config: Mapping[str, Any]) -> TowerShape | None:
 @dataclass(frozen=True, slots=True)
 class TowerMemory:
     """Bytes of a tower in one policy's trainer: ``held`` all the time, its ``gradients``,
-    ``activations`` that the backward pass keeps, and ``image``: while one image is computed."""
+    ``activations`` that the backward pass keeps, ``image``: while one image is computed, and
+    ``gathered``: the copy that each of several ranks computes with."""
 
     held: float
     gradients: float
     activations: float
     image: float
+    gathered: float
+
+
+NO_TOWER = TowerMemory(0.0, 0.0, 0.0, 0.0, 0.0)
+"""Of a model that reads text alone."""
 
 
 def tower_memory(
-    tower: TowerShape,
+    tower: TowerShape | None,
     policy: PolicySpec,
     *,
     patches: int,
@@ -121,8 +127,10 @@ def tower_memory(
     """The memory of a tower for micro-batches with ``patches`` patches.
 
     A frozen tower computes image by image without a gradient, and its features are kept; of a
-    trained one the activations of all patches are.
+    trained one the activations of all patches are. None of a model that reads text alone.
     """
+    if tower is None:
+        return NO_TOWER
     number = 2 if policy.dtype == "bfloat16" else 4
     weights = tower.num_parameters()
     is_full = isinstance(policy.train, FullSpec)
@@ -133,18 +141,15 @@ def tower_memory(
         held = float(weights * number)
         trained = tower.lora_parameters(policy.train.rank) if policy.train.vision else 0
     held += trained * (8 if is_full else 12)  # moments, and an adapter's own weights
+    gathered = weights * float(4 if is_full else number)
     kept = tower.kept_a_patch(number, is_full=is_full)
     if not policy.train.vision:
         one = _LARGEST_IMAGE * (kept + 4.0 * tower.patch_dim)
-        return TowerMemory(held + KEPT_BYTES, 0.0, 0.0, one)
+        return TowerMemory(held + KEPT_BYTES, 0.0, 0.0, one, gathered)
     if checkpoint_activations:
         layers, copies = tower.hidden * number * tower.depth + kept, 0
     else:
         layers, copies = kept * tower.depth, 2 * weights if is_full and number == 2 else 0
     ends = 5.0 * number * tower.hidden * tower.num_mergers
     ends += number * tower.patch_dim if is_full else 0.0  # the first layer has no adapter
-    return TowerMemory(held, 4.0 * trained, patches * (layers + ends) + copies, 0.0)
-
-
-NO_TOWER = TowerMemory(0.0, 0.0, 0.0, 0.0)
-"""Of a model that reads text alone."""
+    return TowerMemory(held, 4.0 * trained, patches * (layers + ends) + copies, 0.0, gathered)

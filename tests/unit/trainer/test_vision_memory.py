@@ -128,14 +128,17 @@ def test_predict_when_the_tower_is_frozen_then_it_is_held_and_its_patches_take_n
     shape, tower = KNOWN_DECODERS["Qwen2.5-VL-7B"], KNOWN["Qwen2.5-VL-7B"]
     lora: Any = {"kind": "lora", "rank": 16}
 
-    def peak(vision: bool, **more: Any) -> float:
+    def peak(vision: bool, sees: bool = True, patches: int = 0) -> float:
         policy = PolicySpec.model_validate(
             {"model": name, "train": lora | {"vision": vision}, "dtype": "bfloat16"}
         )
-        return predict(shape, policy, tokens=8192, checkpoint_activations=False, **more).peak
+        seen = tower_memory(
+            tower if sees else None, policy, patches=patches, checkpoint_activations=False
+        )
+        return predict(shape, policy, tokens=8192, checkpoint_activations=False, tower=seen).peak
 
-    blind, frozen = peak(False), peak(False, tower=tower)
-    trained = peak(True, tower=tower, patches=8192)
+    blind, frozen = peak(False, sees=False), peak(False)
+    trained = peak(True, patches=8192)
     assert 2 * tower.num_parameters() < frozen - blind < 3 * tower.num_parameters()
     assert trained - frozen > 15 * GB, "32 layers keep 8,192 patches"
 
