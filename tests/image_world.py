@@ -1,5 +1,9 @@
 """A task that only sight solves: for tests of models that see."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -9,6 +13,20 @@ from troupe.tasks.simple import SimpleTask, state_value
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 180, 60), "blue": (40, 60, 220)}
 SIDE = 56
+TASK = "image_world:ColourOfImage"
+_TINY = {
+    "--shape": {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "intermediate_size": 128},
+    "--vision": {"depth": 1, "hidden_size": 64, "intermediate_size": 64},
+    "--warm-start": {
+        "num_careful_steps": 20,
+        "num_careless_steps": 10,
+        "batch_size": 16,
+        "solo_share": 0.0,
+        "num_turns": 3,
+    },
+}
+TEAM = "guided_walk"
+TEAM_PARAMS = {"observe": "image", "cell_px": 28}
 
 
 class ColourOfImage(SimpleTask):
@@ -37,3 +55,33 @@ class ColourOfImage(SimpleTask):
     def vocabulary(self) -> list[str]:
         """Words that are one token."""
         return [*COLOURS, "colour", "?"]
+
+
+def team_that_sees(spec: dict[str, Any], base: Path) -> dict[str, Any]:
+    """``spec`` with a scout that sees and a walker that is told; the one policy's tower learns."""
+    policy = spec["policies"]["shared"]
+    train = {**policy["train"], "vision": True}
+    return {
+        **spec,
+        "task": {"name": TEAM, "params": TEAM_PARAMS},
+        "workflow": {"order": ["scout", "walker"], "max_turns": 2},
+        "agents": {"scout": {"policy": "shared"}, "walker": {"policy": "shared"}},
+        "policies": {"shared": {**policy, "model": str(base), "train": train}},
+    }
+
+
+def make_seeing_base(folder: Path, task: str = TASK, params: dict[str, Any] | None = None) -> Path:
+    """A tiny Qwen2.5-VL that has seen a few demonstrations of ``task``."""
+    recipe = {**_TINY, "--params": params or {}}
+    options = [text for key, value in recipe.items() for text in (key, json.dumps(value))]
+    command = [sys.executable, "-m", "troupe_trainer.tiny_model", "--task", task]
+    done = subprocess.run(
+        [*command, "--seed", "1", *options, "--out", str(folder)],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
+    PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen3VLConfig,
@@ -21,13 +23,17 @@ from troupe.vision.layout import Grid
 from troupe.vision.wire import image_table
 
 VISION_START, VISION_END, IMAGE, VIDEO = 90, 91, 92, 93
+END = 95
 WORDS = 80
 """Ids below this are text."""
 KINDS = ("qwen2_5_vl", "qwen3_vl")
 
 
-def save_vision_model(folder: Path, kind: str, *, num_layers: int = 2) -> Path:
-    """A random Qwen2.5-VL or Qwen3-VL of a few ten thousand parameters."""
+def save_vision_model(
+    folder: Path, kind: str, *, num_layers: int = 2, tower: dict[str, Any] | None = None
+) -> Path:
+    """A random Qwen2.5-VL or Qwen3-VL of a few ten thousand parameters; ``tower``: more of its
+    vision config."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     tokens: dict[str, Any] = {
@@ -60,6 +66,7 @@ def save_vision_model(folder: Path, kind: str, *, num_layers: int = 2) -> Path:
         "num_heads": 2,
         "out_hidden_size": 32,
         "initializer_range": 0.2,
+        **(tower or {}),
     }
     if kind == "qwen2_5_vl":
         vision |= {"patch_size": 14, "window_size": 56, "fullatt_block_indexes": [1]}
@@ -82,6 +89,31 @@ def save_vision_model(folder: Path, kind: str, *, num_layers: int = 2) -> Path:
         "image_std": [0.5, 0.4, 0.3],
     }
     (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor))
+    return folder
+
+
+def save_vision_tokenizer(folder: Path) -> Path:
+    """A tokenizer of words for the model of `save_vision_model`, with a chat template."""
+    words = {f"w{number}": number for number in range(WORDS)}
+    words |= {"<unk>": 80, "user": 81, "assistant": 82, "<|im_start|>": 94, "<|im_end|>": END}
+    words |= {"<|vision_start|>": VISION_START, "<|vision_end|>": VISION_END}
+    words |= {"<|image_pad|>": IMAGE, "<|video_pad|>": VIDEO}
+    inner = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        eos_token="<|im_end|>",
+        unk_token="<unk>",
+        extra_special_tokens=[word for word in words if word.startswith("<|")],
+    )
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|im_start|> {{ m.role }} "
+        "{% if m.content is string %}{{ m.content }} {% else %}{% for part in m.content %}"
+        "{% if part.type == 'image' %}<|vision_start|> <|image_pad|> <|vision_end|> "
+        "{% else %}{{ part.text }} {% endif %}{% endfor %}{% endif %}<|im_end|> {% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|> assistant{% endif %}"
+    )
+    tokenizer.save_pretrained(folder)
     return folder
 
 

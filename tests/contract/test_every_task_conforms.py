@@ -68,12 +68,20 @@ def sandbox() -> Iterator[Sandbox | None]:
     started.close()
 
 
-def loaded(name: str, sandbox: Sandbox | None) -> TaskFamily:
-    """The family ``name``; a skip where what it needs is not installed."""
+def reference_to(case: str) -> Reference:
+    """The family and the parameters of a case: a family's name, or that of a drawn one."""
+    if case in DRAWN:
+        return Reference(DRAWN[case], {"observe": "image", "style": "verbose"})
+    return Reference(case, PARAMS.get(case, {}))
+
+
+def loaded(case: str, sandbox: Sandbox | None) -> TaskFamily:
+    """The family of ``case``; a skip where what it needs is not installed."""
+    name, params = reference_to(case).name, reference_to(case).params
     if name == "verilog" and find_spec("pyosys") is None:
         pytest.skip("verilog needs yosys: pip install 'troupe[verilog]'")
     try:
-        family = load_family(name, PARAMS.get(name, {}))
+        family = load_family(name, params)
     except InvalidArgumentError as error:
         if "cannot be imported" not in error.message:
             raise
@@ -88,17 +96,19 @@ SIMULATED = {"carry"}
 
 NAMES = sorted({*plugins.registered(plugins.TASKS)} - ELSEWHERE)
 
+DRAWN = {f"{name} as image": name for name in ("guided_walk", "plan_path", "sokoban", "sudoku")}
+"""Families whose board can be an image; what they pay is the same either way."""
+
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *DRAWN])
 def test_family_when_the_kit_tries_to_break_it_then_holds(
     name: str, sandbox: Sandbox | None
 ) -> None:
     family = loaded(name, sandbox)
-    reference = Reference(name, PARAMS.get(name, {}))
     report = check_family(
         family,
-        reference=reference,
+        reference=reference_to(name),
         sandbox=sandbox if needs_sandbox(family) else None,
         limits=COSTLY if runs_programs(family) else QUICK,
     )

@@ -26,6 +26,7 @@ from troupe.spec.context import context_issues
 from troupe.spec.fit import fit_batch
 from troupe.spec.issues import suggest
 from troupe.spec.memory import GB
+from troupe.spec.vision import vision_issues
 
 _ANY_GPU_GB = 1e6
 
@@ -165,7 +166,7 @@ def _task_alone(target: str, overrides: opt.Overrides) -> JobSpec:
 
 def _check(spec: JobSpec) -> None:
     """Raise SpecInvalidError for trackers and token limits that a router would refuse."""
-    if issues := [*tracker_issues(spec), *context_issues(spec)]:
+    if issues := [*tracker_issues(spec), *context_issues(spec), *vision_issues(spec)]:
         raise SpecInvalidError(issues)
 
 

@@ -1,7 +1,7 @@
 """Client of any OpenAI-compatible server: chat completions and the list of models.
 
-Owns URLs, JSON shapes, retries and the mapping of HTTP failures to a TroupeError. Text only: such
-servers return no token ids. Never logs or repeats the API key.
+Owns URLs, JSON shapes, retries and the mapping of HTTP failures to a TroupeError. Images go as data
+URLs of PNG; answers are text, since such servers return no token ids. Never logs or repeats the API key.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.retry import Backoff, retry
-from troupe.tasks.family import Observation, observed_images
+from troupe.tasks.family import Observation
+from troupe.vision.data_url import chat_content
 
 _BACKOFF = Backoff(0.25, 20.0)
 _SEED_BITS = 31
@@ -89,11 +90,11 @@ class ChatClient:
             InvalidArgumentError, NotFoundError: it refuses the request; asking again won't help.
         """
         sampling = request.sampling
-        if observed_images(request.prompt):
-            raise InvalidArgumentError("Images are not sent to an OpenAI-compatible server yet.")
         body: dict[str, Any] = {
             "model": model,
-            "messages": [{"role": m.role, "content": m.text} for m in request.prompt],
+            "messages": [
+                {"role": m.role, "content": chat_content(m.content)} for m in request.prompt
+            ],
             "n": request.num_candidates,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,

@@ -131,6 +131,8 @@ def hidden(subject: Subject) -> None:
         if subject.is_late("hidden"):
             break
         secrets = _secrets(subject, reveal(task))
+        if not any(secrets.values()):
+            continue
         with tolerant():
             state = subject.env.reset(task)
             for number in range(2 * len(subject.family.agents)):
@@ -142,7 +144,10 @@ def hidden(subject: Subject) -> None:
                 count += 1
                 if done.done:
                     break
-    subject.findings.fact("hidden", f"searched the prompts of {count} states")
+    if count:
+        subject.findings.fact("hidden", f"searched the prompts of {count} states")
+    else:
+        subject.findings.skip("hidden", "hidden_texts(task) marks nothing as hidden")
 
 
 def _secrets(subject: Subject, hidden_texts: HiddenTexts) -> dict[str, Sequence[str]]:

@@ -1,17 +1,23 @@
 """An episode as one line of episodes.jsonl: the full conversation, for people and notebooks.
 
 Pure. Jobs and evaluations write the same line; a job's line also holds what the episode viewer
-needs. Prompts are the messages that the agent saw. ``info`` is what the environment understood and
-did, such as the parsed action, for the executed candidate of each draw. Siblings share one prompt
-and its times. A group that spans turns has several prompts, and each candidate names its own.
+needs. Prompts are the messages that the agent saw; where one holds images, ``content`` names each
+in its place and ``parts`` gives digests and sizes (``troupe.episodes.images`` keeps the pixels).
+``info`` is what the environment understood and did, such as the parsed action, for the executed
+candidate of each draw. Siblings share one prompt and its times. A group that spans turns has
+several prompts, and each candidate names its own.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.tasks.content import image_label
 
 Line = dict[str, Any]
+Images = Mapping[str, pb.ImageData]
+"""The images of an episode by digest."""
 
 
 def episode_line(episode: pb.Episode) -> Line:
@@ -30,7 +36,8 @@ def episode_line(episode: pb.Episode) -> Line:
     }
     if episode.dropped_reason:
         line["dropped_reason"] = episode.dropped_reason
-    line["groups"] = [_group(group) for group in episode.groups]
+    images = {image.digest: image for image in episode.images}
+    line["groups"] = [_group(group, images) for group in episode.groups]
     return line
 
 
@@ -59,7 +66,7 @@ def _tokens(candidate: pb.Candidate) -> Line:
     return {"tokens": {"ids": list(ids), "logprobs": [round(value, 3) for value in logprobs]}}
 
 
-def _group(group: pb.Group) -> Line:
+def _group(group: pb.Group, images: Images) -> Line:
     line: Line = {
         "group_id": group.group_id,
         "agent": group.agent,
@@ -69,7 +76,7 @@ def _group(group: pb.Group) -> Line:
     }
     if group.key == pb.GROUP_KEY_TASK:
         order = [p.digest for p in group.prompts]
-        line["prompts"] = [_prompt(p) for p in group.prompts]
+        line["prompts"] = [_prompt(p, images) for p in group.prompts]
         line["candidates"] = [
             {
                 **_candidate(c),
@@ -80,14 +87,14 @@ def _group(group: pb.Group) -> Line:
             for c in group.candidates
         ]
     else:
-        line["prompt"] = [m for p in group.prompts for m in _prompt(p)]
+        line["prompt"] = [m for p in group.prompts for m in _prompt(p, images)]
         line |= _times(*group.candidates[:1])
         line["candidates"] = [_candidate(c) for c in group.candidates]
     return line
 
 
-def _prompt(prompt: pb.Prompt) -> list[Line]:
-    return [_message(m) for m in prompt.messages]
+def _prompt(prompt: pb.Prompt, images: Images) -> list[Line]:
+    return [_message(m, images) for m in prompt.messages]
 
 
 def _times(*candidates: pb.Candidate) -> Line:
@@ -99,8 +106,19 @@ def _times(*candidates: pb.Candidate) -> Line:
     }
 
 
-def _message(message: pb.PromptMessage) -> Line:
-    return {"role": message.role, "content": message.content}
+def _message(message: pb.PromptMessage, images: Images) -> Line:
+    if not message.parts:
+        return {"role": message.role, "content": message.content}
+    parts = [_part(part, images) for part in message.parts]
+    names = [p["text"] if "text" in p else image_label(**p) for p in parts]
+    return {"role": message.role, "content": "".join(names), "parts": parts}
+
+
+def _part(part: pb.ContentPart, images: Images) -> Line:
+    if part.WhichOneof("part") == "text":
+        return {"text": part.text}
+    image = images[part.image_digest]
+    return {"digest": image.digest, "width": image.width, "height": image.height}
 
 
 def _candidate(candidate: pb.Candidate) -> Line:

@@ -29,6 +29,7 @@ from troupe.tasks.family import (
     Taskset,
     close_environment,
     needs_sandbox,
+    observed_images,
     runs_programs,
 )
 from troupe.tasks.optional import required_policy, scripted_policy
@@ -241,7 +242,8 @@ class EngineRollout:
     ) -> Generation:
         """Render and sample, as the rollout service does."""
         policy = self._served_as or request.policy
-        rendered = request.with_prompt(self._engine.render(policy, request.prompt))
+        prompt = self._engine.render(policy, request.prompt)
+        rendered = request.with_prompt(prompt, observed_images(request.prompt))
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._engine.generate(replace(rendered, policy=policy))

@@ -15,7 +15,8 @@ def context_length(folder: Path) -> int | None:
     """
     try:
         config: Any = json.loads((folder / "config.json").read_text("utf-8"))
-        positions = config.get("max_position_embeddings")
+        language = config.get("text_config", config)  # of a model that takes images
+        positions = language.get("max_position_embeddings")
     except (OSError, ValueError, AttributeError):
         return None
     return positions if isinstance(positions, int) and positions > 0 else None

@@ -16,6 +16,15 @@ from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import ModelShape, find_preset, shape_of
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
+from troupe.spec.tower import (
+    KNOWN,
+    KNOWN_DECODERS,
+    NO_TOWER,
+    TowerMemory,
+    TowerShape,
+    tower_memory,
+    tower_shape,
+)
 
 GB = 10**9
 CONTEXT_BYTES = GB
@@ -34,24 +43,52 @@ _MORE: Mapping[str, ModelShape] = {
     "Qwen2.5-0.5B": ModelShape(896, 24, 14, 2, 64, 4864, 151936, True, has_qkv_bias=True),
     "Qwen2.5-3B": ModelShape(2048, 36, 16, 2, 128, 11008, 151936, True, has_qkv_bias=True),
     "Llama-3.2-1B": ModelShape(2048, 16, 32, 8, 64, 8192, 128256, True),
+    **KNOWN_DECODERS,
 }
 """Shapes of models without a preset, for their memory alone."""
 _VARIANTS = ("-Instruct", "-Base", "-Coder", "-Math", "-2507")
 
 
 def decoder_shape(model: str) -> ModelShape | None:
-    """The shape of a model folder (its config.json) or of a hub id that is known; else None."""
+    """The shape of a model folder (its config.json) or of a hub id that is known; else None.
+
+    Of a model that takes images, that of its language model.
+    """
     try:
-        config: Any = json.loads((Path(model).expanduser() / "config.json").read_text("utf-8"))
-        return shape_of(config, model)
+        return shape_of(_language(_config(model)), model)
     except InvalidArgumentError:
         return None  # another architecture
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        name = model.rstrip("/").rsplit("/", 1)[-1]
-        for variant in _VARIANTS:
-            name = name.replace(variant, "")
+        name = _plain_name(model)
         preset = find_preset(model) or find_preset(name) or find_preset(f"{name}-Instruct")
         return preset.shape if preset is not None else _MORE.get(name)
+
+
+def vision_tower(model: str) -> TowerShape | None:
+    """The vision tower of a model folder or of a hub id that is known; None of another."""
+    try:
+        return tower_shape(_config(model))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return KNOWN.get(_plain_name(model))
+
+
+def _config(model: str) -> Any:
+    return json.loads((Path(model).expanduser() / "config.json").read_text("utf-8"))
+
+
+def _language(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a language model alone, or of the one within a model that takes images."""
+    kind = {"qwen2_5_vl": "qwen2", "qwen3_vl": "qwen3"}.get(str(config.get("model_type", "")))
+    if kind is None:
+        return dict(config)
+    return {**config, **(config.get("text_config") or {}), "model_type": kind}
+
+
+def _plain_name(model: str) -> str:
+    name = model.rstrip("/").rsplit("/", 1)[-1]
+    for variant in _VARIANTS:
+        name = name.replace(variant, "")
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +115,9 @@ def predict(
     checkpoint_activations: bool,
     has_reference: bool = False,
     ranks: int = 1,
+    tower: TowerMemory = NO_TOWER,
 ) -> Prediction:
-    """The memory of one policy's step, for micro-batches of ``tokens`` tokens.
+    """The memory of one policy's step, for micro-batches of ``tokens`` tokens, with a ``tower``.
 
     ``has_reference``: the loss or reward has a KL term, for which full weights keep a second copy.
     Weights, moments and gradients are divided by ``ranks``; of embeddings, head and two layers
@@ -96,11 +134,12 @@ def predict(
     else:
         trained = parameters
         held = 12 * trained + (4 * trained if has_reference else 0)
-    gradients = 4.0 * trained
+    held += tower.held
+    gradients = 4.0 * trained + tower.gradients
     gathered = 0.0
     if ranks > 1:
         held, gradients = held / ranks, gradients / ranks
-        gathered = (root + 2 * layer) * ((number + 4) if is_full else number)
+        gathered = (root + 2 * layer) * ((number + 4) if is_full else number) + tower.gathered
     kept_a_token = _kept_a_token(shape, number, is_full=is_full)
     one_layer = tokens * kept_a_token
     masks = tokens * _MASK_CELLS_A_TOKEN * number
@@ -110,11 +149,12 @@ def predict(
     else:
         copies = 2 * shape.layers * layer if is_full and number == 2 else 0
         activations = shape.layers * one_layer + copies + masks + ends
+    activations += tower.activations
     head = head_chunk(shape.vocab, tokens) * shape.vocab * (6 + 1.5 * number + 1)
     at_head = activations + head + (table * (6 if number == 2 else 4) if is_full else 0.0)
     at_first_layer = gradients - (4 * table / ranks if is_full else 0.0)
     at_first_layer += activations + one_layer if checkpoint_activations else 0.0
-    peak = held + gathered + max(at_head, at_first_layer, gradients)
+    peak = held + gathered + max(at_head, at_first_layer, gradients, tower.image)
     return Prediction(held + gathered, gradients, activations, head, peak)
 
 
@@ -149,25 +189,43 @@ def trainer_peak(
     bases: set[tuple[str, str]] = set()
     shared = 0.0
     for policy in spec.policies.values():
-        shape = decoder_shape(policy.model)
+        shape, tower = decoder_shape(policy.model), vision_tower(policy.model)
         if shape is None:
             return None
-        alone.append(
+        layouts = [
             predict(
                 shape,
                 policy,
-                tokens=tokens,
+                tokens=tokens - patches,
                 checkpoint_activations=checkpoint_activations,
                 has_reference=has_reference,
                 ranks=ranks,
+                tower=tower_memory(
+                    tower,
+                    policy,
+                    patches=patches,
+                    checkpoint_activations=checkpoint_activations,
+                    has_reference=has_reference,
+                ),
             )
-        )
+            for patches in _patches(tokens, policy, tower)
+        ]
+        alone.append(max(layouts, key=lambda prediction: prediction.peak))
         base = (policy.model, policy.dtype)
         if isinstance(policy.train, LoraSpec) and base in bases and ranks == 1:
-            shared += shape.num_parameters() * (2 if policy.dtype == "bfloat16" else 4)
+            weights = shape.num_parameters() + (tower.num_parameters() if tower else 0)
+            shared += weights * (2 if policy.dtype == "bfloat16" else 4)
         elif isinstance(policy.train, LoraSpec):
             bases.add(base)
     most = max(p.peak - p.held for p in alone)
     if spec.trainer.per_policy:
         return max(p.peak for p in alone) + CONTEXT_BYTES
     return sum(p.held for p in alone) - shared + most + CONTEXT_BYTES
+
+
+def _patches(tokens: int, policy: PolicySpec, tower: TowerShape | None) -> list[int]:
+    """How many of a micro-batch's ``tokens`` may be patches of a tower that is trained: none, or
+    all that are not images' tokens. A frozen tower's take no room."""
+    if tower is None or not policy.train.vision:
+        return [0]
+    return [0, tokens - tokens // (1 + tower.merged)]

@@ -101,9 +101,10 @@ def check_size(width: int, height: int) -> None:
         )
 
 
-def check_count(images: Sequence[object]) -> None:
-    """Raises InvalidArgumentError for more images than a prompt may have."""
-    if len(images) > MAX_IMAGES:
+def check_count(images: Sequence[object], num_prompts: int = 1) -> None:
+    """Raises InvalidArgumentError for more images than so many prompts may have."""
+    if len(images) > MAX_IMAGES * num_prompts:
+        whose = "A prompt has" if num_prompts == 1 else f"{num_prompts} prompts have"
         raise InvalidArgumentError(
-            f"A prompt has {len(images)} images; at most {MAX_IMAGES} are allowed."
+            f"{whose} {len(images)} images; at most {MAX_IMAGES} are allowed in each prompt."
         )

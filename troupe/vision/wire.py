@@ -62,11 +62,16 @@ def image_table(images: Iterable[ImagePart]) -> list[pb.ImageData]:
     ]
 
 
-def images_from_proto(table: Sequence[pb.ImageData]) -> dict[str, ImagePart]:
-    """Images by digest; raises InvalidArgumentError when one is not what its entry says."""
+def images_from_proto(
+    table: Sequence[pb.ImageData], *, num_prompts: int = 1
+) -> dict[str, ImagePart]:
+    """Images by digest; raises InvalidArgumentError when one is not what its entry says.
+
+    The table is that of ``num_prompts`` prompts.
+    """
     if not table:
         return {}
-    check_count(table)
+    check_count(table, num_prompts)
     return {entry.digest: image_from_proto(entry) for entry in table}
 
 

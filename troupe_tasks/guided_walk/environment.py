@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Observation, Task, Transition
+from troupe_tasks.guided_walk import image, text
 from troupe_tasks.guided_walk import state as states
-from troupe_tasks.guided_walk import text
 from troupe_tasks.guided_walk.state import Walk
 from troupe_tasks.plan_path.grid import MOVES, moved, name
 
@@ -23,9 +23,12 @@ MISTAKE = -1.0
 class GuidedWalkEnvironment:
     """The pure function of a guided walk: see ``troupe.tasks.family.Environment``."""
 
-    def __init__(self, style: text.Style, message_words: int) -> None:
+    def __init__(
+        self, style: text.Style, message_words: int, image_cell_px: int | None = None
+    ) -> None:
         self._style: text.Style = style
         self._message_words = message_words
+        self._image_cell_px = image_cell_px
 
     def reset(self, task: Task) -> bytes:
         """The first state: at the start, nothing said."""
@@ -34,7 +37,10 @@ class GuidedWalkEnvironment:
     def observe(self, state: bytes, agent: str) -> Observation:
         """What ``agent`` alone can see."""
         decoded = states.decode_state(state)
-        return text.observation(decoded, _known(agent), self._style, self._message_words)
+        seen = text.observation(decoded, _known(agent), self._style, self._message_words)
+        if agent == text.SCOUT and self._image_cell_px:
+            return image.observation(seen, decoded, self._style, self._image_cell_px)
+        return seen
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         """Deliver the scout's message, or take the walker's step."""

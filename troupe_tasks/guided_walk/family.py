@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from troupe.tasks.family import HiddenTexts, Split, Task
 from troupe.tasks.splits import DrawnTaskset
+from troupe_tasks.drawing import ObserveParams
 from troupe_tasks.guided_walk import state as states
 from troupe_tasks.guided_walk import text
 from troupe_tasks.guided_walk.environment import RETURN_BOUND, GuidedWalkEnvironment
@@ -16,10 +17,8 @@ from troupe_tasks.guided_walk.state import Walk
 from troupe_tasks.plan_path.grid import MOVES, Cell, name, split_of
 
 
-class GuidedWalkParams(BaseModel):
+class GuidedWalkParams(ObserveParams):
     """What kind of maps, how far the goal is, and how much the scout may say."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(default=0, description="Seed of the task generator.")
     size: int = Field(default=5, ge=4, le=9, description="Cells per side of the square map.")
@@ -81,7 +80,8 @@ class GuidedWalk:
 
     def environment(self) -> GuidedWalkEnvironment:
         """The family's judge."""
-        return GuidedWalkEnvironment(self._params.style, self._params.message_words)
+        params = self._params
+        return GuidedWalkEnvironment(params.style, params.message_words, params.image_cell_px)
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         """The truth of the scout; a walker's best step, from the goal and the message alone."""
@@ -107,10 +107,10 @@ class GuidedWalk:
         first = states.first_state(states.decode_walkway(task.payload))
         goal, start = name(first.goal), name(first.start)
         walls = text.wall_names(first)
-        return {
-            text.SCOUT: [f"goal {goal}", f"Goal: {goal}", "heard"],
-            text.WALKER: [" ".join(walls), ", ".join(walls), f"at {start}", f"at: {start}"],
-        }
+        of_map = [" ".join(walls), ", ".join(walls), f"at {start}", f"at: {start}"]
+        of_goal = [f"goal {goal}", f"Goal: {goal}", "heard"]
+        sees = self._params.observe == "image"
+        return {text.SCOUT: [*of_goal, *of_map] if sees else of_goal, text.WALKER: of_map}
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         params = self._params

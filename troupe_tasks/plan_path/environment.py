@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
+from troupe_tasks.plan_path import image, text
 from troupe_tasks.plan_path import state as states
-from troupe_tasks.plan_path import text
 from troupe_tasks.plan_path.grid import Walk, distances, name, walk, way
 from troupe_tasks.plan_path.state import State, Trial
 
@@ -20,10 +20,17 @@ RETURN_BOUND = 2.0
 class PlanPathEnvironment:
     """The pure function of Plan-Path: see ``troupe.tasks.family.Environment``."""
 
-    def __init__(self, max_actions: int, style: text.Style, search_radius: int) -> None:
+    def __init__(
+        self,
+        max_actions: int,
+        style: text.Style,
+        search_radius: int,
+        image_cell_px: int | None = None,
+    ) -> None:
         self._max_actions = max_actions
         self._style: text.Style = style
         self._search_radius = search_radius
+        self._image_cell_px = image_cell_px
 
     def reset(self, task: Task) -> bytes:
         """The first state: at the start, nothing tried."""
@@ -31,10 +38,12 @@ class PlanPathEnvironment:
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """What ``agent`` sees, at the present position."""
-        decoded = states.decode_state(state)
-        return text.observation(
-            decoded, _known(agent), self._style, self._max_actions, self._search_radius
-        )
+        decoded, rules = states.decode_state(state), None
+        if self._style == "verbose":
+            rules = text.rules(_known(agent), self._max_actions, self._search_radius)
+        if self._image_cell_px:
+            return image.observation(decoded, _known(agent), rules, self._image_cell_px)
+        return text.observation(decoded, _known(agent), rules)
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         """Try the tool's moves on a copy, or walk the planner's moves for real."""

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from troupe.tasks.family import Split
+from troupe.tasks.family import Split, Task
 from troupe.tasks.splits import DrawnTaskset
+from troupe_tasks.drawing import ObserveParams
+from troupe_tasks.plan_path import image, text
 from troupe_tasks.plan_path import state as states
-from troupe_tasks.plan_path import text
 from troupe_tasks.plan_path.environment import RETURN_BOUND, PlanPathEnvironment
 from troupe_tasks.plan_path.grid import MOVES, distances, draw, shortest_moves, split_of, walk
 
@@ -19,10 +20,8 @@ SEARCH_SHARE = 0.5
 _LOCAL_TERMS = {"format": 0.1, "legal": 0.1, "progress": 0.8}
 
 
-class PlanPathParams(BaseModel):
+class PlanPathParams(ObserveParams):
     """What kind of maps, and how much one answer may do."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(default=0, description="Seed of the task generator.")
     size: int = Field(default=10, ge=4, le=26, description="Cells per side of the square map.")
@@ -73,7 +72,9 @@ class PlanPath:
     def environment(self) -> PlanPathEnvironment:
         """The family's judge."""
         params = self._params
-        return PlanPathEnvironment(params.max_actions, params.style, params.search_radius)
+        return PlanPathEnvironment(
+            params.max_actions, params.style, params.search_radius, params.image_cell_px
+        )
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         """A shortest way on; the planner keeps what the tool tried when that was one."""
@@ -95,6 +96,12 @@ class PlanPath:
     def vocabulary(self) -> Sequence[str]:
         """Every word of the compact style."""
         return text.words(self._params.size, with_search=self._params.search_radius > 0)
+
+    def hidden_texts(self, task: Task) -> Sequence[str]:
+        """What no prompt may say where the map is an image."""
+        if self._params.observe == "text":
+            return ()
+        return image.told_in_words(states.first_state(task.payload))
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         params = self._params

@@ -6,6 +6,7 @@ change, so all prompts of one episode share a prefix.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,15 +81,21 @@ def answer(agent: str, moves: str) -> str:
     return " ".join((KEYWORDS[agent], *moves))
 
 
-def observation(
-    state: State, agent: str, style: Style, max_actions: int, search_radius: int
-) -> Observation:
-    """The prompt of ``agent``: the map, the present and the last position, the tool's trial."""
-    if style == "compact":
-        return (Message("user", _compact(state, agent)),)
+def rules(agent: str, max_actions: int, search_radius: int) -> str:
+    """The system message of the verbose style."""
     rules = _RULES[agent].format(max_actions=max_actions)
     if agent == TOOL and search_radius:
         rules += _SEARCH_RULE.format(max_actions=max_actions, radius=search_radius)
+    return rules
+
+
+def observation(state: State, agent: str, rules: str | None) -> Observation:
+    """The prompt of ``agent``: the map, the present and the last position, the tool's trial.
+
+    In the verbose style with ``rules``, in the compact style without.
+    """
+    if rules is None:
+        return (Message("user", _compact(state, agent)),)
     return Message("system", rules), Message("user", _verbose(state, agent))
 
 
@@ -126,15 +133,16 @@ def _compact(state: State, agent: str) -> str:
     if state.came_from:
         facts += ["from", name(state.came_from)]
     if agent == PLANNER and state.trial:
-        facts += _trial_facts(state.trial)
+        facts += trial_facts(state.trial, ["ends", name(state.trial.end)])
     return " ".join((*facts, agent))
 
 
-def _trial_facts(trial: Trial) -> list[str]:
+def trial_facts(trial: Trial, end: Sequence[str]) -> list[str]:
+    """The tool's trial in the compact style; ``end`` says where it ends."""
     if not trial.moves:
         return ["tried", "nothing"]
     outcome = ["blocked", str(trial.blocked[0])] if trial.blocked else ["clear"]
-    return ["tried", *trial.moves, "ends", name(trial.end), *outcome]
+    return ["tried", *trial.moves, *end, *outcome]
 
 
 def _verbose(state: State, agent: str) -> str:
@@ -149,16 +157,17 @@ def _verbose(state: State, agent: str) -> str:
     if state.came_from:
         lines.append(f"Position before the last plan: {name(state.came_from)}")
     if agent == PLANNER and state.trial:
-        lines.append(f"Tool result: {_trial_sentence(state.trial)}")
+        lines.append(trial_sentence(state.trial, name(state.trial.end)))
     return "\n".join(lines)
 
 
-def _trial_sentence(trial: Trial) -> str:
+def trial_sentence(trial: Trial, end: str) -> str:
+    """The tool's trial in the verbose style; ``end`` names the cell where it ends."""
     if not trial.moves:
-        return "the tool call could not be read."
+        return "Tool result: the tool call could not be read."
     blocked = ", ".join(str(number) for number in trial.blocked)
     outcome = f"blocked moves, counted from 1: {blocked}" if trial.blocked else "no move blocked"
-    return f"{' '.join(trial.moves)} would end at {name(trial.end)}; {outcome}."
+    return f"Tool result: {' '.join(trial.moves)} would end at {end}; {outcome}."
 
 
 def _names(cells: list[Cell]) -> list[str]:

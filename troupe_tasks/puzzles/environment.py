@@ -4,7 +4,7 @@ Work left is the puzzle's own distance. The team is paid only for a new least di
 undoing and doing again, refused actions and repetition collect nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from troupe.errors import InvalidArgumentError
@@ -24,11 +24,20 @@ LOCAL_TERMS: Mapping[str, float] = {"format": 0.1, "legal": 0.1, "progress": 0.8
 
 
 class PuzzleEnvironment:
-    """The pure function of a puzzle: see ``troupe.tasks.family.Environment``."""
+    """The pure function of a puzzle: see ``troupe.tasks.family.Environment``.
 
-    def __init__(self, puzzle: Puzzle, params: PuzzleParams) -> None:
+    ``prompt`` gives what an agent sees in a state; without one it is told in words.
+    """
+
+    def __init__(
+        self,
+        puzzle: Puzzle,
+        params: PuzzleParams,
+        prompt: Callable[[State, str], Observation] | None = None,
+    ) -> None:
         self._puzzle = puzzle
         self._params = params
+        self._prompt = prompt or self._in_words
 
     def reset(self, task: Task) -> bytes:
         """The first state: the instance's first board, nothing tried."""
@@ -44,10 +53,8 @@ class PuzzleEnvironment:
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """What ``agent`` sees, on the present board."""
-        now = decode_state(state)
-        params = self._params
         self._keyword(agent)
-        return prompts.observation(self._puzzle, now, agent, params.style, params.max_actions)
+        return self._prompt(decode_state(state), agent)
 
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         """Try the tool's actions on a copy, or play the planner's actions for real."""
@@ -64,6 +71,10 @@ class PuzzleEnvironment:
         best = _least(before.best, left)
         after = replace(before, board=played.board, best=best, trial=None)
         return self._transition(after, _team_reward(before, after), local_rewards, answer, played)
+
+    def _in_words(self, now: State, agent: str) -> Observation:
+        params = self._params
+        return prompts.observation(self._puzzle, now, agent, params.style, params.max_actions)
 
     def _local_rewards(
         self, before: State, agent: str, answer: Answer, played: Played

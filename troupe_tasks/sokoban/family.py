@@ -6,11 +6,18 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from troupe.tasks.family import Split
+from troupe.tasks.family import Split, Task
 from troupe.tasks.splits import DrawnTaskset
-from troupe_tasks.puzzles import LOCAL_TERMS, RETURN_BOUND, PuzzleEnvironment, PuzzleParams
+from troupe_tasks.puzzles import (
+    LOCAL_TERMS,
+    RETURN_BOUND,
+    DrawnPuzzleParams,
+    PuzzleEnvironment,
+    image_prompt,
+)
 from troupe_tasks.puzzles.answers import write_answer
 from troupe_tasks.puzzles.demonstration import demonstrate
+from troupe_tasks.puzzles.images import told_in_words
 from troupe_tasks.puzzles.prompts import WORDS
 from troupe_tasks.puzzles.puzzle import PLANNER, TOOL
 from troupe_tasks.puzzles.state import decode_state
@@ -22,7 +29,7 @@ from troupe_tasks.sokoban.solver import solution
 PUZZLE = SokobanPuzzle()
 
 
-class SokobanParams(PuzzleParams):
+class SokobanParams(DrawnPuzzleParams):
     """What kind of rooms, and how much one answer may do."""
 
     size: int = Field(
@@ -66,7 +73,7 @@ class Sokoban:
 
     def environment(self) -> PuzzleEnvironment:
         """The family's judge."""
-        return PuzzleEnvironment(PUZZLE, self._params)
+        return PuzzleEnvironment(PUZZLE, self._params, image_prompt(PUZZLE, self._params))
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         """The solution with fewest pushes; any moves where the room is lost or too large."""
@@ -90,6 +97,12 @@ class Sokoban:
             *words(self._params.size),
             *dict.fromkeys([*numbers, *(str(digit) for digit in range(1, 10))]),
         ]
+
+    def hidden_texts(self, task: Task) -> Sequence[str]:
+        """What no prompt may say where the board is an image."""
+        if self._params.observe == "text":
+            return ()
+        return told_in_words(PUZZLE, task.payload.decode())
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         params = self._params

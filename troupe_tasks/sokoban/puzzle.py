@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from troupe_tasks.drawing import Mark
+from troupe_tasks.drawing.board import BOX, FREE, GOAL, PLAYER, WALL, marked
 from troupe_tasks.puzzles.puzzle import PLANNER, TOOL, Played
 from troupe_tasks.sokoban.deadlock import pushes_left
 from troupe_tasks.sokoban.room import MOVES, Room, cells, moved, name, read_map, write_map
@@ -16,6 +18,10 @@ class SokobanPuzzle:
     title: ClassVar[str] = "Sokoban"
     keywords: ClassVar[Mapping[str, str]] = {TOOL: "simulate", PLANNER: "plan"}
     item: ClassVar[str] = "([UDLR])"
+    legend: ClassVar[str] = (
+        "Map, row 1 on top, column a on the left: dark cells are walls, green cells are goals, "
+        "brown squares are boxes, the blue disc is the player."
+    )
 
     def start(self, instance: str) -> str:
         return instance
@@ -77,6 +83,9 @@ class SokobanPuzzle:
     def drawing(self, instance: str, board: str) -> str:
         return "\n".join(" ".join(row) for row in board.split("/"))
 
+    def marks(self, instance: str, board: str) -> tuple[tuple[Mark, ...], ...]:
+        return marked(board.split("/"), _MARKS)
+
 
 def words(size: int) -> list[str]:
     """Every word that is Sokoban's own in the compact style, on a map of ``size``."""
@@ -105,6 +114,15 @@ def _open_moves(board: str) -> tuple[list[str], list[str]]:
     return walks, pushes
 
 
+_MARKS = {
+    "#": Mark(WALL),
+    "-": Mark(FREE),
+    ".": Mark(GOAL),
+    "$": Mark(FREE, "square", BOX),
+    "*": Mark(GOAL, "square", BOX),
+    "@": Mark(FREE, "disc", PLAYER),
+    "+": Mark(GOAL, "disc", PLAYER),
+}
 _LEGEND = (
     "# wall, - floor, . goal, $ box, @ player, * box on a goal, + player on a goal; "
     "the border is wall"

@@ -8,9 +8,16 @@ from pydantic import BaseModel, Field, model_validator
 
 from troupe.tasks.family import Split, Task
 from troupe.tasks.splits import DrawnTaskset
-from troupe_tasks.puzzles import LOCAL_TERMS, RETURN_BOUND, PuzzleEnvironment, PuzzleParams
+from troupe_tasks.puzzles import (
+    LOCAL_TERMS,
+    RETURN_BOUND,
+    DrawnPuzzleParams,
+    PuzzleEnvironment,
+    image_prompt,
+)
 from troupe_tasks.puzzles.answers import write_answer
 from troupe_tasks.puzzles.demonstration import demonstrate
+from troupe_tasks.puzzles.images import told_in_words
 from troupe_tasks.puzzles.prompts import WORDS
 from troupe_tasks.puzzles.puzzle import PLANNER, TOOL
 from troupe_tasks.puzzles.state import decode_state
@@ -24,7 +31,7 @@ MAX_HOLES = {4: 10, 9: 54}
 """Holes that digging reaches in a reasonable share of the complete grids, for each size."""
 
 
-class SudokuParams(PuzzleParams):
+class SudokuParams(DrawnPuzzleParams):
     """What kind of grids, and how much one answer may do."""
 
     size: Literal[4, 9] = Field(default=4, description="Rows, columns and digits: 4 or 9.")
@@ -69,7 +76,7 @@ class Sudoku:
 
     def environment(self) -> PuzzleEnvironment:
         """The family's judge."""
-        return PuzzleEnvironment(PUZZLE, self._params)
+        return PuzzleEnvironment(PUZZLE, self._params, image_prompt(PUZZLE, self._params))
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         """The right digits of wrong cells, then of empty ones, from the top left."""
@@ -95,9 +102,11 @@ class Sudoku:
         return [*PUZZLE.keywords.values(), *WORDS, *words(self._params.size), *numbers]
 
     def hidden_texts(self, task: Task) -> Sequence[str]:
-        """What no prompt may show: the solution, as text and as drawn."""
-        complete = task.payload.decode().partition("/")[2]
-        return [complete, PUZZLE.drawing("", complete)]
+        """What no prompt may show: the solution, as text and as drawn; of an image, any word."""
+        instance = task.payload.decode()
+        complete = instance.partition("/")[2]
+        board = told_in_words(PUZZLE, instance) if self._params.observe == "image" else []
+        return [complete, PUZZLE.drawing("", complete), *board]
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         instance = draw(rng, split, size=self._params.size, holes=self._params.holes)

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from math import isqrt
 from typing import ClassVar
 
+from troupe_tasks.drawing import Mark
+from troupe_tasks.drawing.board import CLASH, FREE, INK, PLAYER, SHADED
 from troupe_tasks.puzzles.puzzle import PLANNER, TOOL, Played
 from troupe_tasks.sudoku.grid import EMPTY, clashes, name, size_of
 
@@ -20,6 +22,11 @@ class SudokuPuzzle:
     title: ClassVar[str] = "Sudoku"
     keywords: ClassVar[Mapping[str, str]] = {TOOL: "try", PLANNER: "fill"}
     item: ClassVar[str] = r"([a-i][1-9])[\s=:]*([1-9])"
+    legend: ClassVar[str] = (
+        "Grid, row 1 on top, column a on the left: boxes are white and grey in turn, given digits "
+        "are black, digits that the team filled are blue and may be filled again, cells that clash "
+        "are red."
+    )
 
     def start(self, instance: str) -> str:
         return instance.partition("/")[0]
@@ -89,6 +96,19 @@ class SudokuPuzzle:
             parts = [" ".join(digits[i : i + box]) for i in range(0, size, box)]
             lines.append("  ".join(parts))
         return "\n".join(lines)
+
+    def marks(self, instance: str, board: str) -> tuple[tuple[Mark, ...], ...]:
+        givens, size, clashing = self.start(instance), size_of(board), set(clashes(board))
+        box = isqrt(size)
+
+        def mark(row: int, column: int) -> Mark:
+            cell = row * size + column
+            ground = (FREE, SHADED)[(row // box + column // box) % 2]
+            colour = INK if givens[cell] != EMPTY else PLAYER
+            text = board[cell].replace(EMPTY, "")
+            return Mark(CLASH if cell in clashing else ground, colour=colour, text=text)
+
+        return tuple(tuple(mark(row, column) for column in range(size)) for row in range(size))
 
 
 def words(size: int) -> list[str]:

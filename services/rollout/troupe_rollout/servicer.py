@@ -21,6 +21,8 @@ from troupe.runtime.engines.engine import Engine
 from troupe.runtime.faults import reached
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.tracing import span
+from troupe.tasks.content import ImagePart
+from troupe.tasks.family import observed_images
 from troupe_rollout.settings import RolloutSettings
 from troupe_rollout.staging import StagingArea
 from troupe_rollout.weight_receiver import WeightReceiver
@@ -80,13 +82,15 @@ class RolloutServicer(RolloutServiceServicer):
                 pointer="/num_candidates",
             )
         with self._call():
+            prompt, images = self._prompt(request)
             domain_request = GenerateRequest(
                 request.policy,
                 request.policy_version,
-                self._prompt(request),
+                prompt,
                 request.num_candidates,
                 sampling,
                 seed,
+                images,
             )
             async with self._deadline(context, "Generate"):
                 with span(
@@ -153,12 +157,14 @@ class RolloutServicer(RolloutServiceServicer):
             weight_backend=getattr(self._engine, "weight_backend", ""),
         )
 
-    def _prompt(self, request: pb.GenerateRequest) -> list[int]:
+    def _prompt(self, request: pb.GenerateRequest) -> tuple[list[int], tuple[ImagePart, ...]]:
+        """Token ids, and the images that placeholders among them stand for."""
         kind = request.WhichOneof("prompt")
         if kind == "tokens":
-            return list(request.tokens.token_ids)
+            return list(request.tokens.token_ids), ()
         if kind == "chat":
-            return self._engine.render(request.policy, codec.chat_from_proto(request.chat))
+            messages = codec.chat_from_proto(request.chat)
+            return self._engine.render(request.policy, messages), observed_images(messages)
         raise InvalidArgumentError("A Generate request needs a prompt: chat or tokens.")
 
     @contextlib.contextmanager

@@ -181,19 +181,18 @@ class TrainingJob:
         return bool(self._policy) and self._policy not in await self._ledger.versions()
 
     def _parts(self, learners: Learners, checkpointing: Checkpointing, first_step: int) -> Parts:
-        vocabularies = {
-            p: learner.model.vocabulary_size for p, learner in learners.by_policy.items()
-        }
+        models = {policy: learner.model for policy, learner in learners.by_policy.items()}
         collector = Collector(
             self._redis,
             self._job_id,
-            vocabularies,
+            {policy: model.vocabulary_size for policy, model in models.items()},
             first_step=first_step,
             timeout_s=self._spec.limits.step_timeout_s,
             control=self._control,
             max_staleness=self._spec.max_staleness,
             max_dropped_fraction=self._spec.limits.max_dropped_fraction,
             fence=self._fence,
+            vision={policy: model.vision for policy, model in models.items()},
         )
         versions = Versions(
             self._job_id,

@@ -90,7 +90,7 @@ def credit(
         )
         by_digest[candidate.prompt_digest].append(sample)
         num_tokens += len(candidate.token_ids)
-    images = images_from_proto(group.images)
+    images = images_from_proto(group.images, num_prompts=len(group.prompts))
     prompts = [
         PromptSamples(
             np.array(prompt.token_ids, dtype=np.int32),

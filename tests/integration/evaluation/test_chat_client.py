@@ -18,7 +18,9 @@ from troupe.errors import (
     UnavailableError,
 )
 from troupe.spec.job import SamplingSpec
+from troupe.tasks.content import ImagePart, TextPart
 from troupe.tasks.family import Message
+from troupe.vision.data_url import image_of_url
 
 PROMPT = (Message("user", "at b2 open U D planner"),)
 
@@ -39,6 +41,21 @@ async def client(server: ChatServer) -> AsyncIterator[ChatClient]:
 async def ask(client: ChatClient, *, model: str = "rule", timeout_s: float = 20.0, **sampling):
     request = GenerateRequest("coder", 3, PROMPT, 2, SamplingSpec(**sampling), 2**40 + 5)
     return await client.complete(model, request, timeout_s=timeout_s)
+
+
+async def test_complete_when_the_prompt_has_an_image_then_sends_it_as_a_data_url(
+    server: ChatServer, client: ChatClient
+) -> None:
+    image = ImagePart(28, 30, bytes(range(252)) * 10)
+    chat = (Message("user", (TextPart("look"), image)), PROMPT[0])
+    request = GenerateRequest("coder", 0, chat, 2, SamplingSpec(), 1)
+
+    await client.complete("rule", request, timeout_s=20.0)
+
+    [text, shown], plain = (m["content"] for m in server.bodies[0]["messages"])
+    assert (text, plain) == ({"type": "text", "text": "look"}, PROMPT[0].content)
+    assert shown["type"] == "image_url"
+    assert image_of_url(shown["image_url"]["url"]) == image
 
 
 async def test_complete_when_asked_then_sends_the_sampling_and_reads_the_choices(

@@ -13,7 +13,7 @@ from troupe_rollout.engines.sglang.command import LoraPlan, ServerPlan, server_a
 from troupe_rollout.engines.sglang.command import server_environment as environment
 from troupe_rollout.engines.sglang.environment import Machine
 from troupe_rollout.engines.sglang.files import lora_targets
-from troupe_rollout.engines.sglang.model import SglangModel
+from troupe_rollout.engines.sglang.model import SglangModel, read_base
 from troupe_rollout.engines.sglang.plan import plan_servers
 from troupe_rollout.engines.sglang.settings import SglangSettings, load_settings
 
@@ -162,3 +162,9 @@ def test_wrong_setting_names_its_variable(monkeypatch: pytest.MonkeyPatch, name:
     monkeypatch.setenv(f"TROUPE_ROLLOUT_SGLANG_{name}", value)
     with pytest.raises(InvalidArgumentError, match="settings of engine 'sglang' are wrong"):
         load_settings()
+
+
+def test_read_base_when_the_model_sees_then_refused_by_name(tmp_path: Path):
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2_5_vl", "vision_config": {}}')
+    with pytest.raises(InvalidArgumentError, match="TROUPE_ROLLOUT_ENGINE=cpu"):
+        read_base(PolicySpec(model=str(tmp_path)))

@@ -223,6 +223,17 @@ class AsyncRestClient:
         answer = await self._ask("GET", job_path(job_id, "episodes", episode_id))
         return answers.read(EpisodeDocument, answer)
 
+    async def episode_image(self, job_id: str, digest: str) -> bytes:
+        """The PNG of an image that a prompt of a recorded episode shows."""
+        path = job_path(job_id, "episodes", "images", digest)
+        try:
+            response = await self._http.get(path)
+        except httpx.TransportError as error:
+            raise answers.unreachable(self._base_url, error) from error
+        if response.is_error:
+            raise answers.problem_of(response)
+        return response.content
+
     async def checkpoints(self, job_id: str) -> list[CheckpointDocument]:
         """What can be downloaded, newest first."""
         answer = await self._ask("GET", job_path(job_id, "checkpoints"))

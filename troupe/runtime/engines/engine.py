@@ -52,11 +52,14 @@ class Engine(Protocol):
         ...
 
     def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a chat prompt, ready for the assistant's answer."""
+        """Token ids of a chat prompt, ready for the assistant's answer.
+
+        An image's placeholder stands once for each of its tokens.
+        """
         ...
 
     async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
-        """Candidates of a prompt in token ids.
+        """Candidates of a prompt in token ids and images.
 
         Raises VersionNotLoadedError, InvalidArgumentError, OverloadedError.
         """

@@ -1,14 +1,25 @@
-"""Converts between text and token ids with the model's tokenizer, for every engine."""
+"""Converts between chats and token ids with the model's tokenizer, for every engine."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from troupe.candidates import PromptImage
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.family import Message
+from troupe.tasks.content import ImagePart
+from troupe.tasks.family import Message, observed_images
+from troupe.vision.chat import expanded_prompt, template_messages
+from troupe.vision.layout import grid_of
+from troupe.vision.model import VisionModel
 
 
-def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list[int]:
-    """Token ids of the conversation, ready for the assistant's answer."""
+def render_chat(
+    tokenizer: Any, model: str, messages: Sequence[Message], vision: VisionModel | None = None
+) -> list[int]:
+    """Token ids of the conversation, ready for the assistant's answer.
+
+    In a model that sees (``vision``) the placeholder of an image stands once for each of its
+    tokens.
+    """
     if not messages:
         raise InvalidArgumentError("A chat prompt needs at least one message.")
     if not tokenizer.chat_template:
@@ -16,9 +27,12 @@ def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list
             f"The tokenizer of '{model}' has no chat template. Add chat_template.jinja to the "
             "model folder, or send token ids."
         )
-    if any(message.images for message in messages):
-        raise InvalidArgumentError(f"'{model}' is served as a text model; it sees no images.")
-    chat = [{"role": message.role, "content": message.text} for message in messages]
+    images = observed_images(tuple(messages))
+    if vision is None:
+        refuse_images(images, model)
+        chat = [{"role": message.role, "content": message.text} for message in messages]
+    else:
+        chat = template_messages(tokenizer, messages, vision)
     try:
         ids: Any = tokenizer.apply_chat_template(
             chat, add_generation_prompt=True, tokenize=True, return_dict=False
@@ -27,7 +41,29 @@ def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list
         raise InvalidArgumentError(
             f"The chat template of '{model}' refuses the messages ({error})."
         ) from error
-    return [int(token) for token in ids]
+    token_ids = [int(token) for token in ids]
+    return token_ids if vision is None else expanded_prompt(token_ids, images, vision)[0]
+
+
+def refuse_images(images: Sequence[ImagePart], model: str) -> None:
+    """Raises InvalidArgumentError for images in a prompt of a model that reads text alone."""
+    if images:
+        raise InvalidArgumentError(
+            f"'{model}' is served as a text model, and a prompt has {len(images)} images. Give the "
+            "policy a Qwen2.5-VL or Qwen3-VL model on the cpu engine, or let the task observe text."
+        )
+
+
+def prompt_images(
+    images: Sequence[ImagePart], vision: VisionModel | None
+) -> tuple[PromptImage, ...]:
+    """The images of a prompt as the model saw them."""
+    if vision is None:
+        return ()
+    return tuple(
+        PromptImage(i.digest, i.width, i.height, *grid_of(i.width, i.height, vision))
+        for i in images
+    )
 
 
 def cut_at_stop(text: str, stop: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import Issue, JobSpec, SpecInvalidError
 from troupe.spec.context import context_issues
 from troupe.spec.policy import PolicySpec
+from troupe.spec.vision import vision_issues
 from troupe.tasks.family import TaskFamily
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.secrets import secret_issues
@@ -35,7 +36,7 @@ def resolve(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
     if not faults:  # so these folders may be read
         policies = {name: _resolved(policy) for name, policy in spec.policies.items()}
         spec = spec.model_copy(update={"policies": policies})
-        faults = context_issues(spec)
+        faults = [*context_issues(spec), *vision_issues(spec)]
     return spec, _parts(spec, allowed, faults)
 
 

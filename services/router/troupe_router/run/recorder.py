@@ -1,9 +1,9 @@
 """Records a job in its run folder, each episode and each step exactly once.
 
-Owns episodes.jsonl and metrics.jsonl. What must outlive the process between two writes is noted
-in the job's record; the files hold the rest. Nothing is forgotten before what is made of it is on
-the disk: a round's episodes leave the ledger after the file is synced, a step's notes after its
-line is.
+Owns episodes.jsonl, the images that it names, and metrics.jsonl. What must outlive the process
+between two writes is noted in the job's record; the files hold the rest. Nothing is forgotten
+before what is made of it is on the disk: a round's episodes leave the ledger after the file is
+synced, a step's notes after its line is.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from troupe.aio import to_the_end
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.images import keep_images
 from troupe.errors import UnavailableError
 from troupe.ids import eval_round, train_round
 from troupe.runtime.faults import reached
@@ -233,11 +234,13 @@ class Recorder:
     async def _append_episodes(self, round_id: str, episodes: list[pb.Episode]) -> None:
         record = self._records.episodes
         kept = [e for e in episodes if is_kept(e, self._fraction)]
+
+        def write() -> None:
+            keep_images(self._job.run_dir, kept)
+            record.append(round_id, episode_lines(kept, with_tokens=self._with_tokens))
+
         await self._ledger.check()
-        await self._write(
-            record.path,
-            lambda: record.append(round_id, episode_lines(kept, with_tokens=self._with_tokens)),
-        )
+        await self._write(record.path, write)
         await asyncio.to_thread(EpisodeIndex(self._job.run_dir).catch_up, budget_s=_INDEX_S)
 
     async def _end_step(self, step: int, ended_at: float) -> None:

@@ -4,9 +4,11 @@ Owns file formats and folders. Never talks to replicas.
 """
 
 import json
+import shutil
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -14,7 +16,8 @@ from typing import Any, Literal, cast
 import torch
 from peft import PeftModel
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
+from transformers.utils.hub import cached_file
 
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.durable import make_folder, replace_folder
@@ -23,8 +26,15 @@ from troupe.runtime.weights.group import TORCH_DTYPES
 from troupe.spec.policy import PolicySpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.model.model import quiet_peft
+from troupe_trainer.model.vision import auto_class
 
 CANARY_LENGTH = 16
+_PROCESSOR_FILES = (
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
+)
+"""How a model takes images. Copied, so that the export takes them as the trainer did."""
 _DISK = ThreadPoolExecutor(1, "export")
 """Kept: where memory has run out, CPython waits for ever for a thread that could not start."""
 _NAMES = {getattr(torch, name): short for short, name in TORCH_DTYPES.items()}
@@ -113,7 +123,7 @@ def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[s
     if learner.model.is_lora:
         adapter = replace_folder(folder / "adapter", module.save_pretrained)
         paths["adapter"] = str(adapter)
-        base = AutoModelForCausalLM.from_pretrained(
+        base = auto_class(spec.model).from_pretrained(
             spec.model, dtype=spec.dtype, use_safetensors=True
         )
         with quiet_peft():
@@ -134,6 +144,9 @@ def _save_merged(
     if weights is not None:
         config = path / "config.json"
         config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": spec.dtype}))
+    for name in _PROCESSOR_FILES:
+        with suppress(OSError):  # not every model has each
+            shutil.copyfile(str(cached_file(spec.model, name)), path / name)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(spec.model)
     except (OSError, ValueError):

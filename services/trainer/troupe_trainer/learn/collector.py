@@ -22,6 +22,7 @@ from troupe.runtime.streams.fencing import Fence
 from troupe.runtime.streams.ledger import RoundState, StepLedger
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
+from troupe.vision.model import VisionModel
 from troupe_trainer.control import Control
 from troupe_trainer.learn.validation import Expected, fault
 
@@ -72,7 +73,8 @@ LearnAhead = Callable[[Arrived], Awaitable[bool]]
 
 
 class Collector:
-    """Collects for every policy of a job. ``vocabularies`` gives each policy's number of tokens."""
+    """Collects for every policy of a job. ``vocabularies`` gives each policy's number of tokens,
+    and ``vision`` how those that see take images."""
 
     def __init__(
         self,
@@ -86,7 +88,9 @@ class Collector:
         max_staleness: int = 0,
         max_dropped_fraction: float = 1.0,
         fence: Fence | None = None,
+        vision: Mapping[str, VisionModel | None] | None = None,
     ) -> None:
+        self._vision = vision or {}
         self._max_staleness = max_staleness
         self._max_dropped_fraction = max_dropped_fraction
         self._job_id = job_id
@@ -195,8 +199,15 @@ class Collector:
         """As ``fault``, which reads every token; once for each group."""
         key = policy, group.group_id
         if key not in self._faults:
-            size = self._vocabularies[policy]
-            expected = Expected(self._job_id, policy, step, step, size, self._max_staleness)
+            expected = Expected(
+                self._job_id,
+                policy,
+                step,
+                step,
+                self._vocabularies[policy],
+                self._max_staleness,
+                self._vision.get(policy),
+            )
             self._faults[key] = fault(group, expected)
         return self._faults[key]
 

@@ -14,6 +14,7 @@ from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.spec.algorithm import CriticSpec
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import PolicySpec
+from troupe.spec.vision import critic_refusal
 from troupe_trainer.learn.critic import Critic, Prompt
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.model.learner_state import LearnerState, state_of
@@ -42,6 +43,9 @@ class Critics:
         trained = [policy for policy in sorted(learners) if spec.trains(policy)]
         tokens = spec.batch.tokens_per_row * spec.batch.rows_per_microbatch
         self._critics: dict[str, Critic] = {}
+        for name, learner in learners.items():
+            if learner.model.vision is not None:
+                raise InvalidArgumentError(critic_refusal(name), pointer="/algorithm/critic")
         for name in [TEAM] if self._is_joint else trained:
             if self._spec.kind == "head":
                 network = learners[name].model

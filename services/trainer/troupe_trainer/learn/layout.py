@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from troupe.algorithms.algorithm import Algorithm
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
+from troupe.vision.model import VisionModel
 from troupe_trainer.learn.minibatches import minibatches
 from troupe_trainer.learn.windows import by_window, tickets_per_window
 from troupe_trainer.model.packing import Block, lay_out
@@ -29,11 +30,13 @@ class Layout:
         *,
         shares_prompts: bool,
         num_ranks: int,
+        trained_vision: VisionModel | None = None,
     ) -> None:
         self._policy = policy
         self._spec = spec
         self._shares_prompts = shares_prompts
         self._num_ranks = num_ranks
+        self._trained_vision = trained_vision
         self._by_token = algorithm.aggregation == "token"
         self._keeps_flat_groups = algorithm.needs.entropy or (
             algorithm.needs.reference and spec.algorithm.loss.kl.where == "loss"
@@ -73,7 +76,12 @@ class Layout:
         """The micro-batches of the groups that are used, or ``with_all`` of all."""
         used = [group for group in groups if with_all or self.is_used(group)]
         prompts = [prompt for group in used for prompt in group.prompts]
-        return lay_out(prompts, self._spec.batch, shares_prompts=self._shares_prompts)
+        return lay_out(
+            prompts,
+            self._spec.batch,
+            shares_prompts=self._shares_prompts,
+            trained_vision=self._trained_vision,
+        )
 
     def dealt(self, batches: Sequence[Batches], parts: Sequence[Sequence[CreditedGroup]]) -> Dealt:
         """The micro-batches ``batches`` of the minibatches ``parts``, dealt to the ranks."""

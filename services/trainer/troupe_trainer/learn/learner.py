@@ -86,6 +86,7 @@ class Learner:
             algorithm,
             shares_prompts=self.model.shares_prompts,
             num_ranks=ranks.size,
+            trained_vision=self.model.vision if policy_spec.train.vision else None,
         )
         self._passes = Passes(self.model, algorithm)
         self._config = spec.policies[policy].optimizer

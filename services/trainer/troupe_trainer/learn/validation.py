@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import prompt_digest
+from troupe.vision.model import VisionModel
+from troupe_trainer.learn.image_faults import image_fault
 
 ROUNDING = 1e-3
 """A log probability above 0 by more than an engine's rounding is none."""
@@ -15,7 +17,7 @@ ROUNDING = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The values that every group of a step must match."""
+    """The values that every group of a step must match. ``vision``: how its policy takes images."""
 
     job_id: str
     policy: str
@@ -23,6 +25,7 @@ class Expected:
     policy_version: int
     vocabulary_size: int
     max_staleness: int = 0
+    vision: VisionModel | None = None
 
 
 def fault(group: pb.Group, expected: Expected) -> str | None:
@@ -38,7 +41,11 @@ def fault(group: pb.Group, expected: Expected) -> str | None:
         return "foreign"
     if len(group.candidates) < 2:
         return "too_few_candidates"
-    return _prompt_fault(group, expected) or _candidates_fault(group, expected)
+    return (
+        _prompt_fault(group, expected)
+        or _candidates_fault(group, expected)
+        or image_fault(group, expected.vision)
+    )
 
 
 def oldest_version(group: pb.Group) -> int:
@@ -63,7 +70,8 @@ def _prompt_fault(group: pb.Group, expected: Expected) -> str | None:
     for prompt in group.prompts:
         if not prompt.token_ids:
             return "empty_prompt"
-        if prompt_digest(prompt.token_ids) != prompt.digest:
+        images = [image.digest for image in prompt.images]
+        if prompt_digest(prompt.token_ids, images) != prompt.digest:
             return "prompt_digest"
         if max(prompt.token_ids) >= expected.vocabulary_size:
             return "unknown_token"

@@ -19,12 +19,12 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe.seeds import derive_seed
 from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe.vision.model import VisionModel
 from troupe_trainer.model.base_digest import base_digest
 from troupe_trainer.model.flash import computes
 from troupe_trainer.model.flops import StepFlops
@@ -35,7 +35,7 @@ from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together
 from troupe_trainer.model.ranks.shard import Sharded, fill
 from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
-from troupe_trainer.model.vision import Vision, adapter_targets, freeze, vision_model
+from troupe_trainer.model.vision import Vision, adapter_targets, auto_class, freeze, vision_model
 
 _T = TypeVar("_T")
 
@@ -117,9 +117,9 @@ class PolicyModel:
         return int(self._config.vocab_size)
 
     @property
-    def image_token_id(self) -> int | None:
-        """The token that stands for a piece of an image; None for a model that takes no images."""
-        return self._vision.image_token_id if self._vision is not None else None
+    def vision(self) -> VisionModel | None:
+        """How the model takes images; None for one that takes none."""
+        return self._vision.model if self._vision is not None else None
 
     @property
     def hidden_size(self) -> int:
@@ -301,10 +301,7 @@ def _load(policy: str, spec: PolicySpec, device: torch.device, kernels: Kernels)
     is_lora = isinstance(spec.train, LoraSpec)
     dtype = getattr(torch, spec.dtype) if is_lora else torch.float32
     try:
-        sees = vision_model(spec.model) is not None
-        model: Any = (
-            AutoModelForImageTextToText if sees else AutoModelForCausalLM
-        ).from_pretrained(
+        model: Any = auto_class(spec.model).from_pretrained(
             spec.model,
             dtype=dtype,
             attn_implementation=kernels.attention,

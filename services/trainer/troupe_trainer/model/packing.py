@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from troupe.candidates import Sample
 from troupe.spec.job import BatchSpec
 from troupe.tasks.content import ImagePart
+from troupe.vision.layout import grid_of, num_patches
+from troupe.vision.model import VisionModel
 from troupe_trainer.samples import PromptSamples
 
 Ints = NDArray[np.int64]
@@ -92,7 +94,11 @@ def pack(
 
 
 def lay_out(
-    prompts: Sequence[PromptSamples], batch: BatchSpec, *, shares_prompts: bool = True
+    prompts: Sequence[PromptSamples],
+    batch: BatchSpec,
+    *,
+    shares_prompts: bool = True,
+    trained_vision: VisionModel | None = None,
 ) -> list[list[Block]]:
     """The blocks of each micro-batch: every sample once, each within a budget of tokens.
 
@@ -101,11 +107,16 @@ def lay_out(
     is longer alone exceeds the budget. The layout depends on the arguments alone. Without
     ``shares_prompts`` each completion is laid out with its own copy of the prompt: plain sequences,
     for kernels without tree support.
+
+    ``trained_vision``: a vision tower that is trained keeps activations of each patch, so a patch
+    takes the place of a token; a block may then exceed the budget by its own images. A frozen tower
+    keeps none.
     """
     if not shares_prompts:
         prompts = [replace(p, samples=[s]) for p in prompts for s in p.samples]
     budget = batch.tokens_per_row * batch.rows_per_microbatch
-    return fill([block for p in prompts for block in _within(p, budget)], budget)
+    blocks = [block for p in prompts for block in _within(p, budget)]
+    return fill(blocks, budget, trained_vision)
 
 
 def block_of(samples: PromptSamples) -> Block:
@@ -206,12 +217,15 @@ def build_block(samples: PromptSamples) -> Block:
     )
 
 
-def fill(blocks: Sequence[Block], budget: int) -> list[list[Block]]:
-    """First fit, longest block first: at most ``budget`` tokens together, or one longer block."""
+def fill(
+    blocks: Sequence[Block], budget: int, trained_vision: VisionModel | None = None
+) -> list[list[Block]]:
+    """First fit, longest block first: at most ``budget`` tokens and patches of a trained tower
+    together, or one longer block."""
     batches: list[list[Block]] = []
     free: list[int] = []
     for block in sorted(blocks, key=lambda b: -len(b.tokens_B)):
-        size = len(block.tokens_B)
+        size = len(block.tokens_B) + _num_patches(block, trained_vision)
         place = next((i for i, space in enumerate(free) if space >= size), None)
         if place is None:
             place = len(batches)
@@ -220,6 +234,13 @@ def fill(blocks: Sequence[Block], budget: int) -> list[list[Block]]:
         batches[place].append(block)
         free[place] -= size
     return batches
+
+
+def _num_patches(block: Block, trained_vision: VisionModel | None) -> int:
+    if trained_vision is None:
+        return 0
+    images = block.samples.images
+    return sum(num_patches(grid_of(i.width, i.height, trained_vision)) for i in images)
 
 
 def _range(start: int, stop: int) -> SmallInts:

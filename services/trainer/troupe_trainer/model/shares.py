@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troupe.candidates import Sample
+from troupe.tasks.content import ImagePart
 from troupe_trainer.model.packing import Block, Microbatch, block_of, microbatch
 from troupe_trainer.samples import PromptSamples
 
@@ -83,6 +84,8 @@ def to_arrays(shares: Sequence[Share]) -> Arrays:
     batches = [blocks for share in shares for blocks in share.batches]
     prompts = [b.samples for blocks in batches for b in blocks]
     samples = [s for prompt in prompts for s in prompt.samples]
+    images = {image.digest: image for prompt in prompts for image in prompt.images}
+    place = {digest: number for number, digest in enumerate(images)}
     return {
         "share_counts": np.array([len(share.batches) for share in shares], dtype=np.int64),
         "denominators": np.array([share.denominator for share in shares], dtype=np.int64),
@@ -97,6 +100,11 @@ def to_arrays(shares: Sequence[Share]) -> Arrays:
         "temperatures": np.array([s.temperature for s in samples], dtype=np.float64),
         "tokens": _joined([s.token_ids for s in samples], np.int32),
         "logprobs": _joined([s.rollout_logprobs for s in samples], np.float32),
+        "image_widths": np.array([image.width for image in images.values()], dtype=np.int64),
+        "image_heights": np.array([image.height for image in images.values()], dtype=np.int64),
+        "pixels": _joined([_pixels(image) for image in images.values()], np.uint8),
+        "prompt_images": np.array([len(p.images) for p in prompts], dtype=np.int64),
+        "images": np.array([place[i.digest] for p in prompts for i in p.images], dtype=np.int64),
     }
 
 
@@ -129,8 +137,10 @@ def from_arrays(arrays: Arrays) -> list[Share]:
     prompts = _split(arrays["prompts"], arrays["prompt_lengths"])
     blocks = iter(
         [
-            block_of(PromptSamples(prompt, list(islice(samples, count))))
-            for prompt, count in zip(prompts, arrays["prompt_samples"].tolist(), strict=True)
+            block_of(PromptSamples(prompt, list(islice(samples, count)), images))
+            for prompt, count, images in zip(
+                prompts, arrays["prompt_samples"].tolist(), _images(arrays), strict=True
+            )
         ]
     )
     batches = iter([list(islice(blocks, count)) for count in arrays["blocks"].tolist()])
@@ -142,6 +152,26 @@ def from_arrays(arrays: Arrays) -> list[Share]:
             strict=True,
         )
     ]
+
+
+def _images(arrays: Arrays) -> Iterator[list[ImagePart]]:
+    """The images of each prompt, in order."""
+    widths, heights = arrays["image_widths"], arrays["image_heights"]
+    table = [
+        ImagePart(width, height, pixels.tobytes())
+        for width, height, pixels in zip(
+            widths.tolist(),
+            heights.tolist(),
+            _split(arrays["pixels"], 3 * widths * heights),
+            strict=True,
+        )
+    ]
+    for places in _split(arrays["images"], arrays["prompt_images"]):
+        yield [table[place] for place in places.tolist()]
+
+
+def _pixels(image: ImagePart) -> NDArray[np.uint8]:
+    return np.frombuffer(image.pixels, np.uint8)
 
 
 def _joined(rows: Sequence[Any], dtype: type[np.generic]) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PretrainedConfig
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PretrainedConfig
 from transformers.utils.hub import cached_file
 
 from troupe.errors import InvalidArgumentError
@@ -40,16 +40,11 @@ class Vision:
     """The decoder's inputs of a policy that sees. ``is_trained``: so is its vision tower."""
 
     def __init__(self, model: VisionModel, device: torch.device, *, is_trained: bool) -> None:
-        self._model = model
+        self.model = model
         self._device = device
         self._is_trained = is_trained
         self._kept: OrderedDict[str, Features] = OrderedDict()
         self._kept_bytes = 0
-
-    @property
-    def image_token_id(self) -> int:
-        """The token that stands for a piece of an image."""
-        return self._model.image_token_id
 
     def inputs(self, causal: Any, batch: Microbatch) -> dict[str, Any]:
         """The arguments of ``causal``'s decoder for ``batch``, but for those of its attention."""
@@ -62,7 +57,9 @@ class Vision:
             return inputs | {"inputs_embeds": embeddings_M_D[None]}
         places_X = torch.from_numpy(self._places(batch)).to(self._device)
         images = [image for block in batch.pictured for image in block.images]
-        by_image = [self._features(causal, image) for image in images]
+        different = {image.digest: image for image in images}  # one image of many prompts: once
+        by_digest = {d: self._features(causal, image) for d, image in different.items()}
+        by_image = [by_digest[image.digest] for image in images]
         first_X_D, *later = (
             torch.cat(parts).to(embeddings_M_D.dtype) for parts in zip(*by_image, strict=True)
         )
@@ -80,7 +77,7 @@ class Vision:
             start = block.tokens.start
             end = start + block.num_prompt
             token_ids = self._prompt(batch, block).tolist()
-            prompt_3_T = position_ids(token_ids, self._grids(block), self._model)
+            prompt_3_T = position_ids(token_ids, self._grids(block), self.model)
             positions_4_M[1:, start:end] = prompt_3_T
             positions_4_M[1:, end : block.tokens.stop] += prompt_3_T.max() + 1 - block.num_prompt
         return positions_4_M
@@ -89,8 +86,7 @@ class Vision:
         """The tokens of all images, in their order."""
         return np.concatenate(
             [
-                b.tokens.start
-                + np.flatnonzero(self._prompt(batch, b) == self._model.image_token_id)
+                b.tokens.start + np.flatnonzero(self._prompt(batch, b) == self.model.image_token_id)
                 for b in batch.pictured
             ]
         )
@@ -99,7 +95,7 @@ class Vision:
         return batch.tokens_M[block.tokens][: block.num_prompt]
 
     def _grids(self, block: PicturedBlock) -> list[Any]:
-        return [grid_of(image.width, image.height, self._model) for image in block.images]
+        return [grid_of(image.width, image.height, self.model) for image in block.images]
 
     def _features(self, causal: Any, image: ImagePart) -> Features:
         if self._is_trained:
@@ -115,8 +111,8 @@ class Vision:
         return features
 
     def _computed(self, causal: Any, image: ImagePart) -> Features:
-        patches = torch.from_numpy(patches_of(image, self._model)).to(self._device)
-        grid = grid_of(image.width, image.height, self._model)
+        patches = torch.from_numpy(patches_of(image, self.model)).to(self._device)
+        grid = grid_of(image.width, image.height, self.model)
         grids = torch.tensor([[1, *grid]], device=self._device)
         output = causal.model.get_image_features(patches, grids)
         deep: Sequence[Sequence[Tensor]] = getattr(output, "deepstack_features", None) or ()
@@ -135,6 +131,11 @@ def vision_model(model: str) -> VisionModel | None:
         return None
     path = cached_file(model, "preprocessor_config.json")
     return vision_model_of(model, config, json.loads(Path(str(path)).read_text("utf-8")))
+
+
+def auto_class(model: str) -> Any:
+    """The class of transformers that loads all of ``model``; raises as ``vision_model`` does."""
+    return AutoModelForCausalLM if vision_model(model) is None else AutoModelForImageTextToText
 
 
 def adapter_targets(causal: Any, spec: LoraSpec) -> dict[str, Any]:

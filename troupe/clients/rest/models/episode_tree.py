@@ -2,10 +2,23 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from troupe.clients.rest.models.base import Document, JsonObject
 from troupe.clients.rest.models.episodes import EpisodeKind, EpisodeRowDocument
+
+
+class ContentPartDocument(Document):
+    """A piece of a message with images: a text, or an image by its digest and its size."""
+
+    text: str = ""
+    """The text; empty of an image."""
+    digest: str | None = None
+    """Of an image: `GET .../episodes/images/{digest}` gives it."""
+    width: int | None = None
+    """Its pixels in a row."""
+    height: int | None = None
+    """Its rows."""
 
 
 class MessageDocument(Document):
@@ -14,7 +27,10 @@ class MessageDocument(Document):
     role: str
     """system, user, assistant or tool."""
     content: str
-    """Its text: written by tasks and models, so never markup."""
+    """Its text, with the name of each image in its place: written by tasks and models, so never
+    markup."""
+    parts: list[ContentPartDocument] = Field(default_factory=list[ContentPartDocument])
+    """Texts and images in order; empty where there is text alone."""
 
 
 class RewardPartDocument(Document):

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache
 
+from troupe.vision.model import VisionModel
 from troupe_rollout.engines.cpu.decoder import Decoder
+from troupe_rollout.engines.cpu.images import SeenPrompts
 from troupe_rollout.engines.cpu.pool import COLUMN_BLOCK, KvPool, round_up
 from troupe_rollout.engines.cpu.rows import Job, Rows
 from troupe_rollout.engines.cpu.sampling import sample
@@ -32,6 +34,7 @@ class Batcher:
         self,
         module: Any,
         end_token_ids: tuple[int, ...],
+        vision: VisionModel | None = None,
         *,
         device: str,
         max_rows: int,
@@ -40,6 +43,7 @@ class Batcher:
     ) -> None:
         """``max_cells`` bounds rows times columns of the key/value memory."""
         self._module = module
+        self._seen = SeenPrompts(module, vision) if vision is not None else None
         self._decoder = Decoder(module) if Decoder.knows(module) else None
         self._device = torch.device(device)
         self._ends = torch.tensor(end_token_ids, dtype=torch.long, device=self._device)
@@ -97,13 +101,13 @@ class Batcher:
 
     def _prefill_batches(self, joining: list[Job]) -> Iterator[list[list[Job]]]:
         """Jobs by prompt, prompts by padded length, within the budget of one pass."""
-        by_prompt: dict[tuple[int, ...], list[Job]] = {}
+        by_prompt: dict[tuple[object, ...], list[Job]] = {}
         for job in joining:
             job.begin()
-            by_prompt.setdefault(job.prompt, []).append(job)
+            by_prompt.setdefault(job.key, []).append(job)
         buckets: dict[int, list[list[Job]]] = {}
-        for prompt, jobs in by_prompt.items():
-            buckets.setdefault(round_up(len(prompt), COLUMN_BLOCK), []).append(jobs)
+        for jobs in by_prompt.values():
+            buckets.setdefault(round_up(len(jobs[0].prompt), COLUMN_BLOCK), []).append(jobs)
         for padded, prompts in sorted(buckets.items()):
             size = max(1, self._max_prefill_tokens // padded)
             for start in range(0, len(prompts), size):
@@ -111,7 +115,7 @@ class Batcher:
 
     def _prefill(self, prompts: list[list[Job]]) -> None:
         lengths = [len(jobs[0].prompt) for jobs in prompts]
-        logits_PV, cache = prefill(self._module, [jobs[0].prompt for jobs in prompts])
+        logits_PV, cache = prefill(self._module, [jobs[0] for jobs in prompts], self._seen)
         first_row, order = len(self._rows), list[int]()
         for number, jobs in enumerate(prompts):
             for job in jobs:
@@ -144,7 +148,9 @@ class Batcher:
         mask = torch.zeros(is_hidden.shape, dtype=self._module.dtype, device=self._device)
         mask = mask.masked_fill_(is_hidden, -torch.inf)[:, None, None, :]
         cache = self._pool.bind(self._row_index[:padded], position, columns)
-        logits_RV = self._logits(token, position, mask, cache)
+        offset = self._rows.offset.new_zeros(padded)
+        offset[:count] = self._rows.offset[:count]
+        logits_RV = self._logits(token, position + offset, mask, cache)
         self._rows.position[:count] += 1
         self._emit(slice(0, count), logits_RV[:count].float())
 
@@ -195,21 +201,22 @@ class Batcher:
                 self._remove(row)
 
 
-def prefill(module: Any, prompts: list[tuple[int, ...]]) -> tuple[Tensor, DynamicCache]:
-    """Logits after each prompt (P, V; float32) and the keys and values of all of them.
+def prefill(module: Any, jobs: list[Job], seen: SeenPrompts | None) -> tuple[Tensor, DynamicCache]:
+    """Logits after each job's prompt (P, V; float32) and the keys and values of all of them.
 
     Prompts are padded on the right; the model is causal, so padding is never attended to.
     """
-    lengths = [len(prompt) for prompt in prompts]
+    lengths = [len(job.prompt) for job in jobs]
     padded = round_up(max(lengths), COLUMN_BLOCK)
-    ids = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts])
     ends = sorted({length - 1 for length in lengths})
     wanted = ends + ends[-1:] * max(0, ROW_BLOCK - len(ends))
-    output = module(
-        input_ids=ids.to(module.device),
-        use_cache=True,
-        logits_to_keep=torch.tensor(wanted, device=module.device),
-    )
+    kept = torch.tensor(wanted, device=module.device)
+    if seen is not None:
+        logits_PEV, cache = seen.prefill(jobs, padded, kept)
+    else:
+        ids = torch.tensor([[*job.prompt, *[0] * (padded - len(job.prompt))] for job in jobs])
+        output = module(input_ids=ids.to(module.device), use_cache=True, logits_to_keep=kept)
+        logits_PEV, cache = output.logits, output.past_key_values
     where = torch.tensor([ends.index(length - 1) for length in lengths], device=module.device)
-    index = torch.arange(len(prompts), device=module.device)
-    return output.logits[index, where].float(), output.past_key_values
+    index = torch.arange(len(jobs), device=module.device)
+    return logits_PEV[index, where].float(), cache

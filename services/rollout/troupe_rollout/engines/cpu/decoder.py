@@ -13,8 +13,17 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
-"""Rotary positions, RMS norms before attention and MLP, grouped queries, a gated MLP."""
+ARCHITECTURES = frozenset(
+    {
+        "LlamaForCausalLM",
+        "Qwen2ForCausalLM",
+        "Qwen3ForCausalLM",
+        "Qwen2_5_VLForConditionalGeneration",
+        "Qwen3VLForConditionalGeneration",
+    }
+)
+"""Rotary positions, RMS norms before attention and MLP, grouped queries, a gated MLP. After the
+prompt a model that sees has one position for a token, like any other."""
 
 
 class Decoder:
@@ -24,7 +33,8 @@ class Decoder:
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self._layers = list(module.model.layers)
+        self._model = getattr(module.model, "language_model", module.model)
+        self._layers = list(self._model.layers)
         self._head_size = int(self._layers[0].self_attn.head_dim)
 
     @staticmethod
@@ -37,11 +47,11 @@ class Decoder:
 
         Args:
             token_R: the rows' last tokens.
-            position_R: their places, which are the columns that ``cache`` writes.
+            position_R: their places, which the rotary embedding turns them by.
             mask: added to the scores, R x 1 x 1 x columns.
             cache: see `KvPool.bind`.
         """
-        model = self._module.model
+        model = self._model
         hidden_R1D = model.embed_tokens(token_R[:, None])
         cos_R1S, sin_R1S = model.rotary_emb(hidden_R1D, position_R[:, None])
         sin_R1S[..., : self._head_size // 2].neg_()

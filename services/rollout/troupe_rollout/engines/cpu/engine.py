@@ -21,8 +21,16 @@ from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.runtime.serving.memory import keep_freed_memory
 from troupe.spec.policy import PolicySpec
 from troupe.tasks.family import Message
-from troupe_rollout.engines.chat import check_token_ids, cut_at_stop, render_chat, stop_detector
+from troupe_rollout.engines.chat import (
+    check_token_ids,
+    cut_at_stop,
+    prompt_images,
+    refuse_images,
+    render_chat,
+    stop_detector,
+)
 from troupe_rollout.engines.cpu.batcher import Batcher
+from troupe_rollout.engines.cpu.images import positions_of
 from troupe_rollout.engines.cpu.model import CpuModel, load_base
 from troupe_rollout.engines.cpu.receive import receive_tensors
 from troupe_rollout.engines.cpu.rows import Job
@@ -76,7 +84,7 @@ class CpuEngine:
 
     def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
         base = self._base(policy)
-        return render_chat(base.tokenizer, base.path, messages)
+        return render_chat(base.tokenizer, base.path, messages, base.vision)
 
     async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
         base = self._base(request.policy)
@@ -91,12 +99,13 @@ class CpuEngine:
             self._in_flight -= request.num_candidates
         return Generation(
             request.prompt,
-            prompt_digest(request.prompt),
+            prompt_digest(request.prompt, [image.digest for image in request.images]),
             [_with_text(base, candidate, request.sampling.stop) for candidate in candidates],
             request.policy_version,
             job.compute_s,
             # A prompt is computed once for all its candidates, and not cached afterwards.
             num_cached_tokens=(request.num_candidates - 1) * len(request.prompt),
+            prompt_images=prompt_images(request.images, base.vision),
         )
 
     async def score(
@@ -198,7 +207,16 @@ class CpuEngine:
                 f"{self._settings.max_kv_mib}. Ask for fewer or shorter ones, or raise it."
             )
         detector = stop_detector(base.tokenizer, request.sampling.stop)
-        return Job(prompt, request.num_candidates, request.sampling, limit, request.seed, detector)
+        return Job(
+            prompt,
+            request.num_candidates,
+            request.sampling,
+            limit,
+            request.seed,
+            detector,
+            tuple(request.images),
+            _offset(base, request),
+        )
 
     def _max_cells(self, base: CpuModel) -> int:
         return self._settings.max_kv_mib * 2**20 // base.kv_bytes_per_token
@@ -209,6 +227,7 @@ class CpuEngine:
         lane = Batcher(
             module,
             base.end_token_ids,
+            base.vision,
             device=self._settings.device,
             max_rows=self._settings.max_rows,
             max_prefill_tokens=self._settings.max_prefill_tokens,
@@ -219,6 +238,19 @@ class CpuEngine:
 
 def _check_tokens(base: CpuModel, token_ids: Sequence[int], *, minimum: int) -> None:
     check_token_ids(token_ids, vocab_size=base.vocab_size, model=base.path, minimum=minimum)
+
+
+def _offset(base: CpuModel, request: GenerateRequest[Sequence[int]]) -> int:
+    """What a token after the prompt adds to its column for its position.
+
+    Raises:
+        InvalidArgumentError: the images are not those of the prompt's placeholders.
+    """
+    if base.vision is None:
+        refuse_images(request.images, base.path)
+        return 0
+    positions = positions_of(request.prompt, request.images, base.vision)
+    return int(positions.max()) + 1 - len(request.prompt)
 
 
 def _with_text(base: CpuModel, candidate: Candidate, stop: Sequence[str]) -> Candidate:

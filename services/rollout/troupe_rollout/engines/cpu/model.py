@@ -3,6 +3,7 @@
 Owns the errors of a bad model path. Never trains and never samples.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,18 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    PretrainedConfig,
+)
 from transformers.utils import logging as transformers_logging
+from transformers.utils.hub import cached_file
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.policy import PolicySpec
+from troupe.vision.model import KINDS, VisionModel, vision_model_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,8 @@ class CpuModel:
     vocab_size: int
     context_length: int
     kv_bytes_per_token: int
+    vision: VisionModel | None
+    """How it takes images; None for a model that takes none."""
 
 
 def load_base(spec: PolicySpec, device: str) -> CpuModel:
@@ -42,7 +52,9 @@ def load_base(spec: PolicySpec, device: str) -> CpuModel:
     transformers_logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        module: Any = AutoModelForCausalLM.from_pretrained(
+        vision = _vision(source)
+        loader: Any = AutoModelForCausalLM if vision is None else AutoModelForImageTextToText
+        module: Any = loader.from_pretrained(
             source,
             dtype=getattr(torch, spec.dtype),
             attn_implementation="sdpa",
@@ -60,15 +72,17 @@ def load_base(spec: PolicySpec, device: str) -> CpuModel:
             "folder (or reachable hub id) with config.json, safetensors weights and a tokenizer "
             "of a causal language model, and must fit in memory."
         ) from error
-    _check_attention(path, module.config)
+    config = module.config.get_text_config()
+    _check_attention(path, config)
     return CpuModel(
         path=path,
         module=module,
         tokenizer=tokenizer,
         end_token_ids=tuple(sorted(set(_end_tokens(module, tokenizer)))),
         vocab_size=int(module.get_input_embeddings().num_embeddings),
-        context_length=int(module.config.max_position_embeddings),
-        kv_bytes_per_token=_kv_bytes(module),
+        context_length=int(config.max_position_embeddings),
+        kv_bytes_per_token=_kv_bytes(config, module.dtype),
+        vision=vision,
     )
 
 
@@ -76,6 +90,14 @@ def replace_parameter(module: nn.Module, name: str, value: nn.Parameter) -> None
     """Replace the parameter called ``name`` by ``value``."""
     owner, _, leaf = name.rpartition(".")
     setattr(module.get_submodule(owner), leaf, value)
+
+
+def _vision(source: str) -> VisionModel | None:
+    config: dict[str, Any] = PretrainedConfig.get_config_dict(source)[0]
+    if config.get("model_type") not in KINDS:
+        return None
+    preprocessor = Path(str(cached_file(source, "preprocessor_config.json")))
+    return vision_model_of(source, config, json.loads(preprocessor.read_text("utf-8")))
 
 
 def _lay_out_by_columns(module: Any) -> None:
@@ -108,8 +130,7 @@ def _end_tokens(module: Any, tokenizer: Any) -> Iterator[int]:
             yield from (int(item) for item in value)
 
 
-def _kv_bytes(module: Any) -> int:
-    config = module.config
+def _kv_bytes(config: Any, dtype: torch.dtype) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return int(config.num_hidden_layers * 2 * heads * size * module.dtype.itemsize)
+    return int(config.num_hidden_layers * 2 * heads * size * dtype.itemsize)

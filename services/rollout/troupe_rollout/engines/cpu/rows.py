@@ -16,6 +16,7 @@ from torch import Tensor
 
 from troupe.candidates import Candidate
 from troupe.spec.job import SamplingSpec
+from troupe.tasks.content import ImagePart
 from troupe_rollout.engines.cpu.pool import round_up
 from troupe_rollout.engines.cpu.sampling import UNIFORM_BLOCK, Filters, candidate_stream
 
@@ -25,7 +26,8 @@ class Job:
     """One request, from the queue to its last candidate.
 
     The event loop makes it and may cancel it; the worker thread alone fills it.
-    ``max_new_tokens`` is already cut to the model's context.
+    ``max_new_tokens`` is already cut to the model's context. ``offset`` is added to the column of
+    a token after the prompt for its position: the tokens of an image share positions.
     """
 
     prompt: tuple[int, ...]
@@ -35,11 +37,18 @@ class Job:
     seed: int
     hits_stop: Callable[[Sequence[int]], bool] | None
     """Whether the candidate so far contains a stop string; None without stop strings."""
+    images: tuple[ImagePart, ...] = ()
+    offset: int = 0
     future: "Future[list[Candidate]]" = field(default_factory=lambda: Future[list[Candidate]]())
     is_cancelled: bool = False
     started_at: float = 0.0
     compute_s: float = 0.0
     _done: dict[int, Candidate] = field(default_factory=dict[int, Candidate])
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal prompts: images of one size have equal token ids."""
+        return (self.prompt, *(image.digest for image in self.images))
 
     def begin(self) -> None:
         """The worker takes the job up."""
@@ -78,6 +87,7 @@ class Rows:
         self.width = 0
         self.last_token = self._new(torch.long)
         self.position = self._new(torch.long)
+        self.offset = self._new(torch.long)
         self.count = self._new(torch.long)
         self.limit = self._new(torch.long)
         self.temperature = self._new(torch.float32)
@@ -102,6 +112,7 @@ class Rows:
         uniforms = np.stack([stream.random(UNIFORM_BLOCK) for stream in streams])
         self.uniforms_RU[rows] = torch.from_numpy(uniforms).to(self.device)
         self.position[rows] = len(job.prompt)
+        self.offset[rows] = job.offset
         self.count[rows] = 0
         self.limit[rows] = job.max_new_tokens
         self.temperature[rows] = job.sampling.temperature

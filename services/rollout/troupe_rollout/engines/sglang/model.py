@@ -38,6 +38,7 @@ def read_base(spec: PolicySpec) -> SglangModel:
     transformers_logging.disable_progress_bar()
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+        _refuse_vision(config, spec.model)
         shape = shape_of(config, spec.model)
         tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         tensors = _tensors(folder)
@@ -57,6 +58,14 @@ def read_base(spec: PolicySpec) -> SglangModel:
         end_token_ids=_end_tokens(folder, config, tokenizer),
         tensors=tensors,
     )
+
+
+def _refuse_vision(config: dict[str, Any], model: str) -> None:
+    if "vision_config" in config:
+        raise InvalidArgumentError(
+            f"Model '{model}' takes images, and the sglang engine serves text models alone so far. "
+            "Serve it with the cpu engine (TROUPE_ROLLOUT_ENGINE=cpu), or name a text model."
+        )
 
 
 def _folder(model: str) -> Path:

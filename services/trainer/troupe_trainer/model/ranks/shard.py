@@ -1,7 +1,7 @@
 """Spreads a model's weights over the ranks with FSDP2.
 
 Owns the calls of ``fully_shard``. Each decoder layer is gathered for its own computation only; the
-rest (embeddings, norm, head) is gathered while the model computes.
+rest (embeddings, norm, head, vision tower) is gathered while the model computes.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,9 @@ class Sharded(nn.Module):
     def __init__(self, module: nn.Module, mesh: DeviceMesh) -> None:
         super().__init__()
         self.module = module
-        for layer in module.modules():
-            if isinstance(layer, GradientCheckpointingLayer):
+        for name, layer in module.named_modules():
+            # A vision tower computes once for each image, and ranks have unequally many.
+            if isinstance(layer, GradientCheckpointingLayer) and "visual" not in name.split("."):
                 fully_shard(layer, mesh=mesh)
         # Without it the rest would stay gathered after a pass without gradient, and a restored
         # state be written to a copy.

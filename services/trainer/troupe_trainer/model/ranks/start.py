@@ -95,6 +95,12 @@ def refuse_what_cannot_spread(spec: JobSpec, algorithm: Algorithm, ranks: Ranks)
             pointer="/batch/overlap",
         )
     for name, policy in spec.policies.items():
+        if policy.train.vision:
+            raise InvalidArgumentError(
+                f"the vision tower of policy '{name}' is trained, and only ranks with images have "
+                "its gradient; train with one rank (TROUPE_TRAINER_RANKS=1), or leave out vision",
+                pointer=f"/policies/{name}/train/vision",
+            )
         if policy.past is not None and policy.past.every:
             raise InvalidArgumentError(
                 f"policy '{name}' takes over weights, which ranks can't; train with one rank "

@@ -19,7 +19,7 @@ export function ComparePage({ id, one, other }) {
   return html`<${PageHead} title=${first.data ? first.data.task_id : "Compare"} note=${html`<span>the same task at two steps</span>`} back=${html`<${BackLink} href=${`${base}/episodes/${encodeURIComponent(one)}`}>Episode<//>`} />
     <div class="compare">${[left, right].map((resource, i) => html`<div key=${i} class="compare-side"><${Loaded} resource=${resource} what="Loading the episode">${(data) => html`
       <header class="compare-head"><h2><${Link} href=${`${base}/episodes/${encodeURIComponent(data.id)}`}>${data.kind === "eval" ? "Evaluation" : "Training"}, step ${data.step}<//></h2><${Outcome} row=${data} /><span class="faint">return ${number(data.team_return)}, ${plural(data.num_turns, "turn")}</span></header>
-      <${EpisodeView} episode=${data} agents=${agents} hasKeys=${false} />`}<//></div>`)}</div>`;
+      <${EpisodeView} job=${id} episode=${data} agents=${agents} hasKeys=${false} />`}<//></div>`)}</div>`;
 }
 
 // The earlier step stands on the left.

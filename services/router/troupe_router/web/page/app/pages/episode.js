@@ -29,5 +29,5 @@ function View({ id, episode, agents }) {
       <${Stat} label="Candidates" value=${number(episode.num_candidates)} note=${plural(episode.num_tokens, "token")} />
       <${Stat} label="Time" value=${duration(episode.wall_s)} />
     </div>
-    ${episode.dropped_reason ? html`<${Empty} title="This episode was dropped">${episode.dropped_reason}<//>` : html`<${EpisodeView} episode=${episode} agents=${agents} />`}`;
+    ${episode.dropped_reason ? html`<${Empty} title="This episode was dropped">${episode.dropped_reason}<//>` : html`<${EpisodeView} job=${id} episode=${episode} agents=${agents} />`}`;
 }

@@ -5,7 +5,7 @@ import { GroupCard } from "./group.js";
 import { TokenLegend } from "./tokens.js";
 import { Tree } from "./tree.js";
 
-export function EpisodeView({ episode, agents, hasKeys = true }) {
+export function EpisodeView({ job, episode, agents, hasKeys = true }) {
   const groups = episode.turns.flatMap((turn) => turn.groups);
   const family = episode.task_id.split("/")[0];
   const [picked, setPicked] = useState(0);
@@ -24,6 +24,6 @@ export function EpisodeView({ episode, agents, hasKeys = true }) {
     ${isTree && html`<${Tree} groups=${groups} picked=${picked} onPick=${pick} />`}
     <div class="viewer-bar">${hasTokens ? html`<${Switch} size="sm" label="Shade tokens" checked=${isShaded} onChange=${(event) => setShaded(event.currentTarget.checked)} /><${TokenLegend} />` : html`<span class="faint">Token probabilities were not recorded for this episode.</span>`}
       ${hasKeys && html`<span class="faint keys"><kbd>J</kbd> <kbd>K</kbd> next and previous draw</span>`}</div>
-    ${groups.map((group, i) => html`<${GroupCard} key=${group.group_id} box=${(node) => (boxes.current[i] = node)} group=${group} agents=${agents} family=${family} isPicked=${picked === i} isShaded=${isShaded} onFocus=${() => setPicked(i)} />`)}
+    ${groups.map((group, i) => html`<${GroupCard} key=${group.group_id} box=${(node) => (boxes.current[i] = node)} group=${group} job=${job} agents=${agents} family=${family} isPicked=${picked === i} isShaded=${isShaded} onFocus=${() => setPicked(i)} />`)}
   </div>`;
 }

@@ -1,0 +1,59 @@
+"""A trained model that sees is exported whole: plain transformers loads it and sees the same."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trainer_data import job_spec
+from transformers import AutoModelForImageTextToText
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from vision_data import IMAGE, KINDS, pictured_group, pixels_of, random_image, save_vision_model
+
+from troupe.algorithms.at_grpo import AtGrpo
+from troupe.candidates import group_outcome
+from troupe.spec.job import BatchSpec
+from troupe_trainer.checkpoint.export import export_artifacts
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.model.packing import pack
+from troupe_trainer.samples import credit
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("train", [{"kind": "lora", "rank": 4}, {"kind": "full", "vision": True}])
+def test_export_when_the_model_sees_then_transformers_loads_it_and_agrees(
+    tmp_path: Path, kind: Any, train: dict[str, Any]
+) -> None:
+    model = save_vision_model(tmp_path / "base", kind)
+    optimizer = {"learning_rate": 0.02, "warmup_steps": 0}
+    policy = {"model": str(model), "train": train, "optimizer": optimizer}
+    spec = job_spec(model, policies={"shared": policy}, algorithm={"group_size": 4})
+    algorithm = AtGrpo(spec.algorithm)
+    learner = Learner("shared", spec, algorithm, device="cpu")
+    rng = random.Random(1)
+    image = random_image(rng, kind, 2, 3)
+    group = pictured_group(rng, kind, [image])
+    credited = credit(group, algorithm.advantages(group_outcome(group)), 1.0)
+    (batch,) = pack(credited.prompts, BatchSpec())
+    before = learner.model.logprobs(batch, want_entropy_grad=False)[0]
+    learner.step([credited], 0)
+    trained = learner.model.logprobs(batch, want_entropy_grad=False)[0]
+    assert (trained - before).abs().max() > 1e-3
+
+    paths = export_artifacts(learner, spec.policies["shared"], tmp_path / "out")
+
+    merged = Path(paths["merged"])
+    plain: Any = AutoModelForImageTextToText.from_pretrained(merged).eval()
+    assert json.loads((merged / "config.json").read_text())["model_type"] == kind
+    inputs = Qwen2VLImageProcessorPil.from_pretrained(merged)(
+        images=[pixels_of(image)], return_tensors="pt"
+    )
+    (prompt,), first = credited.prompts, batch.samples[0]
+    ids = torch.tensor([[*prompt.prompt.tolist(), *first.token_ids]])
+    with torch.no_grad():
+        logits = plain(input_ids=ids, mm_token_type_ids=(ids == IMAGE).int(), **inputs).logits[0]
+    table = torch.log_softmax(logits[len(prompt.prompt) - 1 : -1].float(), dim=-1)
+    alone = table.gather(1, torch.tensor(list(first.token_ids))[:, None])[:, 0]
+    assert alone.tolist() == pytest.approx(trained[: len(alone)].tolist(), abs=1e-5)

@@ -1,0 +1,38 @@
+"""Whether a job asks of models that take images what they can't, where their folders are here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from troupe.spec.issues import Issue
+from troupe.spec.job import JobSpec
+
+
+def takes_images(model: str) -> bool | None:
+    """Whether the model in a folder of this machine takes images; None where none is there."""
+    try:
+        config: Any = json.loads((Path(model).expanduser() / "config.json").read_text("utf-8"))
+        return "vision_config" in config
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def vision_issues(spec: JobSpec) -> list[Issue]:
+    """Critics beside models that take images, and vision towers to train that are not there."""
+    issues: list[Issue] = []
+    for name, policy in spec.policies.items():
+        sees = takes_images(policy.model)
+        if policy.train.vision and sees is False:
+            message = f"the model '{policy.model}' takes no images; leave it out"
+            issues.append(Issue(f"/policies/{name}/train/vision", message))
+        if spec.algorithm.critic is not None and sees:
+            issues.append(Issue("/algorithm/critic", critic_refusal(name)))
+    return issues
+
+
+def critic_refusal(policy: str) -> str:
+    """Why a job with a critic must not train ``policy``, whose model takes images."""
+    return (
+        f"a critic reads text alone, and the model of policy '{policy}' takes images; use an "
+        "algorithm without a critic, such as at_grpo or gagpo"
+    )
