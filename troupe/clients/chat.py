@@ -1,7 +1,8 @@
 """Client of any OpenAI-compatible server: chat completions and the list of models.
 
 Owns URLs, JSON shapes, retries and the mapping of HTTP failures to a TroupeError. Images go as data
-URLs of PNG; answers are text, since such servers return no token ids. Never logs or repeats the API key.
+URLs of PNG; answers are text, since such servers return no token ids. Never logs or repeats the API
+key.
 """
 
 import asyncio

@@ -153,4 +153,4 @@ async def test_generate_when_an_image_is_not_what_it_says_then_refused(address: 
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await RolloutServiceStub(channel).Generate(request, timeout=20.0)
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    await channel.close()
+    await channel.close(None)

@@ -220,6 +220,26 @@ async def test_render_when_a_chat_has_images_then_ids_are_those_that_generate_ta
     )
 
 
+async def test_logprobs_when_the_model_is_in_bfloat16_then_are_close_to_those_in_float32(
+    seeing: CpuEngine, seeing_model: Path, kind: str, tmp_path: Path
+) -> None:
+    asked = _request(kind, _images(kind, 2))
+    half = CpuEngine()
+    await half.start({"shared": PolicySpec(model=str(seeing_model), dtype="bfloat16")})
+    weights = _all_weights(_model(seeing_model).bfloat16(), tmp_path / "half")
+    await half.stage(StagedWeights("shared", 0, "full", weights, ""))
+    await half.activate("shared", 0)
+
+    result = await half.generate(asked)
+
+    await half.stop()
+    plain = _Transformers(seeing_model)
+    for candidate in result.candidates:
+        if IMAGE not in candidate.token_ids:
+            expected = plain.logprobs(asked, candidate.token_ids)
+            assert candidate.logprobs == pytest.approx(expected, abs=0.2)
+
+
 async def test_evaluation_when_a_prompt_has_images_then_the_engine_of_this_process_sees_them(
     seeing: CpuEngine, kind: str
 ) -> None:

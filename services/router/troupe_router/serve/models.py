@@ -17,10 +17,12 @@ from troupe.evaluation.players import TeamPlayer
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.parallel import ParallelSampler
 from troupe.spec.job import JobSpec, SamplingSpec
+from troupe.tasks.content import Content
 from troupe.tasks.family import Message, Observation, Role, TaskFamily
 from troupe.tasks.optional import request_task
 from troupe.wire.dialect import ModelAnswer, read_answer
 from troupe.workflows.workflow import Action, Workflow
+from troupe_router.serve.images import put_back
 from troupe_router.serve.request import AskedChat
 
 Note = Callable[["PlayedStep"], None]
@@ -88,7 +90,7 @@ class AgentModel:
             GenerateRequest(
                 self.name,
                 0,
-                tuple(_message(role, text) for role, text in request.turns),
+                tuple(_message(role, put_back(text, asked.images)) for role, text in request.turns),
                 asked.num_choices,
                 asked.sampled_as(self.sampling),
                 asked.seed,
@@ -203,6 +205,11 @@ def team_text(asked: AskedChat) -> str:
             "word is the answer; ask one agent, or leave it out",
             pointer=field_name,
         )
+    if asked.images:
+        raise InvalidArgumentError(
+            "a team takes no images: a request becomes a task of its text; ask one agent",
+            pointer="messages",
+        )
     messages = asked.messages
     if any(role == "system" for role, _ in messages):
         raise InvalidArgumentError(
@@ -240,5 +247,5 @@ class RefusedTeam:
         )
 
 
-def _message(role: str, text: str) -> Message:
-    return Message(cast("Role", role), text)
+def _message(role: str, content: Content) -> Message:
+    return Message(cast("Role", role), content)

@@ -15,9 +15,11 @@ from pydantic import ValidationError
 from troupe.errors import InvalidArgumentError
 from troupe.spec.issues import issues_of
 from troupe.spec.job import SamplingSpec
+from troupe.tasks.content import ImagePart
 from troupe.wire import chat
 from troupe.wire.body import list_of, stops_of
 from troupe.wire.request import ModelRequest
+from troupe_router.serve.images import taken_out
 
 _MAX_STOPS = 4
 _SEED_BITS = 63
@@ -54,7 +56,8 @@ class AskedChat:
     """One request. ``sampling`` holds what the client set; the rest is the team's own.
 
     ``request`` holds the messages as a policy reads them, tools and schema in the first one;
-    ``messages`` are (role, text) as the client wrote them.
+    ``messages`` are (role, text) as the client wrote them. ``images`` are by the mark that stands
+    for each in those texts.
     """
 
     model: str
@@ -68,6 +71,7 @@ class AskedChat:
     wants_usage: bool
     has_tools: bool
     has_form: bool
+    images: Mapping[str, ImagePart]
 
     def request(self, instruction: str) -> ModelRequest:
         """The messages as a policy reads them, under ``instruction`` if they have none."""
@@ -110,7 +114,7 @@ def read_chat(data: bytes, max_choices: int) -> AskedChat:
     form = given.get("response_format") or {}
     kind = form.get("type", "text") if isinstance(form, dict) else "text"
     seed = _integer(given, "seed", secrets.randbits(_SEED_BITS))
-    shown = {**given, "n": 1}
+    shown, images = taken_out({**given, "n": 1})
     shown.pop("stop", None)
     messages = chat.read_messages(shown)
     if not messages:
@@ -128,6 +132,7 @@ def read_chat(data: bytes, max_choices: int) -> AskedChat:
         wants_usage=_truth(_options(given), "include_usage"),
         has_tools=bool(list_of(given, "tools") or list_of(given, "functions")),
         has_form=kind != "text",
+        images=images,
     )
 
 
