@@ -39,9 +39,9 @@ def keep_images(run_dir: Path, episodes: Iterable[pb.Episode]) -> None:
     if not missing:
         return
     folder = next(iter(missing)).parent
-    make_folder(folder)
     if not folder.resolve().is_relative_to(run_dir.resolve()):
         raise OSError(f"{folder} leads out of the run folder; remove the link")
+    make_folder(folder)
     put_files({path: encode_png(image_from_proto(image)) for path, image in missing.items()})
 
 

@@ -128,7 +128,7 @@ class _Evaluation:
             max_connections=self._plan.limits.episodes_in_flight,
         ) as seats:
             runner = TeamRunner(self._plan, self._family, self._env, team)
-            await runner.play(seats, flawless, done, note)
+            await runner.play(seats, flawless, done, note, self._journal.keep_images)
 
     def _report(self, teams: Sequence[Team]) -> Report:
         scores = {label: list(by_sample.values()) for label, by_sample in self._scores.items()}

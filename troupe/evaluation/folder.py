@@ -1,4 +1,4 @@
-"""The folder of one evaluation: its plan, and one line for each played sample.
+"""The folder of one evaluation: its plan, one line for each played sample, and their images.
 
 Makes a killed evaluation resumable: lines are appended whole, a torn last line is cut off, and a
 folder holds samples of one plan and of unchanged policies only.
@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
+from troupe.api.records.v1 import records_pb2 as pb
 from troupe.durable import make_folder, replace_file, sync
+from troupe.episodes.images import keep_images
 from troupe.episodes.lines import Line
 from troupe.errors import ConflictError, InvalidArgumentError, JobFailedError
 from troupe.evaluation.plan import EvalPlan
@@ -80,6 +82,13 @@ class EvaluationFolder:
             raise self._unwritable(str(error.strerror)) from error
         if num_written != len(data):
             raise self._unwritable("it accepted only part of a line")
+
+    def keep_images(self, episode: pb.Episode) -> None:
+        """Keep the images that a sample's line names, before the line."""
+        try:
+            keep_images(self.folder, [episode])
+        except OSError as error:
+            raise self._unwritable(str(error.strerror or error)) from error
 
     def lines(self) -> Iterator[Line]:
         """Every line so far, in order of play. A retried sample has several lines."""

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
+from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.build import JobParts, load_parts
 from troupe.episodes.lines import Line, episode_line
 from troupe.episodes.local import LocalEnv, ScriptedRollout
@@ -51,8 +52,9 @@ class TeamRunner:
         flawless: Flawless,
         done: Collection[SampleKey],
         note: Note,
+        keep: Callable[[pb.Episode], None],
     ) -> None:
-        """Play every sample of the plan that is not in ``done``.
+        """Play every sample of the plan that is not in ``done``; ``keep`` takes what was played.
 
         Raises:
             JobFailedError: the first samples all failed, so continuing is pointless.
@@ -61,7 +63,7 @@ class TeamRunner:
 
         async def work() -> None:
             for key in keys:
-                note(await self._sample(key, seats, flawless))
+                note(await self._sample(key, seats, flawless, keep))
 
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -78,7 +80,11 @@ class TeamRunner:
         return self._plan.limits.episodes_in_flight if is_waiting else 1
 
     async def _sample(
-        self, key: SampleKey, seats: Mapping[str, RolloutPort], flawless: Flawless
+        self,
+        key: SampleKey,
+        seats: Mapping[str, RolloutPort],
+        flawless: Flawless,
+        keep: Callable[[pb.Episode], None],
     ) -> Line:
         identity: Line = {
             "policy": self._team.label,
@@ -100,6 +106,7 @@ class TeamRunner:
                 break
             else:
                 self._num_played += 1
+                keep(played.episode)
                 return _played_line(identity, played, team, errors, flawless)
         self._num_failed += 1
         if not self._num_played and self._num_failed >= _HOPELESS:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import threading
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ from random import Random
 import pytest
 from pydantic import BaseModel
 
+from troupe.episodes.images import image_file
 from troupe.episodes.local import LocalEnv
 from troupe.errors import DeadlineError, InvalidArgumentError, JobFailedError, UnavailableError
 from troupe.evaluation.evaluation import EvalSettings, evaluate
@@ -18,9 +20,12 @@ from troupe.evaluation.plan import EvalPlan
 from troupe.evaluation.report import Report
 from troupe.evaluation.teams import read_teams
 from troupe.spec.job import LimitsSpec, TaskSpec, WorkflowSpec
+from troupe.tasks.content import ImagePart, TextPart, image_name
 from troupe.tasks.family import Message, Task, Transition
+from troupe.vision.png import decode_png
 
 SIDES = 4
+SHOWN = ImagePart(28, 28, bytes(3 * 28 * 28))
 
 
 class Params(BaseModel):
@@ -152,6 +157,26 @@ async def test_sample_when_the_familys_code_breaks_then_says_where_and_goes_on(
     report = await play(Dice({3: [ZeroDivisionError("oops")]}), tmp_path, "scripted", num_tasks=5)
     assert report.num_errors == 1
     assert report.policies[0].last_error.startswith("ZeroDivisionError: oops (test_eval_runner.py:")
+
+
+class Shown(Dice):
+    """The die is shown as an image, the same for all."""
+
+    def observe(self, state, agent):
+        return (Message("user", (SHOWN, TextPart(" which side?"))),)
+
+
+async def test_sample_when_a_prompt_shows_an_image_then_names_it_and_keeps_it_once(
+    tmp_path: Path,
+) -> None:
+    await play(Shown(), tmp_path, "scripted", num_tasks=4)
+    lines = [json.loads(line) for line in (tmp_path / EPISODES).read_text().splitlines()]
+    told = {line["groups"][0]["prompt"][0]["content"] for line in lines}
+    assert told == {f"{image_name(SHOWN)} which side?"}
+    assert decode_png(image_file(tmp_path, SHOWN.digest).read_bytes()) == SHOWN
+    assert {name for _, _, names in os.walk(tmp_path / "episodes") for name in names} == {
+        f"{SHOWN.digest}.png"
+    }
 
 
 async def test_evaluation_when_nothing_can_be_played_then_ends_early(tmp_path: Path) -> None:
