@@ -82,7 +82,7 @@ def record(name: str, arguments: Sequence[str]) -> int:
         "seconds": round(time.monotonic() - started),
         "status": child.returncode,
         "goals": line.get("goals", []),
-        "skipped": line.get("skipped", ""),
+        "skipped": line.get("skipped", "").replace(f"{FOLDER.parent}/", ""),
     }
     key = _key(run)
     kept = [other for other in runs() if _key(other) != key]
