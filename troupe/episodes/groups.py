@@ -87,6 +87,27 @@ def groups_by_task(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> li
     return _over_turns(ticket, task_id, draws, returns)
 
 
+def groups_by_credit(
+    ticket: pb.Ticket,
+    task_id: str,
+    draws: Sequence[Draw],
+    credit: Callable[[str, int], float],
+) -> list[pb.Group]:
+    """``groups_by_task`` with ``credit(agent, trajectory)``, weighted, as the team's return."""
+
+    def returns(agent: str) -> dict[tuple[int, int], float]:
+        totals: defaultdict[int, float] = defaultdict(float)
+        for draw in draws:
+            totals[draw.trajectory] += draw.brought_locally(agent)
+        return {
+            (d.trajectory, d.turn): totals[d.trajectory] + credit(agent, d.trajectory)
+            for d in draws
+            if d.agent == agent
+        }
+
+    return _over_turns(ticket, task_id, draws, returns)
+
+
 def groups_by_turns(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
     """One group per agent over all its turns, each turn with its own reward, for a critic.
 
@@ -136,11 +157,14 @@ def episode_record(
     draws: Sequence[Draw],
     groups: Sequence[pb.Group],
     ending: Ending,
+    replayed: Sequence[Draw] = (),
 ) -> pb.Episode:
     """The tree for readers: all siblings with texts, rewards and times; prompts as messages.
 
-    Token ids are left out.
+    Token ids are left out. ``replayed`` draws only count. What several draws share was sampled
+    once, and counts once.
     """
+    generations = {id(draw.generation): draw.generation for draw in (*draws, *replayed)}
     return pb.Episode(
         episode_id=ticket.ticket_id,
         job_id=ticket.job_id,
@@ -153,7 +177,7 @@ def episode_record(
         num_turns=ending.num_turns,
         team_return=ending.team_return,
         groups=[_readable(g, draws) for g in groups],
-        num_tokens=sum(draw.generation.num_sampled_tokens for draw in draws),
+        num_tokens=sum(g.num_sampled_tokens for g in generations.values()),
     )
 
 

@@ -13,12 +13,14 @@ from troupe.aio import gather
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.affinity import playing
 from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.coalitions import team_credit
 from troupe.episodes.follow import FollowedEpisode, resumable
 from troupe.episodes.groups import (
     Ending,
     ending_of_branches,
     ending_of_tree,
     episode_record,
+    groups_by_credit,
     groups_by_node,
     groups_by_observation,
     groups_by_task,
@@ -30,6 +32,7 @@ from troupe.episodes.redraw import has_variance, redrawn_index
 from troupe.episodes.terms import attach_terms
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
+from troupe.samplers.coalition import CoalitionSampler
 from troupe.samplers.follow import FollowSampler
 from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
@@ -130,7 +133,7 @@ class EpisodePlayer:
         )
         run = await self._run(context, ticket, start)
         shown = [*run.groups, *run.only_shown]
-        episode = episode_record(ticket, start.task_id, run.draws, shown, run.ending)
+        episode = episode_record(ticket, start.task_id, run.draws, shown, run.ending, run.replayed)
         learns = self._spec.learns
         trained = [] if is_eval else [g for g in run.groups if learns(g.policy, ticket.step)]
         return Played(groups=trained, episode=episode)
@@ -150,6 +153,14 @@ class EpisodePlayer:
         branches = await self._run_all(context, start)
         draws = [draw for branch in branches for draw in branch.draws]
         make = groups_by_observation if context.is_eval else _GROUPS[sampler.grouping]
+        if isinstance(sampler, CoalitionSampler):
+            credit = await team_credit(context, sampler, self._workflow, start, branches)
+
+            def weighted(agent: str, trajectory: int) -> float:
+                return self._mix(agent, credit.parts[agent, trajectory], {})
+
+            groups = groups_by_credit(ticket, task_id, draws, weighted)
+            return _Run(draws, groups, ending_of_branches(branches), replayed=credit.replayed)
         groups = make(ticket, task_id, draws)
         if self._with_terms and not context.is_eval:
             attach_terms(groups, draws, self._mix, sampler.grouping)
@@ -167,12 +178,15 @@ class EpisodePlayer:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One played task: its groups, and those that stand in the episode's record alone."""
+    """One played task: its groups, those that stand in the episode's record alone, and draws that
+    were only made to credit others.
+    """
 
     draws: list[Draw]
     groups: list[pb.Group]
     ending: Ending
     only_shown: Sequence[pb.Group] = ()
+    replayed: Sequence[Draw] = ()
 
 
 _GROUPS = {
