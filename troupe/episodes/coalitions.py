@@ -19,7 +19,7 @@ from troupe.episodes.branch import Branch, BranchContext, Draw, seats
 from troupe.episodes.forks import ForkedBranch
 from troupe.episodes.ports import Start
 from troupe.ids import prompt_digest
-from troupe.samplers.coalition import Coalition, CoalitionSampler
+from troupe.samplers.coalition import MAX_REPLAYS, Coalition, CoalitionSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import JobSpec
 from troupe.tasks.family import Observation
@@ -28,7 +28,9 @@ from troupe.workflows.workflow import Workflow
 
 @dataclass(frozen=True, slots=True)
 class TeamCredit:
-    """Each agent's part in the team's return, by (agent, trajectory), and the draws it took."""
+    """What each agent is paid in place of the team's return, by (agent, trajectory), weighted as
+    the job weighs that return; and the draws that it took.
+    """
 
     parts: dict[tuple[str, int], float]
     replayed: Sequence[Draw]
@@ -56,8 +58,8 @@ async def team_credit(
         values = {coalition: next(returns) for coalition in coalitions}
         values[Coalition(agents)] = whole = team_return(branch.draws)
         for agent, part in sampler.credit(agents, values).items():
-            weighted = sampler.params.credit_weight * part
-            parts[agent, number] = sampler.params.team_weight * whole + weighted
+            paid = sampler.params.team_weight * whole + sampler.params.credit_weight * part
+            parts[agent, number] = context.mix(agent, paid, {})
     return TeamCredit(parts, [draw for job in jobs for draw in job.draws])
 
 
@@ -104,7 +106,9 @@ class _CoalitionBranch(ForkedBranch):
 
 
 def check_coalitions(spec: JobSpec, sampler: CoalitionSampler) -> None:
-    """Raise SpecInvalidError for a team that is too large, or a default of no agent of the job."""
+    """Raise SpecInvalidError for a team or a number of replays that is too large, or a default
+    action of no agent of the job.
+    """
     agents = tuple(spec.agents)
     issues = [
         Issue(
@@ -122,5 +126,17 @@ def check_coalitions(spec: JobSpec, sampler: CoalitionSampler) -> None:
             "each agent"
         )
         issues.append(Issue("/algorithm/kind", message))
+    else:
+        number = sampler.num_trajectories * len(sampler.coalitions(agents))
+        if number > MAX_REPLAYS:
+            message = f"one task would be replayed {number} times, and {MAX_REPLAYS} are the most"
+            issues.append(Issue("/algorithm/group_size", f"{message}; lower it"))
+    if spec.reward.team_weight == 0.0:
+        field, instead = ("mode", "add") if spec.reward.mode == "replace" else ("alpha", "above 0")
+        message = (
+            f"'{spec.algorithm.kind}' shares out the team's reward, which counts nothing here; set "
+            f"{instead}, or use grpo"
+        )
+        issues.append(Issue(f"/reward/{field}", message))
     if issues:
         raise SpecInvalidError(issues)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from troupe.episodes.branch import Branch, BranchContext, Draw
 from troupe.episodes.ports import Start
+from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import Observation
 from troupe.workflows.workflow import Action
 
@@ -29,6 +30,11 @@ class ForkedBranch(Branch):
         if not self._prefix:
             return await super().act(agent, observation)
         draw = self._prefix[len(self.draws)]
+        if agent != draw.agent:
+            raise InvalidArgumentError(
+                f"the workflow let '{agent}' act where '{draw.agent}' did before, after the same "
+                "actions; a workflow must decide by the state and its own turns alone"
+            )
         self._acts[agent] += 1
         self.draws.append(replace(draw, trajectory=self._trajectory))
         self._advance(draw.outcomes[draw.chosen])

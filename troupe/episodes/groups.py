@@ -71,39 +71,28 @@ def groups_by_node(ticket: pb.Ticket, task_id: str, root: JointNode) -> list[pb.
     return groups
 
 
-def groups_by_task(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
+def groups_by_task(
+    ticket: pb.Ticket,
+    task_id: str,
+    draws: Sequence[Draw],
+    credit: Mapping[tuple[str, int], float] | None = None,
+) -> list[pb.Group]:
     """One group per agent over all its turns, for GRPO that compares whole trajectories.
 
     Every candidate of a trajectory carries the trajectory's return for its agent: the rewards of
-    its own actions, and its rewards from the actions of others.
+    its own actions, and its rewards from the actions of others. ``credit``, by (agent, trajectory)
+    and weighted, takes the place of the team's rewards.
     """
 
     def returns(agent: str) -> dict[tuple[int, int], float]:
         totals: defaultdict[int, float] = defaultdict(float)
         for draw in draws:
-            totals[draw.trajectory] += draw.brought(agent)
+            brought = draw.brought(agent) if credit is None else draw.brought_locally(agent)
+            totals[draw.trajectory] += brought
+        if credit is not None:
+            for trajectory in totals:
+                totals[trajectory] += credit[agent, trajectory]
         return {(d.trajectory, d.turn): totals[d.trajectory] for d in draws if d.agent == agent}
-
-    return _over_turns(ticket, task_id, draws, returns)
-
-
-def groups_by_credit(
-    ticket: pb.Ticket,
-    task_id: str,
-    draws: Sequence[Draw],
-    credit: Callable[[str, int], float],
-) -> list[pb.Group]:
-    """``groups_by_task`` with ``credit(agent, trajectory)``, weighted, as the team's return."""
-
-    def returns(agent: str) -> dict[tuple[int, int], float]:
-        totals: defaultdict[int, float] = defaultdict(float)
-        for draw in draws:
-            totals[draw.trajectory] += draw.brought_locally(agent)
-        return {
-            (d.trajectory, d.turn): totals[d.trajectory] + credit(agent, d.trajectory)
-            for d in draws
-            if d.agent == agent
-        }
 
     return _over_turns(ticket, task_id, draws, returns)
 

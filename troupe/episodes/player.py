@@ -20,7 +20,6 @@ from troupe.episodes.groups import (
     ending_of_branches,
     ending_of_tree,
     episode_record,
-    groups_by_credit,
     groups_by_node,
     groups_by_observation,
     groups_by_task,
@@ -152,15 +151,11 @@ class EpisodePlayer:
             return _Run(draws, groups_by_node(ticket, task_id, root), ending_of_tree(root))
         branches = await self._run_all(context, start)
         draws = [draw for branch in branches for draw in branch.draws]
-        make = groups_by_observation if context.is_eval else _GROUPS[sampler.grouping]
         if isinstance(sampler, CoalitionSampler):
             credit = await team_credit(context, sampler, self._workflow, start, branches)
-
-            def weighted(agent: str, trajectory: int) -> float:
-                return self._mix(agent, credit.parts[agent, trajectory], {})
-
-            groups = groups_by_credit(ticket, task_id, draws, weighted)
+            groups = groups_by_task(ticket, task_id, draws, credit.parts)
             return _Run(draws, groups, ending_of_branches(branches), replayed=credit.replayed)
+        make = groups_by_observation if context.is_eval else _GROUPS[sampler.grouping]
         groups = make(ticket, task_id, draws)
         if self._with_terms and not context.is_eval:
             attach_terms(groups, draws, self._mix, sampler.grouping)

@@ -23,6 +23,9 @@ Coalition = frozenset[str]
 MAX_AGENTS = 4
 """Most agents of a team whose coalitions are all played."""
 
+MAX_REPLAYS = 4096
+"""Most replays of one ticket's episodes by parts of the team."""
+
 
 class CoalitionParams(Params):
     """What absent agents do, how the others take it, and what the credit counts."""
