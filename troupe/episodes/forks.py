@@ -36,6 +36,6 @@ class ForkedBranch(Branch):
                 "actions; a workflow must decide by the state and its own turns alone"
             )
         self._acts[agent] += 1
-        self.draws.append(replace(draw, trajectory=self._trajectory))
+        self.draws.append(replace(draw, trajectory=self._trajectory, generate_s=0.0, env_s=0.0))
         self._advance(draw.outcomes[draw.chosen])
         return Action(draw.generation.candidates[draw.chosen].text, draw.rewards[draw.chosen])

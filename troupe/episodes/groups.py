@@ -135,7 +135,7 @@ def _over_turns(
                 candidate.index = len(group.candidates)
                 candidate.reward = rewards[draw.trajectory, draw.turn]
                 group.candidates.append(candidate)
-        _count_prompts(group, agent_draws)
+        _count_prompts(group, list({id(d.generation): d for d in agent_draws}.values()))
         groups.append(group)
     return groups
 

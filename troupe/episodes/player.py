@@ -15,6 +15,7 @@ from troupe.episodes.affinity import playing
 from troupe.episodes.branch import Branch, BranchContext, Draw, seats
 from troupe.episodes.coalitions import team_credit
 from troupe.episodes.follow import FollowedEpisode, resumable
+from troupe.episodes.forest import grow_forest
 from troupe.episodes.groups import (
     Ending,
     ending_of_branches,
@@ -33,6 +34,7 @@ from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.coalition import CoalitionSampler
 from troupe.samplers.follow import FollowSampler
+from troupe.samplers.forest import ForestSampler
 from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.sampler import Sampler
@@ -149,7 +151,10 @@ class EpisodePlayer:
             root = await JointTree(context, sampler, workflow).play(start)
             draws = [draw for node in root.nodes() for draw in node.draws]
             return _Run(draws, groups_by_node(ticket, task_id, root), ending_of_tree(root))
-        branches = await self._run_all(context, start)
+        if isinstance(sampler, ForestSampler):
+            branches = await grow_forest(context, sampler, self._workflow, start)
+        else:
+            branches = await self._run_all(context, start)
         draws = [draw for branch in branches for draw in branch.draws]
         if isinstance(sampler, CoalitionSampler):
             credit = await team_credit(context, sampler, self._workflow, start, branches)

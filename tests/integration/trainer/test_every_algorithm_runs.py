@@ -33,6 +33,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "maxrl": {},
     "shapley": {},
     "shapley weights": {"params": {"team_weight": 1.0, "default_action": "up"}},
+    "tree_grpo": {"group_size": 4},
+    "tree_grpo uncertain": {"group_size": 6, "params": {"rounds": 2, "expand": "uncertain"}},
     "turn_grpo": {},
     "dr_grpo": {},
     "dr_mas": {},

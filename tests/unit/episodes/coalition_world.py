@@ -101,13 +101,17 @@ class SayingsEnv:
 
 
 async def play_team(
-    sampler, spec: JobSpec, rollout: Sayings | None = None, kind=pb.ROUND_KIND_TRAIN
+    sampler,
+    spec: JobSpec,
+    rollout: Sayings | None = None,
+    kind=pb.ROUND_KIND_TRAIN,
+    workflow: TurnBased | None = None,
 ) -> Played:
     """One ticket of the game."""
     agents = tuple(spec.agents)
     player = EpisodePlayer(
         spec,
-        workflow=TurnBased(spec.workflow),
+        workflow=workflow or TurnBased(spec.workflow),
         sampler=sampler,
         mix=RewardMix(spec.reward, {agent: {"size": LOCAL_WEIGHT} for agent in agents}),
         rollout=rollout or Sayings(),
