@@ -331,10 +331,10 @@ async def measure(
 
 async def run(*, games: int, tasks: int) -> dict[str, Any]:
     """Both tables."""
-    arms = {
-        paid: await measure(games=games, tasks=tasks, paid=paid) for paid in ("outcome", "turns")
-    }
     drawn = [CreditGame(seed, "outcome") for seed in range(games)]
+    sizes = {arm.name: await largest(drawn, arm, BUDGET) for arm in ARMS}
+    paid: tuple[Paid, ...] = ("outcome", "turns")
+    arms = {how: await measure(sizes, games=games, tasks=tasks, paid=how) for how in paid}
     estimates: dict[str, Any] = {}
     for budget in (BUDGET, 4 * BUDGET):
         for name in ESTIMATES:
@@ -358,10 +358,8 @@ async def run(*, games: int, tasks: int) -> dict[str, Any]:
 
 def main() -> None:
     """Print the tables' figures and one JSON line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="2 games of 6 tasks")
+    parser = argparse.ArgumentParser(description="Credit of acts and agents against the truth.")
+    parser.add_argument("--quick", action="store_true", help="2 games of 4 tasks")
     parser.add_argument("--out", type=Path, help="also write the JSON line here")
     args = parser.parse_args()
     size = {"games": 2, "tasks": 4} if args.quick else {"games": 12, "tasks": 24}

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from benchmarks.credit_game import AGENTS, NUMBERS, CreditGame, Paid
 
 
