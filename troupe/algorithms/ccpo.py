@@ -2,7 +2,8 @@
 
 Each episode is played once more for each agent, with the agent absent: n replays where the Shapley
 value needs 2 ** n - 1. What the team gets without the agent does not depend on what the agent
-says, so the difference is the return with a baseline, and its gradient is that of the return.
+says where the others react to its absence, so the difference is the return with a baseline, and its
+gradient is that of the return.
 
 The difference itself counts, not its sign, and against the episode's own replay: the mean over the
 K episodes of a task (the paper's baseline) is one number for the whole group, and comparing rewards

@@ -42,6 +42,10 @@ async def grow_forest(
 async def _tree(
     context: BranchContext, sampler: ForestSampler, workflow: Workflow, start: Start, tree: int
 ) -> list[Branch]:
+    """One episode, then rounds of others that go on from chosen nodes."""
+    leaves: list[Branch] = []
+    nodes: list[_Node] = []
+
     async def play(paths: Sequence[Sequence[Draw]]) -> None:
         first = tree * sampler.leaves + len(leaves)
         grown = [ForkedBranch(context, start, first + i, path) for i, path in enumerate(paths)]
@@ -50,8 +54,6 @@ async def _tree(
         for branch, path in zip(grown, paths, strict=True):
             nodes.extend(_nodes(branch.draws, since=len(path) + 1 if nodes else 0))
 
-    leaves: list[Branch] = []
-    nodes: list[_Node] = []
     await play([[]])
     for number in range(sampler.params.rounds):
         place = (context.round_id, context.task_index, "tree", tree, number)
