@@ -6,12 +6,14 @@ from functools import cache
 from troupe.algorithms.algorithm import Algorithm, Remembering
 from troupe.algorithms.load import load_algorithm
 from troupe.bundles.planned import is_bundled, planned_family
+from troupe.episodes.coalitions import check_coalitions
 from troupe.episodes.follow import resumable
 from troupe.episodes.joint import at_once
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort
 from troupe.rewards.family import with_reward
 from troupe.rewards.mix import RewardMix
+from troupe.samplers.coalition import CoalitionSampler
 from troupe.samplers.follow import FollowSampler
 from troupe.samplers.joint import JointSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
@@ -72,6 +74,8 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
         at_once(spec, workflow, sampler)
     if isinstance(sampler, FollowSampler):
         resumable(spec, workflow, sampler)
+    if isinstance(sampler, CoalitionSampler):
+        check_coalitions(spec, sampler)
     refuse_across_policies(spec, algorithm)
     return JobParts(
         spec=spec,
