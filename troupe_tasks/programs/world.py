@@ -22,7 +22,7 @@ from troupe.tasks.program_ends import ANSWERED, PROGRAM_END
 from troupe.wire.dialect import read_answer
 from troupe_tasks.adapters.world import Moment
 from troupe_tasks.programs.activity import Look, bytes_under_way, look
-from troupe_tasks.programs.calls import ModelCall, ProgramRun
+from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.launcher import ProgramLauncher, RunProcess
 from troupe_tasks.programs.params import ProgramParams
@@ -229,11 +229,7 @@ class ProgramWorld:
                 f"the program was refused ({self._run.refusal}) and then raised {end.error}"
             )
         if not self._tally.num_answers:
-            what = f"raised {end.error}\n{end.traceback}" if end.error else "returned"
-            raise ProgramNoCallError(
-                f"the program {what} before it asked any model; it must reach the endpoint in "
-                "OPENAI_BASE_URL (or ANTHROPIC_BASE_URL), which it sees when its module is imported"
-            )
+            raise _asked_nothing(end)
         if end.error is not None:
             return self._failed(terms, "program_error", end.error, end.traceback)
         paid, is_success = self._services.paid(self._seed, end.answer)
@@ -257,3 +253,16 @@ class ProgramWorld:
         if traceback:
             info["traceback"] = traceback[-SHOWN_CHARS:]
         return Moment({}, {**terms, TEAM: 0.0}, True, False, info)
+
+
+def _asked_nothing(end: ProgramEnd) -> ProgramNoCallError:
+    if end.error is None:
+        return ProgramNoCallError(
+            "the program returned before it asked any model; it must reach the endpoint in "
+            "OPENAI_BASE_URL (or ANTHROPIC_BASE_URL), which it sees when its module is imported"
+        )
+    return ProgramNoCallError(
+        f"the program raised {end.error} before it asked any model. Correct it at the last line of "
+        "the traceback; what it imports must lie in task.params.folder or be installed for "
+        f"task.params.python.\n{end.traceback.rstrip()}"
+    )
