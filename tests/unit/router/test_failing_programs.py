@@ -50,7 +50,7 @@ def test_round_when_too_many_programs_fail_then_the_sentence_shows_the_commonest
     assert failing is not None
     assert (failing.episode_id, failing.example) == ("b", "ValueError: y")
     assert failing.sentence.startswith(
-        "4 of 10 agent programs failed (program_error 3, timeout 1). In b: ValueError: y."
+        "4 of 10 agent programs failed (program_error 3, timeout 1). In b: 'ValueError: y'."
     )
     assert failing.to_json()["share"] == 0.4
 

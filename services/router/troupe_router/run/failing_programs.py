@@ -12,7 +12,7 @@ from typing import Any
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.tasks.program_ends import PROGRAM_END, failures_of, reason_of
 
-_SHOWN_CHARS = 1000
+_SHOWN_CHARS, _IN_SENTENCE = 1000, 300
 _REMEDY = {
     "program_error": "Have the program catch what an answer can cause (a parser, a tool), or pay "
     "well-formed answers by `score`; if it raises whatever is answered, mend the program.",
@@ -52,7 +52,8 @@ class FailingPrograms:
         num_failed = sum(self.by_kind.values())
         kinds = ", ".join(f"{kind} {count}" for kind, count in self.by_kind.items())
         commonest = next(iter(self.by_kind))
-        shown = f" In {self.episode_id}: {self.example}." if self.example else ""
+        # As a literal: a message may hold an agent's text, which could change a terminal.
+        shown = f" In {self.episode_id}: {self.example[:_IN_SENTENCE]!r}." if self.example else ""
         return (
             f"{num_failed} of {self.num_runs} agent programs failed ({kinds}).{shown} "
             f"{_REMEDY.get(commonest, '')}"
