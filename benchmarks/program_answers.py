@@ -1,6 +1,6 @@
 """How much of a trained Plan-Path team's rise is only longer answers.
 
-Run: ``python -m benchmarks.program_answers RUN_FOLDER [--quick]``, on the run folder of a job whose
+Run: ``python -m benchmarks.program_answers RUN_FOLDER``, on the run folder of a job whose
 agent program answers Plan-Path once (examples/programs/langgraph_plan_path.yaml). Moves into walls
 cost nothing there and a walk ends at the goal, so a longer answer is a better one: the table
 compares the answers of the first and the last evaluation with answers of full length that know
@@ -110,10 +110,7 @@ def main() -> None:
     """Print the table of benchmarks/results/programs.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, help="run folder of the job")
-    parser.add_argument("--quick", action="store_true", help="fewer draws and changes")
-    options = parser.parse_args()
-    num_draws, num_changes = (10, 20) if options.quick else (NUM_DRAWS, NUM_CHANGES)
-    found = measure(options.run, num_draws=num_draws, num_changes=num_changes)
+    found = measure(parser.parse_args().run, num_draws=NUM_DRAWS, num_changes=NUM_CHANGES)
     names = {
         "random": "as many random moves as an answer may have",
         "walk": f"one walk for all grids ({found['walk_moves']})",

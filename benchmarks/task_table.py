@@ -1,6 +1,6 @@
 """The table of docs/tasks/README.md: what each family's players reach and what its steps cost.
 
-Run: ``python -m benchmarks.task_table sql search discovery [--n 200] [--quick]``. For each family:
+Run: ``python -m benchmarks.task_table [sql search ...] [--n 200] [--quick]``. For each family:
 success of the scripted and the random player on test tasks, attackers of ``troupe audit`` that are
 paid, the largest state, CPU time of a step in this process. Licence and published data are those
 of ``PUBLISHED``. Prints the rows in Markdown; the last line is one JSON object.
@@ -41,6 +41,7 @@ PUBLISHED = {
     ),
     "verilog": ("none of its own; yosys ISC", "no"),
     "discovery": ("none of its own; LLM-SRBench: its card", "no"),
+    "carry": ("none of its own; MuJoCo Apache-2.0", "no"),
 }
 """Licence of the data, and what published data was read whole."""
 
@@ -102,7 +103,12 @@ def row(name: str, family: TaskFamily, sandbox: Sandbox | None, count: int) -> d
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("families", nargs="+", help="registered tasks")
+    parser.add_argument(
+        "families",
+        nargs="*",
+        default=[*PUBLISHED],
+        help="registered tasks; default: all with a row in docs",
+    )
     parser.add_argument("--n", type=int, default=200, help="test tasks of each player")
     parser.add_argument("--quick", action="store_true", help="10 tasks")
     options = parser.parse_args()
