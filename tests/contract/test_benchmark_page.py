@@ -12,6 +12,7 @@ NO_QUICK_FORM = {
     "overhead_sidecar": "a process of router_overhead",
     "peer_own": "two runs of vs_peers",
     "peer_run": "a process of vs_peers",
+    "program_answers": "reads a run folder that there is",
     "real_model": "reads a run folder that there is",
     "record": "runs the others",
     "scale_engines": "processes of scale_sim",

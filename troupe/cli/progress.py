@@ -23,6 +23,7 @@ _NOTEWORTHY = frozenset(
         "learning.sparse",
         "learning.truncated",
         "reward.suspect",
+        "program.failing",
         "weights.refused",
         "job.interrupted",
         "checkpoint.failed",

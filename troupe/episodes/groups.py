@@ -9,6 +9,7 @@ from troupe.candidates import Candidate, Generation, finish_reason_to_proto, spa
 from troupe.episodes.branch import Branch, Draw
 from troupe.episodes.joint import JointNode
 from troupe.ids import group_id
+from troupe.tasks.program_ends import ends_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ def episode_record(
         team_return=ending.team_return,
         groups=[_readable(g, draws) for g in groups],
         num_tokens=sum(g.num_sampled_tokens for g in generations.values()),
+        program_ends=ends_of(o.info_json for draw in draws for o in draw.outcomes),
     )
 
 

@@ -6,6 +6,7 @@ retries: it raises infrastructure failures, and the holder of the ticket tries a
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -95,12 +96,16 @@ class EpisodePlayer:
         began = time.monotonic()
         last = 0 if ticket.kind == pb.ROUND_KIND_EVAL else self._spec.algorithm.redraws
         played, num_tokens, attempt = await self._play_task(ticket, 0), 0, 0
+        ends: Counter[str] = Counter()
         while attempt < last and played.groups and not has_variance(played.groups):
             attempt += 1
             num_tokens += played.episode.num_tokens
+            ends.update(played.episode.program_ends)
             played = await self._play_task(ticket, attempt)
         played.episode.num_redraws = attempt
         played.episode.num_tokens += num_tokens
+        for end, count in ends.items():
+            played.episode.program_ends[end] += count
         played.episode.wall_s = time.monotonic() - began
         return played
 

@@ -176,7 +176,8 @@ class EvalSpec(SpecModel):
 
 
 class MonitorSpec(SpecModel):
-    """Watches whether the reward still means what it should: the event `reward.suspect`."""
+    """Watches whether the reward still means what it should (the event `reward.suspect`), and
+    whether agent programs fail (`program.failing`)."""
 
     is_on: bool = True
     """False: no event."""
@@ -184,6 +185,11 @@ class MonitorSpec(SpecModel):
     """Steps before and after a change that are compared, at most."""
     false_alarm_rate: float = Field(default=1e-4, gt=0.0, le=0.1)
     """Chance that a step of a job without a change is called suspect, at most."""
+    failed_programs: float = Field(
+        default=0.2, ge=0.0, le=1.0, exclude_if=lambda share: share == 0.2
+    )
+    """Share of a round's agent programs that may fail; above it the event `program.failing` says
+    why and what to do."""
 
 
 class CheckpointSpec(SpecModel):
