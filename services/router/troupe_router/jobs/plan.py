@@ -66,6 +66,11 @@ def plan(
                 {"name": f"model of {name}", "ok": True, "detail": _model(policy.model)}
                 for name, policy in spec.policies.items()
             ),
+            {
+                "name": "trainer",
+                "ok": True,
+                "detail": _trainer(spec.trainer.gpus or settings.trainer_gpus),
+            },
             {"name": "run folder", "ok": True, "detail": str(settings.runs_dir.absolute())},
         ],
     )
@@ -79,3 +84,9 @@ def eval_steps(steps: int, every: int) -> list[int]:
 
 def _model(model: str) -> str:
     return model if Path(model).is_dir() else f"{model} (hub id, not looked up)"
+
+
+def _trainer(gpus: int) -> str:
+    if gpus > 1:
+        return f"{gpus} ranks for each trainer: one on each GPU, or processes where there is none"
+    return "one rank for each trainer, unless TROUPE_TRAINER_RANKS says more"
