@@ -72,7 +72,7 @@ def _refusal(spec: JobSpec, peak: float, gpu_bytes: int) -> str:
         ways.append("give each policy a trainer (trainer: {per_policy: true})")
     ways += [
         "lower max_new_tokens",
-        "spread the trainer over more GPUs (trainer: {gpus: 8})",
+        "spread the trainer over more GPUs (trainer.gpus)",
         "take a smaller model",
     ]
     return (
