@@ -77,6 +77,7 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
     if isinstance(sampler, CoalitionSampler):
         check_coalitions(spec, sampler)
     refuse_across_policies(spec, algorithm)
+    refuse_what_cannot_spread(spec, algorithm, spec.trainer.gpus or 1)
     return JobParts(
         spec=spec,
         family=family,
@@ -110,3 +111,27 @@ def refuse_across_policies(spec: JobSpec, algorithm: Algorithm) -> None:
     if why:
         message = f"'{spec.algorithm.kind}' {why}, which needs one trainer; set it to false"
         raise SpecInvalidError([Issue("/trainer/per_policy", message)])
+
+
+def refuse_what_cannot_spread(spec: JobSpec, algorithm: Algorithm, num_ranks: int) -> None:
+    """Raise SpecInvalidError for what only a trainer of one rank can do; one rank always passes."""
+    if num_ranks == 1:
+        return
+    issues: list[Issue] = []
+
+    def refuse(pointer: str, why: str, otherwise: str = "") -> None:
+        remedy = f"set /trainer/gpus to 1{otherwise}"
+        issues.append(Issue(pointer, f"{why}, and this trainer has {num_ranks} ranks; {remedy}"))
+
+    if algorithm.needs.values is not None:
+        refuse("/algorithm/kind", f"'{spec.algorithm.kind}' has a critic, which is on one rank")
+    if spec.batch.overlap:
+        why = "gradients are summed while the round is played on one rank only"
+        refuse("/batch/overlap", why, ", or leave this out")
+    for name, policy in spec.policies.items():
+        if policy.past is not None and policy.past.every:
+            pointer = f"/policies/{name}/past/every"
+            why = f"policy '{name}' takes over weights, which needs one rank"
+            refuse(pointer, why, ", or this to 0")
+    if issues:
+        raise SpecInvalidError(issues)

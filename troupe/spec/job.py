@@ -160,6 +160,9 @@ class TrainerSpec(SpecModel):
     per_policy: bool = False
     """One trainer process for each policy, so that all policies learn at once; false: one trainer
     learns all of them, one after another. Refused for algorithms that look across policies."""
+    gpus: int | None = Field(default=None, ge=1, le=1024, exclude_if=lambda gpus: gpus is None)
+    """GPUs of each trainer, which share its weights: one process (rank) runs on each, and without
+    GPUs so many run on the CPU. Left out: as many as the installation gives a trainer."""
 
 
 class EvalSpec(SpecModel):

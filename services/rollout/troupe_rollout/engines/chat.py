@@ -1,14 +1,24 @@
 """Converts between text and token ids with the model's tokenizer, for every engine."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
+from troupe.spec.policy import TemplateValue
 from troupe.tasks.family import Message
 
 
-def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list[int]:
-    """Token ids of the conversation, ready for the assistant's answer."""
+def render_chat(
+    tokenizer: Any,
+    model: str,
+    messages: Sequence[Message],
+    variables: Mapping[str, TemplateValue] | None = None,
+) -> list[int]:
+    """Token ids of the conversation, ready for the assistant's answer.
+
+    ``variables`` are the policy's, of the chat template.
+    """
     if not messages:
         raise InvalidArgumentError("A chat prompt needs at least one message.")
     if not tokenizer.chat_template:
@@ -19,13 +29,30 @@ def render_chat(tokenizer: Any, model: str, messages: Sequence[Message]) -> list
     chat = [{"role": message.role, "content": message.content} for message in messages]
     try:
         ids: Any = tokenizer.apply_chat_template(
-            chat, add_generation_prompt=True, tokenize=True, return_dict=False
+            chat, add_generation_prompt=True, tokenize=True, return_dict=False, **(variables or {})
         )
     except Exception as error:  # templates raise any type
         raise InvalidArgumentError(
             f"The chat template of '{model}' refuses the messages ({error})."
         ) from error
     return [int(token) for token in ids]
+
+
+def check_template(tokenizer: Any, model: str, variables: Mapping[str, TemplateValue]) -> None:
+    """Raises InvalidArgumentError for a variable that the chat template never reads.
+
+    Rendering would ignore it, and a job would train on other prompts than its author meant.
+    """
+    if not variables:
+        return
+    template = tokenizer.chat_template
+    texts: Sequence[str] = list(template.values()) if isinstance(template, dict) else [template]
+    words = {word for text in texts for word in re.findall(r"\w+", text or "")}
+    if unknown := sorted(variables.keys() - words):
+        raise InvalidArgumentError(
+            f"The chat template of '{model}' has no variable '{unknown[0]}'. Remove it from "
+            "chat_template_kwargs of the policy, or take a model whose template reads it."
+        )
 
 
 def cut_at_stop(text: str, stop: Sequence[str]) -> str:
