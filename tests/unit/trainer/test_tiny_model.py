@@ -152,3 +152,5 @@ def test_rows_when_an_answer_lacks_then_says_which_row_and_agent(
     command = ["--rows", str(rows), "--agents", '{"a": "", "b": ""}', "--out", str(tmp_path / "m")]
     assert main(command) == 2
     assert "row 0 has no 'answer' of agent 'b'" in capsys.readouterr().err
+    assert main(["--rows", str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "m")]) == 2
+    assert "none.jsonl does not exist" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.spec.issues import SpecInvalidError, issues_of
 from troupe_trainer.tiny_model.answered_rows import TASK_NAME, rows_params
 from troupe_trainer.tiny_model.build import build
@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Build one tiny model and print its path; returns the exit status."""
     try:
         _build(_parser().parse_args(arguments))
-    except InvalidArgumentError as error:
+    except (InvalidArgumentError, NotFoundError) as error:
         print(f"error: {error.message}", file=sys.stderr)
         return _BAD_INPUT
     return 0
