@@ -142,6 +142,7 @@ generate: $(dev_stamp) ## Write generated files again: protos, the reference pag
 	$(bin)/python scripts/gen_job_spec_docs.py docs/job-spec.md
 	$(bin)/python scripts/gen_cli_docs.py docs/commands.md
 	$(bin)/python scripts/gen_rest_docs.py docs/rest-paths.md
+	$(bin)/python scripts/gen_layouts_docs.py docs/operations/layouts.md
 	$(bin)/python scripts/gen_dashboards.py deploy/helm/troupe/files/dashboards
 	$(bin)/python scripts/gen_sync_client.py troupe/clients/rest/client.py
 

@@ -1,6 +1,6 @@
 """The table of docs/tasks/README.md: what each family's players reach and what its steps cost.
 
-Run: ``python -m benchmarks.task_table sql search discovery [--n 200] [--quick]``. For each family:
+Run: ``python -m benchmarks.task_table [sql search ...] [--n 200] [--quick]``. For each family:
 success of the scripted and the random player on test tasks, attackers of ``troupe audit`` that are
 paid, the largest state, CPU time of a step in this process. Licence and published data are those
 of ``PUBLISHED``. Prints the rows in Markdown; the last line is one JSON object.
@@ -9,6 +9,7 @@ of ``PUBLISHED``. Prints the rows in Markdown; the last line is one JSON object.
 import argparse
 import json
 import statistics
+import sys
 import time
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from benchmarks.report import commit, goal, machine, percentile
 from troupe import plugins
 from troupe.conformance.audit import AuditLimits, audit_family
+from troupe.errors import InvalidArgumentError
 from troupe.evaluation.estimators import wilson
 from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.family import SandboxedTaskFamily, TaskFamily
@@ -41,6 +43,7 @@ PUBLISHED = {
     ),
     "verilog": ("none of its own; yosys ISC", "no"),
     "discovery": ("none of its own; LLM-SRBench: its card", "no"),
+    "carry": ("none of its own; MuJoCo Apache-2.0", "no"),
 }
 """Licence of the data, and what published data was read whole."""
 
@@ -100,23 +103,44 @@ def row(name: str, family: TaskFamily, sandbox: Sandbox | None, count: int) -> d
     return found
 
 
+def rows_of_all(count: int) -> list[dict[str, Any]]:
+    """The rows of all families whose packages this machine has; names the others."""
+    rows: list[dict[str, Any]] = []
+    for name in PUBLISHED:
+        try:
+            rows += rows_of([name], count)
+        except InvalidArgumentError as error:
+            print(f"{name}: not measured: {error.message}", file=sys.stderr)
+    return rows
+
+
+def rows_of(names: list[str], count: int) -> list[dict[str, Any]]:
+    """The rows of ``names``."""
+    loaded = {name: load_family(name, {}) for name in names}
+    sandbox: Sandbox | None = None
+    if any(isinstance(family, SandboxedTaskFamily) for family in loaded.values()):
+        sandbox = plugins.load(plugins.SANDBOXES, "local")()
+    try:
+        return [row(name, family, sandbox, count) for name, family in loaded.items()]
+    finally:
+        if sandbox is not None:
+            sandbox.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("families", nargs="+", help="registered tasks")
+    parser.add_argument(
+        "families",
+        nargs="*",
+        default=[*PUBLISHED],
+        help="registered tasks; default: all with a row in docs",
+    )
     parser.add_argument("--n", type=int, default=200, help="test tasks of each player")
     parser.add_argument("--quick", action="store_true", help="10 tasks")
     options = parser.parse_args()
     count = 10 if options.quick else options.n
-    loaded = {name: load_family(name, {}) for name in options.families}
-    sandbox: Sandbox | None = None
-    if any(isinstance(family, SandboxedTaskFamily) for family in loaded.values()):
-        sandbox = plugins.load(plugins.SANDBOXES, "local")()
     print(HEAD)
-    try:
-        rows = [row(name, family, sandbox, count) for name, family in loaded.items()]
-    finally:
-        if sandbox is not None:
-            sandbox.close()
+    rows = rows_of(options.families, count) if options.families else rows_of_all(count)
     goals = [
         goal(f"{found['family']}: {player}", found[player], wanted, holds)
         for found in rows

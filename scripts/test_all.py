@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.record import NOT_QUICK, benchmarks
+
 REPO = Path(__file__).resolve().parent.parent
 PAGE = REPO / "docs" / "testing-status.md"
 LOGS = REPO / "build" / "test-all"
@@ -93,7 +96,6 @@ SUITES = (
 )
 LONG = ("make chaos (50 min)", "make soak (2 h)", "make fuzz (2 h)")
 """Never run here: each takes longer than all of the above; `nightly` runs them."""
-NOT_QUICK = {"gpu_rollout": "needs an accelerator", "vs_peers": "needs scripts/setup_peers.py"}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -103,7 +105,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--list", action="store_true", help="name the suites and end")
     options = parser.parse_args(arguments)
     words = [word for word in options.only.split(",") if word]
-    suites = [s for s in (*SUITES, *benchmarks()) if not words or any(w in s.name for w in words)]
+    suites = [
+        s for s in (*SUITES, *quick_benchmarks()) if not words or any(w in s.name for w in words)
+    ]
     if options.list:
         print("\n".join(suite.name for suite in suites))
         return 0
@@ -120,25 +124,16 @@ def main(arguments: Sequence[str]) -> int:
     return int(any(outcome.state == "red" for outcome in outcomes.values()))
 
 
-def benchmarks() -> list[Suite]:
-    """The quick form of every benchmark, found by its ``--quick`` option."""
-    python = str(REPO / ".venv" / "bin" / "python")
-    files = sorted((REPO / "benchmarks").glob("*.py")) + sorted(
-        (REPO / "benchmarks").glob("*/__main__.py")
-    )
-    names = [
-        path.parent.name if path.name == "__main__.py" else path.stem
-        for path in files
-        if '"--quick"' in path.read_text("utf-8")
-    ]
+def quick_benchmarks() -> list[Suite]:
+    """The quick form of every benchmark; each keeps its line in benchmarks/README.md."""
     return [
         Suite(
             f"benchmarks.{name} --quick",
-            (python, "-m", f"benchmarks.{name}", "--quick"),
+            (sys.executable, "-m", "benchmarks.record", name, "--quick"),
             limit_s=600,
             has_tests=False,
         )
-        for name in names
+        for name in benchmarks()
         if name not in NOT_QUICK
     ]
 
@@ -181,7 +176,7 @@ def judge(suite: Suite, status: int | None, text: str) -> tuple[str, str, str]:
 def write_page(outcomes: Mapping[str, Outcome]) -> None:
     """The page with new rows for what ran; rows of other suites stay as they were."""
     rows = _old_rows() | {name: outcome.row() for name, outcome in outcomes.items()}
-    order = [suite.name for suite in (*SUITES, *benchmarks())]
+    order = [suite.name for suite in (*SUITES, *quick_benchmarks())]
     listed = [rows[name] for name in order if name in rows]
     skipped = [f"- `benchmarks.{name}`: {why}" for name, why in sorted(NOT_QUICK.items())]
     lines = [

@@ -52,6 +52,24 @@ class StateChangedError(InvalidArgumentError):
     reason = "STATE_CHANGED"
 
 
+class ProgramBadCallError(InvalidArgumentError):
+    """An agent program asked for what is not served, or for an agent that no seat claims."""
+
+    reason = "PROGRAM_BAD_CALL"
+
+
+class ProgramNoCallError(InvalidArgumentError):
+    """An agent program returned, or raised, before any agent had answered it."""
+
+    reason = "PROGRAM_NO_CALL"
+
+
+class ProgramDivergedError(InvalidArgumentError):
+    """An agent program, answered the same, asked something else: it is not repeatable."""
+
+    reason = "PROGRAM_DIVERGED"
+
+
 class NotFoundError(TroupeError):
     """The named resource does not exist."""
 
@@ -101,6 +119,18 @@ class UnavailableError(TroupeError):
     http_status = 503
     retryable = True
     reason = "UNAVAILABLE"
+
+
+class ProgramTimeoutError(UnavailableError):
+    """An agent program neither asked nor ended in its time."""
+
+    reason = "PROGRAM_TIMEOUT"
+
+
+class ProgramDiedError(UnavailableError):
+    """The process of an agent program died without an answer."""
+
+    reason = "PROGRAM_DIED"
 
 
 class DeadlineError(TroupeError):

@@ -20,7 +20,9 @@ async def measure_first_event(bench: Bench, model: Path, num_jobs: int) -> dict[
     async with httpx.AsyncClient(base_url=bench.url, timeout=30.0, trust_env=False) as http:
         for _ in range(num_jobs):
             started = time.perf_counter()
-            job = (await http.post("/v1/jobs", json=spec(model))).json()
+            answer = await http.post("/v1/jobs", json=spec(model))
+            assert answer.status_code == 201, answer.text
+            job = answer.json()
             path = f"/v1/jobs/{job['job_id']}/events"
             headers = {"Accept": "text/event-stream"}
             async with http.stream("GET", path, headers=headers) as stream:

@@ -91,6 +91,7 @@ def spec(model: Path) -> dict[str, Any]:
         "workflow": {"order": ["tool", "planner"], "max_turns": 4},
         "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
         "policies": {"p": {"model": str(model)}},
+        "sampling": {"max_new_tokens": 32},
         "limits": {"startup_timeout_s": 3600},
     }
 

@@ -9,13 +9,18 @@ def score(call: Any) -> Mapping[str, float]:
 
     `call` is a `ScoredCall`: task, agent, messages, text, and judged(text) of the task's judge.
     """
-    solution = call.messages[-1].content.partition("Solution: ")[2]
-    approves = "APPROVE" in call.text
-    return {"verdict": float(approves == (call.judged(solution) > 0))}
+    return _verdict(call, is_right=_paid(call) > 0)
 
 
 def solves(call: Any) -> Mapping[str, float]:
     """The same where the judge pays for half a solution too: right is what earns all of 1."""
-    solution = call.messages[-1].content.partition("Solution: ")[2]
-    approves = "APPROVE" in call.text
-    return {"verdict": float(approves == (call.judged(solution) >= 1))}
+    return _verdict(call, is_right=_paid(call) >= 1)
+
+
+def _paid(call: Any) -> float:
+    """What the judge pays for the solution in the verifier's prompt."""
+    return call.judged(call.messages[-1].content.partition("Solution: ")[2])
+
+
+def _verdict(call: Any, *, is_right: bool) -> Mapping[str, float]:
+    return {"verdict": float(("APPROVE" in call.text) == is_right)}

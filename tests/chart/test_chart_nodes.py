@@ -4,7 +4,9 @@ import pytest
 import yaml
 from chart_world import ROOT, Manifests, Object, Refuse, Render, edges
 
+from troupe.errors import InvalidArgumentError
 from troupe.spec import load_spec
+from troupe.spec.job import TrainerSpec
 from troupe_router.cluster import templates
 from troupe_router.cluster.workloads import group
 from troupe_router.jobs.processes import components
@@ -13,15 +15,72 @@ from troupe_router.settings import RouterSettings
 SIZE = ("trainer.nodes=2", "trainer.gpus=8")
 
 
-def _trainer(manifests: Manifests) -> Object:
+def _trainer(manifests: Manifests, gpus: int | None = None) -> Object:
     """The trainer's Job as the launcher makes it for a job."""
     text = manifests.one("ConfigMap", "t-troupe-launcher")["data"]["workloads.yaml"]
     spec = load_spec(ROOT / "examples" / "demo.yaml")
-    settings = RouterSettings(launcher="kubernetes")
+    spec = spec.model_copy(update={"trainer": TrainerSpec(gpus=gpus)})
+    settings = RouterSettings(launcher="kubernetes", trainer_gpus=_router_gpus(manifests))
     [workload, *_] = group(components("demo-1", spec, settings, router="10.0.0.9:8481"))
     anchor = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u"}
     template = templates.choose(templates.parse(text, source="rendered"), workload)
     return templates.render(template, workload, release="t", owner="demo-1", anchor=anchor)
+
+
+def _router_gpus(manifests: Manifests) -> int:
+    """TROUPE_ROUTER_TRAINER_GPUS of the chart's router; 0 where it has none."""
+    [router] = manifests.one("Deployment", "t-troupe-router")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    given = {v["name"]: v.get("value") for v in router["env"]}
+    return int(given.get("TROUPE_ROUTER_TRAINER_GPUS") or 0)
+
+
+def _given(trainer: Object) -> tuple[str, str | None]:
+    """The GPUs of a trainer's pod, and the ranks that its service starts."""
+    [container] = trainer["spec"]["template"]["spec"]["containers"]
+    variables = {v["name"]: v.get("value") for v in container["env"]}
+    limits = container["resources"]["limits"]
+    return limits.get("example.com/gpu", "0"), variables.get("TROUPE_TRAINER_RANKS")
+
+
+GPUS = ("trainer.gpus=8", 'trainer.gpuResource="example.com/gpu"')
+
+
+def test_trainer_when_it_has_gpus_then_each_has_a_rank_and_a_job_may_ask_for_fewer(
+    render: Render,
+) -> None:
+    manifests = render([], *GPUS)
+    assert _router_gpus(manifests) == 8
+    assert _given(_trainer(manifests)) == ("8", "8")
+    fewer = _trainer(manifests, gpus=2)
+    assert _given(fewer)[0] == "2"  # and the trainer takes the spec's number before its variable
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    kubernetes_validate.validate(fewer, "1.34.0", strict=True)
+
+
+def test_trainer_when_the_chart_gives_no_gpus_then_a_job_gets_none(render: Render) -> None:
+    manifests = render()
+    assert _router_gpus(manifests) == 0
+    assert _given(_trainer(manifests, gpus=2)) == ("0", None)
+
+
+def test_trainer_when_no_launcher_makes_it_then_its_ranks_are_its_gpus(render: Render) -> None:
+    manifests = render([], *GPUS, 'launcher.kind="none"')
+    [trainer] = [
+        each
+        for each in manifests.of("Deployment", "StatefulSet")
+        if each["metadata"]["name"].endswith("-trainer")
+    ]
+    assert _given(trainer) == ("8", "8")
+
+
+def test_trainer_when_of_two_nodes_then_a_job_has_all_gpus_or_is_refused(render: Render) -> None:
+    manifests = render([], *SIZE)
+    assert _router_gpus(manifests) == 16
+    assert _trainer(manifests, gpus=16)["spec"]["completions"] == 2
+    with pytest.raises(InvalidArgumentError, match=r"2 nodes of 8 GPUs here .* can't be 8"):
+        _trainer(manifests, gpus=8)
 
 
 def test_trainer_when_of_two_nodes_then_pods_meet_at_the_first_by_torchrun(render: Render) -> None:
@@ -100,6 +159,7 @@ def test_trainer_when_of_one_node_then_nothing_of_this_is_there(render: Render) 
         (("trainer.nodes=0",), "'/trainer/nodes': minimum: got 0, want 1"),
         (("trainer.nodes=2", 'launcher.kind="none"'), "only the launcher makes a trainer of"),
         (("trainer.nodes=2", "trainer.settings.ranks=8"), "Remove trainer.settings.ranks"),
+        (("trainer.gpus=8", "trainer.settings.ranks=4"), "each GPU has a rank. Remove trainer.s"),
     ],
 )
 def test_nodes_when_they_cannot_be_then_refused_in_words(

@@ -27,7 +27,7 @@ OWN_TO_CHART = {
     "router": {
         "bundles",
         *{"rest_address", "redis_url", "runs_dir", "launcher", "release", "namespace"},
-        *{"kubeconfig", "env_replicas", "api_keys", "allow_anonymous", "players"},
+        *{"kubeconfig", "env_replicas", "trainer_gpus", "api_keys", "allow_anonymous", "players"},
         # TLS ends at the Ingress: a Service of the cluster speaks plain HTTP.
         *{"tls_certificate", "tls_key"},
     },

@@ -134,8 +134,10 @@ def _ports(settings: CliSettings) -> Finding:
     taken = [
         f"{name} {port}" for name, port in settings.needed_ports().items() if not _is_free(port)
     ]
+    if taken and settings.ports == "auto":
+        return Finding("ports", "ok", f"taken: {', '.join(taken)}; free ones are chosen")
     if taken:
-        advice = "stop what listens there, or choose others with TROUPE_<NAME>_PORT"
+        advice = "stop what listens there, or take free ones with --ports auto (TROUPE_PORTS=auto)"
         return Finding("ports", "error", f"taken: {', '.join(taken)}", advice)
     shown = ", ".join(str(port) for port in settings.needed_ports().values())
     return Finding("ports", "ok", f"{shown} are free")

@@ -5,6 +5,7 @@ platform; the second (``--task`` and ``--policy``) plays in this process: see ev
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -86,6 +87,8 @@ def evaluate(
     overrides: opt.Overrides = None,
     runs_dir: opt.RunsDir = None,
     redis_url: opt.RedisUrl = None,
+    port_base: opt.PortBase = None,
+    ports: opt.Ports = None,
     as_json: opt.AsJson = False,
     task: _Task = None,
     params: _Params = None,
@@ -134,10 +137,11 @@ def evaluate(
         target=target,
         team=team,
     )
+    platform = {"redis_url": redis_url, "port_base": port_base, "ports": ports}
     if what is None:
-        raise typer.Exit(_evaluate_policies(eval_flags, overrides, redis_url, as_json=as_json))
+        raise typer.Exit(_evaluate_policies(eval_flags, overrides, platform, as_json=as_json))
     begin = _job_of(what, eval_flags, overrides or [])
-    settings = settings_from(runs_dir=runs_dir, redis_url=redis_url)
+    settings = settings_from(runs_dir=runs_dir, **platform)
     raise typer.Exit(run_job(settings, begin, as_json=as_json))
 
 
@@ -149,10 +153,17 @@ def _job_of(what: Path, eval_flags: EvalFlags, overrides: list[str]) -> Begin:
 
 
 def _evaluate_policies(
-    eval_flags: EvalFlags, overrides: list[str] | None, redis_url: str | None, *, as_json: bool
+    eval_flags: EvalFlags,
+    overrides: list[str] | None,
+    platform: Mapping[str, object],
+    *,
+    as_json: bool,
 ) -> int:
-    if redis_url:
-        raise InvalidArgumentError("--redis-url belongs to `troupe eval RUN_OR_SPEC`; remove it")
+    for name, value in platform.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                f"--{name.replace('_', '-')} belongs to `troupe eval RUN_OR_SPEC`; remove it"
+            )
     if overrides:
         eval_flags = replace(eval_flags, params=_params_set(eval_flags.params, overrides))
     return run_evaluation(eval_flags, as_json=as_json)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from troupe import plugins
 from troupe.errors import InvalidArgumentError
-from troupe.evaluation.refs import WeightsRef
 from troupe.evaluation.teams import Team
 from troupe.publishing.manifest import TeamManifest
 from troupe.publishing.team_folder import PUBLISHED_CODE, TeamFolder
@@ -86,8 +85,5 @@ def sampling_of_team(manifest: TeamManifest) -> dict[str, Any]:
 
 def seats_of_team(label: str, team: TeamFolder) -> Team:
     """The team's own weights on its seats."""
-    seats = {
-        agent: WeightsRef(team.model(seat.policy), str(team.adapter(seat.policy) or ""))
-        for agent, seat in team.manifest.agents.items()
-    }
+    seats = {agent: team.ref(seat.policy) for agent, seat in team.manifest.agents.items()}
     return Team(label, seats)

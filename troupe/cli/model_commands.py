@@ -100,8 +100,15 @@ def _make_from_gguf(file: Path, folder: Path, more: list[str], *, as_json: bool)
 def tiny(
     target: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")],
     task: Annotated[
-        str, typer.Option(help="Task family that it is warm-started on.")
-    ] = "plan_path",
+        str | None, typer.Option(help="Task family that it is warm-started on [plan_path].")
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(help="Instead of a task: file of rows with prompt and answer, for Python."),
+    ] = None,
+    agents: Annotated[
+        str | None, typer.Option(help="With --rows, instruction by agent, JSON.")
+    ] = None,
     size: Annotated[
         int | None, typer.Option(min=1, help="Size of the task's instances [the task's default].")
     ] = None,
@@ -121,8 +128,15 @@ def tiny(
 
     A folder that holds the same model already is left as it is.
     """
-    args = ["--task", task, "--seed", str(seed), "--out", str(target)]
+    if rows is not None and (task, size, params) != (None, None, None):
+        raise InvalidArgumentError("--rows stands for a task; remove --task, --size and --params")
+    if rows is None and agents is not None:
+        raise InvalidArgumentError("--agents belongs to --rows; a task family has its own agents")
+    args = ["--seed", str(seed), "--out", str(target)]
     more = {
+        "--task": task,
+        "--rows": None if rows is None else str(rows),
+        "--agents": agents,
         "--size": None if size is None else str(size),
         "--params": params,
         "--shape": shape,

@@ -1,5 +1,6 @@
 """``troupe program``: look at an agent program before it is trained: what it asks, who answers."""
 
+from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from troupe.conformance.sandbox import sandbox_for
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.spec import load_spec
 from troupe.tasks.family import TaskFamily, close_environment
+from troupe.tasks.program_ends import PROGRAM_END
 from troupe.tasks.registry import load_family, make_environment
 
 program_app = typer.Typer(no_args_is_help=True, help="Look at an agent program: run, probe, check.")
@@ -71,7 +73,9 @@ def run(spec: SpecFile, index: Index = 0, as_json: opt.AsJson = False) -> None:
             f"  paid team {step['team_reward']:g}{', ' if rewards else ''}{rewards}",
             markup=False,
         )
-    out().print(f"end: {steps[-1]['info']}", markup=False)
+    info = dict(steps[-1]["info"])
+    traceback = info.pop("traceback", "")
+    out().print(f"end: {info}\n{traceback}".rstrip(), markup=False)
 
 
 @program_app.command()
@@ -82,19 +86,22 @@ def check(
 ) -> None:
     """Run the program twice on each task, answered the same: 1 if it asks something else."""
     problems: list[str] = []
+    ends: Counter[str] = Counter()
     with _opened(spec) as (family, environment):
         for index in range(num_tasks):
             try:
                 first = [*_played(family, environment, index, seed=index)]
+                ends[str(first[-1]["info"].get(PROGRAM_END, "cut off"))] += 1
                 environment.worlds.close()  # the second run starts from nothing
                 problems += _differences(index, first, family, environment)
             except TroupeError as error:
                 problems.append(f"task {index}: {error.message}")
     if as_json:
-        print_json({"num_tasks": num_tasks, "problems": problems})
+        print_json({"num_tasks": num_tasks, "problems": problems, "ends": ends})
     for problem in () if as_json else problems:
         out().print(problem, markup=False)
-    note(f"{num_tasks} tasks run twice, {len(problems)} problems")
+    ended = ", ".join(f"{end} {count}" for end, count in ends.items()) or "none"
+    note(f"{num_tasks} tasks run twice, {len(problems)} problems; ended: {ended}")
     if problems:
         raise typer.Exit(EXIT_FAILED)
 

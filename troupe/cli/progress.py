@@ -23,6 +23,7 @@ _NOTEWORTHY = frozenset(
         "learning.sparse",
         "learning.truncated",
         "reward.suspect",
+        "program.failing",
         "weights.refused",
         "job.interrupted",
         "checkpoint.failed",
@@ -105,12 +106,14 @@ class Progress:
         step, success = int(data.get("step", 0)), data.get("success_rate")
         if not isinstance(success, int | float):
             return f"held-out after {step} steps: no task could be played"
+        reward = data.get("reward_mean")
         if (step, success) not in self.evals:
             self.evals.append((step, success))
-            if _is_number(reward := data.get("reward_mean")):
+            if _is_number(reward):
                 self.eval_rewards.append((step, reward))
         count = data.get("num_episodes", "?")
-        return f"held-out after {step} steps: {success:.1%} of {count} tasks solved"
+        line = f"held-out after {step} steps: {success:.1%} of {count} tasks solved"
+        return f"{line}, reward {reward:+.3f}" if _is_number(reward) else line
 
     def _on_step(self, event: EventDocument) -> str:
         self._take(event.data)

@@ -38,14 +38,19 @@ def validate(
         float | None,
         typer.Option("--gpu-gb", min=1.0, help="Refuse a trainer that needs a larger GPU."),
     ] = None,
-    ranks: Annotated[int, typer.Option(min=1, help="GPUs that share the trainer's weights.")] = 1,
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="GPUs that share the trainer's weights [default: the spec's trainer.gpus]."
+        ),
+    ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Check a spec and everything that it names; change nothing."""
     job_spec = _read(spec, overrides)
     load_parts(job_spec)
     _check(job_spec)
-    memory = predicted(job_spec, gpu_gb, ranks)
+    memory = predicted(job_spec, gpu_gb, ranks or job_spec.trainer.gpus or 1)
     if as_json:
         print_json(job_spec.model_dump(mode="json"))
         return

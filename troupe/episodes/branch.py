@@ -53,6 +53,10 @@ class Draw:
             return self.rewards[self.chosen]
         return self.earned(agent) + self.team_shares[self.chosen].get(agent, 0.0)
 
+    def brought_locally(self, agent: str) -> float:
+        """The same without the team's reward."""
+        return self.brought(agent) - self.team_shares[self.chosen].get(agent, 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class BranchContext:

@@ -6,12 +6,14 @@ from functools import cache
 from troupe.algorithms.algorithm import Algorithm, Remembering
 from troupe.algorithms.load import load_algorithm
 from troupe.bundles.planned import is_bundled, planned_family
+from troupe.episodes.coalitions import check_coalitions
 from troupe.episodes.follow import resumable
 from troupe.episodes.joint import at_once
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort
 from troupe.rewards.family import with_reward
 from troupe.rewards.mix import RewardMix
+from troupe.samplers.coalition import CoalitionSampler
 from troupe.samplers.follow import FollowSampler
 from troupe.samplers.joint import JointSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
@@ -72,7 +74,10 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
         at_once(spec, workflow, sampler)
     if isinstance(sampler, FollowSampler):
         resumable(spec, workflow, sampler)
+    if isinstance(sampler, CoalitionSampler):
+        check_coalitions(spec, sampler)
     refuse_across_policies(spec, algorithm)
+    refuse_what_cannot_spread(spec, algorithm, spec.trainer.gpus or 1)
     return JobParts(
         spec=spec,
         family=family,
@@ -106,3 +111,30 @@ def refuse_across_policies(spec: JobSpec, algorithm: Algorithm) -> None:
     if why:
         message = f"'{spec.algorithm.kind}' {why}, which needs one trainer; set it to false"
         raise SpecInvalidError([Issue("/trainer/per_policy", message)])
+
+
+def refuse_what_cannot_spread(spec: JobSpec, algorithm: Algorithm, num_ranks: int) -> None:
+    """Raise SpecInvalidError for what only a trainer of one rank can do; one rank always passes."""
+    if num_ranks == 1:
+        return
+    issues: list[Issue] = []
+
+    def refuse(pointer: str, why: str, otherwise: str = "") -> None:
+        remedy = f"set /trainer/gpus to 1{otherwise}"
+        issues.append(Issue(pointer, f"{why}, and this trainer has {num_ranks} ranks; {remedy}"))
+
+    if algorithm.needs.values is not None:
+        refuse("/algorithm/kind", f"'{spec.algorithm.kind}' has a critic, which is on one rank")
+    if spec.batch.overlap:
+        why = "gradients are summed while the round is played on one rank only"
+        refuse("/batch/overlap", why, ", or leave this out")
+    for name, policy in spec.policies.items():
+        if policy.train.vision:
+            why = f"'{name}' trains its vision tower, and only ranks with images have its gradient"
+            refuse(f"/policies/{name}/train/vision", why, ", or this to false")
+        if policy.past is not None and policy.past.every:
+            pointer = f"/policies/{name}/past/every"
+            why = f"policy '{name}' takes over weights, which needs one rank"
+            refuse(pointer, why, ", or this to 0")
+    if issues:
+        raise SpecInvalidError(issues)

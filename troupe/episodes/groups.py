@@ -16,6 +16,7 @@ from troupe.episodes.branch import Branch, Draw
 from troupe.episodes.joint import JointNode
 from troupe.ids import group_id
 from troupe.tasks.family import observed_images
+from troupe.tasks.program_ends import ends_of
 from troupe.vision.wire import image_table, parts_to_proto
 
 
@@ -80,17 +81,27 @@ def groups_by_node(ticket: pb.Ticket, task_id: str, root: JointNode) -> list[pb.
     return groups
 
 
-def groups_by_task(ticket: pb.Ticket, task_id: str, draws: Sequence[Draw]) -> list[pb.Group]:
+def groups_by_task(
+    ticket: pb.Ticket,
+    task_id: str,
+    draws: Sequence[Draw],
+    credit: Mapping[tuple[str, int], float] | None = None,
+) -> list[pb.Group]:
     """One group per agent over all its turns, for GRPO that compares whole trajectories.
 
     Every candidate of a trajectory carries the trajectory's return for its agent: the rewards of
-    its own actions, and its rewards from the actions of others.
+    its own actions, and its rewards from the actions of others. ``credit``, by (agent, trajectory)
+    and weighted, takes the place of the team's rewards.
     """
 
     def returns(agent: str) -> dict[tuple[int, int], float]:
         totals: defaultdict[int, float] = defaultdict(float)
         for draw in draws:
-            totals[draw.trajectory] += draw.brought(agent)
+            brought = draw.brought(agent) if credit is None else draw.brought_locally(agent)
+            totals[draw.trajectory] += brought
+        if credit is not None:
+            for trajectory in totals:
+                totals[trajectory] += credit[agent, trajectory]
         return {(d.trajectory, d.turn): totals[d.trajectory] for d in draws if d.agent == agent}
 
     return _over_turns(ticket, task_id, draws, returns)
@@ -135,7 +146,7 @@ def _over_turns(
                 candidate.index = len(group.candidates)
                 candidate.reward = rewards[draw.trajectory, draw.turn]
                 group.candidates.append(candidate)
-        _count_prompts(group, agent_draws)
+        _count_prompts(group, list({id(d.generation): d for d in agent_draws}.values()))
         groups.append(group)
     return groups
 
@@ -146,11 +157,14 @@ def episode_record(
     draws: Sequence[Draw],
     groups: Sequence[pb.Group],
     ending: Ending,
+    replayed: Sequence[Draw] = (),
 ) -> pb.Episode:
     """The tree for readers: all siblings with texts, rewards and times; prompts as messages.
 
-    Token ids are left out.
+    Token ids are left out. ``replayed`` draws only count. What several draws share was sampled
+    once, and counts once.
     """
+    generations = {id(draw.generation): draw.generation for draw in (*draws, *replayed)}
     return pb.Episode(
         episode_id=ticket.ticket_id,
         job_id=ticket.job_id,
@@ -164,7 +178,8 @@ def episode_record(
         team_return=ending.team_return,
         groups=[_readable(g, draws) for g in groups],
         images=_images(draws),
-        num_tokens=sum(draw.generation.num_sampled_tokens for draw in draws),
+        num_tokens=sum(g.num_sampled_tokens for g in generations.values()),
+        program_ends=ends_of(o.info_json for draw in draws for o in draw.outcomes),
     )
 
 

@@ -34,6 +34,8 @@ def episode_line(episode: pb.Episode) -> Line:
         "num_tokens": episode.num_tokens,
         "wall_s": round(episode.wall_s, 4),
     }
+    if episode.program_ends:
+        line["program_ends"] = dict(sorted(episode.program_ends.items()))
     if episode.dropped_reason:
         line["dropped_reason"] = episode.dropped_reason
     images = {image.digest: image for image in episode.images}

@@ -6,6 +6,7 @@ retries: it raises infrastructure failures, and the holder of the ticket tries a
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,9 @@ from troupe.aio import gather
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.affinity import playing
 from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.coalitions import team_credit
 from troupe.episodes.follow import FollowedEpisode, resumable
+from troupe.episodes.forest import grow_forest
 from troupe.episodes.groups import (
     Ending,
     ending_of_branches,
@@ -30,7 +33,9 @@ from troupe.episodes.redraw import has_variance, redrawn_index
 from troupe.episodes.terms import attach_terms
 from troupe.errors import DeadlineError, InvalidArgumentError
 from troupe.rewards.mix import RewardMix
+from troupe.samplers.coalition import CoalitionSampler
 from troupe.samplers.follow import FollowSampler
+from troupe.samplers.forest import ForestSampler
 from troupe.samplers.joint import JointSampler
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.sampler import Sampler
@@ -91,12 +96,16 @@ class EpisodePlayer:
         began = time.monotonic()
         last = 0 if ticket.kind == pb.ROUND_KIND_EVAL else self._spec.algorithm.redraws
         played, num_tokens, attempt = await self._play_task(ticket, 0), 0, 0
+        ends: Counter[str] = Counter()
         while attempt < last and played.groups and not has_variance(played.groups):
             attempt += 1
             num_tokens += played.episode.num_tokens
+            ends.update(played.episode.program_ends)
             played = await self._play_task(ticket, attempt)
         played.episode.num_redraws = attempt
         played.episode.num_tokens += num_tokens
+        for end, count in ends.items():
+            played.episode.program_ends[end] += count
         played.episode.wall_s = time.monotonic() - began
         return played
 
@@ -130,7 +139,7 @@ class EpisodePlayer:
         )
         run = await self._run(context, ticket, start)
         shown = [*run.groups, *run.only_shown]
-        episode = episode_record(ticket, start.task_id, run.draws, shown, run.ending)
+        episode = episode_record(ticket, start.task_id, run.draws, shown, run.ending, run.replayed)
         learns = self._spec.learns
         trained = [] if is_eval else [g for g in run.groups if learns(g.policy, ticket.step)]
         return Played(groups=trained, episode=episode)
@@ -147,8 +156,15 @@ class EpisodePlayer:
             root = await JointTree(context, sampler, workflow).play(start)
             draws = [draw for node in root.nodes() for draw in node.draws]
             return _Run(draws, groups_by_node(ticket, task_id, root), ending_of_tree(root))
-        branches = await self._run_all(context, start)
+        if isinstance(sampler, ForestSampler):
+            branches = await grow_forest(context, sampler, self._workflow, start)
+        else:
+            branches = await self._run_all(context, start)
         draws = [draw for branch in branches for draw in branch.draws]
+        if isinstance(sampler, CoalitionSampler):
+            credit = await team_credit(context, sampler, self._workflow, start, branches)
+            groups = groups_by_task(ticket, task_id, draws, credit.parts)
+            return _Run(draws, groups, ending_of_branches(branches), replayed=credit.replayed)
         make = groups_by_observation if context.is_eval else _GROUPS[sampler.grouping]
         groups = make(ticket, task_id, draws)
         if self._with_terms and not context.is_eval:
@@ -167,12 +183,15 @@ class EpisodePlayer:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One played task: its groups, and those that stand in the episode's record alone."""
+    """One played task: its groups, those that stand in the episode's record alone, and draws that
+    were only made to credit others.
+    """
 
     draws: list[Draw]
     groups: list[pb.Group]
     ending: Ending
     only_shown: Sequence[pb.Group] = ()
+    replayed: Sequence[Draw] = ()
 
 
 _GROUPS = {

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.ids import is_hub_id
 from troupe.spec.issues import suggest
+from troupe.spec.policy import TemplateValue
 
 _FORMS = (
     "'scripted', 'random', a model folder or hub id, an adapter folder, a run folder, "
@@ -31,10 +32,14 @@ class ScriptedRef:
 
 @dataclass(frozen=True, slots=True)
 class WeightsRef:
-    """A transformers model (folder or hub id), with or without a PEFT adapter."""
+    """A transformers model (folder or hub id), with or without a PEFT adapter.
+
+    ``chat_template_kwargs`` are the (variable, value) pairs of the chat template it learnt with.
+    """
 
     model: str
     adapter: str = ""
+    chat_template_kwargs: tuple[tuple[str, TemplateValue], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.adapter} on {self.model}" if self.adapter else self.model
@@ -125,7 +130,9 @@ def _of_run(folder: Path, agent: str) -> PolicyRef:
             f"run {folder} holds no exported model for agent '{agent}' ({merged}); evaluate a run "
             "that has succeeded"
         )
-    return WeightsRef(str(merged.resolve()))
+    policies: dict[str, Any] = _document(folder / "spec.json").get("policies") or {}
+    variables = policies.get(str(agents[agent]["policy"]), {}).get("chat_template_kwargs") or {}
+    return WeightsRef(str(merged.resolve()), chat_template_kwargs=tuple(variables.items()))
 
 
 def _hub(text: str, folder: Path) -> WeightsRef:

@@ -146,4 +146,11 @@ def _policy(ref: WeightsRef, dtype: str) -> PolicySpec:
         lora |= {"rank": int(config["r"]), "alpha": float(config["lora_alpha"])}
         if isinstance(targets, list):
             lora["targets"] = targets
-    return PolicySpec.model_validate({"model": ref.model, "dtype": dtype, "train": lora})
+    return PolicySpec.model_validate(
+        {
+            "model": ref.model,
+            "dtype": dtype,
+            "train": lora,
+            "chat_template_kwargs": dict(ref.chat_template_kwargs),
+        }
+    )

@@ -14,9 +14,10 @@ from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.ids import is_hub_id
 from troupe.publishing.files import FileEntry, inside, verify_entries
 from troupe.spec import SpecInvalidError
-from troupe.spec.base import MAX_NAMED, Name, SpecModel
+from troupe.spec.base import MAX_NAMED, Name, SpecModel, is_empty
 from troupe.spec.issues import issues_of
 from troupe.spec.job import SamplingSpec, TaskSpec, WorkflowSpec
+from troupe.spec.policy import TemplateVariables
 
 MANIFEST = "team.json"
 _MAX_MANIFEST_BYTES = 4 << 20
@@ -64,6 +65,8 @@ class TeamPolicy(SpecModel):
     lora_rank: int | None = None
     """Rank of an adapter."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+    chat_template_kwargs: TemplateVariables = Field(default_factory=dict, exclude_if=is_empty)
+    """Variables of the model's chat template that it learnt with."""
     """Number format that it was trained and served in."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from troupe.errors import InvalidArgumentError, NotFoundError
+from troupe.evaluation.refs import WeightsRef
 from troupe.publishing.files import entries_of, inside, model_digest
 from troupe.publishing.hub_cache import cached_model
 from troupe.publishing.manifest import (
@@ -65,6 +66,13 @@ class TeamFolder:
         """Folder of the policy's adapter; None where all weights were trained."""
         is_lora = self.manifest.policies[policy].kind == "lora"
         return self.weights(policy) if is_lora else None
+
+    def ref(self, policy: str) -> WeightsRef:
+        """The policy as an evaluation or an endpoint loads it."""
+        variables = self.manifest.policies[policy].chat_template_kwargs
+        return WeightsRef(
+            self.model(policy), str(self.adapter(policy) or ""), tuple(variables.items())
+        )
 
 
 def open_team(folder: str | Path, checkpoint: str = "") -> TeamFolder:
@@ -194,4 +202,5 @@ def _policy(folder: Path, spec: JobSpec, name: str, checkpoint: str, base: str) 
         files=entries_of(inside(folder, path)),
         lora_rank=train.rank if isinstance(train, LoraSpec) else None,
         dtype=spec.policies[name].dtype,
+        chat_template_kwargs=spec.policies[name].chat_template_kwargs,
     )

@@ -70,7 +70,11 @@ def _refusal(spec: JobSpec, peak: float, gpu_bytes: int) -> str:
         ways.append("remove batch.checkpoint_activations: false")
     if len(policies) > 1 and not spec.trainer.per_policy:
         ways.append("give each policy a trainer (trainer: {per_policy: true})")
-    ways += ["lower max_new_tokens", "spread the trainer over more GPUs", "take a smaller model"]
+    ways += [
+        "lower max_new_tokens",
+        "spread the trainer over more GPUs (trainer.gpus)",
+        "take a smaller model",
+    ]
     return (
         f"the trainer needs {peak / GB:.0f} GB on its GPU, and {USABLE:.0%} of {gpu_bytes / GB:.0f}"
         f" GB are {USABLE * gpu_bytes / GB:.0f}; {', or '.join(ways)}"

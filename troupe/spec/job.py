@@ -160,6 +160,9 @@ class TrainerSpec(SpecModel):
     per_policy: bool = False
     """One trainer process for each policy, so that all policies learn at once; false: one trainer
     learns all of them, one after another. Refused for algorithms that look across policies."""
+    gpus: int | None = Field(default=None, ge=1, le=1024, exclude_if=lambda gpus: gpus is None)
+    """GPUs of each trainer, which share its weights: one process (rank) runs on each, and without
+    GPUs so many run on the CPU. Left out: as many as the installation gives a trainer."""
 
 
 class EvalSpec(SpecModel):
@@ -176,7 +179,8 @@ class EvalSpec(SpecModel):
 
 
 class MonitorSpec(SpecModel):
-    """Watches whether the reward still means what it should: the event `reward.suspect`."""
+    """Watches whether the reward still means what it should (the event `reward.suspect`), and
+    whether agent programs fail (`program.failing`)."""
 
     is_on: bool = True
     """False: no event."""
@@ -184,6 +188,11 @@ class MonitorSpec(SpecModel):
     """Steps before and after a change that are compared, at most."""
     false_alarm_rate: float = Field(default=1e-4, gt=0.0, le=0.1)
     """Chance that a step of a job without a change is called suspect, at most."""
+    failed_programs: float = Field(
+        default=0.2, ge=0.0, le=1.0, exclude_if=lambda share: share == 0.2
+    )
+    """Share of a round's agent programs that may fail; above it the event `program.failing` says
+    why and what to do."""
 
 
 class CheckpointSpec(SpecModel):

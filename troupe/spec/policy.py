@@ -2,9 +2,34 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from troupe.spec.base import Name, SpecModel
+from troupe.spec.base import Name, SpecModel, is_empty
+
+_RENDERERS = frozenset(
+    {
+        *("conversation", "messages", "tools", "documents", "chat_template", "tokenize"),
+        *("add_generation_prompt", "continue_final_message", "padding", "truncation"),
+        *("max_length", "return_tensors", "return_dict", "tokenizer_kwargs"),
+        "return_assistant_tokens_mask",
+    }
+)
+"""What `apply_chat_template` takes itself: the engine sets it, or never does."""
+
+
+def _of_the_template(variables: dict[str, "TemplateValue"]) -> dict[str, "TemplateValue"]:
+    if reserved := sorted(_RENDERERS & variables.keys()):
+        raise ValueError(f"'{reserved[0]}' is no variable of a template: the engine sets it")
+    return variables
+
+
+TemplateValue = bool | int | float | str
+TemplateVariables = Annotated[
+    dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w{0,63}$")], TemplateValue],
+    Field(max_length=16),
+    AfterValidator(_of_the_template),
+]
+"""Variables of a model's chat template."""
 
 
 class LoraSpec(SpecModel):
@@ -76,6 +101,9 @@ class PolicySpec(SpecModel):
     have as many as the one that asks for most."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Number format of the weights in trainer and engine."""
+    chat_template_kwargs: TemplateVariables = Field(default_factory=dict, exclude_if=is_empty)
+    """Variables of the model's chat template for each prompt, such as `enable_thinking: false` for
+    Qwen3. One that the template does not name is refused when the model is loaded."""
     past: PastSpec | None = None
     """Makes it a past version of another policy, or a frozen model, that is never trained."""
     frozen: bool = False

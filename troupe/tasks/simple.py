@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
 
+from troupe.errors import InvalidArgumentError
 from troupe.spec.params import Params
 from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Split, Task, Transition
@@ -63,6 +64,20 @@ class SimpleTask:
     def step(self, state: Any, agent: str, action: str) -> Transition:
         """The result of ``action``: ``self.transition(...)``. Any text is judged, none raises."""
         raise NotImplementedError(f"{type(self).__name__} has no step(state, agent, action)")
+
+    def request(self, text: str) -> Any:
+        """The first state of a task of a user's ``text``, any text; optional, for ``troupe serve``.
+
+        Nobody knows its answer: ``step`` pays no action of it as right.
+        """
+        raise InvalidArgumentError(
+            f"task '{self.name}' has no request(text): the first state of a task of a user's text. "
+            "So its team cannot play a request; write it, or ask the agents one by one"
+        )
+
+    def request_task(self, text: str) -> Task:
+        """The task that begins with ``request(text)``."""
+        return Task("request", "test", 0, pack_state(self.request(text)))
 
     def transition(
         self,

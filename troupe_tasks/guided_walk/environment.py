@@ -4,6 +4,7 @@ The scout is paid for true words at once: what the walker makes of them is the w
 is paid only for a new least distance and for stopping at the goal.
 """
 
+from collections.abc import Set
 from dataclasses import replace
 
 from troupe.errors import InvalidArgumentError
@@ -57,18 +58,23 @@ class GuidedWalkEnvironment:
 def _told(before: Walk, message: str) -> Transition:
     """The message as the walker hears it, and what of it is true.
 
-    ``position``: 1 when its first word is the walker's cell. ``moves``: of the four moves, the
-    share that it is right about (open or not) less the share that it is wrong about; naming all
-    or none is right about as often as wrong. Nothing is paid for ``moves`` without a cell.
+    ``position``: 1 when its first word is the walker's cell. ``moves``: the share of the open
+    moves that it names less the share of the closed ones; so naming all, or none, is paid nothing
+    wherever there is a wall, however many moves are open. Nothing is paid for it without a cell.
     """
     report = text.read_report(message)
-    open_moves = before.grid.exits(before.at)
-    num_right = sum((move in report.moves) == (move in open_moves) for move in MOVES)
+    is_open = set(before.grid.exits(before.at))
+    is_closed = set(MOVES) - is_open
+    truth = _share(report.moves, is_open) - _share(report.moves, is_closed)
     terms = {
         "position": float(report.cell == name(before.at)),
-        "moves": (2 * num_right - len(MOVES)) / len(MOVES) if report.cell else 0.0,
+        "moves": truth if report.cell else 0.0,
     }
     return _transition(replace(before, message=message), 0.0, terms)
+
+
+def _share(named: Set[str], moves: Set[str]) -> float:
+    return len(named & moves) / len(moves) if moves else 0.0
 
 
 def _stepped(before: Walk, step: str | None) -> Transition:

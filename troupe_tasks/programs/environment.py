@@ -1,12 +1,16 @@
 """An agent program as a pure function: a state is the answers so far and the calls that wait."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from troupe.errors import TroupeError
+from troupe.runtime.telemetry import metrics
 from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Message, Observation, Task, Transition
+from troupe.tasks.program_ends import PROGRAM_END, end_of_error
 from troupe_tasks.adapters.record import Record, decode, encode, first_record, next_record
 from troupe_tasks.programs.judge import seed_of
 from troupe_tasks.programs.lives import ProgramWorlds
@@ -33,7 +37,8 @@ class ProgramEnvironment:
     def reset(self, task: Task) -> bytes:
         """Start the program on ``task``, up to its first model call."""
         seed = seed_of(task)
-        world, moment = self.worlds.begin(seed)
+        with _counted():
+            world, moment = self.worlds.begin(seed)
         record = first_record(seed, moment, None)
         self.worlds.keep(record, world)
         return encode(record)
@@ -56,12 +61,13 @@ class ProgramEnvironment:
         # A lone surrogate is no text that a client could send on.
         text = action[: self.services.params.max_answer_chars]
         text = text.encode("utf-8", "replace").decode()
-        world = self.worlds.at(before)
-        try:
-            moment = world.act(agent, text)
-        except BaseException:
-            world.close()
-            raise
+        with _counted():
+            world = self.worlds.at(before)
+            try:
+                moment = world.act(agent, text)
+            except BaseException:
+                world.close()
+                raise
         local = {name: float(paid) for name, paid in moment.rewards.items()}
         team = local.pop(TEAM, 0.0)
         after = next_record(before, agent, text, moment, None, team)
@@ -86,9 +92,13 @@ class ProgramEnvironment:
     ) -> Transition:
         encoded = encode(after)
         if len(encoded) > MAX_STATE_BYTES:
-            team, info = 0.0, {"failure": "state_too_big", "num_calls": after.num_steps}
+            failure = "state_too_big"
+            told = {PROGRAM_END: failure, "failure": failure}
+            team, info = 0.0, {**told, "num_calls": after.num_steps}
             after = replace(after, prompts={}, history=(), is_done=True, is_success=False)
             encoded = encode(replace(after, note=info))
+        if PROGRAM_END in info:
+            metrics.ENV_PROGRAM_RUNS.labels(info[PROGRAM_END]).inc()
         shown = {name: value for name, value in info.items() if name != "answered"}
         return Transition(encoded, team, local, after.is_done, after.is_success, shown)
 
@@ -105,3 +115,14 @@ class ProgramEnvironment:
 
     def _known(self, agent: str) -> str:
         return known_agent(agent, self._agents, task="the task")
+
+
+@contextmanager
+def _counted() -> Generator[None]:
+    """Count a failure of the program that raises."""
+    try:
+        yield
+    except TroupeError as error:
+        if end := end_of_error(error):
+            metrics.ENV_PROGRAM_RUNS.labels(end).inc()
+        raise

@@ -77,9 +77,17 @@ def run(order: Order) -> None:
     except BaseException as error:
         end = {
             "error": f"{type(error).__name__}: {error}"[:500],
-            "traceback": traceback.format_exc()[-4000:],
+            "traceback": traceback_of(error)[-4000:],
         }
     post(order["end_url"], end)
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback without the frames of this file and of the importer: the program's alone."""
+    told = traceback.TracebackException.from_exception(error)
+    frames = [f for f in told.stack if f.filename != __file__ and "importlib" not in f.filename]
+    told.stack = traceback.StackSummary.from_list(frames)
+    return "".join(told.format())
 
 
 async def awaited(awaitable: Awaitable[Any]) -> Any:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.errors import ProgramDivergedError, UnavailableError
 from troupe.runtime.faults import reached
 from troupe.runtime.telemetry import metrics
 from troupe_tasks.adapters.pool import Worlds
@@ -29,7 +29,7 @@ class ProgramWorlds(Worlds):
         """A live program that waits at ``record``; the caller owns it.
 
         Raises:
-            InvalidArgumentError: a replay asked something else than the program asked before.
+            ProgramDivergedError: a replay asked something else than the program asked before.
             UnavailableError: ``replay: never``, and the run is not here.
         """
         world = self.taken(record)
@@ -65,9 +65,9 @@ class ProgramWorlds(Worlds):
         return world
 
 
-def _diverged(record: Record, moment: Moment) -> InvalidArgumentError:
+def _diverged(record: Record, moment: Moment) -> ProgramDivergedError:
     metrics.ENV_PROGRAM_DIVERGED.inc()
-    return InvalidArgumentError(
+    return ProgramDivergedError(
         f"this program is not repeatable: answered the same, it asked something else at "
         f"{_difference(record, moment)}. Remove what changes from run to run (a clock, a random "
         "number, an unordered set), or mask it in prompts by `ignore` of that seat"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, ProgramBadCallError
 from troupe.wire.request import ModelRequest
 from troupe_tasks.programs.calls import digest_of
 from troupe_tasks.programs.params import SeatParams
@@ -32,7 +32,7 @@ class Seats:
     def agent_of(self, request: ModelRequest, headers: Mapping[str, str]) -> str:
         """The agent whose call it is.
 
-        Raises InvalidArgumentError that shows the call when no rule, or more than one, decides.
+        Raises ProgramBadCallError that shows the call when no rule, or more than one, decides.
         """
         header = headers.get(HEADER)
         by_rule = (
@@ -64,10 +64,8 @@ class Seats:
             return request.turns
         return tuple((role, mask.sub("*", text)) for role, text in request.turns)
 
-    def _unclear(
-        self, request: ModelRequest, header: str | None, what: str
-    ) -> InvalidArgumentError:
-        return InvalidArgumentError(
+    def _unclear(self, request: ModelRequest, header: str | None, what: str) -> ProgramBadCallError:
+        return ProgramBadCallError(
             f"{what} a call of model {request.model!r}, header X-Troupe-Agent "
             f"{header!r}, tools [{', '.join(t.name for t in request.tools)}], "
             f"that begins {request.system[:SHOWN_CHARS]!r}; seats: {self._rules()}. Write a seat "

@@ -10,13 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.errors import (
+    ProgramBadCallError,
+    ProgramDiedError,
+    ProgramNoCallError,
+    ProgramTimeoutError,
+)
 from troupe.runtime.faults import reached
 from troupe.seeds import derive_seed
+from troupe.tasks.program_ends import ANSWERED, PROGRAM_END
 from troupe.wire.dialect import read_answer
 from troupe_tasks.adapters.world import Moment
 from troupe_tasks.programs.activity import Look, bytes_under_way, look
-from troupe_tasks.programs.calls import ModelCall, ProgramRun
+from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.launcher import ProgramLauncher, RunProcess
 from troupe_tasks.programs.params import ProgramParams
@@ -79,7 +85,8 @@ class ProgramWorld:
         """Start the program on a task and run it to its first model call.
 
         Raises:
-            InvalidArgumentError: it ended, or failed, before it asked anything.
+            ProgramNoCallError: it ended, or failed, before it asked anything.
+            ProgramBadCallError: it asked for what is not served, or for nobody.
             UnavailableError: a machine's failure; the same may succeed elsewhere.
         """
         services = self._services
@@ -176,18 +183,18 @@ class ProgramWorld:
             # Its last request, the end, may have arrived and not been read yet.
             self._endpoint.drain()
             if self._run.end is None:
-                raise UnavailableError(
+                raise ProgramDiedError(
                     "the program's process died without an answer: killed, out of memory, or past "
                     f"cpu_s = {params.cpu_s}"
                 )
         now = time.monotonic()
         if now > idle_by:
-            raise UnavailableError(
+            raise ProgramTimeoutError(
                 f"the program neither asked a model nor ended for {params.idle_s:g} s (idle_s); "
                 "it hangs, or its tools are slow"
             )
         if now > self._deadline:
-            raise UnavailableError(f"the program ran for more than {params.run_s:g} s (run_s)")
+            raise ProgramTimeoutError(f"the program ran for more than {params.run_s:g} s (run_s)")
 
     def _waiting(self) -> dict[str, ModelCall]:
         """The call that each agent is asked: of several, the first in an order that repeats."""
@@ -218,19 +225,16 @@ class ProgramWorld:
         if self._run.is_flooded and end.error is not None:
             return self._flooded(terms)
         if self._run.refusal is not None and end.error is not None:
-            raise InvalidArgumentError(
+            raise ProgramBadCallError(
                 f"the program was refused ({self._run.refusal}) and then raised {end.error}"
             )
         if not self._tally.num_answers:
-            what = f"raised {end.error}\n{end.traceback}" if end.error else "returned"
-            raise InvalidArgumentError(
-                f"the program {what} before it asked any model; it must reach the endpoint in "
-                "OPENAI_BASE_URL (or ANTHROPIC_BASE_URL), which it sees when its module is imported"
-            )
+            raise _asked_nothing(end)
         if end.error is not None:
             return self._failed(terms, "program_error", end.error, end.traceback)
         paid, is_success = self._services.paid(self._seed, end.answer)
-        info = {**self._tally.document(), "answer": end.answer[-SHOWN_CHARS:]}
+        answer = end.answer[-SHOWN_CHARS:]
+        info = {**self._tally.document(), PROGRAM_END: ANSWERED, "answer": answer}
         return Moment({}, {**terms, TEAM: paid}, True, is_success, info)
 
     def _flooded(self, terms: Mapping[str, float]) -> Moment:
@@ -243,8 +247,22 @@ class ProgramWorld:
     ) -> Moment:
         """The end of an episode by the team's own doing: it is paid nothing for it."""
         if not self._tally.num_answers:
-            raise InvalidArgumentError(f"the program failed before any answer: {message}")
-        info = {**self._tally.document(), "failure": failure, "message": message}
+            raise ProgramNoCallError(f"the program failed before any answer: {message}")
+        told = {PROGRAM_END: failure, "failure": failure, "message": message}
+        info = {**self._tally.document(), **told}
         if traceback:
             info["traceback"] = traceback[-SHOWN_CHARS:]
         return Moment({}, {**terms, TEAM: 0.0}, True, False, info)
+
+
+def _asked_nothing(end: ProgramEnd) -> ProgramNoCallError:
+    if end.error is None:
+        return ProgramNoCallError(
+            "the program returned before it asked any model; it must reach the endpoint in "
+            "OPENAI_BASE_URL (or ANTHROPIC_BASE_URL), which it sees when its module is imported"
+        )
+    return ProgramNoCallError(
+        f"the program raised {end.error} before it asked any model. Correct it at the last line of "
+        "the traceback; what it imports must lie in task.params.folder or be installed for "
+        f"task.params.python.\n{end.traceback.rstrip()}"
+    )

@@ -15,6 +15,7 @@ from troupe.clients.router import RouterClient
 from troupe.runtime.serving import Membership, replica_name
 from troupe.runtime.telemetry import metrics
 from troupe.sandbox.sandbox import Limit
+from troupe.tasks.program_ends import ANSWERED, OF_OTHERS, OF_TEAM
 from troupe_env.bundles.forwarding import ForwardingServicer
 from troupe_env.bundles.processes import BundleProcesses
 from troupe_env.families import Families
@@ -99,6 +100,7 @@ class EnvApp:
 def _count_from_zero() -> None:
     metrics.start_at_zero(metrics.ENV_ACTIONS, ["true", "false"])
     metrics.start_at_zero(metrics.ENV_REFUSED_STATES, ["changed", "unreadable"])
+    metrics.start_at_zero(metrics.ENV_PROGRAM_RUNS, [ANSWERED, *OF_TEAM, *OF_OTHERS])
     outcomes = ["ok", "failed", "broken", *get_args(Limit)]
     metrics.start_at_zero(metrics.ENV_SANDBOX_RUNS, outcomes)
 

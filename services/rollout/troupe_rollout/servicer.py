@@ -21,6 +21,7 @@ from troupe.runtime.engines.engine import Engine
 from troupe.runtime.faults import reached
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.tracing import span
+from troupe.spec.deadlines import moving_s
 from troupe.tasks.content import ImagePart
 from troupe.tasks.family import observed_images
 from troupe_rollout.settings import RolloutSettings
@@ -47,6 +48,9 @@ class RolloutServicer(RolloutServiceServicer):
         self._tell = tell
         self._settings = settings
         self._engine = engine
+        self._moving_s = moving_s(settings.max_weights_bytes)
+        self._loading_s = settings.call_timeout_s + self._moving_s
+        """For calls that may have to load a version first."""
         self._intake = WeightReceiver(engine, staging, lease_s=settings.push_lease_s)
         self._is_open = False
         self._model = ""
@@ -105,7 +109,7 @@ class RolloutServicer(RolloutServiceServicer):
     ) -> pb.ScoreTokensResponse:
         with self._call():
             self._intake.renew(request.policy, request.policy_version)
-            async with self._deadline(context, "ScoreTokens"):
+            async with self._deadline(context, "ScoreTokens", self._loading_s):
                 logprobs = await self._engine.score(
                     request.policy, request.policy_version, list(request.token_ids)
                 )
@@ -115,7 +119,7 @@ class RolloutServicer(RolloutServiceServicer):
     async def UpdateWeights(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.UpdateWeightsRequest], context: _Context
     ) -> pb.UpdateWeightsResponse:
-        limit_s = self._settings.upload_timeout_s
+        limit_s = self._settings.upload_timeout_s + self._moving_s
         with self._call():
             async with self._deadline(context, "UpdateWeights", limit_s):
                 return await self._intake.update(aiter(request_iterator), timeout_s=limit_s)
@@ -124,7 +128,7 @@ class RolloutServicer(RolloutServiceServicer):
         self, request: pb.ActivateWeightsRequest, context: _Context
     ) -> pb.ActivateWeightsResponse:
         with self._call():
-            async with self._deadline(context, "ActivateWeights"):
+            async with self._deadline(context, "ActivateWeights", self._loading_s):
                 await self._intake.activate(
                     request.policy,
                     request.policy_version,

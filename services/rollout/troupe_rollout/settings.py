@@ -20,7 +20,8 @@ class RolloutSettings(ServingSettings):
     max_uploads: int = Field(default=4, ge=1)
     """Weight files received at once; one more is refused with RESOURCE_EXHAUSTED."""
     upload_timeout_s: float = Field(default=900.0, gt=0.0)
-    """Longest time to receive and stage one version, whatever deadline the caller set, seconds."""
+    """Longest time to receive and stage one version, whatever deadline the caller set, beside that
+    of max_weights_bytes at 25 MB/s, seconds."""
     chunk_timeout_s: float = Field(default=60.0, gt=0.0)
     """Longest silence between two chunks, seconds."""
     weights_url: str = ""
@@ -33,4 +34,5 @@ class RolloutSettings(ServingSettings):
     max_candidates: int = Field(default=1024, ge=1)
     """Largest number of candidates of one Generate request."""
     call_timeout_s: float = Field(default=600.0, gt=0.0)
-    """Longest time for any other call, whatever deadline the caller set, seconds."""
+    """Longest time for any other call, whatever deadline the caller set, seconds; a call that may
+    load a version has that of max_weights_bytes at 25 MB/s beside it."""

@@ -49,6 +49,9 @@ class RouterSettings(ServingSettings):
     (`python -m troupe_router.play`), beside any number of routers."""
     env_replicas: int = Field(default=1, ge=1, le=64)
     """Env processes that a launcher starts for a job."""
+    trainer_gpus: int = Field(default=0, ge=0, le=1024)
+    """GPUs of each trainer here, and ranks of one whose job names no trainer.gpus; a job that names
+    more is refused. 0: a job may name any number, and has one rank otherwise."""
     process_threads: int = Field(default=1, ge=1)
     """OMP_NUM_THREADS of the processes that a launcher starts."""
     replica_ttl_s: float = Field(default=5.0, gt=0.0)

@@ -96,7 +96,10 @@ class TrainingJob:
         self._progress.enter("load")
         settings = self._settings
         device, threads = resolve_device(settings.device), settings.torch_threads
-        started = await asyncio.to_thread(start, settings.ranks, device=device, threads=threads)
+        asked = self._spec.trainer.gpus
+        started = await asyncio.to_thread(
+            start, settings.ranks, device=device, threads=threads, asked=asked
+        )
         try:
             await self._with(started.ranks, device)
         finally:

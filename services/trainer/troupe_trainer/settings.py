@@ -25,8 +25,9 @@ class TrainerSettings(ServingSettings):
     """tree: each prompt once, then a tree of its completions; packed: plain sequences side by side,
     as flash attention wants them; auto: packed where flash attention is installed and fits."""
     ranks: int = Field(default=1, ge=1, le=1024)
-    """Processes of this machine that share the weights (FSDP2). For several machines start the
-    trainer with torchrun instead, which sets rank and size."""
+    """Processes of this machine that share the weights (FSDP2), one on each GPU, of a job whose
+    spec has no trainer.gpus. For several machines start the trainer with torchrun instead, which
+    sets rank and size."""
     held_gradient_bytes: int = Field(default=2 << 30, ge=0)
     """Memory of the host for gradients of tickets that ended before earlier ones, where a job's
     batch.overlap is on. 0: tickets are learnt from in their order alone."""

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.player import EpisodePlayer, Played
-from troupe.errors import OverloadedError, TroupeError, UnavailableError
+from troupe.errors import OverloadedError, ProgramTimeoutError, TroupeError, UnavailableError
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.ledger import RoundState
 from troupe.spec.job import LimitsSpec
@@ -123,6 +123,19 @@ async def test_ticket_when_playing_fails_then_failures_count_over_the_lives_of_r
         assert await counts(world) == (0, 1)
     assert player.num_plays == MAX_ATTEMPTS
     assert (await state_of(world)).last_drop == "UNAVAILABLE: no replica serves"
+
+
+async def test_ticket_when_its_program_fails_then_each_attempt_is_counted_in_the_episode(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "_FIRST_PAUSE_S", 0.001)
+    for failures, counted in ((1, (1, 0)), (100, (0, 1))):
+        async with playing(world, Player(failures, ProgramTimeoutError)):
+            assert await counts(world) == counted
+        [episode] = await world.ledger.episodes(ROUND)
+        assert dict(episode.program_ends) == {"timeout": min(failures, MAX_ATTEMPTS)}
+        await world.redis.flushall()
+        await world.ledger.open_round(ROUND, pb.ROUND_KIND_TRAIN, 0, tickets(ROUND, 1))
 
 
 async def test_ticket_when_the_routers_queue_is_full_then_it_waits_and_is_not_dropped(

@@ -317,6 +317,22 @@ def troupe(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_task_when_its_request_task_is_wrong_then_the_agents_still_answer(
     team: Path, tmp_path: Path, payload: str
 ) -> None:
+    with serving(own_task(team, tmp_path, f"request_task(self, text): return {payload}")) as served:
+        refused = served.post(asked("pair", TEXT))
+        assert refused.status_code == 400, refused.text
+        assert served.post(asked("short", TEXT)).status_code == 200
+
+
+def test_simple_task_when_it_makes_a_state_of_a_text_then_its_team_plays(
+    team: Path, tmp_path: Path
+) -> None:
+    with serving(own_task(team, tmp_path, "request(self, text): return [text]")) as served:
+        document = served.post(asked("pair", TEXT)).json()
+    assert [step["agent"] for step in document["troupe"]["steps"]] == ["short", "long"]
+
+
+def own_task(team: Path, tmp_path: Path, method: str) -> Path:
+    """The team's run folder, as if trained on a SimpleTask that has ``method``."""
     code = tmp_path / "code.py"
     code.write_text(
         "from troupe import SimpleTask, Task\n"
@@ -325,7 +341,7 @@ def test_task_when_its_request_task_is_wrong_then_the_agents_still_answer(
         "    def draw(self, rng): return [rng.random()]\n"
         "    def observe(self, state, agent): return str(state[0])\n"
         "    def step(self, state, agent, action): return self.transition(state, 0.0)\n"
-        f"    def request_task(self, text): return {payload}\n",
+        f"    def {method}\n",
         encoding="utf-8",
     )
     folder = tmp_path / "run-1"
@@ -334,7 +350,4 @@ def test_task_when_its_request_task_is_wrong_then_the_agents_still_answer(
     spec = json.loads((folder / "spec.json").read_text("utf-8"))
     spec["task"] = {"name": f"{code}:Code", "params": {}}
     (folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
-    with serving(folder) as endpoint:
-        refused = endpoint.post(asked("pair", TEXT))
-        assert refused.status_code == 400, refused.text
-        assert endpoint.post(asked("short", TEXT)).status_code == 200
+    return folder

@@ -276,6 +276,17 @@ async def test_job_when_a_replica_is_away_for_a_moment_then_waits_for_it(world: 
     assert world.replica.active == 3
 
 
+async def test_job_when_its_weights_are_large_then_a_push_has_time_for_their_bytes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("troupe.spec.deadlines.SLOWEST_BYTES_PER_S", 100.0)
+    await world.run_to_the_end()
+    for size_bytes, to_receive_s, to_activate_s in world.replica.given_s:
+        assert size_bytes > 1000
+        assert to_receive_s == pytest.approx(5 + size_bytes / 100, abs=5)
+        assert to_activate_s == pytest.approx(60 + size_bytes / 100, abs=5)
+
+
 async def test_job_when_no_replica_comes_then_fails_and_says_which_policy(world: World) -> None:
     world.router.replicas.clear()
     world.spec = world.spec.model_copy(

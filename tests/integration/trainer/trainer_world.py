@@ -46,8 +46,11 @@ class ReplicaServer(RolloutServiceServicer):
     wrong_digests: int = 0
     score_offset: float = 0.0
     calls: list[str] = field(default_factory=list)
+    given_s: list[tuple[int, float, float]] = field(default_factory=list)
+    """For each version its bytes, and the seconds left to receive and to activate it."""
 
     async def UpdateWeights(self, request_iterator: Any, context: Any) -> Any:
+        left_s = context.time_remaining()
         manifest = records.WeightsManifest()
         with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
             async for part in request_iterator:
@@ -65,6 +68,7 @@ class ReplicaServer(RolloutServiceServicer):
             tensors = load_file(path)
         version = manifest.policy_version
         self.calls.append(f"stage {version}")
+        self.given_s.append((manifest.size_bytes, left_s, 0.0))
         self.versions[version] = digest
         self.adapters[version] = (json.loads(manifest.adapter_config_json), tensors)
         if self.wrong_digests > 0:
@@ -90,6 +94,7 @@ class ReplicaServer(RolloutServiceServicer):
         if request.policy_version not in self.versions:
             raise VersionNotLoadedError(f"version {request.policy_version} is not staged")
         self.calls.append(f"activate {request.policy_version}")
+        self.given_s[-1] = (*self.given_s[-1][:2], context.time_remaining())
         self.active = request.policy_version
         return rollout.ActivateWeightsResponse(policy_version=self.active)
 

@@ -167,6 +167,20 @@ def test_model_tiny_when_the_folder_is_not_its_own_then_leaves_it_alone(
     assert "left alone" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--rows", "rows.jsonl", "--task", "plan_path"], "--rows stands for a task"),
+        (["--agents", "{}"], "--agents belongs to --rows"),
+    ],
+)
+def test_model_tiny_when_rows_and_a_task_are_mixed_then_exits_2(
+    flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["model", "tiny", "--out", "m", *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_command_when_it_is_unknown_then_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["trian"]) == 2
     assert "trian" in capsys.readouterr().err

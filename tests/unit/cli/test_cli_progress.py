@@ -73,6 +73,8 @@ def test_apply_when_an_evaluation_is_told_twice_then_it_counts_once() -> None:
     assert progress.apply(told) == "held-out after 0 steps: 37.5% of 8 tasks solved"
     progress.apply(told)
     assert progress.evals == [(0, 0.375)]
+    rewarded = event("round.played", kind="eval", step=9, success_rate=0, reward_mean=-0.5)
+    assert str(progress.apply(rewarded)).endswith("tasks solved, reward -0.500")
 
 
 def test_apply_when_the_state_changes_then_reason_is_said() -> None:

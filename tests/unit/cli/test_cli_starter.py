@@ -74,11 +74,15 @@ def test_doctor_names_a_taken_port_and_a_folder_that_cannot_be_written(
         port = taken.getsockname()[1]
         monkeypatch.setenv("TROUPE_REST_PORT", str(port))
         assert run(["doctor", "--json", "--runs-dir", str(tmp_path / "file" / "runs")]) == 1
-    document = json.loads(capsys.readouterr().out)
+        document = json.loads(capsys.readouterr().out)
+        monkeypatch.setenv("TROUPE_PORTS", "auto")
+        run(["doctor", "--json", "--runs-dir", str(tmp_path)])
+        auto = {f["name"]: f for f in json.loads(capsys.readouterr().out)["findings"]}
+    assert auto["ports"]["verdict"] == "ok"
     found = {f["name"]: f for f in document["findings"]}
     assert not document["ok"]
     assert f"rest {port}" in found["ports"]["detail"]
-    assert found["ports"]["advice"]
+    assert "--ports auto" in found["ports"]["advice"]
     assert found["runs folder"]["verdict"] == "error"
     assert found["python"]["verdict"] == "ok"
 

@@ -125,12 +125,16 @@ def test_ref_when_a_run_folder_then_each_agent_gets_its_own_policy(tmp_path: Pat
     run = tmp_path / "runs" / "r-1"
     run.mkdir(parents=True)
     agents = {"tool": {"policy": "t"}, "planner": {"policy": "p"}}
-    (run / "spec.json").write_text(json.dumps({"agents": agents}))
+    policies = {"t": {}, "p": {"chat_template_kwargs": {"enable_thinking": False}}}
+    (run / "spec.json").write_text(json.dumps({"agents": agents, "policies": policies}))
     for name in "tp":
         (run / "policies" / name / "merged").mkdir(parents=True)
         (run / "policies" / name / "merged" / "config.json").write_text("{}")
     [team] = read_teams([str(run)], AGENTS)
     assert team.seats["tool"] == WeightsRef(str(run / "policies" / "t" / "merged"))
+    planner = team.seats["planner"]
+    assert isinstance(planner, WeightsRef)
+    assert planner.chat_template_kwargs == (("enable_thinking", False),)
     with pytest.raises(InvalidArgumentError, match="trained no agent 'coder'"):
         read_teams([str(run)], ["coder"])
 

@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import pytest
+
 from troupe.api.router.v1.router_pb2 import ReplicaKind
+from troupe.episodes.build import load_parts
 from troupe.runtime.launch.launcher import Component
 from troupe.runtime.launch.records import plain_lines
-from troupe.spec import JobSpec, parse_spec
+from troupe.spec import JobSpec, SpecInvalidError, parse_spec
+from troupe_router.jobs.checks import check_trainer_gpus
 from troupe_router.jobs.processes import components, kind_of, policy_of, replica_id
 from troupe_router.settings import RouterSettings
 
@@ -86,3 +90,23 @@ def test_kind_of_when_each_policy_has_a_trainer_then_names_say_which() -> None:
     assert kind_of("demo-1-trainer-0", "demo-1", both) is None
     assert kind_of("demo-1-trainer-other-0", "demo-1", both) is None
     assert kind_of("demo-1-trainer-small-0", "demo-1", spec()) is None
+
+
+def test_components_when_trainers_have_gpus_here_then_each_is_told_its_ranks() -> None:
+    settings = RouterSettings(trainer_gpus=8)
+    (one,) = (c for c in components("j", spec(), settings, router="h:1") if "trainer" in c.name)
+    assert (one.env["TROUPE_TRAINER_RANKS"], dict(one.traits)) == ("8", {})
+    asking = spec(trainer={"gpus": 2})
+    (one,) = (c for c in components("j", asking, settings, router="h:1") if "trainer" in c.name)
+    assert dict(one.traits) == {"gpus": "2"}
+
+
+def test_check_when_a_job_asks_for_more_gpus_than_a_trainer_has_then_refused_by_name() -> None:
+    check_trainer_gpus(load_parts(spec(trainer={"gpus": 8})), 8)
+    check_trainer_gpus(load_parts(spec(trainer={"gpus": 16})), 0)
+    with pytest.raises(SpecInvalidError, match="a trainer has 8 GPUs here") as refused:
+        check_trainer_gpus(load_parts(spec(trainer={"gpus": 16})), 8)
+    assert refused.value.pointer == "/trainer/gpus"
+    critic = spec(algorithm={"kind": "ippo", "critic": {"model": "m"}})
+    with pytest.raises(SpecInvalidError, match="set /trainer/gpus to 1"):
+        check_trainer_gpus(load_parts(critic), 8)

@@ -109,3 +109,32 @@ def test_parts_when_there_is_one_policy_then_nothing_is_across_policies() -> Non
     parts = load_parts(spec(agents=shared, policies={"small": {"model": "m"}}, algorithm=CRITIC))
     assert parts.spec.trainers() == ("small",)
     assert type(parts.algorithm) is plugins.load(plugins.ALGORITHMS, "mappo")
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"algorithm": {"kind": "ippo", "critic": {"model": "m"}}}, "/algorithm/kind"),
+        ({"batch": {"overlap": True}}, "/batch/overlap"),
+        (
+            {
+                "policies": {
+                    "small": {"model": "m", "past": {"of": "large", "every": 2}},
+                    "large": {"model": "m"},
+                }
+            },
+            "/policies/small/past/every",
+        ),
+    ],
+)
+def test_parts_when_what_needs_one_rank_has_several_gpus_then_refused_by_name(
+    changes: dict[str, Any], pointer: str
+) -> None:
+    load_parts(spec(**changes, trainer={"gpus": 1}))
+    with pytest.raises(SpecInvalidError, match="this trainer has 4 ranks") as refused:
+        load_parts(spec(**changes, trainer={"gpus": 4}))
+    assert [issue.pointer for issue in refused.value.issues] == [pointer]
+
+
+def test_spec_when_it_names_no_gpus_then_its_document_is_what_older_services_read() -> None:
+    assert spec(trainer={}).model_dump(mode="json")["trainer"] == {"per_policy": False}

@@ -81,6 +81,15 @@ def test_step_when_the_scout_speaks_then_truth_is_paid(
     assert told.local_rewards == {"position": position, "moves": moves}
 
 
+@pytest.mark.parametrize(("moves", "paid"), [("U D L", 1), ("U D L R", 0), ("", 0), ("U D", 2 / 3)])
+def test_step_when_three_moves_are_open_then_naming_all_is_paid_nothing(
+    moves: str, paid: float
+) -> None:
+    state = ENV.reset(Task("t", "train", 0, encode_walkway(Walkway(GRID, (1, 3), (3, 0)))))
+    told = ENV.step(state, "scout", f"d2 {moves}")
+    assert told.local_rewards["moves"] == pytest.approx(paid)
+
+
 def test_step_when_the_walker_goes_nearer_then_pays_a_share_of_the_walk() -> None:
     stepped = ENV.step(_after("b1 D L"), "walker", "D")
     assert stepped.team_reward == stepped.local_rewards["progress"] == 1 / 4

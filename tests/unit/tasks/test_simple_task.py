@@ -13,7 +13,13 @@ from troupe.conformance import CheckLimits, check_family
 from troupe.episodes.local import LocalEnv, ScriptedRollout
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import SamplingSpec
-from troupe.tasks.optional import random_policy, required_policy, scripted_policy, vocabulary_of
+from troupe.tasks.optional import (
+    random_policy,
+    request_task,
+    required_policy,
+    scripted_policy,
+    vocabulary_of,
+)
 from troupe.tasks.registry import load_family
 from troupe.tasks.usual import USUAL_TURNS, usual_workflow
 
@@ -78,6 +84,18 @@ def test_simple_task_when_tasks_are_drawn_then_seeded_and_no_split_shares_one() 
     assert not set(draws["train"]) & {*draws["validation"], *draws["test"]}
     other = CountDown(CountDown.Params(seed=1)).taskset()
     assert other.task("train", 0).payload != draws["train"][0]
+
+
+class Asked(CountDown):
+    def request(self, text: str) -> dict[str, Any]:
+        return {"left": len(text), "turn": "first"}
+
+
+def test_simple_task_when_a_user_asks_then_its_state_begins_the_task() -> None:
+    task = request_task(Asked(), "four")
+    assert Asked().environment().reset(task) == at(4)
+    with pytest.raises(InvalidArgumentError, match=r"'count_down' has no request\(text\)"):
+        request_task(CountDown(), "four")
 
 
 def test_kit_when_a_family_has_only_what_it_must_have_then_skips_by_name() -> None:

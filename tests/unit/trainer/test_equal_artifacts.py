@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(400)
+
 TESTS = Path(__file__).parents[2]
 RUN = """
 import sys

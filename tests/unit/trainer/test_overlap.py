@@ -10,14 +10,13 @@ import torch
 from trainer_data import groups_of_step, job_spec
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.build import refuse_what_cannot_spread
 from troupe.errors import InvalidArgumentError
 from troupe.ids import ticket_position
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.collector import Arrived, Batch
 from troupe_trainer.learn.learner import NonFiniteError
 from troupe_trainer.learn.learners import Learned, Learners
-from troupe_trainer.model.ranks.group import Ranks
-from troupe_trainer.model.ranks.start import refuse_what_cannot_spread
 
 TICKETS = 6
 STEPS = 2
@@ -227,8 +226,7 @@ async def test_step_when_the_spec_and_the_algorithm_allow_it_then_begins_while_p
 def test_overlap_when_asked_for_over_ranks_then_is_refused_by_name(tiny_model: Path) -> None:
     from troupe.algorithms.load import load_algorithm
 
-    spec, ranks = _spec(tiny_model, overlap=True), Ranks()
-    ranks.size = 2
-    with pytest.raises(InvalidArgumentError, match=r"batch\.overlap") as caught:
-        refuse_what_cannot_spread(spec, load_algorithm(spec.algorithm), ranks)
+    spec = _spec(tiny_model, overlap=True)
+    with pytest.raises(InvalidArgumentError, match="/batch/overlap: gradients") as caught:
+        refuse_what_cannot_spread(spec, load_algorithm(spec.algorithm), 2)
     assert caught.value.pointer == "/batch/overlap"

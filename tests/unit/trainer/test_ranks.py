@@ -14,6 +14,7 @@ from trainer_data import groups_of_step, job_spec, make_group
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import group_outcome
+from troupe.episodes.build import refuse_what_cannot_spread
 from troupe.errors import InvalidArgumentError
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import export_artifacts
@@ -22,8 +23,8 @@ from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.outcome import NonFiniteError
 from troupe_trainer.model.learner_state import LearnerState
 from troupe_trainer.model.packing import Microbatch, lay_out, microbatch
-from troupe_trainer.model.ranks.group import LOAD, SOLO, Ranks
-from troupe_trainer.model.ranks.start import refuse_what_cannot_spread, start
+from troupe_trainer.model.ranks.group import LOAD, Ranks
+from troupe_trainer.model.ranks.start import start
 from troupe_trainer.model.ranks.wire import Message, decode, encode
 from troupe_trainer.model.shares import deal
 from troupe_trainer.samples import CreditedGroup, credit
@@ -210,7 +211,7 @@ def test_follower_when_told_what_ranks_do_not_run_then_refuses(
 
 def test_refuse_when_a_policy_takes_over_weights_then_names_it(tiny_model: Path) -> None:
     spec = _spec(tiny_model)
-    refuse_what_cannot_spread(spec, AtGrpo(spec.algorithm), SOLO)
+    refuse_what_cannot_spread(spec, AtGrpo(spec.algorithm), 1)
     other = job_spec(
         tiny_model,
         agents={"tool": {"policy": "shared"}, "planner": {"policy": "past"}},
@@ -220,8 +221,18 @@ def test_refuse_when_a_policy_takes_over_weights_then_names_it(tiny_model: Path)
         },
     )
 
-    class Two:
-        size = 2
-
     with pytest.raises(InvalidArgumentError, match="'past' takes over weights"):
-        refuse_what_cannot_spread(other, AtGrpo(other.algorithm), Two())  # type: ignore[arg-type]
+        refuse_what_cannot_spread(other, AtGrpo(other.algorithm), 2)
+
+
+def test_start_when_the_machine_has_fewer_gpus_then_refused_before_any_process() -> None:
+    with pytest.raises(InvalidArgumentError, match="4 ranks and sees 0 GPUs"):
+        start(1, device="cuda", threads=1, asked=4)
+
+
+def test_start_when_torchrun_has_another_number_than_the_job_then_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "16")
+    with pytest.raises(InvalidArgumentError, match=r"started 16 ranks .* trainer\.gpus: 8"):
+        start(1, device="cpu", threads=1, asked=8)

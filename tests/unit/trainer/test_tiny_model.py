@@ -108,3 +108,49 @@ def test_command_when_an_argument_is_wrong_then_says_which_and_exits_2(
     assert main(["--out", str(tmp_path / "m"), *arguments]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
+
+
+def write_rows(path: Path, **change: object) -> Path:
+    rows = [
+        {"prompt": f"say {n}", "answer": {"a": f"{n} it is", "b": "yes"}} | change
+        for n in range(20)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_rows_when_they_have_answers_then_the_model_learns_them_under_the_instructions(
+    tmp_path: Path,
+):
+    rows, out = write_rows(tmp_path / "rows.jsonl"), tmp_path / "m"
+    shape = '{"hidden_size": 32, "num_layers": 2, "num_heads": 2, "intermediate_size": 64}'
+    warm = '{"num_careful_steps": 60, "num_careless_steps": 0, "batch_size": 16}'
+    command = ["--rows", str(rows), "--agents", '{"a": "Repeat.", "b": "Agree."}']
+    command += ["--shape", shape, "--warm-start", warm, "--out", str(out)]
+    assert main(command) == 0
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    model = AutoModelForCausalLM.from_pretrained(out)
+    chat = [{"role": "system", "content": "Agree."}, {"role": "user", "content": "say 3"}]
+    ids = tokenizer.apply_chat_template(
+        chat, add_generation_prompt=True, return_tensors="pt", return_dict=False
+    )
+    with torch.no_grad():
+        made = model.generate(ids, do_sample=False, max_new_tokens=3)
+    assert tokenizer.decode(made[0, ids.shape[1] :], skip_special_tokens=True) == "yes"
+    before = (out / "model.safetensors").stat().st_mtime_ns
+    assert main(command) == 0
+    assert (out / "model.safetensors").stat().st_mtime_ns == before
+    write_rows(rows, answer={"a": "no", "b": "no"})
+    assert main(command) == 0
+    assert (out / "model.safetensors").stat().st_mtime_ns != before
+
+
+def test_rows_when_an_answer_lacks_then_says_which_row_and_agent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rows = write_rows(tmp_path / "rows.jsonl", answer={"a": "x"})
+    command = ["--rows", str(rows), "--agents", '{"a": "", "b": ""}', "--out", str(tmp_path / "m")]
+    assert main(command) == 2
+    assert "row 0 has no 'answer' of agent 'b'" in capsys.readouterr().err
+    assert main(["--rows", str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "m")]) == 2
+    assert "none.jsonl does not exist" in capsys.readouterr().err

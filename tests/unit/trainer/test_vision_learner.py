@@ -12,14 +12,15 @@ from vision_data import KINDS, pictured_group, random_image, save_vision_model
 
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.candidates import group_outcome
-from troupe.errors import InvalidArgumentError
+from troupe.episodes.build import refuse_what_cannot_spread
+from troupe.errors import InvalidArgumentError, SpecInvalidError
 from troupe.spec.job import BatchSpec, JobSpec
 from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.validation import Expected, fault
 from troupe_trainer.model.packing import lay_out, pack
 from troupe_trainer.model.ranks.group import LOAD
-from troupe_trainer.model.ranks.start import refuse_what_cannot_spread, start
+from troupe_trainer.model.ranks.start import start
 from troupe_trainer.model.shares import deal, from_arrays, to_arrays
 from troupe_trainer.model.vision import vision_model
 from troupe_trainer.samples import CreditedGroup, credit
@@ -209,12 +210,8 @@ def test_step_when_spread_over_two_ranks_then_learns_what_one_process_learns(
 
 def test_refuse_when_a_trained_tower_would_be_spread_then_names_it(model: Path) -> None:
     spec = _spec(model, train={"kind": "lora", "vision": True})
-
-    class Two:
-        size = 2
-
-    with pytest.raises(InvalidArgumentError, match="vision tower of policy 'shared' is trained"):
-        refuse_what_cannot_spread(spec, AtGrpo(spec.algorithm), Two())  # type: ignore[arg-type]
+    with pytest.raises(SpecInvalidError, match="'shared' trains its vision tower"):
+        refuse_what_cannot_spread(spec, AtGrpo(spec.algorithm), 2)
 
 
 def test_critics_when_a_policy_sees_then_are_refused_by_name(kind: str, model: Path) -> None:

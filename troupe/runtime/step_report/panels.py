@@ -79,6 +79,15 @@ PANELS = (
         "Mean turns of an episode, and the share of completions that ran into the token limit.",
     ),
     Panel(
+        "programs",
+        _LEARNING,
+        "Agent programs that failed",
+        "Share of the programs that ended without an answer, by how. The event `program.failing` "
+        "says what to do.",
+        is_stacked=True,
+        is_optional=True,
+    ),
+    Panel(
         "kl",
         _STABILITY,
         "KL divergence",

@@ -30,6 +30,16 @@ _DROPPED = Metric("Episodes that could not be played to their end.", "count")
 _REWARD = Metric("Mean reward of the candidates that were played.", "number")
 _RETURN = Metric("Mean team return of an episode.", "number")
 _SUSPECT = Metric("The reward rose while a witness fell (the event reward.suspect).", "flag")
+_PROGRAM_RUNS = Metric(
+    "Agent programs that ended, of all candidates; a failed attempt to play a ticket is one.",
+    "count",
+    is_optional=True,
+)
+_PROGRAM_FAILED = Metric(
+    "Share of the agent programs that did not return an answer.",
+    "share",
+    is_optional=True,
+)
 _TURNS = Metric("Mean turns of an episode.", "count", curve=Curve("turns", "turns"))
 
 
@@ -88,6 +98,15 @@ class PlayPart(Part):
         curve=Curve("diversity", "agreement with the strict judge"),
         is_optional=True,
     )
+    num_program_runs: Count = same_as(_PROGRAM_RUNS)
+    program_failed: Number = same_as(_PROGRAM_FAILED)
+    program_failures: ByKey = numbers(
+        "Share of the agent programs that failed, by how.",
+        "share",
+        curve=Curve("programs"),
+        tracked_as="program_failures",
+        is_optional=True,
+    )
     is_suspect: bool | None = same_as(_SUSPECT)
     play_s: Number = number("Wall time of the round.", "seconds")
 
@@ -138,5 +157,7 @@ class EvalPart(Part):
     reward_mean: Number = same_as(_REWARD)
     return_mean: Number = same_as(_RETURN)
     turns_mean: Number = same_as(_TURNS)
+    num_program_runs: Count = same_as(_PROGRAM_RUNS)
+    program_failed: Number = same_as(_PROGRAM_FAILED)
     is_suspect: bool | None = same_as(_SUSPECT)
     wall_s: Number = number("Wall time of the evaluation.", "seconds")

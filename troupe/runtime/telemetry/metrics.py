@@ -50,6 +50,11 @@ ENV_SANDBOX_WAITING = Gauge(
 ENV_SANDBOX_REPLACED = Counter(
     "troupe_env_sandbox_workers_replaced_total", "Sandbox workers that broke and were replaced."
 )
+ENV_PROGRAM_RUNS = Counter(
+    "troupe_env_program_runs_total",
+    "Runs of agent programs, by how they ended: answered, or the kind of the failure.",
+    ["end"],
+)
 ENV_PROGRAM_DIVERGED = Counter(
     "troupe_env_program_diverged_total",
     "Replays of an agent program that asked something else than the first time.",

@@ -71,6 +71,9 @@
 {{- fail "trainer.nodes is above 1 and trainer.settings.ranks is set: torchrun starts the ranks, one for each GPU of each pod. Remove trainer.settings.ranks." -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.trainer.settings.ranks (gt (int .Values.trainer.gpus) 0) -}}
+{{- fail (printf "trainer.settings.ranks is %d and trainer.gpus is %d: each GPU has a rank. Remove trainer.settings.ranks." (int .Values.trainer.settings.ranks) (int .Values.trainer.gpus)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "troupe.checkLauncher" -}}

@@ -134,6 +134,10 @@ spec:
         {{- end }}
         - name: TROUPE_TRAINER_DEVICE
           value: {{ ternary "cuda" "cpu" (gt $gpus 0) }}
+        {{- if and (ne $root.Values.launcher.kind "kubernetes") (gt $gpus 0) }}
+        - name: TROUPE_TRAINER_RANKS
+          value: {{ $gpus | quote }}
+        {{- end }}
         {{- include "troupe.redisEnv" (dict "root" $root "prefix" "TROUPE_TRAINER_") | nindent 8 }}
         {{- include "troupe.settings" (dict "prefix" "TROUPE_TRAINER_" "settings" $root.Values.trainer.settings "extra" $root.Values.trainer.extraEnv) | nindent 8 }}
       {{- if gt $nodes 1 }}
@@ -249,6 +253,10 @@ spec:
 - apiVersion: batch/v1
   kind: Job
   metadata:
+    {{- if gt (int .Values.trainer.gpus) 0 }}
+    annotations:
+      troupe.dev/gpu-resource: {{ .Values.trainer.gpuResource }}
+    {{- end }}
     labels:
       {{- include "troupe.labels" (dict "root" $root "component" "trainer") | nindent 6 }}
       {{- if and .Values.kueueQueue (gt (int .Values.trainer.gpus) 0) }}

@@ -1,10 +1,12 @@
 """Converts between chats and token ids with the model's tokenizer, for every engine."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from troupe.candidates import PromptImage
 from troupe.errors import InvalidArgumentError
+from troupe.spec.policy import TemplateValue
 from troupe.tasks.content import ImagePart
 from troupe.tasks.family import Message, observed_images
 from troupe.vision.chat import expanded_prompt, template_messages
@@ -13,12 +15,16 @@ from troupe.vision.model import VisionModel
 
 
 def render_chat(
-    tokenizer: Any, model: str, messages: Sequence[Message], vision: VisionModel | None = None
+    tokenizer: Any,
+    model: str,
+    messages: Sequence[Message],
+    variables: Mapping[str, TemplateValue] | None = None,
+    vision: VisionModel | None = None,
 ) -> list[int]:
     """Token ids of the conversation, ready for the assistant's answer.
 
-    In a model that sees (``vision``) the placeholder of an image stands once for each of its
-    tokens.
+    ``variables`` are the policy's, of the chat template. In a model that sees (``vision``) the
+    placeholder of an image stands once for each of its tokens.
     """
     if not messages:
         raise InvalidArgumentError("A chat prompt needs at least one message.")
@@ -35,7 +41,7 @@ def render_chat(
         chat = template_messages(tokenizer, messages, vision)
     try:
         ids: Any = tokenizer.apply_chat_template(
-            chat, add_generation_prompt=True, tokenize=True, return_dict=False
+            chat, add_generation_prompt=True, tokenize=True, return_dict=False, **(variables or {})
         )
     except Exception as error:  # templates raise any type
         raise InvalidArgumentError(
@@ -64,6 +70,23 @@ def prompt_images(
         PromptImage(i.digest, i.width, i.height, *grid_of(i.width, i.height, vision))
         for i in images
     )
+
+
+def check_template(tokenizer: Any, model: str, variables: Mapping[str, TemplateValue]) -> None:
+    """Raises InvalidArgumentError for a variable that the chat template never reads.
+
+    Rendering would ignore it, and a job would train on other prompts than its author meant.
+    """
+    if not variables:
+        return
+    template = tokenizer.chat_template
+    texts: Sequence[str] = list(template.values()) if isinstance(template, dict) else [template]
+    words = {word for text in texts for word in re.findall(r"\w+", text or "")}
+    if unknown := sorted(variables.keys() - words):
+        raise InvalidArgumentError(
+            f"The chat template of '{model}' has no variable '{unknown[0]}'. Remove it from "
+            "chat_template_kwargs of the policy, or take a model whose template reads it."
+        )
 
 
 def cut_at_stop(text: str, stop: Sequence[str]) -> str:

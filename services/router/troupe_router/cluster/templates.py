@@ -104,9 +104,27 @@ def render(
             f"'{workload.name}' has {workload.count} replicas and its template is a Job, which "
             "runs one; make it a StatefulSet"
         )
+    if gpus := workload.traits.get("gpus"):
+        _give_gpus(rendered, gpus)
     _fill(pod["spec"]["containers"][0], workload, is_indexed=rendered["kind"] == "StatefulSet")
     metadata["annotations"] = {**metadata.get("annotations", {}), names.DIGEST: digest(rendered)}
     return rendered
+
+
+def _give_gpus(rendered: Object, gpus: str) -> None:
+    """As many GPUs as the job asks for, where the chart gives the pod any."""
+    resource = rendered["metadata"].get("annotations", {}).get(names.GPU_RESOURCE)
+    if resource is None:
+        return
+    nodes = int(rendered["spec"].get("completions", 1))
+    limits = rendered["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    if nodes == 1:
+        limits[resource] = gpus
+    elif nodes * int(limits[resource]) != int(gpus):
+        raise InvalidArgumentError(
+            f"a trainer has {nodes} nodes of {limits[resource]} GPUs here (trainer.nodes), which "
+            f"can't be {gpus}; leave trainer.gpus out of the spec"
+        )
 
 
 def _fill(container: Object, workload: Workload, *, is_indexed: bool) -> None:

@@ -22,6 +22,7 @@ from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.streams.retry import until_redis_answers
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
+from troupe.spec.deadlines import startup_s
 from troupe_router.conduct.components import JobComponents
 from troupe_router.conduct.job_tasks import JobTasks, JobTasksParts
 from troupe_router.jobs.queue import Quota
@@ -200,7 +201,7 @@ class JobController:
 
     async def _wait_started(self) -> None:
         """Wait until every service serves and the first version of each policy is published."""
-        limit_s = self._job.spec.limits.startup_timeout_s
+        limits, limit_s = self._job.spec.limits, await asyncio.to_thread(startup_s, self._job.spec)
         patience, began = WallClockDeadline(limit_s), self._job.started_at or time.time()
         ledger = StepLedger(self._parts.redis, self._job.job_id)
         while True:
@@ -216,7 +217,8 @@ class JobController:
                 return
             if patience.left_s(max(began, self._parts.disk.short_at)) <= 0:
                 raise JobFailedError(
-                    f"not everything was up within limits.startup_timeout_s = {limit_s:g} s; "
+                    f"not everything was up within {limit_s:.0f} s (limits.startup_timeout_s = "
+                    f"{limits.startup_timeout_s:g} s, and time to load the models); "
                     f"missing: {', '.join(missing)}. Look at {self._job.run_dir / 'logs'}"
                 )
             await asyncio.sleep(_LOOK_S)

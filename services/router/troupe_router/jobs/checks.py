@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from troupe import plugins
 from troupe.bundles.planned import is_bundled
 from troupe.durable import make_folder
-from troupe.episodes.build import JobParts, load_parts
+from troupe.episodes.build import JobParts, load_parts, refuse_what_cannot_spread
 from troupe.errors import InvalidArgumentError
 from troupe.ids import is_hub_id
 from troupe.runtime.tracking.options import tracker_issues
@@ -87,6 +87,18 @@ def _loaded(spec: JobSpec, allowed: Allowlist, faults: Sequence[Issue]) -> JobPa
     if parts is None or issues:
         raise SpecInvalidError(issues)
     return parts
+
+
+def check_trainer_gpus(parts: JobParts, most: int) -> None:
+    """Raise SpecInvalidError for a job whose trainers can't have their ranks here.
+
+    ``most`` are the GPUs of a trainer of this installation; 0: not known.
+    """
+    asked = parts.spec.trainer.gpus
+    if most and asked and asked > most:
+        message = f"a trainer has {most} GPUs here (TROUPE_ROUTER_TRAINER_GPUS); give at most those"
+        raise SpecInvalidError([Issue("/trainer/gpus", message)])
+    refuse_what_cannot_spread(parts.spec, parts.algorithm, asked or most or 1)
 
 
 def check_runs_dir(runs_dir: Path) -> None:

@@ -2,10 +2,12 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from troupe.clients.rest.models.jobs import PlanDocument
 from troupe.episodes.build import JobParts
 from troupe.samplers.cost import draws_per_act
+from troupe.spec.job import JobSpec
 from troupe.spec.pools import num_replicas, rollout_pools
 from troupe_router.jobs.estimate import Pace, estimate
 from troupe_router.jobs.processes import components
@@ -60,14 +62,7 @@ def plan(
         },
         eval={"tickets": spec.eval.num_tasks, "steps": evals} if evals else None,
         estimate=estimate(spec, draws=draws, num_evals=len(evals), pace=pace),
-        checks=[
-            {"name": "spec", "ok": True, "detail": "task, agents, rewards and names agree"},
-            *(
-                {"name": f"model of {name}", "ok": True, "detail": _model(policy.model)}
-                for name, policy in spec.policies.items()
-            ),
-            {"name": "run folder", "ok": True, "detail": str(settings.runs_dir.absolute())},
-        ],
+        checks=_checks(spec, settings),
     )
 
 
@@ -77,5 +72,22 @@ def eval_steps(steps: int, every: int) -> list[int]:
     return sorted({0, *between, steps})
 
 
+def _checks(spec: JobSpec, settings: RouterSettings) -> list[dict[str, Any]]:
+    """What was looked at, by name: all of it holds, or there would be no plan."""
+    looked_at = [
+        ("spec", "task, agents, rewards and names agree"),
+        *((f"model of {name}", _model(policy.model)) for name, policy in spec.policies.items()),
+        ("trainer", _trainer(spec.trainer.gpus or settings.trainer_gpus)),
+        ("run folder", str(settings.runs_dir.absolute())),
+    ]
+    return [{"name": name, "ok": True, "detail": detail} for name, detail in looked_at]
+
+
 def _model(model: str) -> str:
     return model if Path(model).is_dir() else f"{model} (hub id, not looked up)"
+
+
+def _trainer(gpus: int) -> str:
+    if gpus > 1:
+        return f"{gpus} ranks for each trainer: one on each GPU, or processes where there is none"
+    return "one rank for each trainer, unless TROUPE_TRAINER_RANKS says more"

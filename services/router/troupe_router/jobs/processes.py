@@ -1,5 +1,6 @@
 """Which processes a job needs, with deterministic names. Pure: starts nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from troupe.api.router.v1.router_pb2 import ReplicaKind
@@ -36,7 +37,9 @@ def components(
     """The job's processes for a launcher; ``router`` is the address that they register at."""
     wanted = needs(spec, settings)
 
-    def component(service: str, name: str, *, model: str = "", **more: str) -> Component:
+    def component(
+        service: str, name: str, *, traits: Mapping[str, str] | None = None, **more: str
+    ) -> Component:
         prefix = f"TROUPE_{service.upper()}_"
         env = {
             "ROUTER": router,
@@ -54,16 +57,21 @@ def components(
                 "OMP_NUM_THREADS": threads,
                 "PYTHONUNBUFFERED": "1",
             },
-            traits={"model": model} if model else {},
+            traits=traits or {},
         )
 
     # In a cluster the address comes from the pod's template: it may hold a password.
     redis = {} if settings.launcher == "kubernetes" else {"REDIS_URL": settings.redis_url}
-    processes = [component("trainer", trainer_name(policy), **redis) for policy in wanted.trainers]
+    traits = {"gpus": str(spec.trainer.gpus)} if spec.trainer.gpus else {}
+    ranks = {"RANKS": str(settings.trainer_gpus)} if settings.trainer_gpus else {}
+    processes = [
+        component("trainer", trainer_name(policy), traits=traits, **redis, **ranks)
+        for policy in wanted.trainers
+    ]
     for pool, count in wanted.rollouts.items():
-        model = spec.policies[pool].model
+        model = {"model": spec.policies[pool].model}
         processes += [
-            component("rollout", f"rollout-{pool}-{i}", model=model) for i in range(count)
+            component("rollout", f"rollout-{pool}-{i}", traits=model) for i in range(count)
         ]
     processes += [component("env", f"env-{i}") for i in range(wanted.envs)]
     return processes

@@ -23,7 +23,13 @@ from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.bundles import BundleStore, keep_bundle
-from troupe_router.jobs.checks import check_playable, check_runs_dir, model_issues, resolve
+from troupe_router.jobs.checks import (
+    check_playable,
+    check_runs_dir,
+    check_trainer_gpus,
+    model_issues,
+    resolve,
+)
 from troupe_router.jobs.discard import discard
 from troupe_router.jobs.estimate import find_pace
 from troupe_router.jobs.job_file import earlier_job, is_job_id, write_job
@@ -254,7 +260,9 @@ class JobCommands:
     def _check(self, spec: JobSpec, run_dir: Path | None = None) -> Any:
         check_runs_dir(self._settings.runs_dir)
         self.bundles.checked(spec, run_dir)
-        return resolve(spec, Allowlist.from_settings(self._settings))
+        spec, parts = resolve(spec, Allowlist.from_settings(self._settings))
+        check_trainer_gpus(parts, self._settings.trainer_gpus)
+        return spec, parts
 
     def _check_playable(self, spec: JobSpec) -> list[Issue]:
         check_runs_dir(self._settings.runs_dir)

@@ -7,8 +7,10 @@ While Redis is unavailable, plays continue and their results are kept.
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -32,6 +34,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.telemetry.tracing import round_span
 from troupe.runtime.transient import is_transient
 from troupe.spec.job import LimitsSpec
+from troupe.tasks.program_ends import end_of_error
 
 _log = get_logger(__name__)
 _T = TypeVar("_T")
@@ -185,13 +188,14 @@ class EpisodeWorkers:
         if entry.is_exhausted:
             times = entry.attempts - 1
             reason = f"it was delivered {times} times and never ended"
-            await self._drop(ticket, entry, reason, BusyMeter())
+            await self._drop(ticket, entry, reason, _Attempts())
             return
         with measured() as meter:
-            played = await self._play(ticket, entry, meter)
+            attempts = _Attempts(meter)
+            played = await self._play(ticket, entry, attempts)
         if played is not None:
             groups, episode = played.groups, played.episode
-            episode.busy.CopyFrom(meter.to_record())
+            attempts.note_in(episode)
             reached("router.ticket_completing", ticket.round_id)
             await self._ask(
                 lambda: self._ledger.complete_ticket(ticket, entry.id, groups, episode),
@@ -211,7 +215,7 @@ class EpisodeWorkers:
         ):
             yield
 
-    async def _play(self, ticket: pb.Ticket, entry: Entry, meter: BusyMeter) -> Played | None:
+    async def _play(self, ticket: pb.Ticket, entry: Entry, attempts: "_Attempts") -> Played | None:
         """The episode, or None when the ticket was dropped.
 
         A refusal by the full queue of this process is no failure: the queue empties, since every
@@ -230,6 +234,8 @@ class EpisodeWorkers:
                 continue
             except TroupeError as error:
                 reason = f"{error.reason}: {error.message}"
+                if end := end_of_error(error):
+                    attempts.program_ends[end] += 1
                 attempt = await self._count_failure(ticket, reason)
                 _log.warning(
                     "episode.failed",
@@ -239,13 +245,13 @@ class EpisodeWorkers:
                     error=error.message,
                 )
                 if not error.retryable or attempt >= self._limits.max_attempts:
-                    await self._drop(ticket, entry, reason, meter)
+                    await self._drop(ticket, entry, reason, attempts)
                     return None
             except Exception as error:
                 if is_transient(error):
                     raise
                 _log.error("episode.crashed", ticket=ticket.ticket_id, exc_info=error)
-                await self._drop(ticket, entry, f"{type(error).__name__}: {error}", meter)
+                await self._drop(ticket, entry, f"{type(error).__name__}: {error}", attempts)
                 return None
             await _pause(attempt)
 
@@ -267,7 +273,9 @@ class EpisodeWorkers:
             lambda: self._ledger.count_failure(ticket, reason), "failure of a ticket"
         )
 
-    async def _drop(self, ticket: pb.Ticket, entry: Entry, reason: str, meter: BusyMeter) -> None:
+    async def _drop(
+        self, ticket: pb.Ticket, entry: Entry, reason: str, attempts: "_Attempts"
+    ) -> None:
         episode = pb.Episode(
             episode_id=ticket.ticket_id,
             job_id=ticket.job_id,
@@ -276,12 +284,25 @@ class EpisodeWorkers:
             step=ticket.step,
             task_id=f"{ticket.split}/{ticket.task_index}",
             dropped_reason=reason,
-            busy=meter.to_record(),
         )
+        attempts.note_in(episode)
         await self._ask(
             lambda: self._ledger.drop_ticket(ticket, entry.id, episode), "dropping of a ticket"
         )
         metrics.ROUTER_TICKETS.labels(self._job_id, "dropped").inc()
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """What this process's attempts to play one ticket took: time, and programs that failed."""
+
+    meter: BusyMeter = field(default_factory=BusyMeter)
+    program_ends: Counter[str] = field(default_factory=Counter[str])
+
+    def note_in(self, episode: pb.Episode) -> None:
+        episode.busy.CopyFrom(self.meter.to_record())
+        for end, count in self.program_ends.items():
+            episode.program_ends[end] += count
 
 
 async def _pause(attempt: int) -> None:

@@ -33,6 +33,7 @@ from troupe_router.run import job_metrics
 from troupe_router.run.answers import shown_episodes
 from troupe_router.run.episode_index import EpisodeIndex
 from troupe_router.run.episodes_file import episode_lines, is_kept
+from troupe_router.run.failing_programs import failing_programs
 from troupe_router.run.learned_steps import LearnedSteps
 from troupe_router.run.monitor import suspicion
 from troupe_router.run.record_file import RecordFile
@@ -158,6 +159,7 @@ class Recorder:
         play = await asyncio.to_thread(play_metrics, episodes, wall_s)
         kind = "eval" if state.kind == pb.ROUND_KIND_EVAL else "train"
         play = await self._watched(kind, state, play, episodes)
+        await self._watch_programs(kind, state, episodes)
         await self._emit(
             "round.played",
             state.round_id,
@@ -202,6 +204,21 @@ class Recorder:
             _log.warning("reward.suspect", job_id=self._job.job_id, sentence=suspect.sentence)
             await self._emit("reward.suspect", state.round_id, data)
         return replace(play, is_suspect=True)
+
+    async def _watch_programs(
+        self, kind: str, state: RoundState, episodes: Sequence[pb.Episode]
+    ) -> None:
+        """Say that too many agent programs fail, in the first of the rounds in which they do."""
+        monitor = self._job.spec.monitor
+        failing = failing_programs(episodes, monitor.failed_programs)
+        if failing is None or not monitor.is_on:
+            return
+        before = {step: line for step, line in self._lines_of(kind).items() if step < state.step}
+        newest = before[max(before)] if before else {}
+        if (newest.get("program_failed") or 0.0) <= monitor.failed_programs:
+            data = {"kind": kind, "step": state.step, **failing.to_json()}
+            _log.warning("program.failing", job_id=self._job.job_id, sentence=data["sentence"])
+            await self._emit("program.failing", state.round_id, data)
 
     def _lines_of(self, kind: str) -> dict[int, dict[str, Any]]:
         """The recorded lines of a kind by step, and what was played and has no line yet."""

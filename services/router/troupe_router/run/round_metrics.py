@@ -8,7 +8,9 @@ from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.busy import busy_seconds
 from troupe.runtime.step_report.play import EvalPart, PlayPart, StepPart
 from troupe.runtime.step_report.trainer import TrainerPart
+from troupe.tasks.program_ends import OF_OTHERS, OF_TEAM
 from troupe_router.run.answers import answer_diversity, strict_agreement
+from troupe_router.run.failing_programs import program_failures
 
 _LEARN = ("learn", "advantages", "pack", "collate")
 _NOT_WORK = ("collect", "wait", "idle", "generate", "env")
@@ -27,6 +29,7 @@ def play_metrics(episodes: Sequence[pb.Episode], wall_s: float) -> PlayPart:
     everything = [reward for values in rewards.values() for reward in values]
     num_tokens = sum(e.num_tokens for e in played)
     busy = busy_seconds(episodes)
+    num_programs, failures = program_failures(episodes)
     return PlayPart(
         num_episodes=len(played),
         num_dropped=len(episodes) - len(played),
@@ -46,6 +49,9 @@ def play_metrics(episodes: Sequence[pb.Episode], wall_s: float) -> PlayPart:
         tokens_per_s=round(num_tokens / busy.generate, 1) if busy.generate > 0 else None,
         answer_diversity=answer_diversity(played),
         strict_agreement=strict_agreement(played),
+        num_program_runs=num_programs or None,
+        program_failed=_share(failures.total(), num_programs),
+        program_failures=_shares(failures, num_programs),
         play_s=round(wall_s, 4),
         generate_s=round(busy.generate, 4),
         env_s=round(busy.env, 4),
@@ -107,6 +113,8 @@ def eval_line(step: int, play: PlayPart) -> dict[str, Any]:
         reward_mean=play.reward_mean,
         return_mean=play.return_mean,
         turns_mean=play.turns_mean,
+        num_program_runs=play.num_program_runs,
+        program_failed=play.program_failed,
         is_suspect=play.is_suspect,
         wall_s=play.play_s,
     )
@@ -133,6 +141,16 @@ def _collect_terms(terms: dict[str, list[float]], candidates: Sequence[pb.Candid
 
 def _success(episode: pb.Episode) -> float:
     return episode.success_fraction if not episode.is_success else 1.0
+
+
+def _share(count: int, num: int) -> float | None:
+    return round(count / num, 6) if num else None
+
+
+def _shares(failures: Mapping[str, int], num: int) -> dict[str, float]:
+    """Every kind, so that a curve falls to 0 when a kind is over; nothing without programs."""
+    kinds = dict.fromkeys([*OF_TEAM, *OF_OTHERS, *failures]) if num else {}
+    return {kind: round(failures.get(kind, 0) / num, 6) for kind in kinds}
 
 
 def _mean(values: Sequence[float]) -> float | None:

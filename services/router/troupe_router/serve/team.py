@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from troupe import plugins
 from troupe.episodes.local import EngineRollout, LocalEnv
 from troupe.errors import InvalidArgumentError, TroupeError
-from troupe.evaluation.refs import WeightsRef
 from troupe.evaluation.serving import serving_engine
 from troupe.publishing.manifest import TeamManifest
 from troupe.publishing.team_folder import PUBLISHED_CODE, TeamFolder
@@ -49,7 +48,7 @@ async def opened_team(
     """
     manifest = team.manifest
     wanted = dict.fromkeys(agent.policy for agent in manifest.agents.values())
-    refs = {name: WeightsRef(team.model(name), str(team.adapter(name) or "")) for name in wanted}
+    refs = {name: team.ref(name) for name in wanted}
     dtypes = {ref: manifest.policies[name].dtype for name, ref in refs.items()}
     names = {ref: name for name, ref in refs.items()}
     async with serving_engine(names, engine_name, dtypes) as engine:

@@ -14,6 +14,7 @@ from troupe.retry import STEADY, Backoff, retry
 from troupe.runtime.step_report.trainer import TrainerPart
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.deadlines import checkpoint_s
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints, Trained
 from troupe_trainer.learn.advice import RAISE_LIMIT, flat_advice, is_truncated, sparse_advice
@@ -74,7 +75,7 @@ class Checkpointing:
         A checkpoint that the disk refused is reported, and the next one includes its contents.
 
         Raises:
-            UnavailableError: the last step's was refused for limits.step_timeout_s.
+            UnavailableError: the last step's was refused for ``deadlines.checkpoint_s``.
         """
         self._trained.append((batch.step, _trained(batch, learned)))
         self._reports.append(report.to_wire())
@@ -89,9 +90,9 @@ class Checkpointing:
         """Checkpoint the current state, and return when it is on disk.
 
         Raises:
-            UnavailableError: the disk refused it for limits.step_timeout_s.
+            UnavailableError: the disk refused it for ``deadlines.checkpoint_s``.
         """
-        await retry(self._save_once, _BACKOFF, within_s=self._spec.limits.step_timeout_s)
+        await retry(self._save_once, _BACKOFF, within_s=checkpoint_s(self._spec))
 
     async def _save_once(self) -> None:
         await self._begin()
@@ -99,7 +100,7 @@ class Checkpointing:
         if self._covered < self._reached:
             raise UnavailableError(
                 f"The checkpoint of step {self._reached} could not be written for "
-                f"{self._spec.limits.step_timeout_s:g} s: {self._refusal}"
+                f"{checkpoint_s(self._spec):g} s: {self._refusal}"
             )
 
     async def close(self) -> None:

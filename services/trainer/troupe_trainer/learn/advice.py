@@ -89,7 +89,7 @@ def sparse_advice(groups: Sequence[pb.Group], report: TrainerPart, *, redraws: i
     easy = sum(all(a.reward == best[a.agent] for a in _answers(group)) for group in groups)
     ways = [] if redraws else ["set algorithm.redraws, which plays other tasks in their place"]
     ways.append("make the tasks harder" if 2 * easy >= num_flat else "make the tasks easier")
-    ways.append("take more tasks with a smaller group_size")
+    ways.append("or take more tasks with a smaller group_size")
     return (
         f"{num_flat} of {len(groups)} groups had no variance: what was played for them taught "
         f"nothing. In {easy} groups every candidate earned the most that its agent was paid. To "

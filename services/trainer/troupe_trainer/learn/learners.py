@@ -20,6 +20,7 @@ from troupe.algorithms.algorithm import Algorithm, Remembering, credits_by_ticke
 from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.durable import replace_file
+from troupe.episodes.build import refuse_what_cannot_spread
 from troupe.runtime.faults import reached
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
@@ -34,7 +35,6 @@ from troupe_trainer.model.kernels import AttentionChoice
 from troupe_trainer.model.learner_state import LearnerState, state_of
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.ranks.group import LOAD, SOLO, Ranks
-from troupe_trainer.model.ranks.start import refuse_what_cannot_spread
 from troupe_trainer.samples import CreditedGroup
 
 _T = TypeVar("_T")
@@ -104,7 +104,7 @@ class Learners:
         where = resolve_device(device)
         spec = fitted(spec, where, ranks)
         learners = cls(spec, load_algorithm(spec.algorithm), run_dir, policy=policy)
-        refuse_what_cannot_spread(spec, learners._algorithm, ranks)
+        refuse_what_cannot_spread(spec, learners._algorithm, ranks.size)
         ranks.tell((policy, LOAD, (spec.model_dump_json(), attention)))
         for name in [policy] if policy else sorted(spec.policies):
             learners.by_policy[name] = await learners.on_thread(

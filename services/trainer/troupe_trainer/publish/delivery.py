@@ -13,6 +13,7 @@ from troupe.api.router.v1.router_pb2 import Replica
 from troupe.clients.rollout import RolloutClient
 from troupe.errors import TroupeError, VersionNotLoadedError, WeightsRejectedError
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.deadlines import moving_s, push_s
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.publish.push import Push, life_of, serves
@@ -26,6 +27,9 @@ CANARY_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
 
 Errors = list[TroupeError | None]
 """What went wrong with each replica of a call; None where nothing did."""
+
+CALL_S = 60.0
+"""Time of a call to a replica, beside the bytes that it may load."""
 
 
 class Delivery:
@@ -62,7 +66,8 @@ class Delivery:
         if not todo:
             return [None] * len(replicas)
         targets = [self._target(replica) for replica in todo]
-        limit_s = self._spec.limits.startup_timeout_s
+        manifest = push.export.manifest
+        limit_s = push_s(self._spec, manifest.policy, manifest.size_bytes)
         try:
             async with self._transport.session(push.export, targets, timeout_s=limit_s) as send:
                 results = await _gather(self._stage_one(r, push, send) for r in todo)
@@ -87,7 +92,10 @@ class Delivery:
             )
         began = time.perf_counter()
         scores = await target.client.score(
-            manifest.policy, manifest.policy_version, export.canary_token_ids
+            manifest.policy,
+            manifest.policy_version,
+            export.canary_token_ids,
+            timeout_s=_loading_s(push),
         )
         result.canary_s = time.perf_counter() - began
         self._check_canary(scores, export, result)
@@ -113,6 +121,7 @@ class Delivery:
                 manifest.policy,
                 manifest.policy_version,
                 tensor_digest=manifest.tensor_digest,
+                timeout_s=_loading_s(push),
             )
         except VersionNotLoadedError:  # its lease ended, or its engine was restarted
             push.staged.discard(life)
@@ -124,7 +133,7 @@ class Delivery:
         """Send files to replicas that hold the version only in memory, to restart from."""
         lacking = [m for m in members if life_of(m) in push.wants_file & push.active]
         manifest, path = push.export.manifest, push.export.path
-        timeout_s = self._spec.limits.startup_timeout_s
+        timeout_s = push_s(self._spec, manifest.policy, manifest.size_bytes)
 
         async def send(replica: Replica) -> None:
             await self._target(replica).client.send_weights(manifest, path, timeout_s)
@@ -172,3 +181,8 @@ async def _gather(calls: Iterable[Coroutine[Any, Any, None]]) -> Errors:
             raise result
         errors.append(result)
     return errors
+
+
+def _loading_s(push: Push) -> float:
+    """Time of a call that may have to load the version first, as SGLang does full weights."""
+    return CALL_S + moving_s(push.export.manifest.size_bytes)

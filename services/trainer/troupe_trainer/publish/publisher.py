@@ -22,6 +22,7 @@ from troupe.errors import (
 )
 from troupe.runtime.faults import reached
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.deadlines import push_s, startup_s
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.publish.delivery import Delivery, Errors
@@ -38,7 +39,7 @@ MAX_REJECTIONS = 3
 """How often one life of a replica may reject a version before the job fails.
 
 It rejects by an error, another tensor digest or a canary outside the tolerance. Any other retryable
-error is retried until limits.startup_timeout_s."""
+error is retried for ``deadlines.push_s``."""
 
 Act = Callable[[Sequence[Replica], Push], Awaitable[Errors]]
 """One attempt on some replicas; what went wrong with each of them."""
@@ -75,9 +76,9 @@ class Publisher:
         """Wait until each of its policies has as many serving replicas as the spec asks for.
 
         Raises:
-            JobFailedError: too few replicas within limits.startup_timeout_s.
+            JobFailedError: too few replicas within ``deadlines.startup_s``.
         """
-        limit_s = self._spec.limits.startup_timeout_s
+        limit_s = startup_s(self._spec)
         deadline = time.monotonic() + limit_s
         while True:
             counts = {p: len(await self._members(p)) for p in self._locks}
@@ -106,7 +107,7 @@ class Publisher:
         Raises:
             JobFailedError: a replica failed with an error that no repetition cures, rejected the
                 version ``MAX_REJECTIONS`` times (digest or canary differ), or did not succeed
-                within limits.startup_timeout_s.
+                within ``deadlines.push_s``.
             FencedError: a replica now takes its weights from another trainer; nothing is discarded.
         """
         policy = export.manifest.policy
@@ -177,7 +178,7 @@ class Publisher:
 
     async def _until_all(self, policy: str, push: Push, done: set[Life], act: Act) -> None:
         """Repeat ``act`` on the present replicas that are not ``done``, until none is left."""
-        limit_s = self._spec.limits.startup_timeout_s
+        limit_s = push_s(self._spec, policy, push.export.manifest.size_bytes)
         deadline = time.monotonic() + limit_s
         while True:
             members = await self._members_or_none(policy, push)

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from troupe.errors import InvalidArgumentError
+from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.spec.issues import SpecInvalidError, issues_of
+from troupe_trainer.tiny_model.answered_rows import TASK_NAME, rows_params
 from troupe_trainer.tiny_model.build import build
 from troupe_trainer.tiny_model.recipe import Recipe, TinyModelShape, TinyVisionShape, WarmStart
 
@@ -23,17 +24,17 @@ def main(arguments: list[str] | None = None) -> int:
     """Build one tiny model and print its path; returns the exit status."""
     try:
         _build(_parser().parse_args(arguments))
-    except InvalidArgumentError as error:
+    except (InvalidArgumentError, NotFoundError) as error:
         print(f"error: {error.message}", file=sys.stderr)
         return _BAD_INPUT
     return 0
 
 
 def _build(parsed: argparse.Namespace) -> None:
-    size = {} if parsed.size is None else {"size": parsed.size}
+    task, params = _task(parsed)
     recipe = Recipe(
-        task=parsed.task,
-        params={**_fields(parsed.params, "--params"), **size},
+        task=task,
+        params=params,
         seed=parsed.seed,
         shape=_part(TinyModelShape, parsed.shape, "--shape"),
         vision=_part(TinyVisionShape, parsed.vision, "--vision") if parsed.vision else None,
@@ -43,6 +44,14 @@ def _build(parsed: argparse.Namespace) -> None:
     is_built = build(recipe, parsed.out, _Report())
     seconds = time.monotonic() - started_at
     print(f"{parsed.out}: {f'built in {seconds:.0f} s' if is_built else 'already there'}")
+
+
+def _task(parsed: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """Name and parameters of the task family."""
+    if parsed.rows is not None:
+        return TASK_NAME, rows_params(parsed.rows, _fields(parsed.agents, "--agents"))
+    size = {} if parsed.size is None else {"size": parsed.size}
+    return parsed.task, {**_fields(parsed.params, "--params"), **size}
 
 
 def _part(model: type[_Part], text: str, flag: str) -> _Part:
@@ -65,6 +74,8 @@ def _fields(text: str, flag: str) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m troupe_trainer.tiny_model")
     parser.add_argument("--task", default="plan_path", help="task family")
+    parser.add_argument("--rows", type=Path, default=None, help="rows with answers, no family")
+    parser.add_argument("--agents", default="{}", help="instruction by agent of --rows, as JSON")
     parser.add_argument("--size", type=int, default=None, help="its size parameter")
     parser.add_argument("--params", default="{}", help="its other parameters, as JSON")
     parser.add_argument("--shape", default="{}", help="fields of TinyModelShape, as JSON")

@@ -67,6 +67,15 @@ def raises(task):
     raise ValueError(f"cannot parse {said!r}")
 
 
+def fails_a_fifth(task):
+    """Raises on every fifth task, whatever is answered."""
+    said = say("You are the solver.", task["question"])
+    say("You are the verifier.", said)
+    if int(task["id"].rpartition("/")[2]) % 5 == 3:
+        raise ValueError("every fifth task is too much")
+    return said
+
+
 def raises_at_once(task):
     raise KeyError("no such setting")
 

@@ -235,7 +235,14 @@ class Group(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ..., node: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., num_cached_tokens: _Optional[int] = ..., term_weights: _Optional[_Mapping[str, float]] = ..., images: _Optional[_Iterable[_Union[ImageData, _Mapping]]] = ...) -> None: ...
 
 class Episode(_message.Message):
-    __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason", "num_redraws", "busy", "images")
+    __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason", "num_redraws", "busy", "program_ends", "images")
+    class ProgramEndsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +259,7 @@ class Episode(_message.Message):
     DROPPED_REASON_FIELD_NUMBER: _ClassVar[int]
     NUM_REDRAWS_FIELD_NUMBER: _ClassVar[int]
     BUSY_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_ENDS_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     episode_id: str
     job_id: str
@@ -269,8 +277,9 @@ class Episode(_message.Message):
     dropped_reason: str
     num_redraws: int
     busy: BusyTimes
+    program_ends: _containers.ScalarMap[str, int]
     images: _containers.RepeatedCompositeFieldContainer[ImageData]
-    def __init__(self, episode_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., is_success: _Optional[bool] = ..., success_fraction: _Optional[float] = ..., num_turns: _Optional[int] = ..., team_return: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., wall_s: _Optional[float] = ..., num_tokens: _Optional[int] = ..., dropped_reason: _Optional[str] = ..., num_redraws: _Optional[int] = ..., busy: _Optional[_Union[BusyTimes, _Mapping]] = ..., images: _Optional[_Iterable[_Union[ImageData, _Mapping]]] = ...) -> None: ...
+    def __init__(self, episode_id: _Optional[str] = ..., job_id: _Optional[str] = ..., round_id: _Optional[str] = ..., kind: _Optional[_Union[RoundKind, str]] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., is_success: _Optional[bool] = ..., success_fraction: _Optional[float] = ..., num_turns: _Optional[int] = ..., team_return: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., wall_s: _Optional[float] = ..., num_tokens: _Optional[int] = ..., dropped_reason: _Optional[str] = ..., num_redraws: _Optional[int] = ..., busy: _Optional[_Union[BusyTimes, _Mapping]] = ..., program_ends: _Optional[_Mapping[str, int]] = ..., images: _Optional[_Iterable[_Union[ImageData, _Mapping]]] = ...) -> None: ...
 
 class BusyTimes(_message.Message):
     __slots__ = ("generate", "env")

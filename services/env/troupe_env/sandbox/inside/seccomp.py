@@ -22,6 +22,7 @@ from .bpf import (
     answered,
     begun,
     numbers,
+    only_if,
     op,
 )
 
@@ -86,7 +87,7 @@ def assemble(machine: str = "") -> bytes:
     for listed in numbers(_ALLOWED, column):
         ops += [op(EQUAL, listed, 0, 1), op(RETURN, ALLOW)]
     number = {name: columns[column] for name, columns in _NUMBERS.items()}
-    ops += _judged(number["clone"], 0, [op(ANY_BIT, _NEW_NAMESPACES, 0, 1)], refuse_match=True)
+    ops += only_if(number["clone"], [op(LOAD, ARGS), op(ANY_BIT, _NEW_NAMESPACES, 0, 1)])
     ops += _one_of(number["ioctl"], {1: _IOCTLS})
     ops += _one_of(number["prctl"], {0: _PRCTLS})
     ops += _one_of(number["prlimit64"], {0: (0,)})
@@ -109,12 +110,6 @@ def _one_of(number: int, allowed: dict[int, tuple[int, ...]]) -> list[bytes]:
         body += [op(EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
         body.append(op(RETURN, ERRNO | errno.EPERM))
     body.append(op(RETURN, ALLOW))
-    return [op(EQUAL, number, 0, len(body)), *body]
-
-
-def _judged(number: int, argument: int, tests: list[bytes], *, refuse_match: bool) -> list[bytes]:
-    yes, no = (ERRNO | errno.EPERM, ALLOW) if refuse_match else (ALLOW, ERRNO | errno.EPERM)
-    body = [op(LOAD, ARGS + 8 * argument), *tests, op(RETURN, yes), op(RETURN, no)]
     return [op(EQUAL, number, 0, len(body)), *body]
 
 

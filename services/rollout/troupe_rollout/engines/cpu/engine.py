@@ -19,9 +19,10 @@ from troupe.ids import prompt_digest
 from troupe.runtime.engines.broadcast import BroadcastWeights, Received
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.runtime.serving.memory import keep_freed_memory
-from troupe.spec.policy import PolicySpec
+from troupe.spec.policy import PolicySpec, TemplateVariables
 from troupe.tasks.family import Message
 from troupe_rollout.engines.chat import (
+    check_template,
     check_token_ids,
     cut_at_stop,
     prompt_images,
@@ -58,6 +59,7 @@ class CpuEngine:
             1, "cpu-stage", initializer=torch.set_num_threads, initargs=(1,)
         )
         self._bases: dict[str, CpuModel] = {}
+        self._template_variables: dict[str, TemplateVariables] = {}
         self._tables: dict[str, VersionTable[Slot]] = {}
         self._in_flight = 0
         self._is_stopping = False
@@ -74,6 +76,8 @@ class CpuEngine:
                     self._stager, load_base, spec, self._settings.device
                 )
             self._bases[policy] = loaded[key]
+            check_template(loaded[key].tokenizer, spec.model, spec.chat_template_kwargs)
+            self._template_variables[policy] = spec.chat_template_kwargs
             self._tables[policy] = VersionTable[Slot](policy, self._settings.max_versions)
         self._worker.start()
         for base in loaded.values():
@@ -84,7 +88,8 @@ class CpuEngine:
 
     def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
         base = self._base(policy)
-        return render_chat(base.tokenizer, base.path, messages, base.vision)
+        variables = self._template_variables[policy]
+        return render_chat(base.tokenizer, base.path, messages, variables, base.vision)
 
     async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
         base = self._base(request.policy)

@@ -15,9 +15,9 @@ from troupe.errors import InvalidArgumentError, OverloadedError, UnavailableErro
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.broadcast import BroadcastWeights, Received
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
-from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec, TemplateVariables
 from troupe.tasks.family import Message
-from troupe_rollout.engines.chat import check_token_ids, render_chat
+from troupe_rollout.engines.chat import check_template, check_token_ids, render_chat
 from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_rollout.engines.sglang.environment import look_at_machine
 from troupe_rollout.engines.sglang.files import WorkFolder
@@ -57,6 +57,7 @@ class SglangEngine:
         self._settings = settings or load_settings()
         self._work = WorkFolder(self._settings.work_dir)
         self._served: dict[str, _Served] = {}
+        self._template_variables: dict[str, TemplateVariables] = {}
         self._servers: list[Supervisor] = []
         self._in_flight = 0
         self._is_stopping = False
@@ -68,13 +69,16 @@ class SglangEngine:
         bases = {
             policy: await asyncio.to_thread(read_base, spec) for policy, spec in policies.items()
         }
+        for policy, spec in policies.items():
+            check_template(bases[policy].tokenizer, spec.model, spec.chat_template_kwargs)
+            self._template_variables[policy] = spec.chat_template_kwargs
         for group in plan_servers(self._settings, machine, policies, bases):
             self._add(group, policies)
         await asyncio.gather(*(server.start() for server in self._servers))
 
     def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
         base = self._of(policy).base
-        return render_chat(base.tokenizer, base.name, messages)
+        return render_chat(base.tokenizer, base.name, messages, self._template_variables[policy])
 
     async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
         served = self._of(request.policy)

@@ -17,6 +17,7 @@ from typing import Literal
 from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
 from troupe.retry import STEADY, Backoff
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.deadlines import model_bytes, moving_s
 from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_rollout.engines.sglang.command import ServerPlan, server_argv, server_environment
 from troupe_rollout.engines.sglang.process import ChildProcess
@@ -107,9 +108,10 @@ class Supervisor:
             env = server_environment(self._settings, self._plan, os.environ)
             self._child = ChildProcess(argv, env, self._log_path)
             await self._child.start()
-        self._client = SglangClient(url, timeout_s=self._settings.call_timeout_s)
+        loading_s = moving_s(model_bytes(str(self._plan.model)))
+        self._client = SglangClient(url, timeout_s=self._settings.call_timeout_s + loading_s)
         self.num_starts += 1
-        limit_s = self._settings.start_timeout_s
+        limit_s = self._settings.start_timeout_s + loading_s
         try:
             async with asyncio.timeout(limit_s):
                 await self._until_healthy(self._client)

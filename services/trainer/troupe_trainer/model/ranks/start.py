@@ -3,22 +3,25 @@
 Owns the processes that it starts. Never computes.
 """
 
+import os
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
 
+import torch
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from troupe.algorithms.algorithm import Algorithm
 from troupe.errors import InvalidArgumentError
-from troupe.spec.job import JobSpec
 from troupe_trainer.model.ranks.group import SOLO, Ranks, join
 
 FOLLOWER = "troupe_trainer.learn.follower"
 """What a child runs: a process, so that this room imports none above it."""
 
+WATCH_S = 0.5
+"""Time between two looks at whether the children live."""
 END_S = 30.0
 """Time for the children to end after they were told."""
 
@@ -40,9 +43,11 @@ class Started:
     children: list["subprocess.Popen[bytes]"] = field(
         default_factory=list["subprocess.Popen[bytes]"]
     )
+    ending: threading.Event = field(default_factory=threading.Event)
 
     def end(self) -> None:
         """Tell all to end; a child that does not is killed."""
+        self.ending.set()
         try:
             self.ranks.end()
         finally:
@@ -54,13 +59,18 @@ class Started:
                     child.wait()
 
 
-def start(num_ranks: int, *, device: str, threads: int) -> Started:
+def start(num_ranks: int, *, device: str, threads: int, asked: int | None = None) -> Started:
     """Rank 0 with all others: those of torchrun, or ``num_ranks`` - 1 children; blocks.
 
+    ``asked`` is the job's own number (`trainer.gpus`), which goes before ``num_ranks``.
+
     Raises:
+        InvalidArgumentError: this machine has fewer GPUs, or torchrun started another number.
         JobFailedError: the ranks did not all join.
     """
     torchrun = TorchrunSettings()
+    num_ranks = asked or num_ranks
+    _check_size(num_ranks, asked, torchrun.world_size, device)
     if torchrun.world_size > 1:
         return Started(join("env://", 0, torchrun.world_size, device=device))
     if num_ranks == 1:
@@ -69,44 +79,52 @@ def start(num_ranks: int, *, device: str, threads: int) -> Started:
     command = [sys.executable, "-m", FOLLOWER, url]
     more = [str(num_ranks), device, str(threads)]
     children = [subprocess.Popen([*command, str(rank), *more]) for rank in range(1, num_ranks)]
+    started = Started(children=children)
+    threading.Thread(target=_watch, args=(started,), name="ranks", daemon=True).start()
     try:
-        return Started(join(url, 0, num_ranks, device=device), children)
+        started.ranks = join(url, 0, num_ranks, device=device)
+        return started
     except BaseException:
+        started.ending.set()
         for child in children:
             child.kill()
             child.wait()
         raise
 
 
-def refuse_what_cannot_spread(spec: JobSpec, algorithm: Algorithm, ranks: Ranks) -> None:
-    """Raises InvalidArgumentError for a spec that needs one process."""
-    if ranks.size == 1:
-        return
-    if algorithm.needs.values is not None:
-        raise InvalidArgumentError(
-            f"'{spec.algorithm.kind}' has a critic, and critics are not spread over ranks; train "
-            "with one rank (TROUPE_TRAINER_RANKS=1)",
-            pointer="/algorithm/kind",
-        )
-    if spec.batch.overlap:
-        raise InvalidArgumentError(
-            "gradients are summed while the round is played on one rank only; train with one rank "
-            "(TROUPE_TRAINER_RANKS=1), or leave out batch.overlap",
-            pointer="/batch/overlap",
-        )
-    for name, policy in spec.policies.items():
-        if policy.train.vision:
+def _watch(started: Started) -> None:
+    """End this process when a child ends too early.
+
+    The others may stand in a collective that would notice only by its time-out, and no thread can
+    be taken out of one. The trainer that follows goes on from the last checkpoint.
+    """
+    while not started.ending.wait(WATCH_S):
+        for rank, child in enumerate(started.children, 1):
+            if child.poll() is not None and not started.ending.is_set():
+                print(
+                    f"troupe trainer: rank {rank} ended with status {child.returncode}, so all "
+                    "begin again from the last checkpoint.",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                os._exit(1)
+
+
+def _check_size(num_ranks: int, asked: int | None, world_size: int, device: str) -> None:
+    """Two ranks never share a GPU, and torchrun's number is the job's."""
+    if world_size > 1:
+        if asked not in (None, world_size):
             raise InvalidArgumentError(
-                f"the vision tower of policy '{name}' is trained, and only ranks with images have "
-                "its gradient; train with one rank (TROUPE_TRAINER_RANKS=1), or leave out vision",
-                pointer=f"/policies/{name}/train/vision",
+                f"torchrun started {world_size} ranks of the trainer and the job has trainer.gpus: "
+                f"{asked}; give it trainer.gpus: {world_size}, or leave it out",
+                pointer="/trainer/gpus",
             )
-        if policy.past is not None and policy.past.every:
-            raise InvalidArgumentError(
-                f"policy '{name}' takes over weights, which ranks can't; train with one rank "
-                "(TROUPE_TRAINER_RANKS=1), or set every: 0",
-                pointer=f"/policies/{name}/past/every",
-            )
+    elif device == "cuda" and num_ranks > torch.cuda.device_count():
+        raise InvalidArgumentError(
+            f"the trainer is to have {num_ranks} ranks and sees {torch.cuda.device_count()} GPUs; "
+            "lower trainer.gpus (or TROUPE_TRAINER_RANKS), or show it more (CUDA_VISIBLE_DEVICES)",
+            pointer="/trainer/gpus",
+        )
 
 
 def free_port() -> int:

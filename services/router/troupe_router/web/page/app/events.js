@@ -5,7 +5,7 @@ import { jobPath, request } from "./api.js";
 const TYPES = [
   "job.state", "job.bundle", "job.warning", "job.interrupted", "round.opened", "round.played", "step.learned", "step.recorded", "eval.done",
   "component.restarted", "component.condition", "replica.joined", "replica.left", "phase.overdue", "phase.resolved",
-  "weights.published", "weights.caught_up", "weights.refused", "parity.alarm", "learning.flat", "learning.sparse", "learning.truncated", "reward.suspect",
+  "weights.published", "weights.caught_up", "weights.refused", "parity.alarm", "learning.flat", "learning.sparse", "learning.truncated", "reward.suspect", "program.failing",
   "checkpoint.failed", "recording.failed", "records.lost", "records.rebuilt", "tracker.failed",
   "disk.low", "disk.resolved",
 ];

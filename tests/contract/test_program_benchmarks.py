@@ -1,0 +1,54 @@
+"""The figures of benchmarks/results/programs.md come from a run's files as the page says."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from benchmarks.program_answers import measure
+from benchmarks.programs import slope
+from troupe_tasks.plan_path import PlanPath, PlanPathParams
+
+STEPS, NUM_GRIDS = 2, 6
+
+
+def line(step: int, index: int, answer: str) -> dict[str, Any]:
+    executed = {"is_chosen": True, "info": {"answer": answer}}
+    return {
+        "kind": "eval",
+        "step": step,
+        "task_id": f"plan_path/test/{index}",
+        "groups": [{"candidates": [{"is_chosen": False, "info": {}}, executed]}],
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run whose base says nothing and whose trained team knows the way."""
+    family = PlanPath(PlanPathParams(size=4))
+    environment, taskset = family.environment(), family.taskset()
+    lines: list[dict[str, Any]] = []
+    for index in range(NUM_GRIDS):
+        state = environment.reset(taskset.task("test", index))
+        way = family.demonstrate(state, "planner", Random(0))
+        lines += [line(0, index, "plan"), line(STEPS, index, way)]
+    judge = {"name": "plan_path", "params": {"size": 4}, "agent": "planner"}
+    spec = {"steps": STEPS, "task": {"params": {"judge": judge}}}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    (tmp_path / "episodes.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return tmp_path
+
+
+def test_answers_when_the_team_knows_the_way_then_length_explains_little(run: Path) -> None:
+    found = measure(run, num_draws=20, num_changes=5)
+    assert (found["n"], found["base"], found["trained"]) == (NUM_GRIDS, 0.0, 1.0)
+    assert found["moves_mean"]["base"] == 0.0
+    assert 0.0 < found["base_filled"] < 0.7
+    assert abs(found["base_filled"] - found["random"]) < 0.25
+    assert measure(run, num_draws=20, num_changes=5) == found
+
+
+def test_slope_when_each_answer_costs_the_same_then_is_that_cost() -> None:
+    assert slope({0: 0.1, 4: 0.14, 8: 0.18}) == pytest.approx(0.01)

@@ -1,0 +1,93 @@
+"""``chat_template_kwargs``: a policy's variables of its chat template."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from troupe.errors import InvalidArgumentError
+from troupe.spec import parse_spec
+from troupe.spec.job import JobSpec
+from troupe.spec.policy import PolicySpec
+from troupe.tasks.family import Message
+from troupe_rollout.engines.cpu import CpuEngine
+
+CHAT = [Message("user", "go")]
+THINKING_OFF = "<think>\n\n</think>\n\n"
+TEMPLATE = (
+    "{% for m in messages %}{{ m.content }}{% endfor %}"
+    "{% if enable_thinking is defined and enable_thinking is false %}"
+    + THINKING_OFF
+    + "{% endif %}"
+)
+"""The end of Qwen3's template."""
+
+
+@pytest.fixture
+def thinking_model(model_dir: Path, tmp_path: Path) -> Path:
+    """The tiny model with a template that reads `enable_thinking`."""
+    folder = tmp_path / "thinking"
+    folder.mkdir()
+    for path in model_dir.iterdir():
+        (folder / path.name).symlink_to(path)
+    tokenizer: Any = AutoTokenizer.from_pretrained(model_dir)
+    tokenizer.chat_template = TEMPLATE
+    for path in folder.iterdir():
+        if path.name.startswith(("tokenizer", "chat_template")):
+            path.unlink()
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+async def test_render_when_policies_of_one_base_differ_then_each_has_its_own_prompt(
+    thinking_model: Path,
+) -> None:
+    plain = PolicySpec(model=str(thinking_model))
+    engine = CpuEngine()
+    quiet = plain.model_copy(update={"chat_template_kwargs": {"enable_thinking": False}})
+    await engine.start({"plain": plain, "quiet": quiet})
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(thinking_model)
+        thoughts = tokenizer.encode("go" + THINKING_OFF)
+        assert engine.render("quiet", CHAT) == thoughts
+        assert engine.render("plain", CHAT) == tokenizer.encode("go")
+        assert len(thoughts) > len(engine.render("plain", CHAT))
+    finally:
+        await engine.stop()
+
+
+async def test_start_when_the_template_has_no_such_variable_then_refused_by_name(
+    thinking_model: Path,
+) -> None:
+    spec = PolicySpec(model=str(thinking_model), chat_template_kwargs={"enable_thinkin": False})
+    engine = CpuEngine()
+    with pytest.raises(InvalidArgumentError, match="has no variable 'enable_thinkin'"):
+        await engine.start({"p": spec})
+    await engine.stop()
+
+
+@pytest.mark.parametrize("name", ["messages", "tokenize", "add_generation_prompt"])
+def test_spec_when_a_variable_is_the_engines_then_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' is no variable of a template"):
+        PolicySpec(model="m", chat_template_kwargs={name: True})
+
+
+def test_spec_when_a_variable_is_false_then_stays_so_and_is_left_out_where_there_is_none() -> None:
+    spec = _spec({"enable_thinking": False})
+    again = JobSpec.model_validate_json(spec.model_dump_json())
+    assert again.policies["p"].chat_template_kwargs["enable_thinking"] is False
+    assert "chat_template_kwargs" not in _spec({}).model_dump_json()
+
+
+def _spec(variables: dict[str, Any]) -> JobSpec:
+    return parse_spec(
+        {
+            "name": "x",
+            "steps": 1,
+            "task": {"name": "plan_path"},
+            "workflow": {"order": ["tool", "planner"]},
+            "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
+            "policies": {"p": {"model": "m", "chat_template_kwargs": variables}},
+        }
+    )

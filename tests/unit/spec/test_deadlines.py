@@ -1,0 +1,55 @@
+"""Deadlines that follow from the size of what is moved."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troupe.spec import parse_spec
+from troupe.spec.deadlines import checkpoint_s, model_bytes, moving_s, push_s, startup_s
+from troupe.spec.job import JobSpec
+
+LORA = {"model": "Qwen/Qwen3-8B", "dtype": "bfloat16", "train": {"kind": "lora", "rank": 32}}
+FULL = {"model": "Qwen/Qwen3-8B", "dtype": "bfloat16", "train": {"kind": "full"}}
+QWEN3_8B = 8_190_735_360
+"""Parameters of Qwen3-8B."""
+
+
+def spec(*policies: dict[str, Any]) -> JobSpec:
+    names = ["tool", "planner"][: len(policies)]
+    return parse_spec(
+        {
+            "name": "sized",
+            "steps": 1,
+            "task": {"name": "plan_path"},
+            "workflow": {"order": names},
+            "agents": {name: {"policy": name} for name in names},
+            "policies": dict(zip(names, policies, strict=True)),
+            "limits": {"startup_timeout_s": 300, "step_timeout_s": 3600},
+        }
+    )
+
+
+def test_startup_when_adapters_share_a_base_then_it_is_read_once_and_full_weights_apart() -> None:
+    one = 2 * QWEN3_8B / 25e6
+    assert startup_s(spec(LORA)) == pytest.approx(300 + one)
+    assert startup_s(spec(LORA, LORA)) == pytest.approx(300 + one)
+    assert startup_s(spec(FULL, FULL)) == pytest.approx(300 + 2 * one)
+    assert one == pytest.approx(655, abs=1)
+
+
+def test_push_when_there_are_replicas_then_each_is_sent_the_bytes() -> None:
+    assert push_s(spec(LORA | {"replicas": 4}), "tool", 175_000_000) == 300 + 4 * 7
+    assert push_s(spec(LORA), "tool", 1000) == pytest.approx(300, abs=0.01)
+
+
+def test_checkpoint_when_all_weights_are_trained_then_follows_from_their_state() -> None:
+    assert checkpoint_s(spec(FULL)) == pytest.approx(3600 + 12 * QWEN3_8B / 25e6)
+    assert checkpoint_s(spec(LORA)) < 3600 + 60
+
+
+def test_bytes_when_the_model_is_a_folder_then_they_are_its_files(tmp_path: Path) -> None:
+    for name in ("a.safetensors", "b.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_bytes(b"x" * 1000)
+    assert model_bytes(str(tmp_path)) == 2000
+    assert moving_s(model_bytes("nobody/knows-it")) == 0

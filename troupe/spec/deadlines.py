@@ -1,0 +1,64 @@
+"""Deadlines that grow with the bytes that are moved before they end. Pure but for file sizes.
+
+A limit that is set (`limits.startup_timeout_s`, a service's setting) is for what does not depend on
+a model's size: processes that start, calls, retries. Whoever moves weights adds ``moving_s``, so a
+small model's deadline is its limit and a large one's follows from the model. Never imports torch.
+"""
+
+from pathlib import Path
+
+from troupe.runtime.engines.presets import DTYPE_BYTES
+from troupe.spec.job import JobSpec
+from troupe.spec.memory import decoder_shape
+from troupe.spec.policy import LoraSpec, PolicySpec
+
+SLOWEST_BYTES_PER_S = 25e6
+"""What a busy network volume or a shared gigabit line still gives; slower than this is a fault."""
+_STATE_BYTES = 12
+"""A trained parameter and AdamW's two moments, in float32."""
+
+
+def moving_s(size_bytes: float) -> float:
+    """Seconds that a deadline gives to reading, sending or writing ``size_bytes``."""
+    return size_bytes / SLOWEST_BYTES_PER_S
+
+
+def model_bytes(model: str, dtype: str = "float32") -> float:
+    """Bytes of a model: its files if it is a folder of this machine, else by its shape.
+
+    0 where neither is known: the limit alone then holds.
+    """
+    files = list(Path(model).expanduser().glob("*.safetensors"))
+    if files:
+        return float(sum(path.stat().st_size for path in files))
+    shape = decoder_shape(model)
+    return 0.0 if shape is None else float(shape.num_parameters() * DTYPE_BYTES[dtype])
+
+
+def startup_s(spec: JobSpec) -> float:
+    """Time from launch until every service serves: the trainer loads all models, one by one."""
+    bases = {
+        (policy.model, policy.dtype, "" if isinstance(policy.train, LoraSpec) else name)
+        for name, policy in spec.policies.items()
+    }
+    loaded = sum(model_bytes(model, dtype) for model, dtype, _ in bases)
+    return spec.limits.startup_timeout_s + moving_s(loaded)
+
+
+def push_s(spec: JobSpec, policy: str, size_bytes: int) -> float:
+    """Time for one version of ``policy`` to reach each of its replicas."""
+    return spec.limits.startup_timeout_s + moving_s(size_bytes * spec.policies[policy].replicas)
+
+
+def checkpoint_s(spec: JobSpec) -> float:
+    """Time to write a whole checkpoint, with repetitions."""
+    return spec.limits.step_timeout_s + moving_s(sum(map(_state_bytes, spec.policies.values())))
+
+
+def _state_bytes(policy: PolicySpec) -> float:
+    shape = decoder_shape(policy.model)
+    if shape is None:
+        return 0.0
+    if isinstance(policy.train, LoraSpec):
+        return _STATE_BYTES / 4 * shape.lora_bytes(policy.train.rank, "float32")
+    return float(_STATE_BYTES * shape.num_parameters())
