@@ -73,7 +73,7 @@ class AnsweredRows:
             state = env.reset(tasks.task("train", index))
             for agent in self.agents:
                 for message in env.observe(state, agent):
-                    words.update(message.content.split())
+                    words.update(message.text.split())
                 words.update(_answer(row, agent, index).split())
         return [word for word, _ in words.most_common(MAX_WORDS)]
 
