@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -138,11 +138,22 @@ def evaluate(
         team=team,
     )
     platform = {"redis_url": redis_url, "port_base": port_base, "ports": ports}
+    raise typer.Exit(_run(what, eval_flags, overrides or [], runs_dir, platform, as_json=as_json))
+
+
+def _run(
+    what: Path | None,
+    eval_flags: EvalFlags,
+    overrides: list[str],
+    runs_dir: Path | None,
+    platform: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> int:
     if what is None:
-        raise typer.Exit(_evaluate_policies(eval_flags, overrides, platform, as_json=as_json))
-    begin = _job_of(what, eval_flags, overrides or [])
-    settings = settings_from(runs_dir=runs_dir, **platform)
-    raise typer.Exit(run_job(settings, begin, as_json=as_json))
+        return _evaluate_policies(eval_flags, overrides, platform, as_json=as_json)
+    begin = _job_of(what, eval_flags, overrides)
+    return run_job(settings_from(runs_dir=runs_dir, **platform), begin, as_json=as_json)
 
 
 def _job_of(what: Path, eval_flags: EvalFlags, overrides: list[str]) -> Begin:
@@ -154,7 +165,7 @@ def _job_of(what: Path, eval_flags: EvalFlags, overrides: list[str]) -> Begin:
 
 def _evaluate_policies(
     eval_flags: EvalFlags,
-    overrides: list[str] | None,
+    overrides: list[str],
     platform: Mapping[str, object],
     *,
     as_json: bool,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from troupe.conformance.findings import BrokenStepError, Findings, GaveUpError, clipped, is_finite
 from troupe.conformance.limits import CheckLimits
 from troupe.conformance.time_limit import Overrun, alarm
-from troupe.errors import TroupeError
+from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.tasks.content import ImagePart, TextPart
 from troupe.tasks.family import (
     ROLES,
@@ -24,6 +24,7 @@ from troupe.tasks.family import (
     TaskFamily,
     Transition,
 )
+from troupe.vision.wire import images_to_proto
 
 _T = TypeVar("_T")
 MAX_OVERRUNS = 5
@@ -168,6 +169,10 @@ class CheckedEnvironment:
                 message.text.encode()
             except UnicodeEncodeError as error:
                 wrong(f"cannot be sent: {_named(error)}")
+        try:
+            images_to_proto(message.content for message in observation)
+        except InvalidArgumentError as error:
+            wrong(f"cannot be sent: {error.message}")
         if any(message.role == "system" for message in observation[1:]):
             wrong("has a system message that is not the first one")
         last = observation[-1].role

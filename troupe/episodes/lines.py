@@ -119,8 +119,9 @@ def _message(message: pb.PromptMessage, images: Images) -> Line:
 def _part(part: pb.ContentPart, images: Images) -> Line:
     if part.WhichOneof("part") == "text":
         return {"text": part.text}
-    image = images[part.image_digest]
-    return {"digest": image.digest, "width": image.width, "height": image.height}
+    digest = part.image_digest
+    image = images.get(digest, pb.ImageData(digest=digest))  # a record without it is kept too
+    return {"digest": digest, "width": image.width, "height": image.height}
 
 
 def _candidate(candidate: pb.Candidate) -> Line:

@@ -63,8 +63,8 @@ class EvaluationFolder:
 
     def _remove_if_empty(self) -> None:
         """Remove the folder of an evaluation that failed before its first sample."""
-        if (self.folder / EPISODES).stat().st_size:
-            return
+        if (self.folder / EPISODES).stat().st_size or (self.folder / "episodes").exists():
+            return  # with images that a first line would have named, the same command goes on
         for name in (EPISODES, PLAN, _LOCK):
             (self.folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another program wrote a file there

@@ -15,8 +15,9 @@ from troupe.tasks.content import MAX_PNG_BYTES, ImagePart, check_size
 
 MIME_TYPE = "image/png"
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_HEADER = struct.Struct(">8s4x4sII")
-"""Signature, length, "IHDR", width, height."""
+_HEADER = struct.Struct(">8s4x4sIIB")
+"""Signature, length, "IHDR", width, height, bits of a channel."""
+_MAX_BITS = 8
 
 
 @lru_cache(maxsize=64)
@@ -45,8 +46,10 @@ def decode_png(png: bytes) -> ImagePart:
     check_size(width, height)
     try:
         with _pillow().open(io.BytesIO(png), formats=["PNG"]) as opened:
+            if opened.size != (width, height):
+                raise ValueError("it has a second header")
             pixels = opened.convert("RGB").tobytes()
-    except (OSError, SyntaxError, ValueError, struct.error) as error:  # what Pillow raises
+    except Exception as error:  # Pillow raises many types for a broken file
         raise InvalidArgumentError(f"An image cannot be decoded as PNG ({error}).") from error
     return ImagePart(width, height, pixels)
 
@@ -54,9 +57,11 @@ def decode_png(png: bytes) -> ImagePart:
 def _size(png: bytes) -> tuple[int, int]:
     if len(png) < _HEADER.size:
         raise InvalidArgumentError("An image is not a PNG: it is too short.")
-    signature, kind, width, height = _HEADER.unpack_from(png)
+    signature, kind, width, height, bits = _HEADER.unpack_from(png)
     if signature != _SIGNATURE or kind != b"IHDR":
         raise InvalidArgumentError("An image is not a PNG: its header is another.")
+    if bits > _MAX_BITS:
+        raise InvalidArgumentError(f"A PNG has {bits} bits a channel; {_MAX_BITS} are read.")
     return width, height
 
 

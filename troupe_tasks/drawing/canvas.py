@@ -2,6 +2,7 @@
 
 from math import isqrt
 
+from troupe.errors import InvalidArgumentError
 from troupe.tasks.content import ImagePart
 from troupe_tasks.drawing.font import GLYPH_HEIGHT, GLYPH_WIDTH, GLYPHS
 
@@ -37,7 +38,12 @@ class Canvas:
             self.rectangle(x + first, y + row, side - 2 * first, 1, colour)
 
     def text(self, x: int, y: int, side: int, text: str, colour: Colour) -> None:
-        """Write ``text`` in the middle of the square at (x, y), as large as half of it holds."""
+        """Write ``text`` in the middle of the square at (x, y), as large as half of it holds.
+
+        Raises InvalidArgumentError for a character that the font does not have.
+        """
+        if strange := sorted(set(text) - GLYPHS.keys()):
+            raise InvalidArgumentError(f"The font has digits and small letters, not {strange}.")
         columns = len(text) * (GLYPH_WIDTH + 1) - 1
         scale = max(1, side * 5 // 8 // max(columns, GLYPH_HEIGHT))
         left = x + (side - columns * scale) // 2

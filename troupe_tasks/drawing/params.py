@@ -20,7 +20,7 @@ class ObserveParams(BaseModel):
     cell_px: Literal[28, 32, 56, 64] = Field(
         default=28,
         description="Pixels per side of a cell of the image: 28 or 56 for Qwen2.5-VL, 32 or 64 for "
-        "Qwen3-VL, which then see it in its own size.",
+        "Qwen3-VL, which then see it in its own size (Qwen3-VL from 256 x 256 pixels on).",
     )
 
     @property

@@ -109,6 +109,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "step": {"number": 1},
     "episodes": {"step": 1, "agent": "a", "failure": "any", "order": "oldest"},
     "episode": {"episode_id": "e"},
+    "episode_image": {"digest": "0" * 64},
     "log": {"component": "c", "tail": 1, "after": 2, "wait_s": 1.0},
     "download": {"checkpoint": "c", "policy": "p", "target": Path("x")},
 }

@@ -111,7 +111,7 @@ def test_request_when_a_part_is_no_png_then_is_refused(part: dict[str, Any]) -> 
 
 def test_request_when_images_are_nine_or_not_the_users_then_is_refused() -> None:
     part = _part(data_url(_image()))
-    with pytest.raises(InvalidArgumentError, match="9 images"):
+    with pytest.raises(InvalidArgumentError, match="at most 8 images"):
         _read(*[part] * 9)
     with pytest.raises(InvalidArgumentError, match="image_url"):
         _read(part, role="assistant")

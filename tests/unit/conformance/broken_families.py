@@ -14,6 +14,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.content import ImagePart
 from troupe.tasks.family import Message, Task, Transition
 from troupe.tasks.splits import DrawnTaskset, split_of_key
 
@@ -300,6 +301,14 @@ class NobodyToAct(Counting):
     def environment(self):
         env = CountingEnvironment()
         env.observe = lambda state, agent: ()
+        return env
+
+
+class NineImages(Counting):
+    def environment(self):
+        env = CountingEnvironment()
+        drawn = tuple(ImagePart(28, 28, bytes([n]) * (3 * 28 * 28)) for n in range(9))
+        env.observe = lambda state, agent: (Message("user", drawn),)
         return env
 
 

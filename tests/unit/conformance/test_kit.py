@@ -42,6 +42,7 @@ BROKEN = [
     ("ForgottenAgent", "declared"),
     ("LoneSystemMessage", "messages"),
     ("NobodyToAct", "messages"),
+    ("NineImages", "messages"),
     ("LeakingPrompt", "hidden"),
 ]
 

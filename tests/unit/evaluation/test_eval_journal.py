@@ -101,3 +101,14 @@ def test_plan_when_sampling_is_given_then_the_player_uses_it_for_evaluation() ->
     sampling = SamplingSpec(temperature=0.0, top_p=0.9, max_new_tokens=7)
     spec = plan(sampling=sampling).job_spec({"planner": "m"})
     assert spec.sampling_for("planner", evaluate=True) == sampling
+
+
+def test_journal_when_the_first_line_fails_after_an_image_then_the_same_command_goes_on(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "eval"
+    with pytest.raises(ConflictError), EvaluationFolder(folder, plan(), {}) as journal:
+        (journal.folder / "episodes" / "images").mkdir(parents=True)
+        raise ConflictError("no room for the first line")
+    with EvaluationFolder(folder, plan(), {}) as journal:
+        journal.append({"n": 0})

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 from transformers import AutoModelForCausalLM
 
 from troupe.candidates import GenerateRequest, Generation
-from troupe.errors import InvalidArgumentError, OverloadedError, VersionNotLoadedError
+from troupe.errors import (
+    InvalidArgumentError,
+    OverloadedError,
+    UnavailableError,
+    VersionNotLoadedError,
+)
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import SamplingSpec
 from troupe.spec.policy import PolicySpec
@@ -147,6 +153,25 @@ async def test_generate_when_full_is_overloaded(engine: CpuEngine):
     ]
     done = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(item) for item in done] == [Generation] * 4 + [OverloadedError]
+
+
+async def test_request_when_its_prefill_fails_then_says_so_at_once_and_the_next_is_served(
+    engine: CpuEngine,
+):
+    fails = [True, True]
+
+    def out_of_memory(*_: object) -> None:
+        if fails and fails.pop():
+            raise RuntimeError("no memory for this prompt")
+
+    with register_module_forward_pre_hook(out_of_memory):
+        asked = [engine.generate(request(prompt_of(8, i))) for i in range(2)]
+        done = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 20)
+        assert all(isinstance(item, UnavailableError) for item in done)
+        assert engine.num_in_flight() == 0
+        fails.clear()
+        result = await engine.generate(request(prompt_of(8, 0)))
+    assert len(result.candidates) == 4
 
 
 async def test_cancelled_request_frees_its_rows(engine: CpuEngine):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from troupe.errors import InvalidArgumentError
 from troupe.tasks.content import ImagePart
 from troupe_tasks.drawing import Canvas, Mark, board_image
 from troupe_tasks.drawing.board import FREE, PLAYER, WALL
@@ -58,3 +59,8 @@ def test_board_when_drawn_then_its_digest_is_the_recorded_one() -> None:
         board_image(board, 28).digest
         == "55507cd893388b23cb90fdba29a88f4f64b20e69a8f1e64f721211d7a372c9e3"
     )
+
+
+def test_text_when_the_font_lacks_a_character_then_says_which() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"not \['!', 'A'\]"):
+        Canvas(28, 28, WHITE).text(0, 0, 28, "aA!", WHITE)

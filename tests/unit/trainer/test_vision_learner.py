@@ -13,7 +13,8 @@ from vision_data import KINDS, pictured_group, random_image, save_vision_model
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.candidates import group_outcome
 from troupe.episodes.build import refuse_what_cannot_spread
-from troupe.errors import InvalidArgumentError, SpecInvalidError
+from troupe.errors import InvalidArgumentError
+from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import BatchSpec, JobSpec
 from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner
@@ -212,6 +213,14 @@ def test_refuse_when_a_trained_tower_would_be_spread_then_names_it(model: Path) 
     spec = _spec(model, train={"kind": "lora", "vision": True})
     with pytest.raises(SpecInvalidError, match="'shared' trains its vision tower"):
         refuse_what_cannot_spread(spec, AtGrpo(spec.algorithm), 2)
+
+
+def test_adapter_when_targets_name_no_layer_of_a_trained_tower_then_is_refused(
+    model: Path,
+) -> None:
+    train = {"kind": "lora", "vision": True, "targets": ["q_proj", "v_proj"]}
+    with pytest.raises(InvalidArgumentError, match="name no layer of its vision tower"):
+        _learner(_spec(model, train=train))
 
 
 def test_critics_when_a_policy_sees_then_are_refused_by_name(kind: str, model: Path) -> None:

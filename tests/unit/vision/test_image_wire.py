@@ -1,6 +1,7 @@
 """Images survive the wires, travel once, and what is wrong or too large is refused."""
 
 import random
+import zlib
 
 import pytest
 
@@ -95,6 +96,41 @@ def test_png_when_its_header_claims_a_bomb_then_is_refused_before_decoding() -> 
     png[16:24] = (60_000).to_bytes(4, "big") * 2
     with pytest.raises(InvalidArgumentError, match="28 to 1792"):
         decode_png(bytes(png))
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    crc = zlib.crc32(kind + data).to_bytes(4, "big")
+    return len(data).to_bytes(4, "big") + kind + data + crc
+
+
+@pytest.mark.parametrize("side", [13_000, 20_000])
+def test_png_when_a_second_header_claims_a_bomb_then_is_refused_before_decoding(side: int) -> None:
+    png = encode_png(drawn(1))
+    second = _chunk(b"IHDR", side.to_bytes(4, "big") * 2 + bytes([1, 0, 0, 0, 0]))
+    with pytest.raises(InvalidArgumentError, match="PNG"):
+        decode_png(png[:33] + second + png[33:])
+
+
+def test_png_when_a_channel_has_16_bits_then_is_refused() -> None:
+    header = (28).to_bytes(4, "big") * 2 + bytes([16, 0, 0, 0, 0])
+    rows = zlib.compress((b"\0" + bytes(56)) * 28)
+    png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", rows)
+    with pytest.raises(InvalidArgumentError, match="16 bits a channel; 8 are read"):
+        decode_png(png + _chunk(b"IEND", b""))
+
+
+def test_png_when_its_chunks_are_damaged_then_only_our_error_is_raised() -> None:
+    rng, png = random.Random(7), encode_png(drawn(1))
+    refused = 0
+    for _ in range(2000):
+        broken = bytearray(png)
+        at = rng.randrange(8, len(png))
+        broken[at : at + rng.randrange(9)] = rng.randbytes(rng.randrange(9))
+        try:
+            decode_png(bytes(broken))
+        except InvalidArgumentError:
+            refused += 1
+    assert refused > 1000
 
 
 @pytest.mark.parametrize(("width", "height"), [(27, 28), (28, 1793)])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
-from troupe.tasks.content import Content, ImagePart, TextPart, check_count
+from troupe.tasks.content import MAX_IMAGES, Content, ImagePart, TextPart
 from troupe.vision.data_url import image_of_url
 from troupe.wire.body import list_of
 
@@ -25,10 +25,6 @@ def taken_out(body: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, ImageP
     """
     images: dict[str, ImagePart] = {}
     messages = [_without(m, number, images) for number, m in enumerate(list_of(body, "messages"))]
-    try:
-        check_count(list(images))
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(str(error), pointer="messages") from error
     return ({**body, "messages": messages} if images else dict(body)), images
 
 
@@ -47,6 +43,10 @@ def _without(message: dict[str, Any], number: int, images: dict[str, ImagePart])
     parts: list[Any] = []
     for part in content:
         if isinstance(part, dict) and part.get("type") == _KIND:
+            if len(images) >= MAX_IMAGES:  # before the next one is decoded
+                raise InvalidArgumentError(
+                    f"a request has at most {MAX_IMAGES} images", pointer="messages"
+                )
             mark = f"[image {secrets.token_hex(16)}]"
             images[mark] = _image(part, number)
             part = {"type": "text", "text": mark}

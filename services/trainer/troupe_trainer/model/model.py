@@ -355,6 +355,14 @@ def _adapted(policy: str, base: Any, policy_spec: PolicySpec, seed: int) -> Any:
                 "the model, or use 'all-linear'.",
                 pointer=f"/policies/{policy}/train/targets",
             ) from error
+    if spec.vision and not any(
+        ".visual." in name and p.requires_grad for name, p in adapted.named_parameters()
+    ):
+        raise InvalidArgumentError(
+            f"`targets` of policy '{policy}' name no layer of its vision tower; use 'all-linear', "
+            "or leave `vision` out.",
+            pointer=f"/policies/{policy}/train/targets",
+        )
     for module in adapted.modules():
         if isinstance(module, LoraLayer):
             # peft would copy each linear layer's input to float32, and keep the copies; under

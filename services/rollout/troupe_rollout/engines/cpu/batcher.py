@@ -53,6 +53,7 @@ class Batcher:
         self._rows = Rows(device)
         self._pool = KvPool()
         self._waiting: deque[Job] = deque()
+        self._joining: list[Job] = []
         self._row_index = torch.empty(0, dtype=torch.long, device=self._device)
         self._column_index = torch.empty(0, dtype=torch.long, device=self._device)
 
@@ -68,22 +69,24 @@ class Batcher:
     def advance(self) -> None:
         """Let waiting requests join, then sample one token for every row."""
         self._drop_cancelled()
-        if joining := self._joining():
-            for prompts in self._prefill_batches(joining):
-                self._prefill(prompts)
+        self._joining = self._taken()
+        for prompts in self._prefill_batches(self._joining):
+            self._prefill(prompts)
+        self._joining = []
         if len(self._rows):
             self._decode()
 
     def abandon(self, error: BaseException) -> None:
         """Fail everything; the lane is empty afterwards."""
         jobs = {id(owner.job): owner.job for owner in self._rows.owners}
-        for job in [*jobs.values(), *self._waiting]:
+        for job in [*jobs.values(), *self._joining, *self._waiting]:
             job.fail(error)
         self._waiting.clear()
+        self._joining = []
         self._rows, self._pool = Rows(str(self._device)), KvPool()
 
-    def _joining(self) -> list[Job]:
-        """Waiting jobs that fit beside the present rows; a job alone always fits."""
+    def _taken(self) -> list[Job]:
+        """Take the waiting jobs that fit beside the present rows; a job alone always fits."""
         joining: list[Job] = []
         rows, columns = len(self._rows), self._pool.columns if len(self._rows) else 0
         while self._waiting:
