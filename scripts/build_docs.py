@@ -11,6 +11,7 @@ needs: versions.json lists its versions, and index.html leads to the newest one.
 """
 
 import argparse
+import fcntl
 import json
 import re
 import shutil
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -37,8 +40,9 @@ def main() -> int:
     parser.add_argument("--version", default="latest", help="name of the version: its folder")
     parser.add_argument("--into", type=Path, default=BUILD / "site", help="folder of all versions")
     options = parser.parse_args()
-    install()
     BUILD.mkdir(parents=True, exist_ok=True)
+    with only_build():
+        install()
     with tempfile.TemporaryDirectory(prefix="site-", dir=BUILD) as made:  # two may build at once
         folder = Path(made)
         num_files = lay_out(folder / "pages")
@@ -47,10 +51,19 @@ def main() -> int:
         fetched = sorted({f"{page.name}: {url}" for page in pages for url in resources(page)})
         if fetched:
             raise SystemExit("docs: pages fetch from another host: " + "; ".join(fetched[:5]))
-        publish(site, options.into, options.version)
+        with only_build():
+            publish(site, options.into, options.version)
     print(f"docs: {num_files} files in {options.into / options.version}; to read them:")
     print(f"docs: python -m http.server --bind 127.0.0.1 --directory {options.into}")
     return 0
+
+
+@contextmanager
+def only_build() -> Iterator[None]:
+    """Let no other build install or publish meanwhile; each of these has a limit of its own."""
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def install() -> None:

@@ -97,7 +97,8 @@ class EpisodePlayer:
         last = 0 if ticket.kind == pb.ROUND_KIND_EVAL else self._spec.algorithm.redraws
         played, num_tokens, attempt = await self._play_task(ticket, 0), 0, 0
         ends: Counter[str] = Counter()
-        while attempt < last and played.groups and not has_variance(played.groups):
+        grouping = self._sampler.grouping
+        while attempt < last and played.groups and not has_variance(played.groups, grouping):
             attempt += 1
             num_tokens += played.episode.num_tokens
             ends.update(played.episode.program_ends)

@@ -6,24 +6,37 @@ Chooses that task and decides whether groups have variance. The player counts: t
 Source: DAPO (arXiv 2503.14476), Section 3.2.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.samplers.sampler import GroupingKey
 from troupe.seeds import derive_seed
 
 _ENDLESS = 2**31
 """Bound of the indices drawn for an infinite split."""
 
 
-def has_variance(groups: Sequence[pb.Group]) -> bool:
-    """Whether the rewards of some group differ.
+def has_variance(groups: Sequence[pb.Group], grouping: GroupingKey) -> bool:
+    """Whether what the candidates of some group earned differs.
+
+    Groups of "turns" hold the acts of whole episodes; an act earned what came from it on.
 
     Example: rewards 1, 1, 1, 1 and 0, 1, 0, 0 of two groups: True, by the second.
     """
-    return any(
-        max(c.reward for c in group.candidates) > min(c.reward for c in group.candidates)
-        for group in groups
-    )
+    earned = _to_go if grouping == "turns" else _rewards
+    return any(len(set(earned(group))) > 1 for group in groups)
+
+
+def _rewards(group: pb.Group) -> Iterable[float]:
+    return (c.reward for c in group.candidates)
+
+
+def _to_go(group: pb.Group) -> Iterable[float]:
+    left: defaultdict[int, float] = defaultdict(float)
+    for candidate in sorted(group.candidates, key=lambda c: -c.turn):
+        left[candidate.trajectory] += candidate.reward
+        yield left[candidate.trajectory]
 
 
 def redrawn_index(ticket: pb.Ticket, attempt: int, *, seed: int, size: int | None) -> int:

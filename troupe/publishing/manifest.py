@@ -65,9 +65,9 @@ class TeamPolicy(SpecModel):
     lora_rank: int | None = None
     """Rank of an adapter."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+    """Number format that it was trained and served in."""
     chat_template_kwargs: TemplateVariables = Field(default_factory=dict, exclude_if=is_empty)
     """Variables of the model's chat template that it learnt with."""
-    """Number format that it was trained and served in."""
 
 
 class TeamRows(SpecModel):

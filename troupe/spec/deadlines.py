@@ -11,6 +11,7 @@ from troupe.runtime.engines.presets import DTYPE_BYTES
 from troupe.spec.job import JobSpec
 from troupe.spec.memory import decoder_shape
 from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe.spec.pools import pool_of
 
 SLOWEST_BYTES_PER_S = 25e6
 """What a busy network volume or a shared gigabit line still gives; slower than this is a fault."""
@@ -46,8 +47,8 @@ def startup_s(spec: JobSpec) -> float:
 
 
 def push_s(spec: JobSpec, policy: str, size_bytes: int) -> float:
-    """Time for one version of ``policy`` to reach each of its replicas."""
-    return spec.limits.startup_timeout_s + moving_s(size_bytes * spec.policies[policy].replicas)
+    """Time for one version of ``policy`` to reach each replica of its pool."""
+    return spec.limits.startup_timeout_s + moving_s(size_bytes * pool_of(spec, policy).replicas)
 
 
 def checkpoint_s(spec: JobSpec) -> float:

@@ -24,6 +24,9 @@ OF_TEAM = (
 """Failures that are a team's: the episode ends unpaid."""
 OF_OTHERS = ("bad_call", "no_call", "diverged", "timeout", "died")
 """Failures that raise: the attempt to play fails, and a machine's is tried again."""
+OTHER = "other"
+"""An end that no family of ours reports: environments' words are no keys of metrics."""
+_KINDS = frozenset((ANSWERED, *OF_TEAM, *OF_OTHERS))
 _OF_ERROR = "PROGRAM_"
 
 
@@ -45,7 +48,8 @@ def ends_of(infos_json: Iterable[str]) -> Counter[str]:
         if PROGRAM_END in text:  # a look that is far cheaper than reading every info
             info = json.loads(text)
             end = info.get(PROGRAM_END) if isinstance(info, Mapping) else None
-            ends.update([end] if isinstance(end, str) else [])
+            if isinstance(end, str):
+                ends[end if end in _KINDS else OTHER] += 1
     return ends
 
 

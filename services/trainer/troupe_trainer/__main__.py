@@ -5,7 +5,7 @@ import sys
 from troupe.runtime.serving.life import main
 from troupe.runtime.telemetry.logging import configure_logging
 from troupe_trainer.app import TrainerService
-from troupe_trainer.learn.follower import follow
+from troupe_trainer.learn.follower import follow, outlive_signals
 from troupe_trainer.learn.learners import resolve_device
 from troupe_trainer.model.ranks.group import join
 from troupe_trainer.model.ranks.start import TorchrunSettings
@@ -32,6 +32,7 @@ def run() -> int:
 
 def follow_torchrun(torchrun: TorchrunSettings) -> int:
     """Run a rank above 0 until rank 0 ends the job; returns 1 when rank 0 is gone."""
+    outlive_signals()
     settings = TrainerSettings()
     configure_logging("trainer", level=settings.log_level, rank=str(torchrun.rank))
     device = resolve_device(settings.device)

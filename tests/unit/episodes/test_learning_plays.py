@@ -114,7 +114,7 @@ async def test_redraws_when_groups_are_flat_then_other_tasks_are_played_and_coun
     assert [index for index in env.played if index >= 8] == env.played[-1:]
     assert played.episode.num_redraws == len(env.played) - 1 > 0
     assert {g.task_id for g in played.groups} == {f"level/{env.played[-1]}"}
-    assert has_variance(played.groups)
+    assert has_variance(played.groups, "observation")
     assert played.episode.num_tokens == 3 * len(rollout.calls)
 
 
@@ -123,7 +123,18 @@ async def test_redraws_when_all_tasks_are_flat_then_there_is_an_end():
     played = await play(job(algorithm={"redraws": 3}), TreeSampler(3), env, Counting())
     assert len(env.played) == 4
     assert played.episode.num_redraws == 3
-    assert not has_variance(played.groups)
+    assert not has_variance(played.groups, "observation")
+
+
+@pytest.mark.parametrize(("last", "differs"), [([1.0, 1.0], False), ([1.0, 0.0], True)])
+def test_variance_when_groups_hold_turns_then_is_of_what_episodes_earned(last, differs):
+    acts = [
+        pb.Candidate(trajectory=n, turn=turn, reward=reward if turn else 0.0)
+        for n, reward in enumerate(last)
+        for turn in range(2)
+    ]
+    assert has_variance([pb.Group(candidates=acts)], "turns") is differs
+    assert has_variance([pb.Group(candidates=acts)], "task")
 
 
 @pytest.mark.parametrize("changes", [{}, {"kind": pb.ROUND_KIND_EVAL}])

@@ -86,3 +86,8 @@ def test_errors_when_of_a_program_then_they_name_the_end() -> None:
 def test_infos_when_some_end_a_program_then_only_those_count() -> None:
     infos = ['{"program_end": "answered"}', "{}", '{"note": "program_end"}', '["program_end"]']
     assert ends_of(infos) == {"answered": 1}
+
+
+def test_infos_when_an_environment_makes_up_ends_then_they_are_one_kind() -> None:
+    infos = [json.dumps({"program_end": f"made up {n} \ud800"}) for n in range(9)]
+    assert ends_of(infos) == {"other": 9}

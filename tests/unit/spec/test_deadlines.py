@@ -40,6 +40,8 @@ def test_startup_when_adapters_share_a_base_then_it_is_read_once_and_full_weight
 
 def test_push_when_there_are_replicas_then_each_is_sent_the_bytes() -> None:
     assert push_s(spec(LORA | {"replicas": 4}), "tool", 175_000_000) == 300 + 4 * 7
+    both = spec(LORA | {"replicas": 4}, LORA)  # one pool: each of its replicas serves both
+    assert push_s(both, "planner", 175_000_000) == 300 + 4 * 7
     assert push_s(spec(LORA), "tool", 1000) == pytest.approx(300, abs=0.01)
 
 

@@ -1,8 +1,12 @@
 """Two gloo ranks on the CPU learn what one process learns."""
 
 import math
+import os
 import pickle
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -236,3 +240,35 @@ def test_start_when_torchrun_has_another_number_than_the_job_then_refused(
     monkeypatch.setenv("WORLD_SIZE", "16")
     with pytest.raises(InvalidArgumentError, match=r"started 16 ranks .* trainer\.gpus: 8"):
         start(1, device="cpu", threads=1, asked=8)
+
+
+STOPPED = """
+import os, signal, sys, time
+from troupe_trainer.model.ranks.start import start
+
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+started = start(2, device="cpu", threads=1)
+print("joined", flush=True)
+while not asked:
+    time.sleep(0.05)
+time.sleep(2.0)  # the step that is saved meanwhile needs both ranks
+[child] = started.children
+print("both live" if child.poll() is None else "one died", flush=True)
+child.kill()
+os._exit(0)
+"""
+
+
+def test_ranks_when_the_group_of_processes_is_told_to_end_then_rank_0_decides_when() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "joined\n"
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.stdout.readline() == "both live\n"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()

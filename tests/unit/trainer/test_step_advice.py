@@ -127,3 +127,14 @@ def test_advice_when_most_groups_are_flat_then_says_what_it_costs(paid, redraws,
     assert absent not in text
     few = report(groups, is_flat=False, groups_zero_variance=5)
     assert not sparse_advice(groups, few, redraws=redraws)
+
+
+def test_advice_when_whole_episodes_are_solved_then_asks_for_harder_tasks():
+    groups = [group([0.0, 1.0] * 2, task=n) for n in range(8)]
+    for made in groups:  # two episodes of two acts, of which the last one is paid
+        made.key = pb.GROUP_KEY_TASK
+        for number, candidate in enumerate(made.candidates):
+            candidate.trajectory = number // 2
+    text = sparse_advice(groups, report(groups, is_flat=False, groups_zero_variance=8), redraws=0)
+    assert "In 8 groups every" in text
+    assert "harder" in text

@@ -35,8 +35,9 @@ async def count(store: JobStore, members: MemberStore) -> None:
         if member.replica.is_serving
         for p in member.replica.policies
     )
-    metrics.ROUTER_POLICY_REPLICAS.clear()  # of jobs that have ended since
-    for job in await store.unfinished():
+    unfinished = await store.unfinished()
+    metrics.ROUTER_POLICY_REPLICAS.clear()  # of jobs that have ended; no wait until all are set
+    for job in unfinished:
         for pool in rollout_pools(job.spec) if job.is_active else ():
             for policy in pool.policies:
                 gauge = metrics.ROUTER_POLICY_REPLICAS.labels(job.job_id, pool.name, policy)

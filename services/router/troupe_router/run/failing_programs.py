@@ -102,5 +102,5 @@ def _examples(episodes: Sequence[pb.Episode], kind: str) -> Iterator[tuple[str, 
             for candidate in group.candidates:
                 if PROGRAM_END in candidate.info_json:
                     info = json.loads(candidate.info_json)
-                    if info.get(PROGRAM_END) == kind:
+                    if isinstance(info, dict) and info.get(PROGRAM_END) == kind:
                         yield str(info.get("message", ""))[:_SHOWN_CHARS], episode.episode_id

@@ -4,6 +4,7 @@ Owns the words for people; the numbers are the step report's. Pure.
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,10 +84,11 @@ def sparse_advice(groups: Sequence[pb.Group], report: TrainerPart, *, redraws: i
     num_flat = report.groups_zero_variance or 0
     if report.is_flat or len(groups) < _FEWEST or num_flat < SPARSE_SHARE * len(groups):
         return ""
+    earned = [(group.agent, _earned(group)) for group in groups]
     best: dict[str, float] = {}
-    for answer in (answer for group in groups for answer in _answers(group)):
-        best[answer.agent] = max(answer.reward, best.get(answer.agent, answer.reward))
-    easy = sum(all(a.reward == best[a.agent] for a in _answers(group)) for group in groups)
+    for agent, rewards in earned:
+        best[agent] = max([*rewards, best.get(agent, -math.inf)])
+    easy = sum(all(reward == best[agent] for reward in rewards) for agent, rewards in earned)
     ways = [] if redraws else ["set algorithm.redraws, which plays other tasks in their place"]
     ways.append("make the tasks harder" if 2 * easy >= num_flat else "make the tasks easier")
     ways.append("or take more tasks with a smaller group_size")
@@ -95,6 +97,17 @@ def sparse_advice(groups: Sequence[pb.Group], report: TrainerPart, *, redraws: i
         f"nothing. In {easy} groups every candidate earned the most that its agent was paid. To "
         f"learn from more, {', '.join(ways)}."
     )
+
+
+def _earned(group: pb.Group) -> list[float]:
+    """The reward of each candidate; where a group holds whole episodes, the best of each one."""
+    best: dict[int, float] = {}
+    for candidate in group.candidates:
+        if not candidate.is_baseline:
+            of_episodes = group.key == pb.GROUP_KEY_TASK
+            place = candidate.trajectory if of_episodes else candidate.index
+            best[place] = max(candidate.reward, best.get(place, candidate.reward))
+    return list(best.values())
 
 
 def is_truncated(report: TrainerPart) -> bool:

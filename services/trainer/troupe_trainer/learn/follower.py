@@ -5,6 +5,7 @@ Decides nothing. Never serves, never talks to Redis and never writes a file.
 """
 
 import os
+import signal
 import sys
 from typing import Any
 
@@ -63,9 +64,16 @@ def _load(
     return learners
 
 
+def outlive_signals() -> None:
+    """Leave a signal to the whole group of processes to rank 0: it needs all ranks to save."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def main() -> int:
     """Follow rank 0 until it ends the job; returns 1 when rank 0 is gone."""
     url, rank, size, device, threads = sys.argv[1:]
+    outlive_signals()
     ranks = join(url, int(rank), int(size), device=device)
     try:
         follow(ranks, device=device, threads=int(threads))
