@@ -8,7 +8,7 @@ from chaos_cases import BY_NAME, Case
 from chaos_world import ChaosWorld
 from image_world import TEAM, TEAM_PARAMS, make_seeing_base, team_that_sees
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 
 def test_job_when_the_team_sees_and_the_trainer_is_killed_in_mid_step_then_has_the_same_weights(

@@ -75,7 +75,7 @@ def differences(one: Path, other: Path, step: int = 2) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.chaos)])
 def test_job_when_its_trainer_has_two_gpus_then_two_ranks_learn_what_one_learns(
     platform: Platform, both_kinds: dict[str, Any], alone: Path, is_killed: bool
 ) -> None:
