@@ -43,7 +43,7 @@ class LoraSpec(SpecModel):
     """Scale: the update is multiplied by alpha / rank."""
     targets: list[str] | Literal["all-linear"] = "all-linear"
     """Module names that get an adapter. In a model that takes images, of its language model."""
-    vision: bool = False
+    vision: bool = Field(default=False, exclude_if=is_empty)
     """Also adapt the vision tower of a model that takes images."""
 
 
@@ -52,7 +52,7 @@ class FullSpec(SpecModel):
 
     kind: Literal["full"] = "full"
     """Selects full weights."""
-    vision: bool = False
+    vision: bool = Field(default=False, exclude_if=is_empty)
     """Also train the vision tower of a model that takes images."""
 
 
