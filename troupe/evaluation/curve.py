@@ -47,9 +47,7 @@ def figure(run_dir: Path) -> Any:
     drawn = NotebookFigure(figsize=(8, 10))
     success, reward, phases = drawn.subplots(3, 1, sharex=True)
     steps, held_out = [line["step"] for line in train], [line["step"] for line in evals]
-    success.plot(
-        steps, [_number(x["success_rate"]) for x in train], lw=1, label="training round (best of K)"
-    )
+    success.plot(steps, [_number(x["success_rate"]) for x in train], lw=1, label="training round")
     success.plot(held_out, [_number(x["success"]) for x in evals], "o-", label="held out")
     success.set(ylabel="success", ylim=(0, 1.02), title=run_dir.name)
     success.legend(loc="lower right")

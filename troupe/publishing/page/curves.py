@@ -21,7 +21,7 @@ def curves_html(train: Lines, evals: Lines) -> str:
         (
             chart(
                 [
-                    Trace("training step, best of K", _marks(train, "success_rate"), "line", 0),
+                    Trace("training step", _marks(train, "success_rate"), "line", 0),
                     Trace("held out, with its 95 % interval", _held_out(evals), "points", 1),
                 ],
                 title="Success",
