@@ -10,11 +10,17 @@ from typing import Any
 
 LORA_RATES = (1e-3, 2e-3, 4e-3)
 FULL_RATES = (1e-4, 3e-4, 1e-3)
-TASKS_PER_STEP = (4, 16)
+TASKS_PER_STEP = (8, 32)
 WARM_UP_TASKS = 40
 """Training tasks of the learning rate's warm-up: as many whatever the size of a step."""
 EVAL_EVERY_TASKS = 96
 """Training tasks from one held-out evaluation to the next."""
+STEP: dict[str, Any] = {
+    "minibatches": 2,
+    "loss": {"entropy_coef": 0.01},
+    "filters": {"zero_variance": True},
+}
+"""Of every arm's algorithm; found for AT-GRPO by ``benchmarks/results/demo.md``, tuned for none."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ TASKS = {
         "planner",
         max_turns=4,
         max_new_tokens=6,
-        base={"--warm-start": {"num_careful_steps": 60, "num_careless_steps": 0}},
+        base={"--warm-start": {"num_careful_steps": 90, "num_careless_steps": 0}},
         first_test=400,
     ),
     "guided_walk": Task(
@@ -169,7 +175,7 @@ def spec_of(
         "workflow": {"order": list(seats), "max_turns": task.max_turns, **arm.workflow},
         "agents": {agent: {"policy": policy_name} for agent, policy_name in seats.items()},
         "policies": dict.fromkeys(sorted(set(seats.values())), policy),
-        "algorithm": {"kind": arm.algorithm, "group_size": arm.group_size, **arm.own},
+        "algorithm": {"kind": arm.algorithm, "group_size": arm.group_size, **STEP, **arm.own},
         "sampling": {"max_new_tokens": task.max_new_tokens},
         "batch": {"tokens_per_row": 256},
         "eval": {
