@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-LORA_RATES = (1e-3, 2e-3, 4e-3)
+LORA_RATES = (5e-4, 1e-3, 2e-3)
 FULL_RATES = (1e-4, 3e-4, 1e-3)
 TASKS_PER_STEP = (8, 32)
 WARM_UP_TASKS = 40
