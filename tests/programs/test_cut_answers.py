@@ -84,7 +84,7 @@ def test_client_when_an_answer_was_cut_then_it_reads_why(
     }
     family = load_family("program", params)
     assert isinstance(family, Program)
-    environment = family.environment()
+    environment: Any = family.environment()
     try:
         state, answer = environment.reset(family.taskset().task("train", 0)), ""
         while environment.observe(state, "solver"):
