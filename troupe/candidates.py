@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.rollout.v1 import rollout_pb2 as rollout
 from troupe.ids import prompt_digest
+from troupe.tasks.actions import CutAction
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +104,11 @@ class Candidate:
     text: str
     finish_reason: FinishReason
     version_spans: Sequence[tuple[int, int]] = ()
+
+    @property
+    def action(self) -> str:
+        """Its text for an environment, which may ask whether it ``is_cut``."""
+        return CutAction(self.text) if self.finish_reason == "length" else self.text
 
 
 @dataclass(frozen=True, slots=True)

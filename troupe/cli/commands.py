@@ -91,7 +91,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "program": CommandEntry(
         "Tasks",
         "program_commands:program_app",
-        "Look at an agent program: run, probe, check.",
+        "Look at an agent program: run, probe, check; export a plan as one.",
     ),
     "doctor": CommandEntry(
         "Platform",

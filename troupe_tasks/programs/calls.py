@@ -120,7 +120,7 @@ class ProgramRun:
             return len(self.calls)
 
     def answer(self, call: ModelCall, text: str) -> None:
-        """Answer a call that waits.
+        """Answer a call that waits; a text that one of its ``stop`` ends is not cut by a bound.
 
         Raises UnavailableError when the run was ended meanwhile.
         """

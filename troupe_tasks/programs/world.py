@@ -17,6 +17,7 @@ from troupe.errors import (
 )
 from troupe.runtime.faults import reached
 from troupe.seeds import derive_seed
+from troupe.tasks.actions import CutAction
 from troupe.tasks.program_ends import ANSWERED, PROGRAM_END
 from troupe.wire.dialect import read_answer
 from troupe_tasks.adapters.world import Moment
@@ -101,9 +102,12 @@ class ProgramWorld:
         return self._settled({})
 
     def act(self, agent: str, action: Any) -> Moment:
-        """Answer the agent's call and run the program to its next one, or its end."""
+        """Answer the agent's call and run the program to its next one, or its end.
+
+        ``action`` is a text, or ``{"cut": text}`` for one that a bound cut.
+        """
         call = self._waiting()[agent]
-        text = str(action)
+        text = CutAction(action["cut"]) if isinstance(action, dict) else str(action)
         terms = self._services.terms(self._seed, agent, call, text)
         answer = read_answer(text, call.request.tools)
         self._tally.num_answers += 1

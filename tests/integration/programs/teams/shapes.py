@@ -160,6 +160,19 @@ def bounded(task):
     return said
 
 
+def ends(task):
+    """Why each of its two answers ended."""
+    reasons = []
+    for system in ("You are the solver.", "You are the verifier."):
+        seen = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": "".join(reasons)},
+        ]
+        document = post("/chat/completions", {"model": "any", "messages": seen})
+        reasons.append(document["choices"][0]["finish_reason"])
+    return " ".join(reasons)
+
+
 def several(task):
     return say("You are the solver.", task["question"], n=4)
 
