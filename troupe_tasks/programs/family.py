@@ -23,7 +23,13 @@ from troupe_tasks.programs.judge import AnswerJudge, InnerFamily, ScoredCall
 from troupe_tasks.programs.launcher import ProgramLauncher
 from troupe_tasks.programs.params import JUDGED, ProgramParams
 from troupe_tasks.programs.seats import Seats
-from troupe_tasks.programs.settings import folder_of, interpreter_of
+from troupe_tasks.programs.settings import (
+    LOOPBACK,
+    ProgramSettings,
+    folder_of,
+    interpreter_of,
+    reached_at,
+)
 from troupe_tasks.programs.world import ProgramServices
 
 
@@ -60,6 +66,7 @@ class Program:
             "order": list(self.agents),
             "max_turns": self.params.max_calls,
         }
+        self._slots = threading.BoundedSemaphore(self.params.max_live)
         self._lock = threading.Lock()
         self._endpoint: ProgramEndpoint | None = None
         self._judge: AnswerJudge | None = None
@@ -126,6 +133,7 @@ class Program:
             terms=lambda seed, agent, call, text: self._terms(judge, seed, agent, call, text),
             order=self.order,
             warm_order=lambda: self._warm_order(judge),
+            slots=self._slots,
         )
         return ProgramEnvironment(services, self.close)
 
@@ -133,20 +141,26 @@ class Program:
         """The endpoint of this process's runs; started on first use."""
         with self._lock:
             if self._endpoint is None:
-                self._endpoint = ProgramEndpoint(self.params.keep_alive_s)
+                listen = ProgramSettings().listen if self.params.is_keyed else LOOPBACK
+                self._endpoint = ProgramEndpoint(self.params.keep_alive_s, listen)
             return self._endpoint
 
     def order(
         self, run: ProgramRun, base_url: str, seed: int, task: Mapping[str, str]
     ) -> dict[str, Any]:
         """What a process is told to run the program once."""
+        endpoint, seats = self.endpoint(), self.params.seats
+        keys = endpoint.keys.give(run, seats)
+        is_keyed = self.params.is_keyed
+        shared_url = endpoint.shared_url(reached_at(ProgramSettings())) if is_keyed else ""
         return {
             "program": self.params.program,
             "folder": self._folder,
             "task": dict(task),
-            "base_url": base_url,
+            "base_url": shared_url or base_url,
             "end_url": f"{base_url.removesuffix('/v1')}/end",
-            "key": run.name,
+            "key": keys.by_agent[next(iter(seats))] if len(seats) == 1 else keys.run,
+            "keys": dict(keys.by_agent) if is_keyed else {},
             "seed": seed,
             "cpu_s": self.params.cpu_s,
         }

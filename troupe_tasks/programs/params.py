@@ -29,6 +29,12 @@ class SeatParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    key: bool = Field(
+        default=False,
+        description="Calls made with this agent's own key. Then OPENAI_BASE_URL is the same in "
+        "all episodes and the key alone tells them apart; TROUPE_KEYS (JSON) has each agent's, "
+        "OPENAI_API_KEY that of the only agent.",
+    )
     model: str | None = Field(default=None, description="The call's model is this text.")
     header: str | None = Field(
         default=None, description="The call's header X-Troupe-Agent is this text."
@@ -81,8 +87,8 @@ class SeatParams(BaseModel):
     @model_validator(mode="after")
     def _decides(self) -> "SeatParams":
         rules = (self.model, self.header, self.system)
-        if not self.rest and all(rule is None for rule in rules):
-            raise ValueError("give model, header or system, or rest: true")
+        if not (self.rest or self.key) and all(rule is None for rule in rules):
+            raise ValueError("give model, header or system, or key: true, or rest: true")
         if JUDGED in self.terms:
             raise ValueError(f"the term '{JUDGED}' is the judge's; give yours another name")
         return self
@@ -140,7 +146,13 @@ class ProgramParams(BaseModel):
         default=16_384, ge=16, description="Longer answers are cut before the program sees them."
     )
     max_prompt_bytes: int = Field(default=256 * 1024, ge=1024, description="Bytes of a prompt.")
-    max_live: int = Field(default=8, ge=1, le=256, description="Idle runs kept by a process.")
+    max_live: int = Field(
+        default=8,
+        ge=1,
+        le=256,
+        description="Idle runs kept by a process. With replay: never, all runs of a process: one "
+        "more waits for start_s, and is then tried again elsewhere or later.",
+    )
     start_s: float = Field(
         default=120.0, gt=0, description="Time to import and warm up, in seconds."
     )
@@ -149,6 +161,12 @@ class ProgramParams(BaseModel):
         gt=0,
         description="Time from one call to the next, in seconds; keep it below "
         "limits.env_timeout_s.",
+    )
+    answer_s: float = Field(
+        default=900.0,
+        gt=0,
+        description="Longest wait of a call for its answer, in seconds; then nobody plays the "
+        "episode any more, and the run and its keys end.",
     )
     run_s: float = Field(default=3600.0, gt=0, description="Wall time of a run, in seconds.")
     cpu_s: int = Field(default=120, ge=1, description="Processor time of a run, in seconds.")
@@ -163,6 +181,11 @@ class ProgramParams(BaseModel):
         if not module or not attribute:
             raise ValueError("is not module:attr")
         return name
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether keys tell calls apart, not URLs."""
+        return any(seat.key for seat in self.seats.values())
 
     @model_validator(mode="after")
     def _fits(self) -> "ProgramParams":

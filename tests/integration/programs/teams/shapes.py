@@ -1,6 +1,7 @@
 """Programs of all the shapes that a run can take."""
 
 import datetime
+import json
 import os
 import queue
 import random
@@ -177,3 +178,13 @@ def slow(task):
     while time.monotonic() < end:
         pass
     return said + say("You are the verifier.", said)
+
+
+def keyed(task):
+    """Two agents that nothing but their keys tells apart; then the coder's once more."""
+    keys = json.loads(os.environ["TROUPE_KEYS"])
+    said = []
+    for agent in ("coder", "tester", "coder"):
+        headers = {"authorization": f"Bearer {keys[agent]}"}
+        said.append(ask("You are anybody.", task["question"], headers=headers)["content"])
+    return said[0]
