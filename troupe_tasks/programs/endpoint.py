@@ -6,6 +6,7 @@ its URL, or by a key where the URL is that of all runs. One event loop on one th
 """
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -41,6 +42,7 @@ class ProgramEndpoint:
         self._open: set[asyncio.Transport] = set()
         self.num_overridden: dict[str, int] = {}
         self._runs: dict[str, ProgramRun] = {}
+        self._servers: dict[str, asyncio.Server] = {}
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="programs", daemon=True)
@@ -57,10 +59,21 @@ class ProgramEndpoint:
         """The base URL of all runs, where a key tells whose a call is; ``address``: this host's."""
         return f"http://{address}:{self.port}/v1"
 
+    def accept(self, run: ProgramRun, listener: socket.socket) -> None:
+        """Serve at ``listener`` too, as long as ``run`` is served."""
+        starting = self._loop.create_server(
+            lambda: EndpointConnection(self, self._loop), sock=listener.dup()
+        )
+        self._servers[run.name] = asyncio.run_coroutine_threadsafe(starting, self._loop).result(
+            START_S
+        )
+
     def close_run(self, run: ProgramRun) -> None:
         """Know ``run`` and its keys no more; connections that wait are closed."""
         self._runs.pop(run.name, None)
         self.keys.end(run)
+        if (server := self._servers.pop(run.name, None)) is not None:
+            self.call_soon(server.close)
         run.void()
 
     def drain(self) -> None:

@@ -94,6 +94,18 @@ class SeatParams(BaseModel):
         return self
 
 
+class SandboxParams(BaseModel):
+    """What one run may use in the sandbox; its shell commands count to it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory_mib: int = Field(default=1024, ge=64, description="Memory of all processes, in MiB.")
+    num_processes: int = Field(default=64, ge=1, description="Processes and threads at once.")
+    disk_mib: int = Field(
+        default=64, ge=1, description="Files below /tmp, in MiB; they are held in memory."
+    )
+
+
 class ProgramParams(BaseModel):
     """Which program runs, who is asked, who judges, and what bounds a run."""
 
@@ -133,6 +145,12 @@ class ProgramParams(BaseModel):
         default="fork",
         description="fork: each run is a fork of a process that imported the framework and ran "
         "the program once. fresh: a new interpreter for each run.",
+    )
+    sandbox: SandboxParams | None = Field(
+        default=None,
+        description="Given, also as {}: each run is a new interpreter in the env service's "
+        "sandbox, with files of its own and no network but the endpoint. For programs that run "
+        "what a model wrote, such as a coding agent's commands. Needs replay: never.",
     )
     warm: bool = Field(
         default=True,
@@ -192,6 +210,8 @@ class ProgramParams(BaseModel):
         takers = [agent for agent, seat in self.seats.items() if seat.rest]
         if len(takers) > 1:
             raise ValueError(f"seats {', '.join(takers)} both say rest: true; only one may")
+        if self.sandbox is not None and self.replay != "never":
+            raise ValueError("a program in the sandbox is not repeated; set replay: never")
         if self.score is None and (scored := [a for a, s in self.seats.items() if s.terms]):
             raise ValueError(f"seat {scored[0]} has terms and there is no function in 'score'")
         return self

@@ -18,6 +18,7 @@ from troupe.errors import (
     ProgramTimeoutError,
 )
 from troupe.runtime.faults import reached
+from troupe.sandbox.sandbox import SandboxSession
 from troupe.seeds import derive_seed
 from troupe.tasks.program_ends import ANSWERED, PROGRAM_END
 from troupe.wire.dialect import read_answer
@@ -29,6 +30,7 @@ from troupe_tasks.programs.launcher import ProgramLauncher, RunProcess
 from troupe_tasks.programs.params import ProgramParams
 from troupe_tasks.programs.prompts import encoded
 from troupe_tasks.programs.queues import bytes_under_way
+from troupe_tasks.programs.sandboxed import SandboxedLauncher
 from troupe_tasks.programs.seats import Seats
 
 NUM_LOOKS = 3
@@ -49,7 +51,7 @@ class ProgramServices:
 
     params: ProgramParams
     seats: Seats
-    launcher: ProgramLauncher
+    launcher: ProgramLauncher | SandboxedLauncher
     endpoint: Callable[[], ProgramEndpoint]
     question: Callable[[int], Mapping[str, str]]
     paid: Callable[[int, str], tuple[float, bool]]
@@ -84,7 +86,7 @@ class ProgramWorld:
         self._services = services
         self._endpoint = services.endpoint()
         self._run = ProgramRun(services.params.max_waiting, services.seats.digest)
-        self._process: RunProcess | None = None
+        self._process: RunProcess | SandboxSession | None = None
         self._tally = _Tally()
         self._seed = 0
         self._deadline = time.monotonic() + services.params.run_s
@@ -108,7 +110,7 @@ class ProgramWorld:
         order = services.order(
             self._run, base_url, derive_seed(services.params.seed, seed), services.question(seed)
         )
-        self._process = services.launcher.start(order, services.warm_order)
+        self._process = services.launcher.start(self._run, order, services.warm_order)
         reached("env.program_started")
         return self._settled({})
 

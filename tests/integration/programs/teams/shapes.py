@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from wire_client import ask, post, say
 
@@ -188,3 +189,13 @@ def keyed(task):
         headers = {"authorization": f"Bearer {keys[agent]}"}
         said.append(ask("You are anybody.", task["question"], headers=headers)["content"])
     return said[0]
+
+
+def looks_around(task):
+    """What a program in the sandbox can reach, told as its answer."""
+    headers = {"authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
+    said = say("You are the solver.", task["question"], headers=headers)
+    (Path.cwd() / "notes.txt").write_text(said)
+    done = subprocess.run(said, shell=True, capture_output=True, text=True, timeout=60)
+    told = {"output": done.stdout, "status": done.returncode, "env": sorted(os.environ)}
+    return json.dumps({**told, "files": sorted(path.name for path in Path.cwd().iterdir())})
