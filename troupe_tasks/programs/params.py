@@ -29,6 +29,12 @@ class SeatParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    key: bool = Field(
+        default=False,
+        description="Calls made with this agent's own key. Then OPENAI_BASE_URL is the same in "
+        "all episodes and the key alone tells them apart; TROUPE_KEYS (JSON) has each agent's, "
+        "OPENAI_API_KEY that of the only agent.",
+    )
     model: str | None = Field(default=None, description="The call's model is this text.")
     header: str | None = Field(
         default=None, description="The call's header X-Troupe-Agent is this text."
@@ -81,11 +87,23 @@ class SeatParams(BaseModel):
     @model_validator(mode="after")
     def _decides(self) -> "SeatParams":
         rules = (self.model, self.header, self.system)
-        if not self.rest and all(rule is None for rule in rules):
-            raise ValueError("give model, header or system, or rest: true")
+        if not (self.rest or self.key) and all(rule is None for rule in rules):
+            raise ValueError("give model, header or system, or key: true, or rest: true")
         if JUDGED in self.terms:
             raise ValueError(f"the term '{JUDGED}' is the judge's; give yours another name")
         return self
+
+
+class SandboxParams(BaseModel):
+    """What one run may use in the sandbox; its shell commands count to it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory_mib: int = Field(default=1024, ge=64, description="Memory of all processes, in MiB.")
+    num_processes: int = Field(default=64, ge=1, description="Processes and threads at once.")
+    disk_mib: int = Field(
+        default=64, ge=1, description="Files below /tmp, in MiB; they are held in memory."
+    )
 
 
 class ProgramParams(BaseModel):
@@ -128,6 +146,12 @@ class ProgramParams(BaseModel):
         description="fork: each run is a fork of a process that imported the framework and ran "
         "the program once. fresh: a new interpreter for each run.",
     )
+    sandbox: SandboxParams | None = Field(
+        default=None,
+        description="Given, also as {}: each run is a new interpreter in the env service's "
+        "sandbox, with files of its own and no network but the endpoint. For programs that run "
+        "what a model wrote, such as a coding agent's commands. Needs replay: never.",
+    )
     warm: bool = Field(
         default=True,
         description="Run the program once, with empty answers, before the first fork. Never done "
@@ -140,7 +164,13 @@ class ProgramParams(BaseModel):
         default=16_384, ge=16, description="Longer answers are cut before the program sees them."
     )
     max_prompt_bytes: int = Field(default=256 * 1024, ge=1024, description="Bytes of a prompt.")
-    max_live: int = Field(default=8, ge=1, le=256, description="Idle runs kept by a process.")
+    max_live: int = Field(
+        default=8,
+        ge=1,
+        le=256,
+        description="Idle runs kept by a process. With replay: never, all runs of a process: one "
+        "more waits for start_s, and is then tried again elsewhere or later.",
+    )
     start_s: float = Field(
         default=120.0, gt=0, description="Time to import and warm up, in seconds."
     )
@@ -149,6 +179,12 @@ class ProgramParams(BaseModel):
         gt=0,
         description="Time from one call to the next, in seconds; keep it below "
         "limits.env_timeout_s.",
+    )
+    answer_s: float = Field(
+        default=900.0,
+        gt=0,
+        description="Longest wait of a call for its answer, in seconds; then nobody plays the "
+        "episode any more, and the run and its keys end.",
     )
     run_s: float = Field(default=3600.0, gt=0, description="Wall time of a run, in seconds.")
     cpu_s: int = Field(default=120, ge=1, description="Processor time of a run, in seconds.")
@@ -164,11 +200,18 @@ class ProgramParams(BaseModel):
             raise ValueError("is not module:attr")
         return name
 
+    @property
+    def is_keyed(self) -> bool:
+        """Whether keys tell calls apart, not URLs."""
+        return any(seat.key for seat in self.seats.values())
+
     @model_validator(mode="after")
     def _fits(self) -> "ProgramParams":
         takers = [agent for agent, seat in self.seats.items() if seat.rest]
         if len(takers) > 1:
             raise ValueError(f"seats {', '.join(takers)} both say rest: true; only one may")
+        if self.sandbox is not None and self.replay != "never":
+            raise ValueError("a program in the sandbox is not repeated; set replay: never")
         if self.score is None and (scored := [a for a, s in self.seats.items() if s.terms]):
             raise ValueError(f"seat {scored[0]} has terms and there is no function in 'score'")
         return self

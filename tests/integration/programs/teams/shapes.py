@@ -1,6 +1,7 @@
 """Programs of all the shapes that a run can take."""
 
 import datetime
+import json
 import os
 import queue
 import random
@@ -9,6 +10,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from wire_client import ask, post, say
 
@@ -190,3 +192,23 @@ def slow(task):
     while time.monotonic() < end:
         pass
     return said + say("You are the verifier.", said)
+
+
+def keyed(task):
+    """Two agents that nothing but their keys tells apart; then the coder's once more."""
+    keys = json.loads(os.environ["TROUPE_KEYS"])
+    said = []
+    for agent in ("coder", "tester", "coder"):
+        headers = {"authorization": f"Bearer {keys[agent]}"}
+        said.append(ask("You are anybody.", task["question"], headers=headers)["content"])
+    return said[0]
+
+
+def looks_around(task):
+    """What a program in the sandbox can reach, told as its answer."""
+    headers = {"authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
+    said = say("You are the solver.", task["question"], headers=headers)
+    (Path.cwd() / "notes.txt").write_text(said)
+    done = subprocess.run(said, shell=True, capture_output=True, text=True, timeout=60)
+    told = {"output": done.stdout, "status": done.returncode, "env": sorted(os.environ)}
+    return json.dumps({**told, "files": sorted(path.name for path in Path.cwd().iterdir())})

@@ -1,0 +1,92 @@
+"""Runs that are never repeated, and agents that are known by their keys."""
+
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+from program_world import begun, program
+
+from troupe.errors import OverloadedError, ProgramDiedError, UnavailableError
+from troupe_tasks.programs.environment import ProgramEnvironment
+from troupe_tasks.programs.launcher import RunProcess
+from troupe_tasks.programs.world import ProgramWorld
+
+KEYED: dict[str, Any] = {
+    "seats": {"coder": {"key": True}, "tester": {"key": True}},
+    "replay": "never",
+}
+
+
+def lives(environment: ProgramEnvironment) -> list[ProgramWorld]:
+    """The runs that are under way and idle."""
+    kept: dict[str, list[ProgramWorld]] = vars(environment.worlds)["_kept"]
+    return [world for worlds in kept.values() for world in worlds]
+
+
+def process_of(environment: ProgramEnvironment) -> RunProcess:
+    """The process of the only run."""
+    process: Any = vars(lives(environment)[0])["_process"]
+    return process
+
+
+def test_agents_when_their_keys_tell_them_apart_then_each_is_asked_in_its_turn() -> None:
+    with program("keyed", **KEYED) as environment:
+        state, asked = begun(environment), []
+        for answer in ("one", "two", "three"):
+            asked += [agent for agent in ("coder", "tester") if environment.observe(state, agent)]
+            step = environment.step(state, asked[-1], answer)
+            state = step.state
+        assert asked == ["coder", "tester", "coder"]
+        assert (step.done, step.info["answer"]) == (True, "one")
+
+
+def test_runs_when_they_are_answered_alike_then_each_lives_on() -> None:
+    with program("pair", replay="never") as environment:
+        first = begun(environment)
+        states = [environment.step(first, "solver", "7").state for _ in range(3)]
+        assert states[0] == states[1] == states[2]
+        assert len(lives(environment)) == 3
+        ends = [environment.step(state, "verifier", "fine") for state in states]
+        assert all(end.done for end in ends)
+        assert lives(environment) == []
+
+
+def test_runs_when_there_are_too_many_then_one_more_is_tried_again_and_none_is_ended() -> None:
+    with program("pair", replay="never", max_live=2, start_s=2.0, start="fresh") as environment:
+        states = [begun(environment, index) for index in range(2)]
+        with pytest.raises(OverloadedError, match="max_live"):
+            begun(environment, 2)
+        for state in states:
+            assert not environment.step(state, "solver", "7").done
+
+
+def test_run_when_its_process_is_killed_then_it_is_retryable_and_another_may_begin() -> None:
+    with program("pair", replay="never", max_live=1) as environment:
+        state = environment.step(begun(environment), "solver", "7").state
+        process = process_of(environment)
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(UnavailableError):
+            environment.step(state, "verifier", "fine")
+        state = environment.step(begun(environment), "solver", "7").state
+        assert environment.step(state, "verifier", "fine").done
+
+
+def test_run_when_it_dies_by_itself_then_nobody_is_paid() -> None:
+    with program("dies", replay="never") as environment, pytest.raises(ProgramDiedError):
+        environment.step(begun(environment), "solver", "one")
+
+
+def test_run_when_nobody_answers_it_then_it_ends_and_its_place_is_free() -> None:
+    with program("pair", replay="never", max_live=1, answer_s=0.5) as environment:
+        state = begun(environment)
+        process = process_of(environment)
+        waited = threading.Event()
+        for _ in range(200):
+            if not process.is_alive:
+                break
+            waited.wait(0.05)
+        assert not process.is_alive
+        # Nothing had been answered yet, so the run that begins in its place is no repetition.
+        assert not environment.step(state, "solver", "7").done

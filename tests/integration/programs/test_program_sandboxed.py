@@ -1,0 +1,99 @@
+"""Programs in the env service's sandbox: what a model's commands reach, and how a run ends."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from program_world import begun, params_of, program
+from test_program_once import process_of
+
+from troupe.errors import InvalidArgumentError, ProgramDiedError, UnavailableError
+from troupe.sandbox.sandbox import Sandbox
+from troupe.spec.issues import SpecInvalidError
+from troupe.tasks.registry import load_family
+from troupe_env.sandbox import local_sandbox
+from troupe_tasks.programs.environment import ProgramEnvironment
+
+INSIDE: dict[str, Any] = {"sandbox": {"memory_mib": 256, "disk_mib": 8}, "replay": "never"}
+SOLVER = {"seats": {"solver": {"key": True}}}
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    try:
+        opened = local_sandbox()
+    except InvalidArgumentError as error:
+        pytest.skip(error.message)
+    yield opened
+    opened.close()
+
+
+def told(environment: ProgramEnvironment, command: str) -> dict[str, Any]:
+    """What a shell command of the agent reached."""
+    end = environment.step(begun(environment), "solver", command)
+    return json.loads(end.info["answer"])
+
+
+def test_command_of_an_agent_when_in_the_sandbox_then_it_reaches_the_endpoint_alone(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROUPE_SECRET_TEST", "secret")
+    reach = (
+        "python -c \"import os, socket; print(os.getuid(), os.path.exists('/proc/1'), "
+        "socket.socket().connect_ex(('127.0.0.1', 8000)), "
+        "socket.socket().connect_ex(('10.1.2.3', 80)))\"; touch /usr/mine 2>/dev/null || echo no"
+    )
+    with program("looks_around", in_sandbox=sandbox, **INSIDE, **SOLVER) as environment:
+        first, second = told(environment, reach), told(environment, "cat notes.txt; ls ..")
+    assert first["output"] == "1000 False 0 101\nno\n"
+    assert not [name for name in first["env"] if "SECRET" in name]
+    assert second["files"] == [".stdin", ".troupe", "notes.txt"]
+    assert "tests" not in second["output"].split()
+
+
+def test_program_when_in_the_sandbox_then_its_calls_are_turns_as_ever(sandbox: Sandbox) -> None:
+    keyed = {"seats": {"coder": {"key": True}, "tester": {"key": True}}}
+    with program("keyed", in_sandbox=sandbox, **INSIDE, **keyed) as environment:
+        state = begun(environment)
+        for agent in ("coder", "tester", "coder"):
+            assert environment.observe(state, agent)
+            step = environment.step(state, agent, "7")
+            state = step.state
+        assert (step.done, step.info["answer"]) == (True, "7")
+
+
+def test_run_in_the_sandbox_when_it_is_killed_then_it_is_retryable_and_nothing_is_left(
+    sandbox: Sandbox,
+) -> None:
+    with program("pair", in_sandbox=sandbox, **INSIDE) as environment:
+        state = environment.step(begun(environment), "solver", "7").state
+        process = process_of(environment)
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(UnavailableError):
+            environment.step(state, "verifier", "fine")
+        assert not process.is_alive
+        state = environment.step(begun(environment), "solver", "7").state
+        assert environment.step(state, "verifier", "fine").done
+
+
+def test_run_in_the_sandbox_when_an_agent_kills_it_then_it_died_and_is_not_paid(
+    sandbox: Sandbox,
+) -> None:
+    with (
+        program("looks_around", in_sandbox=sandbox, **INSIDE, **SOLVER) as environment,
+        pytest.raises(ProgramDiedError),
+    ):
+        environment.step(begun(environment), "solver", "kill -9 $PPID; sleep 60")
+
+
+def test_sandbox_when_the_program_is_repeated_or_there_is_none_then_it_is_refused() -> None:
+    with pytest.raises(SpecInvalidError, match="replay: never"):
+        load_family("program", params_of("pair", sandbox={}))
+    with (
+        pytest.raises(InvalidArgumentError, match="TROUPE_ENV_SANDBOX"),
+        program("pair", **INSIDE),
+    ):
+        pass
