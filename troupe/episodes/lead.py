@@ -1,7 +1,7 @@
 """Groups of whole episodes whose candidates all carry the returns of one agent, the lead.
 
-The number of an agent's calls varies from episode to episode, and may be 0; so each group also holds
-the lead's return in every episode.
+The number of an agent's calls varies from episode to episode, and may be 0; so each group also
+holds the lead's return in every episode.
 """
 
 from collections.abc import Sequence

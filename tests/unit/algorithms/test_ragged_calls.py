@@ -108,7 +108,7 @@ def test_formulas_when_computed_by_numpy_then_agree_to_1e_9(
 def test_m_grpo_when_calls_are_repeated_and_dropped_as_in_the_paper_then_is_the_mean_of_that(
     returns: list[float], calls: list[tuple[int, int]]
 ) -> None:
-    """Of calls of one length: aligned to D of each rollout, each is there D / d times on average."""
+    """Calls of one length: aligned to D of each rollout, each is there D / d times on average."""
     calls = [(rollout % len(returns), 3) for rollout, _ in calls]
     ragged = group(calls, returns)
     rollout = np.array(calls)[:, 0]
