@@ -204,7 +204,8 @@ class GroupOutcome:
     """The inputs of a group's advantages: K candidates of one policy, in index order.
 
     ``node`` names the joint action's history that groups of several agents share; "" without one.
-    ``term_weights`` holds the weight of each of the candidates' terms.
+    ``term_weights`` holds the weight of each of the candidates' terms. ``lead_returns``: of the
+    agent by whose returns all agents are compared, in each trajectory; empty without one.
     """
 
     group_id: str
@@ -213,6 +214,7 @@ class GroupOutcome:
     candidates: Sequence[Sample]
     node: str = ""
     term_weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    lead_returns: Sequence[float] = ()
 
 
 def finish_reason_to_proto(reason: FinishReason) -> records.FinishReason:
@@ -328,4 +330,5 @@ def group_outcome(group: records.Group) -> GroupOutcome:
         candidates=[sample_of(candidate) for candidate in group.candidates],
         node=group.node,
         term_weights=dict(group.term_weights),
+        lead_returns=tuple(group.lead_returns),
     )

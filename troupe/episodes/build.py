@@ -9,6 +9,7 @@ from troupe.bundles.planned import is_bundled, planned_family
 from troupe.episodes.coalitions import check_coalitions
 from troupe.episodes.follow import resumable
 from troupe.episodes.joint import at_once
+from troupe.episodes.lead import check_lead
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort
 from troupe.rewards.family import with_reward
@@ -16,6 +17,7 @@ from troupe.rewards.mix import RewardMix
 from troupe.samplers.coalition import CoalitionSampler
 from troupe.samplers.follow import FollowSampler
 from troupe.samplers.joint import JointSampler
+from troupe.samplers.led import LedSampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import JobSpec
 from troupe.spec.layout import GpuLayout, plan_layout
@@ -77,6 +79,8 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
         resumable(spec, workflow, sampler)
     if isinstance(sampler, CoalitionSampler):
         check_coalitions(spec, sampler)
+    if isinstance(sampler, LedSampler):
+        check_lead(spec, sampler)
     refuse_across_policies(spec, algorithm)
     refuse_what_cannot_spread(spec, algorithm, spec.trainer.gpus or 1)
     return JobParts(

@@ -39,7 +39,8 @@ def fault(group: pb.Group, expected: Expected) -> str | None:
         expected.step,
     ):
         return "foreign"
-    if len(group.candidates) < 2:
+    # Where a lead's returns are compared, an agent may have been called once.
+    if len(group.candidates) < (1 if group.lead_returns else 2):
         return "too_few_candidates"
     return (
         _prompt_fault(group, expected)
