@@ -97,3 +97,12 @@ def test_sandbox_when_the_program_is_repeated_or_there_is_none_then_it_is_refuse
         program("pair", **INSIDE),
     ):
         pass
+
+
+def test_command_of_an_agent_when_it_takes_too_much_then_it_fails_and_its_run_goes_on(
+    sandbox: Sandbox,
+) -> None:
+    memory = "python -c 'x = bytearray(1 << 30)' 2>/dev/null || echo none"
+    disk = "head -c 20000000 /dev/zero > big 2>/dev/null || echo full"
+    with program("looks_around", in_sandbox=sandbox, **INSIDE, **SOLVER) as environment:
+        assert told(environment, f"{memory}; {disk}; rm big")["output"] == "none\nfull\n"
