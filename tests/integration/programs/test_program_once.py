@@ -53,6 +53,14 @@ def test_runs_when_they_are_answered_alike_then_each_lives_on() -> None:
         assert lives(environment) == []
 
 
+def test_run_when_it_is_begun_again_before_any_answer_then_it_is_the_same_run() -> None:
+    with program("pair", replay="never", max_live=1, start_s=2.0, start="fresh") as environment:
+        first, again = begun(environment), begun(environment)
+        assert first == again
+        assert len(lives(environment)) == 1
+        assert not environment.step(again, "solver", "7").done
+
+
 def test_runs_when_there_are_too_many_then_one_more_is_tried_again_and_none_is_ended() -> None:
     with program("pair", replay="never", max_live=2, start_s=2.0, start="fresh") as environment:
         states = [begun(environment, index) for index in range(2)]
