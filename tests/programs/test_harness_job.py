@@ -21,7 +21,7 @@ from platform_world import Platform, run_platform
 from benchmarks.program_examples import EXAMPLES, python_of
 from troupe_tasks.programs.activity import descendants
 
-STEPS, TASKS, K = 2, 1, 3
+STEPS, TASKS, K = 2, 2, 4
 DONE = "RUN echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat answer.txt"
 COLOURS = ("red", "green", "blue")
 PATIENT = {"TROUPE_ENV_CALL_TIMEOUT_S": "600", "TROUPE_ENV_THREADS": "16"}
@@ -46,18 +46,19 @@ def platform(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Platform]
 
 
 def a_base(folder: Path) -> Path:
-    """A tiny model that writes commands which mini-swe-agent can read, the right one at times."""
+    """A tiny model that writes commands which mini-swe-agent can read, the right one in most."""
     rows = [{"prompt": f"Order {n}: write {c} into answer.txt"} for n in range(40) for c in COLOURS]
     for number, row in enumerate(rows):
-        colour = COLOURS[number // 3 % 3]  # right in one of three
-        row["answer"] = DONE if number % 4 == 3 else f"RUN echo {colour} > answer.txt"
+        asked = COLOURS[number % 3]
+        colour = asked if number % 2 else COLOURS[number // 3 % 3]
+        row["answer"] = f"RUN echo {colour} > answer.txt"
     rows += [{"prompt": " (status 0)", "answer": DONE}] * 40
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = {
         "--agents": {"engineer": "You are an engineer. Answer with RUN and one shell command."},
         "--shape": {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "max_positions": 1024},
-        "--warm-start": {"num_careful_steps": 60, "num_careless_steps": 0, "batch_size": 16},
+        "--warm-start": {"num_careful_steps": 80, "num_careless_steps": 0, "batch_size": 16},
     }
     command = [sys.executable, "-m", "troupe.cli", "model", "tiny", "--rows", str(path)]
     command += [text for name, value in options.items() for text in (name, json.dumps(value))]
@@ -125,5 +126,6 @@ def test_harness_when_it_is_trained_and_killed_once_then_no_group_is_lost(
     for line in lines:
         assert line["num_dropped"] == 0
         assert line["groups_trained"] + line["groups_zero_variance"] == TASKS
+    assert sum(line["groups_trained"] for line in lines) > 0
     for episode in lines_of(run_dir / "episodes.jsonl"):
         assert episode["program_ends"] == {"answered": K}
