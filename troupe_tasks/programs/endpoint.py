@@ -16,7 +16,7 @@ from troupe.runtime.telemetry import metrics
 from troupe_tasks.programs.calls import ProgramRun
 from troupe_tasks.programs.connection import EndpointConnection
 from troupe_tasks.programs.keys import KeyRing
-from troupe_tasks.programs.settings import LOOPBACK
+from troupe_tasks.programs.settings import ANY_ADDRESS, LOOPBACK, in_url
 
 DRAIN_ROUNDS = 6
 """Rounds of the loop in which a connection is accepted, read and dispatched."""
@@ -53,11 +53,12 @@ class ProgramEndpoint:
     def open(self, run: ProgramRun) -> str:
         """Serve ``run``; its base URL, which ends in /v1."""
         self._runs[run.name] = run
-        return f"http://{LOOPBACK}:{self.port}/r/{run.name}/v1"
+        host = LOOPBACK if self._host in ANY_ADDRESS else in_url(self._host)
+        return f"http://{host}:{self.port}/r/{run.name}/v1"
 
     def shared_url(self, address: str) -> str:
         """The base URL of all runs, where a key tells whose a call is; ``address``: this host's."""
-        return f"http://{address}:{self.port}/v1"
+        return f"http://{in_url(address)}:{self.port}/v1"
 
     def accept(self, run: ProgramRun, listener: socket.socket) -> None:
         """Serve at ``listener`` too, as long as ``run`` is served."""

@@ -30,6 +30,19 @@ class ProgramWorlds(Worlds):
         self._is_replayed = is_replayed
         self._kept: dict[str, list[World]] = {}
 
+    def begin(self, seed: int) -> tuple[World, Moment]:
+        """See ``Worlds.begin``; a run that may not be repeated and that nobody has answered yet is
+        one at its start: a caller that asks again, since the answer was late, gets the run that it
+        began."""
+        if not self._is_replayed:
+            with self._lock:
+                for worlds in self._kept.values():
+                    for world in worlds:
+                        if isinstance(world, ProgramWorld) and (first := world.first_moment(seed)):
+                            worlds.remove(world)
+                            return world, first
+        return super().begin(seed)
+
     def taken(self, record: Record) -> World | None:
         """See ``Worlds.taken``."""
         if self._is_replayed:

@@ -10,7 +10,7 @@ from troupe import plugins
 from troupe.errors import InvalidArgumentError
 
 LOOPBACK = "127.0.0.1"
-_ANY = ("0.0.0.0", "::", "")
+ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 class ProgramSettings(BaseSettings):
@@ -39,12 +39,17 @@ def reached_at(settings: ProgramSettings) -> str:
     Raises InvalidArgumentError where the process listens everywhere and nobody said by which name.
     """
     address = settings.address or settings.listen
-    if address in _ANY:
+    if address in ANY_ADDRESS:
         raise InvalidArgumentError(
             f"TROUPE_PROGRAM_LISTEN is {settings.listen!r}, which no client can call; set "
             "TROUPE_PROGRAM_ADDRESS to the name or address of this host that harnesses reach"
         )
-    return f"[{address}]" if ":" in address else address
+    return address
+
+
+def in_url(host: str) -> str:
+    """``host`` as a URL has it."""
+    return f"[{host}]" if ":" in host else host
 
 
 def interpreter_of(name: str | None) -> str:

@@ -91,6 +91,7 @@ class ProgramWorld:
         self._tally = _Tally()
         self._seed = 0
         self._deadline = time.monotonic() + services.params.run_s
+        self._first: Moment | None = None
         self._has_slot = False
         self._lock = threading.Lock()
 
@@ -113,7 +114,13 @@ class ProgramWorld:
         )
         self._process = services.launcher.start(self._run, order, services.warm_order)
         reached("env.program_started")
-        return self._settled({})
+        self._first = self._settled({})
+        return self._first
+
+    def first_moment(self, seed: int) -> Moment | None:
+        """What a run of ``seed`` shows that nobody has answered yet; None for any other."""
+        is_first = seed == self._seed and not self._tally.num_answers and self.is_live
+        return self._first if is_first else None
 
     def act(self, agent: str, action: Any) -> Moment:
         """Answer the agent's call and run the program to its next one, or its end.

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from troupe_tasks.programs import connection
 from troupe_tasks.programs.calls import ModelCall, ProgramRun, digest_of
 from troupe_tasks.programs.connection import MAX_BODY_BYTES
 from troupe_tasks.programs.endpoint import ProgramEndpoint
@@ -132,3 +134,12 @@ def test_run_when_its_time_is_over_then_its_key_is_too_and_its_owner_is_told(
     run.expires_at = time.monotonic()
     assert over.wait(30.0)
     assert ask(endpoint, {"x-api-key": key})[0] == 401
+
+
+def test_connection_when_it_shows_no_key_in_time_then_it_is_closed(
+    endpoint: ProgramEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "REQUEST_S", 0.2)
+    with socket.create_connection(("127.0.0.1", endpoint.port), 30.0) as client:
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: any\r\n")
+        assert client.recv(1) == b""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from program_world import begun, program
 
-from troupe.errors import OverloadedError, ProgramDiedError, UnavailableError
+from troupe.errors import InvalidArgumentError, OverloadedError, ProgramDiedError, UnavailableError
 from troupe_tasks.programs.environment import ProgramEnvironment
 from troupe_tasks.programs.launcher import RunProcess
 from troupe_tasks.programs.world import ProgramWorld
@@ -53,6 +53,14 @@ def test_runs_when_they_are_answered_alike_then_each_lives_on() -> None:
         assert lives(environment) == []
 
 
+def test_run_when_it_is_begun_again_before_any_answer_then_it_is_the_same_run() -> None:
+    with program("pair", replay="never", max_live=1, start_s=2.0, start="fresh") as environment:
+        first, again = begun(environment), begun(environment)
+        assert first == again
+        assert len(lives(environment)) == 1
+        assert not environment.step(again, "solver", "7").done
+
+
 def test_runs_when_there_are_too_many_then_one_more_is_tried_again_and_none_is_ended() -> None:
     with program("pair", replay="never", max_live=2, start_s=2.0, start="fresh") as environment:
         states = [begun(environment, index) for index in range(2)]
@@ -90,3 +98,22 @@ def test_run_when_nobody_answers_it_then_it_ends_and_its_place_is_free() -> None
         assert not process.is_alive
         # Nothing had been answered yet, so the run that begins in its place is no repetition.
         assert not environment.step(state, "solver", "7").done
+
+
+def test_harness_when_it_is_elsewhere_then_it_is_given_the_address_that_it_can_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TROUPE_PROGRAM_LISTEN", "127.0.0.2")
+    seats = {"solver": {"key": True}, "verifier": {"rest": True}}
+    with program("where", seats=seats, replay="never") as environment:
+        state = begun(environment)
+        address = environment.observe(state, "verifier")[1].text
+        assert address.startswith("http://127.0.0.2:")
+        assert address.endswith("/v1")
+        assert environment.step(state, "verifier", "fine").info["answer"] == "fine"
+    monkeypatch.setenv("TROUPE_PROGRAM_LISTEN", "0.0.0.0")
+    with (
+        program("where", seats=seats, replay="never") as environment,
+        pytest.raises(InvalidArgumentError, match="TROUPE_PROGRAM_ADDRESS"),
+    ):
+        begun(environment)

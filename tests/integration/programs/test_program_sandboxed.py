@@ -3,7 +3,11 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.issues import SpecInvalidError
 from troupe.tasks.registry import load_family
 from troupe_env.sandbox import local_sandbox
+from troupe_tasks.programs.activity import descendants, start_time
 from troupe_tasks.programs.environment import ProgramEnvironment
 
 INSIDE: dict[str, Any] = {"sandbox": {"memory_mib": 256, "disk_mib": 8}, "replay": "never"}
@@ -97,3 +102,39 @@ def test_sandbox_when_the_program_is_repeated_or_there_is_none_then_it_is_refuse
         program("pair", **INSIDE),
     ):
         pass
+
+
+def test_command_of_an_agent_when_it_takes_too_much_then_it_fails_and_its_run_goes_on(
+    sandbox: Sandbox,
+) -> None:
+    memory = "python -c 'x = bytearray(1 << 30)' 2>/dev/null || echo none"
+    disk = "head -c 20000000 /dev/zero > big 2>/dev/null || echo full"
+    with program("looks_around", in_sandbox=sandbox, **INSIDE, **SOLVER) as environment:
+        assert told(environment, f"{memory}; {disk}; rm big")["output"] == "none\nfull\n"
+
+
+def test_service_when_it_is_killed_then_no_run_in_the_sandbox_outlives_it(sandbox: Sandbox) -> None:
+    code = (
+        "import time\n"
+        "from program_world import begun, program\n"
+        "from test_program_once import process_of\n"
+        "from troupe_env.sandbox import local_sandbox\n"
+        "inside = dict(in_sandbox=local_sandbox(), sandbox={}, replay='never')\n"
+        "with program('pair', **inside) as environment:\n"
+        "    begun(environment)\n"
+        "    print(process_of(environment).pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    command, folder = [sys.executable, "-c", code], str(Path(__file__).parent)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        pids = descendants(int(next(line for line in lines if line.strip().isdigit())))
+        assert len(pids) == 4  # what waits, the first process of each namespace, the program
+        process.kill()
+    waited = threading.Event()
+    for _ in range(200):
+        if not any(start_time(pid) for pid in pids):
+            return
+        waited.wait(0.05)
+    raise AssertionError("a run outlives the service that started it")

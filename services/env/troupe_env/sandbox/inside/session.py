@@ -14,11 +14,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cell, kernel, wire, zygote
+from . import cell, kernel, zygote
 from .seccomp import Filter, assemble
 
 _SET_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41  # SIOCSIFFLAGS, IFF_UP | IFF_RUNNING
-_SEND_S = 30.0
 
 
 def start() -> Callable[[], NoReturn]:
@@ -29,8 +28,7 @@ def start() -> Callable[[], NoReturn]:
     try:
         worker = _confined(config, control)
     except OSError as error:
-        wire.send(control, {"error": str(error)}, b"", _SEND_S)
-        sys.exit(1)
+        sys.exit(str(error))
     os.environ.clear()
     os.environ.update(config["environment"])
     pid = kernel.fork_into(zygote.OF_A_CELL)
