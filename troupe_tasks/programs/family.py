@@ -48,6 +48,7 @@ class Program:
     return_bound: float = 0.0
     is_scripted: bool = False
     runs_programs: bool = True
+    is_repeatable: bool = True
     usual_workflow: Mapping[str, Any] = {}
 
     def __init__(self, params: BaseModel) -> None:
@@ -60,6 +61,7 @@ class Program:
         self._seats = Seats(self.params.seats)
         self.agents = tuple(self.params.seats)
         self.local_terms = {a: dict(seat.weights) for a, seat in self.params.seats.items()}
+        self.is_repeatable = self.params.replay == "always"
         self.return_bound = self._inner.family.return_bound
         self.needs_sandbox = self._inner.needs_sandbox or self.params.sandbox is not None
         self.usual_workflow = {

@@ -6,9 +6,12 @@ import threading
 from typing import Any
 
 import pytest
-from program_world import begun, program
+from program_world import begun, params_of, program
 
+from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, OverloadedError, ProgramDiedError, UnavailableError
+from troupe.spec.issues import SpecInvalidError
+from troupe.spec.job import JobSpec
 from troupe_tasks.programs.environment import ProgramEnvironment
 from troupe_tasks.programs.launcher import RunProcess
 from troupe_tasks.programs.world import ProgramWorld
@@ -117,3 +120,25 @@ def test_harness_when_it_is_elsewhere_then_it_is_given_the_address_that_it_can_r
         pytest.raises(InvalidArgumentError, match="TROUPE_PROGRAM_ADDRESS"),
     ):
         begun(environment)
+
+
+@pytest.mark.parametrize("kind", ["at_grpo", "follow", "tree_grpo"])
+def test_job_when_its_runs_are_never_repeated_then_an_algorithm_that_forks_is_refused(
+    kind: str,
+) -> None:
+    seats = {"solver": {"key": True}}
+    document: dict[str, Any] = {
+        "name": "once",
+        "steps": 1,
+        "tasks_per_step": 1,
+        "task": {"name": "program", "params": params_of("pair", replay="never", seats=seats)},
+        "workflow": {"kind": "self_play", "order": ["solver"], "max_turns": 4},
+        "agents": {"solver": {"policy": "one"}},
+        "policies": {"one": {"model": "models/any"}},
+        "algorithm": {"kind": kind, "group_size": 4},
+        "eval": {"num_tasks": 0},
+    }
+    with pytest.raises(SpecInvalidError, match="never repeated"):
+        load_parts(JobSpec.model_validate(document))
+    document["algorithm"]["kind"] = "grpo"
+    assert load_parts(JobSpec.model_validate(document))
