@@ -56,11 +56,11 @@ class TinyTrainer:
             for parameter in self.model.trainable().values():
                 parameter.add_(torch.randn(parameter.shape, generator=generator) * size)
 
-    def export(self, version: int) -> Export:
+    def export(self, version: int, adapter_dtype: str = "float32") -> Export:
         """What the trainer would publish."""
         path = self._folder / f"{self.policy}-v{version}.safetensors"
         began = time.perf_counter()
-        sums = write_weights(self.model.weights(), path)
+        sums = write_weights(self.model.weights(adapter_dtype), path)
         manifest = build_manifest(
             path,
             policy=self.policy,

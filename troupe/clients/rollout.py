@@ -32,6 +32,7 @@ class RolloutStatus:
     engine: str
     weight_ranks: int = 0
     weight_backend: str = ""
+    adapter_dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +217,7 @@ class RolloutClient(Client):
             engine=answer.engine,
             weight_ranks=answer.weight_ranks,
             weight_backend=answer.weight_backend,
+            adapter_dtype=answer.adapter_dtype,
         )
 
 

@@ -183,6 +183,7 @@ class RolloutServicer(RolloutServiceServicer):
             engine=self._engine.name,
             weight_ranks=getattr(self._engine, "weight_ranks", 0),
             weight_backend=getattr(self._engine, "weight_backend", ""),
+            adapter_dtype=getattr(self._engine, "adapter_dtype", ""),
         )
 
     def _prompt(self, request: pb.GenerateRequest) -> tuple[list[int], tuple[ImagePart, ...], bool]:

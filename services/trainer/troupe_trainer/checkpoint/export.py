@@ -55,13 +55,18 @@ class Export:
     export_s: float = 0.0
 
 
-def export_version(learner: Learner, version: int, folder: Path, *, job_id: str) -> Export:
-    """Write the policy's weights as they are now, with their manifest and canary."""
+def export_version(
+    learner: Learner, version: int, folder: Path, *, job_id: str, adapter_dtype: str = "float32"
+) -> Export:
+    """Write the policy's weights as they are now, with their manifest and canary.
+
+    An adapter is written in ``adapter_dtype``.
+    """
     began = time.perf_counter()
     model = learner.model
     make_folder(folder)
     path = folder / f"{learner.policy}-v{version:05d}.safetensors"
-    sums = write_weights(model.weights(), path)
+    sums = write_weights(model.weights(adapter_dtype), path)
     kind: Literal["lora", "full"] = "lora" if model.is_lora else "full"
     manifest = build_manifest(
         path,

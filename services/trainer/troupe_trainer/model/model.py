@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
-from peft import get_peft_model_state_dict
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -28,6 +27,7 @@ from troupe_trainer.model.kernels import PLAIN, Kernels
 from troupe_trainer.model.loading import load_causal, same_weights, with_adapter
 from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
 from troupe_trainer.model.packing import Microbatch, one_sequence
+from troupe_trainer.model.published import published
 from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together
 from troupe_trainer.model.ranks.shard import Sharded, fill
@@ -141,18 +141,14 @@ class PolicyModel:
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
     @together
-    def weights(self) -> dict[str, Tensor]:
-        """Tensors that are published: the adapter, or every weight once; in the policy's dtype.
+    def weights(self, adapter_dtype: str = "float32") -> dict[str, Tensor]:
+        """Tensors that are published: the adapter, or every weight once.
 
-        Over ranks, rank 0 has them and the others return nothing.
+        Full weights are in the policy's dtype, an adapter in ``adapter_dtype``. Over ranks, rank 0
+        has them and the others return nothing.
         """
-        if self.is_lora:
-            return _on_first(get_peft_model_state_dict(self.module).items())
-        dtype = getattr(torch, self._spec.dtype)
-        tied: set[str] = set(self.module.all_tied_weights_keys or ())
-        state = cast("dict[str, Tensor]", self.module.state_dict())
-        kept = ((name, t.detach()) for name, t in state.items() if name not in tied)
-        return _on_first((n, t.to(dtype) if t.is_floating_point() else t) for n, t in kept)
+        dtype = adapter_dtype if self.is_lora else self._spec.dtype
+        return _on_first(published(self.module, getattr(torch, dtype)))
 
     def load_trainable(self, tensors: dict[str, Tensor]) -> None:
         """Overwrite the trained parameters; ``tensors`` has exactly the names of ``trainable``."""

@@ -24,6 +24,7 @@ from troupe.runtime.faults import reached
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.deadlines import push_s, startup_s
 from troupe.spec.job import JobSpec
+from troupe.spec.policy import LoraSpec
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.publish.delivery import Delivery, Errors
 from troupe_trainer.publish.push import Life, Push, PushSeconds, has_other, life_of
@@ -71,12 +72,15 @@ class Publisher:
         self._is_held = False
         self._listener = listener or NoPushListener()
         self._current: dict[str, Push] = {}
+        self._adapter_dtypes: dict[str, str] = {}
         self._replaced: defaultdict[str, list[Export]] = defaultdict(list)
         policies = [policy] if policy else list(spec.policies)
         self._locks = {name: asyncio.Lock() for name in policies}
 
     async def wait_for_replicas(self) -> None:
         """Wait until each of its policies has as many serving replicas as the spec asks for.
+
+        They are asked for ``adapter_dtype`` then.
 
         Raises:
             JobFailedError: too few replicas within ``deadlines.startup_s``.
@@ -86,18 +90,23 @@ class Publisher:
         while True:
             counts = {p: len(await self._members(p)) for p in self._locks}
             lacking = {p: n for p, n in counts.items() if n < self._spec.policies[p].replicas}
-            if not lacking:
+            if not lacking and await self._ask_dtypes():
                 return
             if time.monotonic() > deadline:
                 shortfall = ", ".join(
                     f"'{p}' has {n} of {self._spec.policies[p].replicas}"
                     for p, n in lacking.items()
                 )
+                shortfall = shortfall or "has one that does not answer GetStatus"
                 raise JobFailedError(
                     f"Not enough rollout replicas registered within {limit_s:g} s: policy "
                     f"{shortfall}. Look at the replicas' logs, or raise limits.startup_timeout_s."
                 )
             await asyncio.sleep(POLL_S)
+
+    def adapter_dtype(self, policy: str) -> str:
+        """The format to send an adapter in: the one that every engine would convert it to."""
+        return self._adapter_dtypes.get(policy, "float32")
 
     async def publish(self, export: Export) -> PushSeconds:
         """Make every replica of the policy serve ``export``: stage on all, then activate on all.
@@ -177,6 +186,22 @@ class Publisher:
     async def close(self) -> None:
         """Close all connections."""
         await self._delivery.close()
+
+    async def _ask_dtypes(self) -> bool:
+        """Ask in which number format adapters of bfloat16 are computed; False: one is silent."""
+        for policy in self._locks:
+            spec = self._spec.policies[policy]
+            if isinstance(spec.train, LoraSpec) and spec.dtype == "bfloat16":
+                try:
+                    clients = [self.client_of(member) for member in await self._members(policy)]
+                    statuses = await asyncio.gather(*(client.status() for client in clients))
+                except TroupeError as error:
+                    if not error.retryable:
+                        raise
+                    return False
+                is_common = {status.adapter_dtype for status in statuses} == {"bfloat16"}
+                self._adapter_dtypes[policy] = "bfloat16" if is_common else "float32"
+        return True
 
     async def _catch_up(self, policy: str) -> None:
         push = self._current.get(policy)

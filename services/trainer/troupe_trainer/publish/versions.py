@@ -69,9 +69,10 @@ class Versions:
             if version < committed.get(policy, 0):
                 _log.info("versions.catching_up", policy=policy, version=version)
                 continue
+            dtype = self._publisher.adapter_dtype(policy)
             exports[policy] = await self._learners.on_thread(
-                lambda source=learner: export_version(
-                    source, version, self._epoch_folder, job_id=self._job_id
+                lambda source=learner, dtype=dtype: export_version(
+                    source, version, self._epoch_folder, job_id=self._job_id, adapter_dtype=dtype
                 )
             )
         await self._device.give()

@@ -244,17 +244,19 @@ class PolicyStatus(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., active_version: _Optional[int] = ..., tensor_digest: _Optional[str] = ..., loaded_versions: _Optional[_Iterable[int]] = ..., staged_versions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("policies", "num_in_flight", "model", "engine", "weight_ranks", "weight_backend")
+    __slots__ = ("policies", "num_in_flight", "model", "engine", "weight_ranks", "weight_backend", "adapter_dtype")
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     NUM_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_RANKS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_BACKEND_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_DTYPE_FIELD_NUMBER: _ClassVar[int]
     policies: _containers.RepeatedCompositeFieldContainer[PolicyStatus]
     num_in_flight: int
     model: str
     engine: str
     weight_ranks: int
     weight_backend: str
-    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyStatus, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., model: _Optional[str] = ..., engine: _Optional[str] = ..., weight_ranks: _Optional[int] = ..., weight_backend: _Optional[str] = ...) -> None: ...
+    adapter_dtype: str
+    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyStatus, _Mapping]]] = ..., num_in_flight: _Optional[int] = ..., model: _Optional[str] = ..., engine: _Optional[str] = ..., weight_ranks: _Optional[int] = ..., weight_backend: _Optional[str] = ..., adapter_dtype: _Optional[str] = ...) -> None: ...

@@ -50,6 +50,7 @@ class CpuEngine:
     name = "cpu"
     weight_ranks = 1
     weight_backend = "gloo"
+    adapter_dtype = "float32"  # merged in it, whatever the base's
 
     def __init__(self, settings: CpuEngineSettings | None = None) -> None:
         self._settings = settings or CpuEngineSettings()

@@ -71,8 +71,10 @@ class SglangEngine:
         self._in_flight = 0
         self._is_stopping = False
         self._device = "cpu"
+        self._dtypes: set[str] = set()
 
     async def start(self, policies: dict[str, PolicySpec]) -> None:
+        self._dtypes = {spec.dtype for spec in policies.values()}
         machine = await look_at_machine(self._settings)
         self._device = machine.device
         bases = {
@@ -198,6 +200,11 @@ class SglangEngine:
 
     def policies(self) -> list[PolicyState]:
         return [served.versions.state() for served in self._served.values()]
+
+    @property
+    def adapter_dtype(self) -> str:
+        """Number format in which the servers compute adapters: the base model's."""
+        return next(iter(self._dtypes)) if len(self._dtypes) == 1 else "float32"
 
     @property
     def weight_ranks(self) -> int:

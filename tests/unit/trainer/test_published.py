@@ -1,0 +1,42 @@
+"""What replicas are sent: adapters in the format that engines compute them in."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Qwen3Config
+
+from troupe.runtime.engines.presets import PRESETS
+from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe_trainer.model.loading import with_adapter
+from troupe_trainer.model.published import published
+
+
+def _adapted_qwen3_8b(rank: int) -> Any:
+    """transformers' Qwen3-8B with an adapter on each linear layer, without numbers."""
+    shape = PRESETS["Qwen/Qwen3-8B"].shape
+    config = Qwen3Config(
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        intermediate_size=shape.intermediate,
+        vocab_size=shape.vocab,
+    )
+    with torch.device("meta"):
+        base: Any = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        policy = PolicySpec(model="m", train=LoraSpec(rank=rank), dtype="bfloat16")
+        return with_adapter("p", base, policy, seed=0)
+
+
+@pytest.mark.parametrize(("dtype", "megabytes"), [(torch.bfloat16, 175), (torch.float32, 349)])
+def test_adapter_of_qwen3_8b_when_its_rank_is_32_then_counts_so_many_megabytes(
+    dtype: torch.dtype, megabytes: int
+) -> None:
+    module = _adapted_qwen3_8b(32)
+    assert {p.dtype for p in module.parameters() if p.requires_grad} == {torch.float32}
+    sent = dict(published(module, dtype))
+    assert {tensor.dtype for tensor in sent.values()} == {dtype}
+    assert len(sent) == 36 * 7 * 2
+    assert round(sum(t.numel() * t.element_size() for t in sent.values()) / 1e6) == megabytes
