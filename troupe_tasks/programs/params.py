@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from troupe_tasks.programs.critical_path import PATH_TERM, PathUnit
+
 JUDGED = "judged"
 """Local term: what the judge pays for the answer of a single call."""
 
@@ -54,6 +56,12 @@ class SeatParams(BaseModel):
         default_factory=dict[str, float],
         description="Terms of the function in 'score', with default weights.",
     )
+    path_weight: float = Field(
+        default=0.0,
+        le=0,
+        description="Default weight of the term 'critical_path', paid at the end of a run: its "
+        "calls (or thousands of tokens) that cannot be made at once. 0: no such term.",
+    )
     ignore: str | None = Field(
         default=None,
         description="Regular expression: what it matches in prompts becomes *, so that a date "
@@ -72,7 +80,8 @@ class SeatParams(BaseModel):
     def weights(self) -> dict[str, float]:
         """The seat's local terms with their default weights."""
         judged = {JUDGED: self.judged_weight} if self.judged else {}
-        return {**judged, **self.terms}
+        path = {PATH_TERM: self.path_weight} if self.path_weight else {}
+        return {**judged, **path, **self.terms}
 
     @field_validator("system", "ignore")
     @classmethod
@@ -89,8 +98,9 @@ class SeatParams(BaseModel):
         rules = (self.model, self.header, self.system)
         if not (self.rest or self.key) and all(rule is None for rule in rules):
             raise ValueError("give model, header or system, or key: true, or rest: true")
-        if JUDGED in self.terms:
-            raise ValueError(f"the term '{JUDGED}' is the judge's; give yours another name")
+        for name in (JUDGED, PATH_TERM):
+            if name in self.terms:
+                raise ValueError(f"a seat may have the term '{name}' anyway; give yours another")
         return self
 
 
@@ -159,6 +169,10 @@ class ProgramParams(BaseModel):
     )
     seed: int = Field(default=0, ge=0, description="Seed of the programs' own randomness.")
     max_calls: int = Field(default=32, ge=1, le=512, description="Model calls of an episode.")
+    path_unit: PathUnit = Field(
+        default="calls",
+        description="What a call costs on the critical path: 1, or about the tokens of its answer.",
+    )
     max_waiting: int = Field(default=64, ge=1, le=256, description="Calls that wait at once.")
     max_answer_chars: int = Field(
         default=16_384, ge=16, description="Longer answers are cut before the program sees them."

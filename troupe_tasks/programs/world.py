@@ -7,7 +7,7 @@ itself. Says whose failure an end is: the team's, the program's author's, or a m
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from troupe.errors import (
@@ -26,6 +26,7 @@ from troupe.wire.dialect import read_answer
 from troupe_tasks.adapters.world import Moment
 from troupe_tasks.programs.activity import Look, look
 from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
+from troupe_tasks.programs.critical_path import PATH_TERM, CriticalPath
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.launcher import ProgramLauncher, RunProcess
 from troupe_tasks.programs.params import ProgramParams
@@ -89,6 +90,8 @@ class ProgramWorld:
         self._run = ProgramRun(services.params.max_waiting, services.seats.digest)
         self._process: RunProcess | SandboxSession | None = None
         self._tally = _Tally()
+        self._payers = tuple(a for a, s in services.params.seats.items() if s.path_weight)
+        self._path = CriticalPath(services.params.path_unit) if self._payers else None
         self._seed = 0
         self._deadline = time.monotonic() + services.params.run_s
         self._first: Moment | None = None
@@ -137,9 +140,12 @@ class ProgramWorld:
         self._tally.tools_offered += bool(call.request.tools)
         self._tally.tool_calls_parsed += len(answer.tool_calls)
         self._tally.tool_calls_unread += answer.num_unread
+        if self._path is not None:
+            self._path.answered(call, text)
         self._run.answer(call, text)
         reached("env.program_answered", self._tally.num_answers)
-        return self._settled(terms)
+        moment = self._settled(terms)
+        return moment if self._path is None else self._with_path(moment, agent, self._path.length)
 
     def save(self) -> str | None:
         """None: only a replay leads to a point of a program's life."""
@@ -255,7 +261,8 @@ class ProgramWorld:
     def _waiting(self) -> dict[str, ModelCall]:
         """The call that each agent is asked: of several, the first in an order that repeats."""
         calls: dict[str, ModelCall] = {}
-        for call in self._run.waiting:
+        waiting = self._run.waiting
+        for call in waiting if self._path is None else self._path.first(waiting):
             calls.setdefault(self._services.seats.agent_of(call.request, call.headers), call)
         return calls
 
@@ -293,6 +300,15 @@ class ProgramWorld:
         answer = end.answer[-SHOWN_CHARS:]
         info = {**self._tally.document(), PROGRAM_END: ANSWERED, "answer": answer}
         return Moment({}, {**terms, TEAM: paid}, True, is_success, info)
+
+    def _with_path(self, moment: Moment, actor: str, length: float) -> Moment:
+        """``moment``; at the end, each seat that declares it is paid the path's length."""
+        if not moment.is_done:
+            return moment
+        names = {a: PATH_TERM if a == actor else f"{a}/{PATH_TERM}" for a in self._payers}
+        paid = dict.fromkeys(names.values(), length)
+        info = {**moment.info, PATH_TERM: length}
+        return replace(moment, rewards={**moment.rewards, **paid}, info=info)
 
     def _flooded(self, terms: Mapping[str, float]) -> Moment:
         """How wide a team fans out may be an agent's doing; a flood before any answer is not."""

@@ -29,6 +29,19 @@ def fan_out(task):
     return say("You are the verifier.", "\n".join(drafts))
 
 
+def delegates(task):
+    """A plan, workers of different depth at once, and the solver's last word."""
+    number = int(say("You are the solver.", task["question"]))
+
+    def work(i):
+        said = say("You are the verifier.", f"part {i}")
+        return say("You are the verifier.", f"part {i}, again: {said}") if i else said
+
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(work, range(number)))
+    return say("You are the solver.", "\n".join(["Together:", *parts]))
+
+
 def same_thrice(task):
     with ThreadPoolExecutor(3) as pool:
         votes = list(pool.map(lambda _: say("You are the solver.", task["question"]), range(3)))
