@@ -21,8 +21,8 @@ from platform_world import Platform, run_platform
 from benchmarks.program_examples import EXAMPLES, python_of
 from troupe_tasks.programs.activity import descendants
 
-STEPS, TASKS, K = 2, 2, 4
-DONE = "RUN echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat answer.txt"
+STEPS, TASKS, K = 2, 2, 3
+DONE = "RUN echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 COLOURS = ("red", "green", "blue")
 PATIENT = {"TROUPE_ENV_CALL_TIMEOUT_S": "600", "TROUPE_ENV_THREADS": "16"}
 """A call to the env service lasts from one call of the harness to its next."""
@@ -47,18 +47,20 @@ def platform(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Platform]
 
 def a_base(folder: Path) -> Path:
     """A tiny model that writes commands which mini-swe-agent can read, the right one in most."""
-    rows = [{"prompt": f"Order {n}: write {c} into answer.txt"} for n in range(40) for c in COLOURS]
-    for number, row in enumerate(rows):
-        asked = COLOURS[number % 3]
-        colour = asked if number % 2 else COLOURS[number // 3 % 3]
-        row["answer"] = f"RUN echo {colour} > answer.txt"
-    rows += [{"prompt": " (status 0)", "answer": DONE}] * 40
+    settings = yaml.safe_load((EXAMPLES / "mini_swe" / "mini.yaml").read_text())
+    rows: list[dict[str, str]] = []
+    for number in range(120):
+        asked, other = COLOURS[number % 3], COLOURS[number // 3 % 3]
+        said = asked if number % 2 else other
+        answer = f"{DONE}; echo {said}" if number % 5 else f"RUN echo {said} > answer.txt"
+        rows.append({"prompt": f"Order {number}: write {asked} into answer.txt", "answer": answer})
+    rows += [{"prompt": " (status 0)", "answer": f"{DONE}; cat answer.txt"}] * 12
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = {
-        "--agents": {"engineer": "You are an engineer. Answer with RUN and one shell command."},
+        "--agents": {"engineer": settings["agent"]["system_template"].strip()},
         "--shape": {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "max_positions": 1024},
-        "--warm-start": {"num_careful_steps": 80, "num_careless_steps": 0, "batch_size": 16},
+        "--warm-start": {"num_careful_steps": 140, "num_careless_steps": 0, "batch_size": 16},
     }
     command = [sys.executable, "-m", "troupe.cli", "model", "tiny", "--rows", str(path)]
     command += [text for name, value in options.items() for text in (name, json.dumps(value))]
@@ -77,7 +79,11 @@ def a_job(folder: Path) -> Path:
     """The example's spec on a tiny model, with paths that hold in ``folder``."""
     shutil.copy(EXAMPLES / "colours.py", folder)
     document = yaml.safe_load((EXAMPLES / "mini_swe.yaml").read_text())
-    document |= {"steps": STEPS, "tasks_per_step": TASKS, "sampling": {"max_new_tokens": 24}}
+    document |= {
+        "steps": STEPS,
+        "tasks_per_step": TASKS,
+        "sampling": {"max_new_tokens": 24, "temperature": 0.7},
+    }
     params = document["task"]["params"]
     params |= {"python": str(python_of("mini_swe")), "folder": str(EXAMPLES / "mini_swe")}
     document["policies"]["engineer"]["model"] = str(a_base(folder))

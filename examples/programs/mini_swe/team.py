@@ -34,7 +34,7 @@ def run(task):
             stderr=subprocess.STDOUT,
         )
     if done.returncode < 0:
-        # Somebody killed it, not the agent: end likewise, and it is played again.
+        # Somebody killed it, no doing of the agent's: end likewise, and it is played again.
         os.kill(os.getpid(), -done.returncode)
     if done.returncode:
         raise RuntimeError(f"mini ended with {done.returncode}: {log.read_text()[-1500:]}")
