@@ -67,7 +67,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "Specs and models", "spec_commands:schema", "Print the JSON schema of a job spec."
     ),
     "model": CommandEntry("Specs and models", "model_commands:model_app", "Make base models."),
-    "data": CommandEntry("Tasks", "data_commands:data_app", "Prepare published data sets."),
+    "data": CommandEntry(
+        "Tasks",
+        "data_commands:data_app",
+        "Prepare published data sets; count a task's own.",
+    ),
     "new": CommandEntry(
         "Tasks",
         "kit_commands:new",

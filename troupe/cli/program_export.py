@@ -7,8 +7,9 @@ import typer
 
 from troupe.cli import options as opt
 from troupe.cli.export_commands import run_folder_of
-from troupe.cli.output import note
+from troupe.cli.output import note, print_json
 from troupe.conformance.sandbox import sandbox_for
+from troupe.durable import replace_file
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.run_report import whole_lines
 from troupe.spec import load_spec
@@ -30,6 +31,7 @@ def export_program(
     ] = None,
     target: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("team.py"),
     runs_dir: opt.RunsDir = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Write a designed plan as a plain LangGraph program, which needs no Troupe.
 
@@ -49,8 +51,12 @@ def export_program(
             f"{source} is a spec, which holds no plan; give a file by --plan, or a run"
         )
     program = _written(family, named, text)
-    target.write_text(program, "utf-8")
-    note(f"{target}: {len(program.splitlines())} lines; its head says how to run it")
+    replace_file(target, program)
+    num_lines = len(program.splitlines())
+    if as_json:
+        print_json({"file": str(target), "task": named.id, "num_lines": num_lines})
+        return
+    note(f"{target}: {num_lines} lines; its head says how to run it")
 
 
 def recorded_plan(folder: Path, task_id: str, designer: str) -> str:
