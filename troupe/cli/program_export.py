@@ -42,6 +42,12 @@ def export_program(
     spec = load_spec(Path(source) if folder is None else folder / "spec.json")
     family = load_family(spec.task.name, spec.task.params)
     named = _task(family, task)
+    if spec.task.name != "designed":
+        raise InvalidArgumentError(
+            f"the task of {source} is '{spec.task.name}', which has no plans; give a spec or a run "
+            "whose task is 'designed'",
+            pointer="/task/name",
+        )
     if plan is not None:
         text = plan.read_text("utf-8")
     elif folder is not None:

@@ -59,9 +59,10 @@ def answer_in(text: str) -> str | None:
 
 ANSWER_IN_LINE = '''
 def answer_in(text: str) -> str | None:
-    r"""The answer that counts in a vote: what stands in the last $form of the text."""
+    """The answer that counts in a vote: the last one in the form that agents were told."""
     before, after = $before, $after
-    _, found, rest = text.rpartition(before)
+    # Without words before it, the answer begins the text.
+    _, found, rest = text.rpartition(before) if before else ("", "all", text)
     line = (rest.splitlines() or [""])[0]
     inside = line.partition(after)[0] if after else line
     return inside.strip() or None if found else None
@@ -69,7 +70,7 @@ def answer_in(text: str) -> str | None:
 
 ANSWER_IN_BRACES = r'''
 def answer_in(text: str) -> str | None:
-    r"""The answer that counts in a vote: what stands in the last $form of the text."""
+    """The answer that counts in a vote: the last one in the form that agents were told."""
     begins = re.compile(re.escape($before[:-1]) + r"\s*\{")
     answer, at = None, 0
     while begin := begins.search(text, at):

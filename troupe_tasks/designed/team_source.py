@@ -65,7 +65,7 @@ class TeamSource:
     def _head(self, plan: Sequence[Node], nodes: Sequence[Node], code: str) -> str:
         rules = text.rules_of(self.question)
         left_out = [node.name for node in plan if node not in nodes]
-        lines = [f"    {line_of(node)}" for node in plan]
+        lines = [f"    {quoting.CONTROL.sub('?', line_of(node))}" for node in plan]
         if left_out:
             lines.append(f"\nNothing is made of {', '.join(left_out)}, so nobody is asked for it.")
         return (
@@ -87,7 +87,7 @@ class TeamSource:
             return Template(ANSWER_WHOLE).substitute(nothing=nothing)
         before, _, after = self.printed.partition("...")
         braces = before.endswith("{") and after.startswith("}")
-        values = {"before": repr(before), "after": repr(after), "form": self.printed}
+        values = {"before": repr(before), "after": repr(after)}
         return Template(ANSWER_IN_BRACES if braces else ANSWER_IN_LINE).substitute(values)
 
     def _printed(self) -> str:

@@ -96,6 +96,8 @@ class EndpointConnection(asyncio.Protocol):
             elif isinstance(event, h11.EndOfMessage):
                 self._handle()
             else:
+                if event is h11.PAUSED:  # more came than the one request that is answered
+                    self._transport.pause_reading()
                 return
 
     def _recognise(self, request: h11.Request) -> None:
@@ -138,6 +140,7 @@ class EndpointConnection(asyncio.Protocol):
             self._first.cancel()
 
     def _refuse_stranger(self) -> None:
+        self._endpoint.strangers.pop(self, None)
         if self._secret is not None:
             self._fail(GONE, "this run is over, or the URL is not that of a run")
             return
@@ -164,13 +167,14 @@ class EndpointConnection(asyncio.Protocol):
             self._fail(NOT_FOUND, message)
 
     def _end(self, run: ProgramRun) -> None:
-        document: dict[str, Any] = json.loads(bytes(self._body))
+        try:
+            document: dict[str, Any] = json.loads(bytes(self._body))
+            answer, error, lines = map(document.get, ("answer", "error", "traceback"))
+        except (ValueError, AttributeError, RecursionError) as fault:
+            self._fail(BAD, f"the end of a run is a JSON object: {fault}")
+            return
         self._send_json({})
-        run.finish(
-            ProgramEnd(
-                document.get("answer", ""), document.get("error"), document.get("traceback", "")
-            )
-        )
+        run.finish(ProgramEnd(_text(answer), None if error is None else _text(error), _text(lines)))
 
     def _ask(self, run: ProgramRun) -> None:
         body = bytes(self._body)
@@ -276,6 +280,7 @@ class EndpointConnection(asyncio.Protocol):
             self._transport.close()
         elif self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
+            self._transport.resume_reading()
             self._loop.call_soon(partial(self._guarded, self._advance))
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -292,6 +297,12 @@ class EndpointConnection(asyncio.Protocol):
         data, self._unsent = self._unsent, b""
         if data and not self._transport.is_closing():
             self._transport.write(data)
+
+
+def _text(value: object) -> str:
+    """What a program, or a command of its agent, posted: any JSON."""
+    text = "" if value is None else str(value)
+    return text.encode("utf-8", "replace").decode()[:MAX_BODY_BYTES]
 
 
 def _parts(path: str) -> tuple[str | None, str]:

@@ -134,12 +134,14 @@ class ProgramEndpoint:
             metrics.ENV_PROGRAM_OVERRIDDEN.labels(name).inc()
 
     def _sweep(self) -> None:
-        """End the runs whose time is over."""
-        for run in list(self._runs.values()):
-            if time.monotonic() > run.expires_at:
-                self.close_run(run)
-                run.expired()
-        self._loop.call_later(SWEEP_S, self._sweep)
+        """End the runs whose time is over; a thread does it, for a process takes time to end."""
+        try:
+            for run in list(self._runs.values()):
+                if time.monotonic() > run.expires_at:
+                    self.close_run(run)
+                    self._loop.run_in_executor(None, run.expired)
+        finally:
+            self._loop.call_later(SWEEP_S, self._sweep)
 
     def _serve(self) -> None:
         loop = self._loop

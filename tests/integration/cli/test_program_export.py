@@ -1,6 +1,7 @@
 """``troupe program export``: where the plan comes from, and what is refused."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,25 @@ def test_export_when_a_plan_is_given_then_each_line_is_a_node(
     assert 'graph.add_edge(["line_a", "line_b"], "line_d")' in program
     assert "troupe" not in program.lower()
     assert "line_c" not in program  # nothing is made of it
+
+
+@pytest.mark.parametrize("printed", ["...", "... it is", '"""...', "ANSWER: ..."])
+def test_export_when_lines_vote_then_any_form_of_answers_gives_a_program(
+    document: dict[str, Any], tmp_path: Path, printed: str
+) -> None:
+    judge = {"name": "math", "agent": "reasoner"}
+    document["task"]["params"] = {"judge": judge, "operators": OPERATORS, "printed": printed}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(document))
+    (tmp_path / "plan").write_text('a = answer()\nb = answer("\x00")\nc = vote(a, b)')
+    target = tmp_path / "team.py"
+    where = [str(tmp_path / "spec.yaml"), "--plan", str(tmp_path / "plan"), "--out", str(target)]
+    assert run(["program", "export", *where]) == 0
+    program = target.read_text()
+    begin = program.index("def answer_in(")
+    names: dict[str, Any] = {"re": re}
+    compile(program, "team.py", "exec")
+    exec(program[begin : program.index("\n\n\n", begin)], names)
+    assert names["answer_in"](printed.replace("...", " 7 ")) == "7"
 
 
 def test_export_when_a_run_is_given_then_its_newest_plan_of_the_task_is_written(

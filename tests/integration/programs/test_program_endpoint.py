@@ -57,11 +57,18 @@ def a_run(endpoint: ProgramEndpoint, seen: list[Mapping[str, str]]) -> ProgramRu
 
 def ask(endpoint: ProgramEndpoint, headers: Mapping[str, str], path: str = "") -> tuple[int, str]:
     """Status and body of one call at the base URL that all runs share."""
+    body = json.dumps({"model": "any", "messages": [{"role": "user", "content": "well?"}]})
+    return post(endpoint, path or "/v1/chat/completions", body, headers)
+
+
+def post(
+    endpoint: ProgramEndpoint, path: str, body: str, headers: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Status and body of one request."""
     url = urlsplit(endpoint.shared_url("127.0.0.1"))
     client = http.client.HTTPConnection(str(url.hostname), url.port, timeout=30.0)
-    body = json.dumps({"model": "any", "messages": [{"role": "user", "content": "well?"}]})
     try:
-        client.request("POST", path or f"{url.path}/chat/completions", body, dict(headers))
+        client.request("POST", path, body, dict(headers or {}))
         answer = client.getresponse()
         return answer.status, answer.read().decode()
     finally:
@@ -143,3 +150,33 @@ def test_connection_when_it_shows_no_key_in_time_then_it_is_closed(
     with socket.create_connection(("127.0.0.1", endpoint.port), 30.0) as client:
         client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: any\r\n")
         assert client.recv(1) == b""
+
+
+def test_end_when_it_is_no_text_then_it_is_read_as_text_or_refused(
+    endpoint: ProgramEndpoint,
+) -> None:
+    for body, answer in (('{"answer": 5}', "5"), ('{"answer": "\\ud800"}', "?"), ("{}", "")):
+        run = a_run(endpoint, [])
+        assert post(endpoint, f"/r/{run.name}/end", body)[0] == 200
+        assert run.has_ended.wait(30.0)
+        assert run.end is not None
+        assert (run.end.answer, run.end.error) == (answer, None)
+    for body in ("[]", "{", "[" * 100_000):
+        run = a_run(endpoint, [])
+        assert post(endpoint, f"/r/{run.name}/end", body)[0] == 400
+        assert run.end is None
+
+
+def test_connection_when_more_is_sent_than_is_answered_then_it_is_not_read(
+    endpoint: ProgramEndpoint,
+) -> None:
+    run = ProgramRun(8, lambda asked, _: digest_of(asked))
+    path = urlsplit(endpoint.open(run)).path
+    body = json.dumps({"model": "any", "messages": [{"role": "user", "content": "well?"}]})
+    head = f"POST {path}/chat/completions HTTP/1.1\r\nhost: any\r\ncontent-length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", endpoint.port), 30.0) as client:
+        client.sendall(f"{head}\r\n{body}".encode())
+        client.settimeout(3.0)
+        with pytest.raises(TimeoutError):
+            client.sendall(b"x" * (64 << 20))  # more than the kernels of both ends hold
+    assert not run.has_ended.is_set()

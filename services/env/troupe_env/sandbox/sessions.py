@@ -1,6 +1,5 @@
 """The long-lived commands of a sandbox: how many there are, and what each may see and use."""
 
-import itertools
 import threading
 import weakref
 from typing import Any
@@ -27,8 +26,8 @@ class CommandSessions:
         self._boot = boot
         self._cgroups = cgroups
         self._lock = threading.Lock()
-        self._numbers = itertools.count()
-        self._open: weakref.WeakSet[CommandSession] = weakref.WeakSet()
+        self._numbers: weakref.WeakKeyDictionary[CommandSession, int] = weakref.WeakKeyDictionary()
+        self._starting: set[int] = set()
         self._is_closed = False
 
     def open(
@@ -38,11 +37,28 @@ class CommandSessions:
         with self._lock:
             if self._is_closed:
                 raise UnavailableError("The sandbox is closed: its service is stopping.")
-            if sum(session.is_alive for session in self._open) >= MAX_SESSIONS:
+            taken = {n for session, n in self._numbers.items() if session.is_alive}
+            taken |= self._starting
+            if len(taken) >= MAX_SESSIONS:
                 raise OverloadedError(
                     f"{MAX_SESSIONS} commands run in this sandbox; try again, or add replicas."
                 )
-            number = next(self._numbers) % MAX_SESSIONS
+            # A live command's user is nobody else's: they could kill each other.
+            number = next(n for n in range(MAX_SESSIONS) if n not in taken)
+            self._starting.add(number)
+        try:
+            return self._started(number, command, limits, rlimits)
+        finally:
+            with self._lock:
+                self._starting.discard(number)
+
+    def _started(
+        self,
+        number: int,
+        command: SandboxCommand,
+        limits: Limits,
+        rlimits: dict[str, tuple[int, int]],
+    ) -> CommandSession:
         for path in (command.python, *command.shown):
             if path.startswith("/tmp/"):
                 raise InvalidArgumentError(
@@ -71,14 +87,17 @@ class CommandSessions:
         }
         session = CommandSession(self._boot, config, request, b"".join(texts), self._cgroups)
         with self._lock:
-            self._open.add(session)
-        return session
+            self._numbers[session] = number
+            if not self._is_closed:
+                return session
+        session.kill()
+        raise UnavailableError("The sandbox is closed: its service is stopping.")
 
     def close(self) -> None:
         """End all of them."""
         with self._lock:
             self._is_closed = True
-            closing = list(self._open)
+            closing = list(self._numbers)
         for session in closing:
             session.kill()
 
