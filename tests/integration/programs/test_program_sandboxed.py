@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from program_world import begun, params_of, program
-from test_program_once import process_of
+from test_program_once import lives, process_of
 
 from troupe.errors import InvalidArgumentError, ProgramDiedError, UnavailableError
 from troupe.sandbox.sandbox import Sandbox
@@ -75,8 +76,12 @@ def test_run_in_the_sandbox_when_it_is_killed_then_it_is_retryable_and_nothing_i
 ) -> None:
     with program("pair", in_sandbox=sandbox, **INSIDE) as environment:
         state = environment.step(begun(environment), "solver", "7").state
-        process = process_of(environment)
+        process, run = process_of(environment), vars(lives(environment)[0])["_run"]
         os.kill(process.pid, signal.SIGKILL)
+        # What it began ends with it, a moment later: until then an answer might still be heard.
+        deadline = time.monotonic() + 30.0
+        while run.ports and time.monotonic() < deadline:
+            time.sleep(0.005)
         with pytest.raises(UnavailableError):
             environment.step(state, "verifier", "fine")
         assert not process.is_alive
