@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from program_world import begun, params_of, program
-from test_program_once import lives, process_of
+from test_program_once import process_of
 
 from troupe.errors import InvalidArgumentError, ProgramDiedError, UnavailableError
 from troupe.sandbox.sandbox import Sandbox
@@ -76,11 +76,13 @@ def test_run_in_the_sandbox_when_it_is_killed_then_it_is_retryable_and_nothing_i
 ) -> None:
     with program("pair", in_sandbox=sandbox, **INSIDE) as environment:
         state = environment.step(begun(environment), "solver", "7").state
-        process, run = process_of(environment), vars(lives(environment)[0])["_run"]
+        process = process_of(environment)
+        begun_by_it = descendants(process.pid)
         os.kill(process.pid, signal.SIGKILL)
         # What it began ends with it, a moment later: until then an answer might still be heard.
         deadline = time.monotonic() + 30.0
-        while run.ports and time.monotonic() < deadline:
+        while process.is_alive or any(start_time(pid) for pid in begun_by_it):
+            assert time.monotonic() < deadline
             time.sleep(0.005)
         with pytest.raises(UnavailableError):
             environment.step(state, "verifier", "fine")
