@@ -94,12 +94,6 @@ def _written(family: TaskFamily, task: Task, plan: str) -> str:
     try:
         environment: Any = make_environment(family, sandbox)
         try:
-            if not hasattr(environment, "program_of"):
-                raise InvalidArgumentError(
-                    f"task '{family.name}' has no plans that could be a program; give a spec or a "
-                    "run whose task is 'designed'",
-                    pointer="/task/name",
-                )
             return str(environment.program_of(task, plan))
         finally:
             close_environment(environment)

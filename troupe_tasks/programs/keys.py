@@ -1,7 +1,7 @@
 """Keys of model calls: each is one seat's of one episode, and dies with it.
 
 Owns who a key is for. A key opens model calls and nothing else: how a run ended is told by the
-secret of the run itself, which no client is given.
+secret of the run itself. A program has that secret in its order; who has a key alone does not.
 """
 
 import secrets

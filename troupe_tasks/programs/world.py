@@ -40,6 +40,9 @@ NUM_LOOKS = 3
 
 LOOK_S = 0.0015
 COME_BACK_S = 10.0
+"""Longest time for a client that gave a request up to send it again."""
+LOST_S = 0.1
+"""How often a run that is to come back is asked whether it still runs."""
 SHOWN_CHARS = 2000
 TEAM = "team"
 
@@ -159,8 +162,7 @@ class ProgramWorld:
     def is_live(self) -> bool:
         """Whether it still waits where it was left, with its clients connected."""
         return (
-            self._process is not None
-            and self._process.is_alive
+            self._is_running
             and self._run.end is None
             and bool(self._run.waiting)
             and time.monotonic() < self._deadline
@@ -168,11 +170,13 @@ class ProgramWorld:
 
     def comes_back(self) -> bool:
         """Whether a client that gave its request up asks again soon, so that the run is live."""
-        run = self._run
+        run, by = self._run, time.monotonic() + COME_BACK_S
         with run.changed:
-            run.changed.wait_for(
-                lambda: run.waiting or run.end is not None or run.is_void, COME_BACK_S
-            )
+            while not (run.waiting or run.end is not None or run.is_void):
+                # A process that was killed wakes nobody.
+                if not self._is_running or time.monotonic() > by:
+                    break
+                run.changed.wait(LOST_S)
         return self.is_live
 
     @property
@@ -189,6 +193,10 @@ class ProgramWorld:
             had_slot, self._has_slot = self._has_slot, False
         if had_slot:
             self._services.slots.release()
+
+    @property
+    def _is_running(self) -> bool:
+        return self._process is not None and self._process.is_alive
 
     def _take_slot(self) -> None:
         params = self._services.params

@@ -66,6 +66,15 @@ def _unknown(group: pb.Group) -> None:
     group.candidates[0].token_ids[0] = VOCABULARY
 
 
+def _endless_lead(group: pb.Group) -> None:
+    group.lead_returns.extend([1.0, float("inf")])
+
+
+def _beyond_the_leads(group: pb.Group) -> None:
+    group.candidates[0].trajectory = 2
+    group.lead_returns.extend([1.0, 0.0])
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
@@ -80,6 +89,8 @@ def _unknown(group: pb.Group) -> None:
         (_likelier_than_certain, "bad_logprobs"),
         (_foreign, "foreign"),
         (_unknown, "unknown_token"),
+        (_endless_lead, "non_finite_reward"),
+        (_beyond_the_leads, "unknown_trajectory"),
     ],
 )
 def test_fault_when_the_group_is_spoilt_then_names_why(

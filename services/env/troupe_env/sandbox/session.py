@@ -8,7 +8,6 @@ import json
 import socket
 import subprocess
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ class CommandSession:
         cgroups: Cgroups,
     ) -> None:
         """``boot`` confines itself and starts what ``request`` names."""
-        self._lock = threading.Lock()
         self._group = cgroups.make()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the session)
         self._control, inner_end = socket.socketpair()
@@ -77,15 +75,13 @@ class CommandSession:
     @property
     def is_alive(self) -> bool:
         """Whether the command still runs."""
-        with self._lock:
-            return self._process.poll() is None
+        return self._process.poll() is None
 
     def kill(self) -> None:
         """End it and all that it began."""
-        with self._lock:
-            self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_S)
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
         for held in (self._control, self._log, getattr(self, "listener", self._log)):
             held.close()
         self._group.close()
