@@ -19,6 +19,7 @@ MAX_SPEED_M_S = 2.0
 _RAMP = 0.6
 _STILL_M_S = 0.02
 _MODELS = 256
+_VIEWS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,9 @@ def run_turn(
     return _dump(mujoco, model, data), _view(mujoco, model, data, is_broken=is_broken)
 
 
+@lru_cache(maxsize=_VIEWS)
 def view(scene: Scene, physics: bytes) -> View:
-    """What a state looks like."""
+    """What a state looks like; both robots and the judge look at each."""
     mujoco, model = _load(scene)
     data = _data(mujoco, model, physics)
     mujoco.mj_forward(model, data)
