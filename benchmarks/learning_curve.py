@@ -15,7 +15,8 @@ team plays the test tasks at temperature 1 and greedily. Arms:
 
 One seed of tuning, eight fresh ones after it; all share one base. A cell is one run, kept as a line
 of ``results/learning_cells.jsonl`` and never repeated: stop the command and call it again, or run a
-part (``--arms``, ``--tasks``, ``--minutes``). ``--report`` only makes tables and plot. The last
+part (``--arms``, ``--tasks``, ``--minutes``; ``--setting 5e-4:8`` plays what tuning did not choose,
+in a table of its own). ``--report`` only makes tables and plot. The last
 line is one JSON object; exits 0 whatever the curves show.
 """
 
@@ -28,6 +29,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,17 @@ class Experiment:
                     found.setdefault((task, arm), []).append({**line, "seed": seed})
         return found
 
+    def others(self) -> dict[tuple[str, str, Setting], list[dict[str, Any]]]:
+        """(task, arm, setting) -> finished lines of settings that tuning did not choose."""
+        found: dict[tuple[str, str, Setting], list[dict[str, Any]]] = {}
+        for task, arm in [] if self._plan.quick else arms():
+            for setting, seed in product(settings_of(ARMS[arm]), self._seeds()):
+                cell = self._at_setting(task, arm, setting, seed)
+                line = self._find(cell) if cell else None
+                if line and cell != self._final(task, arm, seed):
+                    found.setdefault((task, arm, setting), []).append(line)
+        return found
+
     def _seeds(self) -> range:
         return range(FIRST_SEED, FIRST_SEED + self._plan.seeds)
 
@@ -123,7 +136,12 @@ class Experiment:
 
     def _finals(self, of: Sequence[tuple[str, str]], seed: int) -> Iterator[Cell]:
         for task, arm in of:
-            if cell := self._final(task, arm, seed):
+            setting = self._plan.setting
+            if cell := (
+                self._at_setting(task, arm, setting, seed)
+                if setting
+                else self._final(task, arm, seed)
+            ):
                 yield cell
 
     def _final(self, task: str, arm: str, seed: int) -> Cell | None:
@@ -135,8 +153,13 @@ class Experiment:
         if not all(lines.values()):
             return None
         tokens = self._plan.tokens
-        best, line = max(lines.items(), key=lambda x: at(x[1]["curve"], 1, tokens) if x[1] else 0)
-        return Cell(task, arm, best, seed, line["steps_at_budget"]) if line else None
+        best, _ = max(lines.items(), key=lambda x: at(x[1]["curve"], 1, tokens) if x[1] else 0)
+        return self._at_setting(task, arm, best, seed)
+
+    def _at_setting(self, task: str, arm: str, setting: Setting, seed: int) -> Cell | None:
+        """For the steps that the setting needed in tuning; None before that."""
+        line = self._find(Cell(task, arm, setting, 0))
+        return Cell(task, arm, setting, seed, line["steps_at_budget"]) if line else None
 
     def _find(self, cell: Cell) -> dict[str, Any] | None:
         base = self._bases[cell.task]
@@ -213,6 +236,11 @@ def arms() -> list[tuple[str, str]]:
     return [(task, arm) for task in TASKS for arm in ARMS if ARMS[arm].plays(TASKS[task])]
 
 
+def _setting(text: str) -> Setting:
+    rate, _, tasks = text.partition(":")
+    return Setting(float(rate), int(tasks))
+
+
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The plan of the comparison."""
     parser = argparse.ArgumentParser(
@@ -221,6 +249,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--arms", default=",".join(ARMS))
     parser.add_argument("--seeds", type=int, default=8, help="of the final runs")
+    parser.add_argument(
+        "--setting", type=_setting, help="play finals at RATE:TASKS, whatever tuning chose"
+    )
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no cell after so many")
     parser.add_argument("--workers", type=int, default=2, help="cells played at once")
     parser.add_argument("--report", action="store_true", help="play nothing")
@@ -254,7 +285,8 @@ def main() -> None:
     finals, missing = experiment.finals(), experiment.missing()
     rows = rows_of(finals, experiment.bases(), plan.tokens)
     if rows:
-        write_page(rows, experiment.tuned(), len(missing), plan.tokens, plan.results)
+        tuned, others = experiment.tuned(), experiment.others()
+        write_page(rows, tuned, others, len(missing), plan.tokens, plan.results)
         draw(finals, plan.results / "learning_curve.png")
     result = {
         "benchmark": "learning_curve",

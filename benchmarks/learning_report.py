@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning_arms import ARMS, TASKS, settings_of
+from benchmarks.learning_arms import ARMS, TASKS, Setting, settings_of
 from benchmarks.learning_cells import Cell, at
 
 NUM_RESAMPLES = 2000
@@ -138,6 +138,7 @@ def _tuning_rows(tuned: Mapping[str, Mapping[str, Any]], tokens: int) -> list[li
 def write_page(
     rows: Sequence[Mapping[str, Any]],
     tuned: Mapping[str, Mapping[str, Any]],
+    others: Mapping[tuple[str, str, Setting], Sequence[Mapping[str, Any]]],
     missing: int,
     tokens: int,
     folder: Path,
@@ -185,7 +186,22 @@ def write_page(
     text += ["", "## Tuning", "", "Validation success in per cent at the budget; one seed each."]
     text += ["", "| task | arm | rate, tasks a step: success |", "|---|---|---|"]
     text += [f"| {' | '.join(row)} |" for row in _tuning_rows(tuned, tokens)]
+    if others:
+        text += ["", "## Settings that tuning did not choose", ""]
+        text += ["Asked for by `--setting` after the finals, so they decide nothing.", ""]
+        text += ["| task | arm | rate, tasks a step | seeds | temperature 1 | greedy |"]
+        text += ["|---|---|---|---|---|---|"]
+        text += [" | ".join(_other_row(*key, lines)) for key, lines in others.items()]
     (folder / "learning_tables.md").write_text("\n".join(text) + "\n", "utf-8")
+
+
+def _other_row(
+    task: str, arm: str, setting: Setting, lines: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    maps = TASKS[task].twins(len(lines[0]["test"]["1"]))
+    success = [_with_interval(interval(outcomes(lines, t), maps=maps)) for t in ("1", "0")]
+    cells = [f"| {task}", arm, f"{setting.rate:g}, {setting.tasks_per_step}", str(len(lines))]
+    return [*cells, success[0], f"{success[1]} |"]
 
 
 def _with_interval(values: Sequence[float] | None) -> str:
