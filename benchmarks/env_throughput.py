@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-import psutil
-
+from benchmarks.processes import tree_cpu_s
 from benchmarks.report import commit, goal, machine, percentile
 from troupe.clients import EnvClient
 from troupe.errors import OverloadedError
@@ -80,19 +79,6 @@ class CallerSteps:
     num_steps: int = 0
     sizes: list[int] = field(default_factory=list[int])
     call_ms: list[float] = field(default_factory=list[float])
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time so far of a process, of what it has waited for, and of what runs below it."""
-    parent = psutil.Process(pid)
-    total = 0.0
-    for process in (parent, *parent.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 async def play(
@@ -184,12 +170,12 @@ async def measure(name: str, seconds: float, rounds: int) -> Rounds:
         async with EnvClient(address, name, load.params, retry_for_s=30) as client:
             await play(client, name, load, 0.5, 99)
             for _ in range(rounds):
-                cpu, wall = cpu_s(process.pid), time.perf_counter()
+                cpu, wall = tree_cpu_s(process.pid), time.perf_counter()
                 seen = await asyncio.gather(
                     *(play(client, name, load, seconds, caller) for caller in range(CALLERS))
                 )
                 num_steps = sum(played.num_steps for played in seen)
-                found.per_core.append(num_steps / (cpu_s(process.pid) - cpu))
+                found.per_core.append(num_steps / (tree_cpu_s(process.pid) - cpu))
                 found.per_wall.append(num_steps / (time.perf_counter() - wall))
                 found.seen += seen
         found.pressed = await press(address)

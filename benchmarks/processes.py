@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import psutil
+
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
@@ -41,3 +43,16 @@ def peak_mb(pid: int) -> float:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     return 0.0
+
+
+def tree_cpu_s(pid: int) -> float:
+    """CPU time so far of a process, of what it has waited for, and of what runs below it."""
+    parent = psutil.Process(pid)
+    total = 0.0
+    for process in (parent, *parent.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
