@@ -62,8 +62,10 @@ class Learner:
         shares: Sequence[PolicyModel] = (),
         ranks: Ranks = SOLO,
         held_bytes: int = 0,
+        teacher: PolicyModel | None = None,
     ) -> None:
-        """``held_bytes``: for gradients of windows whose turn has not come; see ``ahead``."""
+        """``held_bytes``: for gradients of windows whose turn has not come; see ``ahead``.
+        ``teacher``: for steps of an algorithm that needs one."""
         self.policy = policy
         self.ranks = ranks
         self._make = (spec, algorithm)
@@ -81,6 +83,8 @@ class Learner:
         self._loss = spec.algorithm.loss
         if algorithm.needs.reference or algorithm.needs.log_ratios:
             self.model.keep_reference()
+        if teacher is not None:
+            self.model.keep_teacher(teacher)
         self.model.spread(ranks)
         self._layout = Layout(
             policy,
