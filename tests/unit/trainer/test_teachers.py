@@ -158,6 +158,15 @@ async def test_team_when_policies_name_one_teacher_then_it_is_in_memory_once(
         team.close()
 
 
+def test_teacher_when_it_is_the_base_under_the_adapter_then_is_in_memory_once(
+    tiny_model: Path,
+) -> None:
+    model = _learner(job_spec(tiny_model, algorithm=DISTILL), tiny_model).model
+    assert model.teacher is not None
+    base = {id(parameter) for parameter in model.module.parameters()}
+    assert {id(parameter) for parameter in model.teacher.module.parameters()} < base
+
+
 async def test_job_when_restored_in_the_middle_then_ends_with_the_same_bits(
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -77,7 +77,7 @@ class Learner:
             device=device,
             kernels=choose(policy_spec, device, attention),
             checkpoint_activations=bool(spec.batch.checkpoint_activations),
-            shares=shares if ranks.size == 1 else (),
+            shares=[*shares, *([teacher] if teacher else [])] if ranks.size == 1 else (),
         )
         self._algorithm = algorithm
         self._loss = spec.algorithm.loss
