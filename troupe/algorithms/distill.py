@@ -3,7 +3,7 @@
 The teacher is ``PolicySpec.teacher``. Rewards are measured and, unless ``params.reward_coef`` is
 above 0, not learnt from, so a group may have one candidate.
 
-Source: GKD (arXiv 2306.13649), Section 3.1; "On-Policy Distillation" (Thinking Machines Lab, 2025);
+Source: GKD (arXiv 2306.13649); "On-Policy Distillation" (Thinking Machines Lab, 2025);
 as a recipe for small models: Qwen3 (arXiv 2505.09388), Section 4.5. The formula is in
 ``losses.distillation``.
 """

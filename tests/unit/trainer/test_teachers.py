@@ -167,6 +167,18 @@ def test_teacher_when_it_is_the_base_under_the_adapter_then_is_in_memory_once(
     assert {id(parameter) for parameter in model.teacher.module.parameters()} < base
 
 
+def test_step_when_a_ticket_was_learnt_from_early_then_has_the_bits_of_one_without(
+    tiny_model: Path, large: Path
+) -> None:
+    spec = job_spec(tiny_model, algorithm=DISTILL)
+    early, late = (_learner(spec, large, held_bytes=1 << 20) for _ in range(2))
+    early.ahead(0, _credited(0)[:2])
+    got, want = (learner.step(_credited(0), 0) for learner in (early, late))
+    assert got.metrics == want.metrics
+    one, other = early.state().tensors, late.state().tensors
+    assert all(torch.equal(one[name], other[name]) for name in other)
+
+
 async def test_job_when_restored_in_the_middle_then_ends_with_the_same_bits(
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:

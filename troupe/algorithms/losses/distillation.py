@@ -5,7 +5,7 @@ at the temperature that was sampled with. -A_t is the k1 estimate of KL(pi || pi
 token, and on the policy's own samples the expected gradient of -A_t * log pi(y_t) is the gradient
 of that divergence. What a token does to later ones does not count (a discount of 0).
 
-Source: GKD (arXiv 2306.13649), Section 3.1, with reverse KL and the student's samples alone;
+Source: GKD (arXiv 2306.13649), with reverse KL and the student's samples alone;
 "On-Policy Distillation" (Thinking Machines Lab, 2025).
 
 Shape suffix: N trained tokens.
