@@ -25,10 +25,10 @@ def _doubles(values: list[float]) -> Tensor:
 
 
 def _inputs(
-    trainer: Tensor, rollout: list[float], teacher: list[float] | None, **more: Tensor
+    trainer: Tensor, rollout: list[float], teacher: list[float] | None, **more: Any
 ) -> LossInputs:
     size = len(rollout)
-    defaults = {
+    defaults: dict[str, Any] = {
         "advantages_N": _doubles([0.0] * size),
         "sequence_N": torch.zeros(size, dtype=torch.int64),
         "weights_N": _doubles([1.0] * size),

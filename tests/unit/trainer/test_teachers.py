@@ -193,9 +193,8 @@ async def test_job_when_restored_in_the_middle_then_ends_with_the_same_bits(
         for step in range(2):
             await killed.learn(_batch(step))
         resumed.restore(killed.states(), killed.baselines())
-        for step in range(2, 4):
-            learned = await resumed.learn(_batch(step))
-        assert learned.outcomes["shared"].metrics["kl_teacher"] != 0.0
+        learned = [await resumed.learn(_batch(step)) for step in range(2, 4)]
+        assert all(step.outcomes["shared"].metrics["kl_teacher"] != 0.0 for step in learned)
         got, want = (t.states()["shared"].tensors for t in (resumed, whole))
         assert all(torch.equal(got[name], want[name]) for name in want)
     finally:
