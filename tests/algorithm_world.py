@@ -172,7 +172,10 @@ class InProcess:
         assert len({g.group_id for g in groups}) == len(groups)
         for group in groups:
             size = self.team.by_policy[group.policy].model.vocabulary_size
-            expected = Expected("j", group.policy, self.version, self.version, size)
+            least = self.team.min_candidates
+            expected = Expected(
+                "j", group.policy, self.version, self.version, size, min_candidates=least
+            )
             assert fault(group, expected) is None
         by_policy = {p: [g for g in groups if g.policy == p] for p in self.spec.policies}
         return Batch(self.version, by_policy, {})

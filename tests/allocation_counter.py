@@ -26,7 +26,7 @@ from troupe.runtime.engines.presets import ModelShape
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.logprobs import tokens_per_chunk
 from troupe_trainer.model.model import PolicyModel
-from troupe_trainer.model.packing import block_of, microbatch
+from troupe_trainer.model.packing import Microbatch, block_of, microbatch
 from troupe_trainer.samples import PromptSamples
 
 
@@ -89,27 +89,7 @@ def count(
     checkpoint_activations: bool,
 ) -> dict[str, int]:
     """Bytes held before a step, and at the peak of a pass over ``copies`` equal groups."""
-    rng = random.Random(0)
-    blocks = [
-        block_of(
-            PromptSamples(
-                np.array([rng.randrange(1000) for _ in range(prompt)], dtype=np.int32),
-                [
-                    Sample(
-                        0,
-                        0.0,
-                        n,
-                        False,
-                        token_ids=[rng.randrange(1000) for _ in range(n)],
-                        rollout_logprobs=np.zeros(n, dtype=np.float32),
-                    )
-                    for n in completions
-                ],
-            )
-        )
-        for _ in range(copies)
-    ]
-    batch = microbatch(blocks)
+    batch = _batch(prompt, completions, copies)
     with (
         _as_on_a_gpu(),
         FakeTensorMode(allow_non_fake_inputs=True),
@@ -132,6 +112,48 @@ def count(
             "gradients": gradients,
             "peak": counter.peak,
         }
+
+
+def count_forward(
+    policy: PolicySpec, *, prompt: int, completions: list[int], copies: int
+) -> dict[str, int]:
+    """Bytes held by a frozen model, and at the peak of a pass without gradient."""
+    batch = _batch(prompt, completions, copies)
+    with (
+        _as_on_a_gpu(),
+        FakeTensorMode(allow_non_fake_inputs=True),
+        AllocationCounter() as counter,
+    ):
+        model = PolicyModel("p", policy, seed=0, device="cpu", is_frozen=True)
+        before = counter.now
+        with torch.no_grad():
+            model.logprobs(batch, want_entropy_grad=False)
+        return {"tokens": len(batch.tokens_M), "before": before, "peak": counter.peak}
+
+
+def _batch(prompt: int, completions: list[int], copies: int) -> Microbatch:
+    """``copies`` groups of one prompt and its completions."""
+    rng = random.Random(0)
+    blocks = [
+        block_of(
+            PromptSamples(
+                np.array([rng.randrange(1000) for _ in range(prompt)], dtype=np.int32),
+                [
+                    Sample(
+                        0,
+                        0.0,
+                        n,
+                        False,
+                        token_ids=[rng.randrange(1000) for _ in range(n)],
+                        rollout_logprobs=np.zeros(n, dtype=np.float32),
+                    )
+                    for n in completions
+                ],
+            )
+        )
+        for _ in range(copies)
+    ]
+    return microbatch(blocks)
 
 
 @contextmanager

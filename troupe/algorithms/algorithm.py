@@ -29,23 +29,26 @@ completions, of their token sums."""
 class Needs:
     """What an algorithm reads beyond rewards and the log probabilities of trainer and rollout.
 
-    For the loss: ``entropy``, and ``reference`` and ``old``, which cost a forward pass each before
-    the step's first update. For the advantages: ``values`` of a critic, which reads the agent's
-    "own" prompt or, as one critic for the team, what all agents see ("joint"); ``log_ratios`` of
-    completions, policy to reference; ``terms`` of the rewards of groups by observation or task, and
-    their weights. ``team``: ``across_groups`` gets the groups of all policies at
-    once. ``whole_round``: a group's advantages may depend on other groups of the step; without, a
-    trainer may ask for them while the other tickets are still being played.
+    For the loss: ``entropy``, and ``reference``, ``teacher`` (of the policy's spec) and ``old``,
+    which cost a forward pass each before the step's first update. For the advantages: ``values`` of
+    a critic, which reads the agent's "own" prompt or, as one critic for the team, what all agents
+    see ("joint"); ``log_ratios`` of completions, policy to reference; ``terms`` of the rewards of
+    groups by observation or task, and their weights. ``team``: ``across_groups`` gets the groups of
+    all policies at once. ``whole_round``: a group's advantages may depend on other groups of the
+    step; without, a trainer may ask for them while the other tickets are still being played.
+    ``candidates``: the fewest that a group may have.
     """
 
     entropy: bool = False
     reference: bool = False
+    teacher: bool = False
     old: bool = False
     values: Literal["own", "joint"] | None = None
     log_ratios: bool = False
     terms: bool = False
     team: bool = False
     whole_round: bool = True
+    candidates: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,9 @@ class LossInputs:
     ``trainer_logprobs_N`` carries the gradient; ``rollout_logprobs_N`` are those that the tokens
     were sampled with; ``advantages_N`` is the candidate's advantage on each of its tokens;
     ``entropy_N`` carries the gradient and is None unless the algorithm asks for it, like
-    ``old_logprobs_N`` (the trainer's own at the beginning of the step) and ``ref_logprobs_N`` (the
-    reference's); ``sequence_N`` numbers the candidate that each token belongs to (int64);
+    ``old_logprobs_N`` (the trainer's own at the beginning of the step), ``ref_logprobs_N`` (the
+    reference's) and ``teacher_logprobs_N`` (the teacher's); ``sequence_N`` numbers the candidate
+    that each token belongs to (int64);
     ``weights_N`` is the weight of a token's loss (1, or 1 / length where completions are averaged).
     ``kl_coef`` and ``entropy_coef`` are those of this step; None: the spec's.
     """
@@ -69,6 +73,7 @@ class LossInputs:
     entropy_N: Tensor | None = None
     old_logprobs_N: Tensor | None = None
     ref_logprobs_N: Tensor | None = None
+    teacher_logprobs_N: Tensor | None = None
     kl_coef: float | None = None
     entropy_coef: float | None = None
 

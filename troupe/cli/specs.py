@@ -55,14 +55,17 @@ def with_local_paths(spec: JobSpec) -> JobSpec:
         SpecInvalidError: a model names a folder that does not exist; says how to make one.
     """
     issues = [
-        Issue(f"/policies/{name}/model", _missing(spec, policy.model))
+        Issue(f"/policies/{name}/{field}", _missing(spec, model))
         for name, policy in spec.policies.items()
-        if is_missing_folder(policy.model)
+        for field, model in policy.models().items()
+        if is_missing_folder(model)
     ]
     if issues:
         raise SpecInvalidError(issues)
     policies = {
-        name: policy.model_copy(update={"model": _absolute(policy.model)})
+        name: policy.model_copy(
+            update={field: _absolute(model) for field, model in policy.models().items()}
+        )
         for name, policy in spec.policies.items()
     }
     parts = {

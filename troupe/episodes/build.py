@@ -86,6 +86,7 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
         check_lead(spec, sampler)
     if not getattr(loaded, "is_repeatable", True):
         refuse_repetition(spec, sampler)
+    check_teachers(spec, algorithm)
     refuse_across_policies(spec, algorithm)
     refuse_what_cannot_spread(spec, algorithm, spec.trainer.gpus or 1)
     return JobParts(
@@ -101,6 +102,28 @@ def _family(spec: JobSpec) -> TaskFamily:
     if is_bundled(spec, spec.task.name):
         return planned_family(spec)
     return load_family(spec.task.name, spec.task.params)
+
+
+def check_teachers(spec: JobSpec, algorithm: Algorithm) -> None:
+    """Raise SpecInvalidError unless exactly the policies that learn from a teacher name one."""
+    issues: list[Issue] = []
+    for name, policy in spec.policies.items():
+        is_taught = algorithm.needs.teacher and spec.trains(name)
+        if is_taught and policy.teacher is None:
+            message = (
+                f"'{spec.algorithm.kind}' learns from a teacher; name a model folder or hub id"
+            )
+        elif policy.teacher is not None and not algorithm.needs.teacher:
+            message = (
+                f"'{spec.algorithm.kind}' learns from no teacher; leave it out, or use distill"
+            )
+        elif policy.teacher is not None and not is_taught:
+            message = f"policy '{name}' never learns; leave it out"
+        else:
+            continue
+        issues.append(Issue(f"/policies/{name}/teacher", message))
+    if issues:
+        raise SpecInvalidError(issues)
 
 
 def refuse_repetition(spec: JobSpec, sampler: Sampler) -> None:

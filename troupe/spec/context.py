@@ -23,25 +23,23 @@ def context_length(folder: Path) -> int | None:
 
 
 def context_issues(spec: JobSpec) -> list[Issue]:
-    """Agents whose `max_new_tokens` leave no room for a prompt in their model's context.
+    """Agents whose `max_new_tokens` leave no room for a prompt in the context of a model.
 
+    That is their policy's model, or its teacher.
     An engine cuts a completion to what the prompt leaves, so these would be cut off each time.
     """
     issues: list[Issue] = []
-    lengths = {
-        name: context_length(Path(policy.model).expanduser())
-        for name, policy in spec.policies.items()
-    }
     for name, agent in spec.agents.items():
-        length = lengths.get(agent.policy)
         limit = spec.sampling_for(name).max_new_tokens
-        if length is None or limit < length:
-            continue
         pointer = f"/agents/{name}/sampling" if agent.sampling else "/sampling"
-        message = (
-            f"agent '{name}' may write {limit} tokens and the context of its model "
-            f"'{spec.policies[agent.policy].model}' has {length}, prompt and completion together; "
-            "lower max_new_tokens by the prompt's length, or take a model with a longer context"
-        )
-        issues.append(Issue(f"{pointer}/max_new_tokens", message))
+        for field, model in spec.policies[agent.policy].models().items():
+            length = context_length(Path(model).expanduser())
+            if length is None or limit < length:
+                continue
+            message = (
+                f"agent '{name}' may write {limit} tokens and the context of its {field} '{model}' "
+                f"has {length}, prompt and completion together; lower max_new_tokens by the "
+                "prompt's length, or take a model with a longer context"
+            )
+            issues.append(Issue(f"{pointer}/max_new_tokens", message))
     return issues

@@ -45,6 +45,7 @@ def startup_s(spec: JobSpec) -> float:
         (policy.model, policy.dtype, "" if isinstance(policy.train, LoraSpec) else name)
         for name, policy in spec.policies.items()
     }
+    bases |= {(p.teacher, p.dtype, "") for p in spec.policies.values() if p.teacher is not None}
     loaded = sum(model_bytes(model, dtype) for model, dtype, _ in bases)
     return spec.limits.startup_timeout_s + moving_s(loaded)
 

@@ -8,7 +8,7 @@ arithmetic. Never imports torch.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +85,9 @@ def _plain_name(model: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Bytes on one GPU. ``held``: weights, moments and reference; ``gradients`` of the trained
-    weights; ``activations`` that the backward pass keeps, with masks; ``head``: a chunk's logits.
+    """Bytes on one GPU. ``held``: weights, moments, reference and teacher; ``gradients`` of the
+    trained weights; ``activations`` that the backward pass keeps, with masks; ``head``: a chunk's
+    logits.
 
     ``peak`` is the larger of two moments: when the head's gradient is computed, and when that of
     the first layers is and all other gradients exist.
@@ -150,6 +151,26 @@ def predict(
     return Prediction(held + gathered, gradients, activations, head, peak)
 
 
+def beside_teacher(
+    policy: Prediction, shape: ModelShape, dtype: str, *, tokens: int, ranks: int = 1
+) -> Prediction:
+    """``policy``'s step with a frozen teacher of ``shape`` beside it.
+
+    The teacher's pass keeps one layer's activations, or a chunk's logits, and ends before the
+    policy's begins.
+    """
+    number = 2 if dtype == "bfloat16" else 4
+    held = shape.num_parameters() * number / ranks
+    if ranks > 1:
+        layer = sum(out * into for out, into in shape.targets().values())
+        held += (shape.vocab * shape.hidden * (1 if shape.is_tied else 2) + 2 * layer) * number
+    in_layer = tokens * number * (3 * shape.intermediate + 4 * shape.hidden)
+    head = head_chunk(shape.vocab, tokens) * shape.vocab * (8 + number)
+    at_head = head + tokens * shape.hidden * number
+    longest = max(policy.peak - policy.held, in_layer, at_head)
+    return replace(policy, held=policy.held + held, peak=policy.held + held + longest)
+
+
 def head_chunk(vocabulary: int, tokens: int) -> int:
     """Tokens whose logits exist at once on an accelerator."""
     least, most = _HEAD_CHUNK_TOKENS
@@ -173,7 +194,8 @@ def trainer_peak(
 ) -> float | None:
     """Bytes that one trainer of ``spec`` needs on each GPU; None where a model's shape is unknown.
 
-    Its policies lie side by side, adapters of one base on one copy of it; one learns at a time.
+    Its policies lie side by side, adapters of one base and policies of one teacher on one copy of
+    it; one learns at a time.
     With ``trainer.per_policy`` it is the trainer of the largest policy.
     """
     parts = _parts(spec, tokens, ranks, checkpoint_activations=checkpoint_activations)
@@ -195,7 +217,8 @@ def trainer_held(spec: JobSpec) -> float | None:
 def _parts(
     spec: JobSpec, tokens: int, ranks: int, *, checkpoint_activations: bool
 ) -> tuple[list[Prediction], float] | None:
-    """Each policy alone, and the bytes of bases that adapters share; None: an unknown shape."""
+    """Each policy alone, and the bytes of frozen models that several share; None: an unknown
+    shape."""
     has_reference = spec.algorithm.loss.kl.coef > 0.0
     alone: list[Prediction] = []
     bases: set[tuple[str, str]] = set()
@@ -222,14 +245,26 @@ def _parts(
             )
             for patches in _patches(tokens, policy, tower)
         ]
-        alone.append(max(layouts, key=lambda prediction: prediction.peak))
-        base = (policy.model, policy.dtype)
-        if isinstance(policy.train, LoraSpec) and base in bases and ranks == 1:
-            weights = shape.num_parameters() + (tower.num_parameters() if tower else 0)
-            shared += weights * (2 if policy.dtype == "bfloat16" else 4)
-        elif isinstance(policy.train, LoraSpec):
-            bases.add(base)
+        most = max(layouts, key=lambda prediction: prediction.peak)
+        frozen = [policy.model] if isinstance(policy.train, LoraSpec) else []
+        if policy.teacher is not None:
+            taught_by = decoder_shape(policy.teacher)
+            if taught_by is None:
+                return None
+            most = beside_teacher(most, taught_by, policy.dtype, tokens=tokens, ranks=ranks)
+            frozen.append(policy.teacher)
+        alone.append(most)
+        for model in frozen:
+            if (model, policy.dtype) in bases and ranks == 1:
+                shared += _weights(model) * (2 if policy.dtype == "bfloat16" else 4)
+            bases.add((model, policy.dtype))
     return alone, shared
+
+
+def _weights(model: str) -> int:
+    """Parameters of a model of known shape, with its tower."""
+    shape, tower = decoder_shape(model), vision_tower(model)
+    return (shape.num_parameters() if shape else 0) + (tower.num_parameters() if tower else 0)
 
 
 def _patches(tokens: int, policy: PolicySpec, tower: TowerShape | None) -> list[int]:

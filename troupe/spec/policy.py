@@ -101,6 +101,9 @@ class PolicySpec(SpecModel):
     have as many as the one that asks for most."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Number format of the weights in trainer and engine."""
+    teacher: str | None = Field(default=None, min_length=1, exclude_if=lambda name: name is None)
+    """Local folder or hub id of the frozen model that an algorithm with a teacher learns from
+    (`distill`); its tokenizer has the vocabulary of `model`'s."""
     chat_template_kwargs: TemplateVariables = Field(default_factory=dict, exclude_if=is_empty)
     """Variables of the model's chat template for each prompt, such as `enable_thinking: false` for
     Qwen3. One that the template does not name is refused when the model is loaded."""
@@ -108,3 +111,7 @@ class PolicySpec(SpecModel):
     """Makes it a past version of another policy, or a frozen model, that is never trained."""
     frozen: bool = False
     """Its agents play and it never learns: the weights stay those of `model`."""
+
+    def models(self) -> dict[str, str]:
+        """The models that it names, by field."""
+        return {"model": self.model} | ({"teacher": self.teacher} if self.teacher else {})

@@ -18,7 +18,8 @@ def takes_images(model: str) -> bool | None:
 
 
 def vision_issues(spec: JobSpec) -> list[Issue]:
-    """Images that no model takes, critics of models that take them, towers that are not there."""
+    """Images that no model takes, critics and teachers beside models that take them, towers that
+    are not there."""
     issues: list[Issue] = []
     if spec.task.params.get("observe") == "image" and all(
         takes_images(policy.model) is False for policy in spec.policies.values()
@@ -35,6 +36,9 @@ def vision_issues(spec: JobSpec) -> list[Issue]:
             issues.append(Issue(f"/policies/{name}/train/vision", message))
         if spec.algorithm.critic is not None and sees:
             issues.append(Issue("/algorithm/critic", critic_refusal(name)))
+        if policy.teacher is not None and (sees or takes_images(policy.teacher)):
+            message = teacher_refusal(policy.model if sees else policy.teacher)
+            issues.append(Issue(f"/policies/{name}/teacher", message))
     return issues
 
 
@@ -43,4 +47,12 @@ def critic_refusal(policy: str) -> str:
     return (
         f"a critic reads text alone, and the model of policy '{policy}' takes images; use an "
         "algorithm without a critic, such as at_grpo or gagpo"
+    )
+
+
+def teacher_refusal(model: str) -> str:
+    """Why neither a teacher nor its policy may be ``model``, which takes images."""
+    return (
+        f"a teacher reads text alone, and the model '{model}' takes images; use language models "
+        "for policy and teacher"
     )

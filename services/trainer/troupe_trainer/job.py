@@ -206,6 +206,7 @@ class TrainingJob:
             max_dropped_fraction=self._spec.limits.max_dropped_fraction,
             fence=self._fence,
             vision={policy: model.vision for policy, model in models.items()},
+            min_candidates=learners.min_candidates,
         )
         versions = Versions(
             self._job_id,

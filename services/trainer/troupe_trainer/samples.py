@@ -40,7 +40,8 @@ class PromptSamples:
 class CreditedGroup:
     """One group after credit assignment; ``record`` is the group as received.
 
-    ``num_filtered`` candidates of it are not among its samples.
+    ``num_filtered`` candidates of it are not among its samples. ``is_taught``: a teacher judges
+    each of its tokens, whatever it earned.
     """
 
     record: pb.Group
@@ -48,6 +49,7 @@ class CreditedGroup:
     prompts: Sequence[PromptSamples]
     num_tokens: int
     num_filtered: int = 0
+    is_taught: bool = False
 
     @property
     def num_samples(self) -> int:
@@ -56,8 +58,9 @@ class CreditedGroup:
 
     @property
     def has_signal(self) -> bool:
-        """Some sample's advantage is not zero."""
-        return any(sample.advantage for prompt in self.prompts for sample in prompt.samples)
+        """Some sample's advantage is not zero, or a teacher's are by token."""
+        samples = (sample for prompt in self.prompts for sample in prompt.samples)
+        return any(self.is_taught or sample.advantage for sample in samples)
 
 
 def credit(

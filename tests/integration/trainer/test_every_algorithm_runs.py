@@ -23,6 +23,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "best_of_k parallel": {"params": {"sampling": "parallel"}},
     "ccpo": {},
     "ccpo repeat": {"params": {"others": "repeat", "team_weight": 0.0}},
+    "distill": {"group_size": 1},
+    "distill tree": {"params": {"sampling": "tree", "reward_coef": 0.5}},
     "gagpo": {},
     "gdpo": {},
     "gdpo parallel": {"params": {"sampling": "parallel"}},
@@ -75,12 +77,22 @@ def moved(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> bo
     return any(not before[name].equal(after[name]) for name in before)
 
 
+@pytest.fixture(scope="session")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_planner(tmp_path_factory.mktemp("models") / "teacher", steps=80)
+
+
 @pytest.mark.parametrize("case", ALGORITHMS)
 async def test_algorithm_when_two_steps_are_run_then_it_is_on_policy_and_weights_move(
-    case: str, planner: Path, tmp_path: Path
+    case: str, planner: Path, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     settings = ALGORITHMS[case]
     changes: dict[str, Any] = {"workflow": AT_ONCE} if "joint" in settings else {}
+    if case.startswith("distill"):
+        shared = {"model": str(planner), "teacher": str(request.getfixturevalue("teacher"))}
+        fast = {"learning_rate": 0.01, "warmup_steps": 0}
+        train = {"kind": "lora", "rank": 4}
+        changes["policies"] = {"shared": {**shared, "train": train, "optimizer": fast}}
     if case == "maxrl":  # it takes no negative reward, and a step away from the goal is one
         changes["reward"] = {"kind": "algorithm_world:moved_closer", "mode": "replace"}
     spec = plan_path_spec(planner, {"kind": case.split()[0], **settings}, **changes)
@@ -148,6 +160,8 @@ async def test_team_when_weights_policies_or_sampling_differ_then_it_is_on_polic
 
 
 def _check(case: str, groups: list[pb.Group], metrics: dict[str, float]) -> None:
+    if case.startswith("distill"):
+        assert metrics["kl_teacher"] > 0.0
     if case == "remax":
         greedy = [[c for c in g.candidates if c.is_baseline] for g in groups]
         assert all({c.trajectory for c in own} == {3} for own in greedy)

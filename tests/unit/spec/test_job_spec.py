@@ -48,7 +48,7 @@ def test_spec_when_agent_maps_to_no_policy_then_pointer_names_the_agent():
 
 
 def test_spec_when_group_size_is_one_then_refused():
-    assert "/algorithm/group_size" in issues(lambda d: d.update(algorithm={"group_size": 1}))
+    assert "/algorithm/group_size" in issues(lambda d: d.update(algorithm={"group_size": 0}))
 
 
 def test_spec_when_agent_never_acts_then_refused():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from allocation_counter import count, save_config
+from allocation_counter import count, count_forward, save_config
 
 from troupe.cli.starter import starter_spec
 from troupe.errors import InvalidArgumentError
@@ -14,7 +14,16 @@ from troupe.runtime.engines.presets import ModelShape
 from troupe.spec import load_spec, parse_spec
 from troupe.spec.fit import fit_batch
 from troupe.spec.job import JobSpec
-from troupe.spec.memory import GB, USABLE, decoder_shape, head_chunk, predict
+from troupe.spec.memory import (
+    GB,
+    USABLE,
+    Prediction,
+    beside_teacher,
+    decoder_shape,
+    head_chunk,
+    predict,
+    trainer_peak,
+)
 from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe_trainer.model.logprobs import tokens_per_chunk
 
@@ -70,6 +79,49 @@ def test_prediction_when_compared_with_an_allocation_counter_then_is_within_10_p
     print(f"\npredicted {predicted.peak / GB:.2f} GB, counted {counted['peak'] / GB:.2f} GB")
     assert predicted.peak == pytest.approx(counted["peak"], rel=0.1)
     assert predicted.held == pytest.approx(counted["before"], rel=0.05)
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+@pytest.mark.parametrize(
+    ("shape", "dtype", "vocabulary", "copies"),
+    [
+        (LARGE, "bfloat16", 151936, 2),
+        (LARGE, "bfloat16", 2000, 6),
+        (SMALL, "float32", 151936, 2),
+        (SMALL, "float32", 2000, 6),
+    ],
+)
+def test_prediction_of_a_teacher_when_counted_then_is_within_10_percent(
+    shape: ModelShape, dtype: str, vocabulary: int, copies: int, tmp_path: Path
+) -> None:
+    shape = replace(shape, layers=2, vocab=vocabulary, has_qk_norm=True, has_qkv_bias=False)
+    policy = PolicySpec.model_validate(
+        {"model": str(save_config(shape, tmp_path)), "dtype": dtype, "teacher": str(tmp_path)}
+    )
+    counted = count_forward(policy, prompt=512, completions=[1024] * 4, copies=copies)
+    alone = Prediction(held=0.0, gradients=0.0, activations=0.0, head=0.0, peak=0.0)
+    predicted = beside_teacher(alone, shape, dtype, tokens=counted["tokens"])
+    assert predicted.held == pytest.approx(counted["before"], rel=0.05)
+    assert predicted.peak == pytest.approx(counted["peak"], rel=0.1)
+
+
+def test_prediction_when_policies_have_one_teacher_then_it_is_in_memory_once() -> None:
+    spec = load_spec(ROOT / "examples/math.yaml")
+    name, policy = next(iter(spec.policies.items()))
+    taught = policy.model_copy(update={"teacher": "Qwen/Qwen3-8B"})
+
+    def peak(*policies: PolicySpec) -> float:
+        named = {f"{name}{i}": policy for i, policy in enumerate(policies)}
+        job = spec.model_copy(update={"policies": named})
+        found = trainer_peak(job, tokens=8192, checkpoint_activations=True)
+        assert found is not None
+        return found
+
+    assert LARGE is not None
+    weights = LARGE.num_parameters() * 2
+    one = peak(taught) - peak(policy)
+    assert weights <= one < weights + 8 * GB
+    assert peak(taught, taught) - peak(policy, policy) == pytest.approx(one, rel=1e-6)
 
 
 def _checked(spec: JobSpec, gpu_gb: int) -> float:

@@ -115,6 +115,14 @@ class TrainerPart(Part):
         curve=Curve("kl", "reference"),
         is_optional=True,
     )
+    kl_teacher: Number = number(
+        "KL divergence (k1) of the policy to its teacher, before the step.",
+        "nats",
+        BY_TOKENS,
+        source="loss",
+        curve=Curve("kl", "teacher"),
+        is_optional=True,
+    )
     kl_coef: Number = number(
         "Weight of the KL term in this step, where it follows a target.",
         "number",

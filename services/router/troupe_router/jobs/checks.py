@@ -51,19 +51,24 @@ def check_playable(spec: JobSpec, allowed: Allowlist) -> None:
 def model_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:
     """The models of the spec that are neither folders, which may be read, nor hub ids."""
     critic = spec.algorithm.critic
-    models = {f"/policies/{name}": policy.model for name, policy in spec.policies.items()}
+    models = {
+        f"/policies/{name}/{field}": model
+        for name, policy in spec.policies.items()
+        for field, model in policy.models().items()
+    }
     if critic is not None and critic.model is not None:
-        models["/algorithm/critic"] = critic.model
+        models["/algorithm/critic/model"] = critic.model
     return [
-        Issue(f"{pointer}/model", fault)
+        Issue(pointer, fault)
         for pointer, model in models.items()
         if (fault := _model_fault(model, allowed))
     ]
 
 
 def _resolved(policy: PolicySpec) -> PolicySpec:
-    folder = Path(policy.model)
-    return policy.model_copy(update={"model": str(folder.resolve())}) if folder.is_dir() else policy
+    folders = {field: Path(model) for field, model in policy.models().items()}
+    resolved = {field: str(path.resolve()) for field, path in folders.items() if path.is_dir()}
+    return policy.model_copy(update=resolved)
 
 
 def _parts(spec: JobSpec, allowed: Allowlist, faults: Sequence[Issue]) -> JobParts:

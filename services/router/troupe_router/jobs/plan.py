@@ -71,7 +71,11 @@ def _checks(spec: JobSpec, settings: RouterSettings) -> list[dict[str, Any]]:
     """What was looked at, by name: all of it holds, or there would be no plan."""
     looked_at = [
         ("spec", "task, agents, rewards and names agree"),
-        *((f"model of {name}", _model(policy.model)) for name, policy in spec.policies.items()),
+        *(
+            (f"{field} of {name}", _model(model))
+            for name, policy in spec.policies.items()
+            for field, model in policy.models().items()
+        ),
         ("trainer", _trainer(spec.trainer.gpus or settings.trainer_gpus)),
         *_layout(spec, settings),
         ("run folder", str(settings.runs_dir.absolute())),

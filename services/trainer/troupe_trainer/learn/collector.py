@@ -97,7 +97,9 @@ class Collector:
         max_dropped_fraction: float = 1.0,
         fence: Fence | None = None,
         vision: Mapping[str, VisionModel | None] | None = None,
+        min_candidates: int = 2,
     ) -> None:
+        self._min_candidates = min_candidates
         self._vision = vision or {}
         self._max_staleness = max_staleness
         self._max_dropped_fraction = max_dropped_fraction
@@ -244,6 +246,7 @@ class Collector:
                 self._vocabularies[policy],
                 self._max_staleness,
                 self._vision.get(policy),
+                self._min_candidates,
             )
             self._faults[key] = fault(group, expected)
         return self._faults[key]

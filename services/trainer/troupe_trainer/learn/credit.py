@@ -117,7 +117,8 @@ class CreditAssigner:
         self, group: pb.Group, advantages: Sequence[float], *, drop_truncated: bool = False
     ) -> CreditedGroup:
         temperature = self._spec.sampling_for(group.agent).temperature
-        return credit(group, advantages, temperature, drop_truncated=drop_truncated)
+        credited = credit(group, advantages, temperature, drop_truncated=drop_truncated)
+        return replace(credited, is_taught=self._algorithm.needs.teacher)
 
 
 def _with(

@@ -18,6 +18,7 @@ from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.outcome import NonFiniteError
+from troupe_trainer.learn.teacher import teacher_of
 from troupe_trainer.model.ranks.group import END, LOAD, Spread, join, runs_on_all_ranks
 
 _log = get_logger(__name__)
@@ -57,7 +58,15 @@ def _load(
     """The learner of the policy ``only``; "" loads every policy's."""
     algorithm = load_algorithm(spec.algorithm)
     learners = {
-        policy: Learner(policy, spec, algorithm, device=device, attention=attention, ranks=ranks)
+        policy: Learner(
+            policy,
+            spec,
+            algorithm,
+            device=device,
+            attention=attention,
+            ranks=ranks,
+            teacher=teacher_of(policy, spec, algorithm, device=device, attention=attention),
+        )
         for policy in ([only] if only else sorted(spec.policies))
     }
     torch.manual_seed(derive_seed(spec.seed, "learner"))

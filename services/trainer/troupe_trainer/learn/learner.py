@@ -62,8 +62,10 @@ class Learner:
         shares: Sequence[PolicyModel] = (),
         ranks: Ranks = SOLO,
         held_bytes: int = 0,
+        teacher: PolicyModel | None = None,
     ) -> None:
-        """``held_bytes``: for gradients of windows whose turn has not come; see ``ahead``."""
+        """``held_bytes``: for gradients of windows whose turn has not come; see ``ahead``.
+        ``teacher``: for steps of an algorithm that needs one."""
         self.policy = policy
         self.ranks = ranks
         self._make = (spec, algorithm)
@@ -75,12 +77,14 @@ class Learner:
             device=device,
             kernels=choose(policy_spec, device, attention),
             checkpoint_activations=bool(spec.batch.checkpoint_activations),
-            shares=shares if ranks.size == 1 else (),
+            shares=[*shares, *([teacher] if teacher else [])] if ranks.size == 1 else (),
         )
         self._algorithm = algorithm
         self._loss = spec.algorithm.loss
         if algorithm.needs.reference or algorithm.needs.log_ratios:
             self.model.keep_reference()
+        if teacher is not None:
+            self.model.keep_teacher(teacher)
         self.model.spread(ranks)
         self._layout = Layout(
             policy,

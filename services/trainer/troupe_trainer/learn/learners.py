@@ -32,6 +32,7 @@ from troupe_trainer.learn.collector import Arrived, Batch, LearnAhead
 from troupe_trainer.learn.credit import AssignedCredit, CreditAssigner
 from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner, LearnOutcome, NonFiniteError
+from troupe_trainer.learn.teacher import teacher_of
 from troupe_trainer.model.kernels import AttentionChoice
 from troupe_trainer.model.learner_state import LearnerState, state_of
 from troupe_trainer.model.model import PolicyModel
@@ -124,6 +125,14 @@ class Learners:
                     shares=learners._models(),
                     ranks=ranks,
                     held_bytes=held_bytes,
+                    teacher=teacher_of(
+                        p,
+                        spec,
+                        learners._algorithm,
+                        device=where,
+                        attention=attention,
+                        shares=learners._models() if ranks.size == 1 else (),
+                    ),
                 )
             )
         learners._overlaps = not is_colocated and _overlaps(spec, learners._algorithm, where, ranks)
@@ -137,7 +146,13 @@ class Learners:
         return learners
 
     def _models(self) -> list[PolicyModel]:
-        return [learner.model for learner in self.by_policy.values()]
+        models = [learner.model for learner in self.by_policy.values()]
+        return models + [model.teacher for model in models if model.teacher is not None]
+
+    @property
+    def min_candidates(self) -> int:
+        """The fewest candidates of a group that the algorithm learns from."""
+        return self._algorithm.needs.candidates
 
     async def on_thread(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` on torch's thread."""

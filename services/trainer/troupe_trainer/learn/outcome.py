@@ -30,6 +30,7 @@ class Fixed:
 
     old_N: Tensor | None = None
     reference_N: Tensor | None = None
+    teacher_N: Tensor | None = None
 
 
 class NonFiniteError(JobFailedError):

@@ -38,6 +38,7 @@ class Passes:
         return Fixed(
             old_N=self.old_logprobs(batch) if needs.old else None,
             reference_N=self._model.reference_logprobs(batch) if needs.reference else None,
+            teacher_N=self._model.teacher_logprobs(batch) if needs.teacher else None,
         )
 
     @torch.no_grad()
@@ -82,6 +83,7 @@ class Passes:
                 entropy_N=entropy if with_entropy else None,
                 old_logprobs_N=fixed.old_N,
                 ref_logprobs_N=fixed.reference_N,
+                teacher_logprobs_N=fixed.teacher_N,
                 kl_coef=self.coefficients.kl,
                 entropy_coef=self.coefficients.bonus,
             )

@@ -17,7 +17,8 @@ ROUNDING = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The values that every group of a step must match. ``vision``: how its policy takes images."""
+    """The values that every group of a step must match. ``vision``: how its policy takes images;
+    ``min_candidates``: the fewest that its algorithm learns from."""
 
     job_id: str
     policy: str
@@ -26,6 +27,7 @@ class Expected:
     vocabulary_size: int
     max_staleness: int = 0
     vision: VisionModel | None = None
+    min_candidates: int = 2
 
 
 def fault(group: pb.Group, expected: Expected) -> str | None:
@@ -40,7 +42,7 @@ def fault(group: pb.Group, expected: Expected) -> str | None:
     ):
         return "foreign"
     # Where a lead's returns are compared, an agent may have been called once.
-    if len(group.candidates) < (1 if group.lead_returns else 2):
+    if len(group.candidates) < (1 if group.lead_returns else expected.min_candidates):
         return "too_few_candidates"
     return (
         _prompt_fault(group, expected)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from troupe.errors import InvalidArgumentError
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe.tasks.content import ImagePart
 from troupe.vision.model import VisionModel
@@ -54,8 +55,10 @@ class PolicyModel:
         kernels: Kernels = PLAIN,
         checkpoint_activations: bool = False,
         shares: "Sequence[PolicyModel]" = (),
+        is_frozen: bool = False,
     ) -> None:
-        """``shares``: models whose frozen base this one reuses where it is the same."""
+        """``shares``: models whose frozen base this one reuses where it is the same. ``is_frozen``:
+        the base alone, without an adapter."""
         self.policy = policy
         self.device = torch.device(device)
         if self.device.type == "cuda":
@@ -72,13 +75,17 @@ class PolicyModel:
         """Of the model as it was found; see ``LearnerState.base``."""
         self._bare: Any = same_weights(base) if isinstance(spec.train, LoraSpec) else None
         self._config: Any = base.config.get_text_config()
-        self.is_lora = isinstance(spec.train, LoraSpec)
+        self.is_lora = isinstance(spec.train, LoraSpec) and not is_frozen
         self.module: Any = with_adapter(policy, base, spec, seed) if self.is_lora else base
+        if is_frozen:
+            self.module.requires_grad_(False)
         self.module.eval()
         self._causal: Any = self.module.get_base_model() if self.is_lora else self.module
         self._head: nn.Module = self._causal.get_output_embeddings()
         self.flops = StepFlops(self._causal, is_lora=self.is_lora)
         self._reference: Any = None
+        self.teacher: PolicyModel | None = None
+        """Set by ``keep_teacher``."""
         self.ranks = SOLO
         self._sharded: Sharded | None = None
         self._reference_sharded: Sharded | None = None
@@ -102,11 +109,14 @@ class PolicyModel:
             self._sharded = Sharded(self.module, ranks.mesh)
             if self._reference is not None:
                 self._reference_sharded = Sharded(self._reference, ranks.mesh)
+        if self.teacher is not None:
+            self.teacher.spread(ranks)
 
     def modules(self) -> list[nn.Module]:
         """Every module with weights; some share them."""
         held = (self.module, self._bare, self._reference)
-        return [module for module in held if module is not None]
+        own = [module for module in held if module is not None]
+        return own if self.teacher is None else own + self.teacher.modules()
 
     @property
     def shares_prompts(self) -> bool:
@@ -159,6 +169,26 @@ class PolicyModel:
         """Keep the present weights as the reference; for an adapter, switching it off is enough."""
         if not self.is_lora and self._reference is None:
             self._reference = copy.deepcopy(self._causal).requires_grad_(False)
+
+    def keep_teacher(self, teacher: "PolicyModel") -> None:
+        """Keep a frozen model that computes ``teacher_logprobs``.
+
+        Raises InvalidArgumentError if the policy may sample tokens that it has no number for.
+        """
+        if teacher.vocabulary_size < self.vocabulary_size:
+            raise InvalidArgumentError(
+                f"The teacher of policy '{self.policy}' has an output of {teacher.vocabulary_size} "
+                f"tokens and the policy one of {self.vocabulary_size}. Take a teacher with at "
+                "least as many.",
+                pointer=f"/policies/{self.policy}/teacher",
+            )
+        self.teacher = teacher
+
+    @torch.no_grad()
+    def teacher_logprobs(self, batch: Microbatch) -> Tensor:
+        """Log probability of each trained token under the teacher; float32 of shape N."""
+        assert self.teacher is not None, "keep_teacher() comes first"
+        return self.teacher.logprobs(batch, want_entropy_grad=False)[0]
 
     @torch.no_grad()
     def reference_logprobs(self, batch: Microbatch) -> Tensor:

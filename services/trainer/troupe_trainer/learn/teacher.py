@@ -1,0 +1,107 @@
+"""A policy's frozen teacher: loading, and the check that it speaks of the policy's own tokens.
+
+Owns the refusals. A teacher computes log probabilities of the policy's tokens after the policy's
+own prompts; it never samples, renders a prompt or learns.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from troupe.algorithms.algorithm import Algorithm
+from troupe.errors import InvalidArgumentError
+from troupe.spec.job import JobSpec
+from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe.spec.vision import teacher_refusal
+from troupe_trainer.model.kernels import AttentionChoice, choose
+from troupe_trainer.model.model import PolicyModel
+from troupe_trainer.model.vision import vision_model
+
+
+def teacher_of(
+    policy: str,
+    spec: JobSpec,
+    algorithm: Algorithm,
+    *,
+    device: str,
+    attention: AttentionChoice = "auto",
+    shares: Sequence[PolicyModel] = (),
+) -> PolicyModel | None:
+    """The teacher of ``policy``; None where the algorithm needs none or the policy never learns."""
+    if not (algorithm.needs.teacher and spec.trains(policy)):
+        return None
+    return load_teacher(
+        policy, spec.policies[policy], device=device, attention=attention, shares=shares
+    )
+
+
+def load_teacher(
+    policy: str,
+    spec: PolicySpec,
+    *,
+    device: str,
+    attention: AttentionChoice = "auto",
+    shares: Sequence[PolicyModel] = (),
+) -> PolicyModel:
+    """The frozen model ``spec.teacher``, in the number format of the policy.
+
+    ``shares``: models whose frozen weights it reuses where they are the same.
+
+    Raises:
+        InvalidArgumentError: it can't be loaded, or does not fit the policy.
+        JobFailedError: it does not fit into memory.
+    """
+    assert spec.teacher is not None, "checked when the job was made"
+    pointer = f"/policies/{policy}/teacher"
+    own, other = (_vocabulary(model, policy, pointer) for model in (spec.model, spec.teacher))
+    if own != other:
+        raise InvalidArgumentError(_difference(policy, spec, own, other), pointer=pointer)
+    for model in (spec.model, spec.teacher):
+        if vision_model(model) is not None:
+            raise InvalidArgumentError(teacher_refusal(model), pointer=pointer)
+    frozen = PolicySpec(model=spec.teacher, dtype=spec.dtype, train=LoraSpec())
+    try:
+        teacher = PolicyModel(
+            policy,
+            frozen,
+            seed=0,
+            device=device,
+            kernels=choose(frozen, device, attention),
+            shares=shares,
+            is_frozen=True,
+        )
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(error.message, pointer=pointer) from error
+    return teacher
+
+
+def _vocabulary(model: str, policy: str, pointer: str) -> Mapping[str, int]:
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        return tokenizer.get_vocab()
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidArgumentError(
+            f"The tokenizer of '{model}' can't be loaded: {error}. Policy '{policy}' and its "
+            "teacher need one each, to compare them; give model folders that have one.",
+            pointer=pointer,
+        ) from error
+
+
+def _difference(
+    policy: str, spec: PolicySpec, own: Mapping[str, int], other: Mapping[str, int]
+) -> str:
+    differ = sorted(
+        token for token in own.keys() | other.keys() if own.get(token) != other.get(token)
+    )
+    first = differ[0]
+    return (
+        f"The teacher '{spec.teacher}' of policy '{policy}' has another vocabulary than "
+        f"'{spec.model}': {len(differ)} tokens differ, the first is {first!r} "
+        f"({_number(own, first)} in the policy's, {_number(other, first)} in the teacher's). Take "
+        "a teacher of the same family, whose tokenizer is the same."
+    )
+
+
+def _number(vocabulary: Mapping[str, int], token: str) -> str:
+    return f"number {vocabulary[token]}" if token in vocabulary else "not there"
