@@ -290,8 +290,7 @@ class Learner:
 
     def _deal(self, groups: Sequence[CreditedGroup], *, with_all: bool = False) -> Dealt:
         """One minibatch of ``groups``."""
-        batches = self._layout.microbatches(groups, with_all=with_all)
-        return self._layout.dealt([batches], [groups])
+        return self._layout.dealt([self._layout.microbatches(groups, with_all=with_all)], [groups])
 
     def _deal_step(self, parts: Sequence[Sequence[CreditedGroup]]) -> Dealt:
         """The step's minibatches: the first in windows, some of which may be computed."""
@@ -368,6 +367,7 @@ class Learner:
                 minibatch=number,
             )
         self._optimizer.step()
+        self.model.revision += 1
         self._optimizer.zero_grad(set_to_none=True)
 
     def _clip(self, limit: float) -> float:

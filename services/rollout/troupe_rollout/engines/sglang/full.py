@@ -3,9 +3,9 @@
 Stock SGLang holds one set of weights, so a version is staged as a verified file and loaded when
 somebody needs it: the canary that scores a staged version, or a request of the active one. A swap
 waits for the requests of the other version, so none spans two. The trainer may die at any moment;
-the next request brings the active version back. A version received by torch.distributed is in the
-server at once and has no file yet: while it is staged, requests of the active version wait, for no
-longer than its lease. docs/rollout.md explains the traps.
+the next request brings the active version back. A version received by torch.distributed has no
+file: it replaces the one before in the server, which is lost unless it has one. A push that breaks
+off leaves no version, and the next one brings one. docs/rollout.md explains the traps.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troupe.errors import OverloadedError, TroupeError, UnavailableError, WeightsRejectedError
-from troupe.runtime.engines.broadcast import BroadcastWeights, Received
+from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.weights import digest_of_sums
-from troupe_rollout.engines.sglang.broadcast import receive_into
+from troupe_rollout.engines.sglang.broadcast import SglangMembership
 from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_rollout.engines.sglang.files import WorkFolder, check_full, check_shapes, keep_full
 from troupe_rollout.engines.sglang.model import SglangModel
@@ -63,6 +63,7 @@ class FullVersions:
         self._drain_timeout_s = drain_timeout_s
         self._table = VersionTable[Snapshot](policy, 1, on_drop=self._drop)
         self._resident: Snapshot | None = None
+        self._membership = SglangMembership()
         self._turn = asyncio.Lock()
         self._num_users = 0
         self._idle = asyncio.Event()
@@ -86,24 +87,30 @@ class FullVersions:
             shutil.rmtree(folder, ignore_errors=True)
         return digest
 
-    async def receive(self, weights: BroadcastWeights) -> Received:
+    async def receive(self, weights: BroadcastWeights) -> str:
         """Take a version into the server's memory as the trainer broadcasts it.
 
-        The old weights are replaced, so its requests wait until the version is activated or
-        discarded. On any failure the old version is loaded again from its file.
+        The old version is lost, unless it has a file: then its requests wait until this one is
+        activated or discarded, and it is loaded again on any failure.
         """
         version, digest = weights.policy_version, digest_of_sums(weights.tensors)
         where = f"Weights of policy '{self._policy}' version {version}"
         self._table.check_forward(version)
         check_shapes(self._base, where, {t.name: t.shape for t in weights.tensors})
+        self._membership.check(weights.group)
         name = self._work.new_name(self._policy, version)
         async with self._turn:
             snapshot = Snapshot(version, digest, name, None)
-            await self._drained(snapshot)
+            try:
+                await self._drained(snapshot)
+            except TroupeError:
+                await self._membership.leave(self._server.client())
+                raise
             await self._swap(snapshot, weights)
             self._table.stage(snapshot)
-            self._decided.clear()
-        return Received(digest, wants_file=True)
+            if self._table.active_version is not None:
+                self._decided.clear()
+        return digest
 
     async def activate(self, policy_version: int) -> None:
         """Load a staged version, if the canary has not done so, and serve it."""
@@ -141,6 +148,7 @@ class FullVersions:
         Versions that only the old server had are lost; the trainer's publisher sends them again.
         """
         self._resident = None
+        self._membership.forget()
         for snapshot in self._table.held():
             if snapshot.folder is None:
                 _log.warning("sglang.version_lost", version=snapshot.policy_version)
@@ -209,14 +217,21 @@ class FullVersions:
         try:
             await self._load(client, snapshot, source)
         except BaseException as error:
-            if not isinstance(error, TroupeError) or before is None:
+            self._lose(before)
+            if not isinstance(error, TroupeError) or (before is None and source is None):
                 self._server.distrust(f"a swap of weights did not end ({error!r})")
                 raise
-            await self._go_back(client, before)
+            if before is not None and before.folder is not None:
+                await self._go_back(client, before)
             raise
         self._resident = snapshot
-        if before is not None and before.folder is None and before in self._table.held():
-            self._table.lose(before.policy_version)
+        self._lose(before)
+
+    def _lose(self, snapshot: Snapshot | None) -> None:
+        """Forget a version that was in the server alone and is not any more."""
+        if snapshot is not None and snapshot.folder is None and snapshot in self._table.held():
+            _log.info("sglang.version_replaced", version=snapshot.policy_version)
+            self._table.lose(snapshot.policy_version)
 
     async def _go_back(self, client: SglangClient, before: Snapshot) -> None:
         """Load the old version: SGLang's own rollback would read the new path again."""
@@ -232,7 +247,7 @@ class FullVersions:
     ) -> None:
         """Raises WeightsRejectedError unless SGLang's memory changed to this version."""
         if source is not None:
-            await receive_into(client, source, snapshot.name)
+            await self._membership.receive(client, source, snapshot.name)
         elif snapshot.folder is not None:
             await client.load_weights(snapshot.folder, snapshot.name)
         else:

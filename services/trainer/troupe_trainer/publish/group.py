@@ -1,0 +1,88 @@
+"""One torch.distributed group of the trainer and some replicas, kept from push to push.
+
+Owns rank 0, its store and its communicator. Never decides who is a member.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import TCPStore, distributed_c10d  # pyright: ignore[reportPrivateImportUsage]
+
+from troupe.runtime.weights.group import Broadcasts, WeightGroup, join_group
+from troupe_trainer.checkpoint.live import LiveWeights
+
+Member = tuple[str, str]
+"""A replica and its incarnation."""
+
+
+class PushGroup:
+    """Rank 0 of a group whose other members are the ranks of ``members``, in order.
+
+    All methods but ``give_up`` block; torch raises RuntimeError.
+    """
+
+    def __init__(
+        self, name: str, members: Mapping[Member, int], *, host: str, backend: str, timeout_s: float
+    ) -> None:
+        self.members = dict(members)
+        self._name, self._host, self._backend = name, host, backend
+        self._timeout_s = timeout_s
+        limit = timedelta(seconds=timeout_s)
+        self._store: Any = TCPStore(host, 0, None, True, limit, wait_for_workers=False)
+        self._communicator: Any = None
+
+    def places(self) -> dict[Member, WeightGroup]:
+        """The group as each member enters it."""
+        places: dict[Member, WeightGroup] = {}
+        rank = 1
+        for member, num_ranks in self.members.items():
+            places[member] = self._place(rank)
+            rank += num_ranks
+        return places
+
+    def send(self, live: LiveWeights, bucket_bytes: int) -> int:
+        """Form the group unless it stands, and send each tensor; returns the most bytes held.
+
+        Two buckets of tensors are under way at any time.
+        """
+        if self._communicator is None:
+            self._communicator = join_group(
+                distributed_c10d, self._store, self._place(0), 0, timeout_s=self._timeout_s
+            )
+        going = Broadcasts(
+            distributed_c10d,
+            self._communicator,
+            bucket_bytes=bucket_bytes,
+            timeout_s=self._timeout_s,
+        )
+        device = "cuda" if self._backend == "nccl" else "cpu"
+        most = 0
+
+        def send(_: str, tensor: Tensor) -> None:
+            nonlocal most
+            while not going.has_room_for(tensor.nbytes):
+                going.take()
+            going.start(tensor.to(device))
+            most = max(most, going.num_bytes)
+
+        live.each(send)
+        while going:
+            going.take()
+        if self._backend == "nccl":
+            torch.cuda.synchronize()
+        return most
+
+    def give_up(self) -> None:
+        """Close the connections, so that no member waits. A push under way fails."""
+        if self._communicator is not None and self._backend == "nccl":
+            self._communicator.abort()  # else its wait has no end; gloo's has a time-out
+        self._communicator = None
+        self._store = None
+
+    def _place(self, rank: int) -> WeightGroup:
+        world_size = 1 + sum(self.members.values())
+        is_formed, port = self._communicator is not None, self._store.port
+        return WeightGroup(self._host, port, self._name, world_size, rank, self._backend, is_formed)
