@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-LORA_RATES = (1e-3, 2e-3, 4e-3)
-FULL_RATES = (1e-4, 3e-4, 1e-3)
+from troupe.tasks.optional import split_key_of
+from troupe.tasks.registry import load_family
+
+LORA_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
+FULL_RATES = (3e-5, 1e-4, 3e-4, 1e-3)
 TASKS_PER_STEP = (8, 32)
 WARM_UP_TASKS = 40
-"""Training tasks of the learning rate's warm-up: as many whatever the size of a step."""
+"""Over training tasks of the learning rate's warm-up, in updates; with two updates a step it ends
+after half of them, and steps of 32 tasks have none."""
 EVAL_EVERY_TASKS = 96
 """Training tasks from one held-out evaluation to the next."""
 STEP: dict[str, Any] = {
@@ -20,7 +24,8 @@ STEP: dict[str, Any] = {
     "loss": {"entropy_coef": 0.01},
     "filters": {"zero_variance": True},
 }
-"""Of every arm's algorithm; found for AT-GRPO by ``benchmarks/results/demo.md``, tuned for none."""
+"""Of every arm's algorithm (best_of_k has no entropy bonus); found for AT-GRPO by
+``benchmarks/results/demo.md``, tuned for none."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,17 @@ class Task:
     max_new_tokens: int
     base: dict[str, Any] = field(default_factory=dict[str, Any])
     first_test: int = 0
+
+    def twins(self, num_tasks: int) -> list[int]:
+        """For each test task the number of its map: equal for maps turned or mirrored."""
+        family = load_family(self.family, self.params)
+        taskset, numbers = family.taskset(), dict[str, int]()
+        found: list[int] = []
+        for index in range(self.first_test, self.first_test + num_tasks):
+            task = taskset.task("test", index)
+            key = split_key_of(family, task) or task.payload.hex()
+            found.append(numbers.setdefault(key, len(numbers)))
+        return found
 
 
 TASKS = {
@@ -69,6 +85,7 @@ class Arm:
     """One line of the plot: an algorithm, who learns with which weights, and what it needs besides.
 
     ``level``: L0 one agent, L1 one adapter for both, L2 an adapter each, L3 all weights each.
+    ``has_terms``: False where the team's reward counts and no term of an agent's own.
     ``tasks_share``: of the tasks a step, where an episode of the arm samples more tokens.
     """
 
@@ -78,6 +95,7 @@ class Arm:
     own: dict[str, Any] = field(default_factory=dict[str, Any])
     workflow: dict[str, Any] = field(default_factory=dict[str, Any])
     tasks_share: float = 1.0
+    has_terms: bool = True
 
     def plays(self, task: Task) -> bool:
         """False where nobody could win so."""
@@ -106,12 +124,24 @@ class Arm:
 
 
 _RANDOM = {"params": {"advance": "random"}}
-_CRITIC = {"critic": {"kind": "model"}}
+_NOW = {"params": {"gamma": 1e-6}}
+# A step of 32 tasks is one of fourteen: the critic must keep up with returns of 0 to 8.
+_CRITIC = {
+    "critic": {
+        "kind": "model",
+        "train": {"kind": "lora", "rank": 32, "alpha": 64},
+        "learning_rate": 3e-3,
+        "epochs": 8,
+        "clip": None,
+    }
+}
 ARMS = {
     "at_grpo": Arm("at_grpo", "L1"),
     "at_grpo_random": Arm("at_grpo", "L1", own=_RANDOM),
     "turn_grpo": Arm("turn_grpo", "L1"),
+    "turn_grpo_now": Arm("turn_grpo", "L1", own=_NOW),
     "grpo": Arm("grpo", "L1"),
+    "grpo_team": Arm("grpo", "L1", has_terms=False),
     # Its tree has K joint actions a node and so K ** 4 leaves: K is small, and so are its steps.
     "magrpo": Arm("magrpo", "L1", 3, {"joint": {}}, {"kind": "simultaneous"}, 0.25),
     "ippo": Arm("ippo", "L1", own=_CRITIC),
@@ -166,6 +196,8 @@ def spec_of(
             "warmup_steps": max(1, round(WARM_UP_TASKS / tasks_per_step)),
         },
     }
+    local_terms = load_family(task.family, task.params).local_terms
+    terms = {agent: dict.fromkeys(local_terms.get(agent, ()), 0.0) for agent in seats}
     return {
         "name": name.lower().replace("_", "-"),
         "seed": seed,
@@ -178,6 +210,7 @@ def spec_of(
         "algorithm": {"kind": arm.algorithm, "group_size": arm.group_size, **STEP, **arm.own},
         "sampling": {"max_new_tokens": task.max_new_tokens},
         "batch": {"tokens_per_row": 256},
+        **({} if arm.has_terms else {"reward": {"weights": terms}}),
         "eval": {
             "num_tasks": eval_tasks,
             "split": "validation",

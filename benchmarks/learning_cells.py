@@ -165,11 +165,26 @@ def play(
     }
     if cell.steps:
         run = next((folder / "runs").glob("*/metrics.jsonl")).parent
-        line["test"] = {
-            f"{t:g}": _test(run, folder, t, budget, task.first_test) for t in TEMPERATURES
-        }
+        line["test"] = _tests(["--team", str(run)], folder, budget, task.first_test)
     shutil.rmtree(folder)
     return line
+
+
+def play_base(
+    task: Task, seats: Sequence[str], model: Path, folder: Path, budget: Budget
+) -> dict[str, Any]:
+    """The test tasks, played by ``seats`` with the base model: the line to keep."""
+    folder.mkdir(parents=True, exist_ok=True)
+    played = ["--task", task.family, "--params", json.dumps(task.params), "--policy", str(model)]
+    played += ["--agents", ",".join(seats), "--max-turns", str(task.max_turns)]
+    played += ["--max-new-tokens", str(task.max_new_tokens)]
+    tests = _tests(played, folder, budget, task.first_test)
+    shutil.rmtree(folder)
+    return {"base": base_digest(model), "commit": commit(), "machine": machine(), "test": tests}
+
+
+def _tests(team: Sequence[str], folder: Path, budget: Budget, first: int) -> dict[str, str]:
+    return {f"{t:g}": _test(team, folder, t, budget, first) for t in TEMPERATURES}
 
 
 def _train(
@@ -258,10 +273,10 @@ def _steps_at(folder: Path, tokens: int) -> int:
     return next((n for n in range(1, whole) if _tokens(folder / "runs", n) >= tokens), whole)
 
 
-def _test(run: Path, folder: Path, temperature: float, budget: Budget, first: int) -> str:
-    """A digit for each test task: 1 where the trained team solves it."""
+def _test(team: Sequence[str], folder: Path, temperature: float, budget: Budget, first: int) -> str:
+    """A digit for each test task: 1 where ``team``, in flags of ``troupe eval``, solves it."""
     out = folder / f"test-{temperature:g}"
-    command = [sys.executable, "-m", "troupe.cli", "eval", "--team", str(run), "--json"]
+    command = [sys.executable, "-m", "troupe.cli", "eval", *team, "--json"]
     command += ["--n", str(budget.test_tasks), "--temperature", f"{temperature:g}", "--out"]
     command += [str(out), "--split", "test", "--first-task", str(first)]
     done = subprocess.run(

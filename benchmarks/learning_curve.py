@@ -1,14 +1,16 @@
 """AT-GRPO beside its rivals and parts, each tuned alike: success over tokens, updates, CPU time.
 
 Run: ``python -m benchmarks.learning_curve [--quick]``. Every arm trains the same base on the same
-tasks through the whole local platform. First each setting of an arm (three learning rates, two
+tasks through the whole local platform. First each setting of an arm (four learning rates, two
 sizes of a step) is run once until the budget of sampled tokens is spent, and measured on validation
 tasks. Then the best one is run with fresh seeds, for as many steps as it needed, and the trained
 team plays the test tasks at temperature 1 and greedily. Arms:
 
 - ``at_grpo``; ``at_grpo_random`` goes on from a random candidate (what best-of-K adds);
-- ``turn_grpo``: whole episodes, the same rewards a turn as reward-to-go (what the tree adds);
-- ``grpo``: whole episodes and their return; ``magrpo``; ``ippo`` with a critic of its own;
+- ``turn_grpo``: whole episodes, the same rewards a turn as reward-to-go; ``turn_grpo_now``: the
+  same without what follows, as AT-GRPO counts them (what the tree adds);
+- ``grpo``: whole episodes and the return of all rewards; ``grpo_team``: of the team's alone, no
+  agent's own terms; ``magrpo``; ``ippo`` with a critic of its own;
 - ``best_of_k``: the best candidate is imitated; ``_L0``: one agent; ``_L2``, ``_L3``: own weights.
 
 One seed of tuning, eight fresh ones after it; all share one base. A cell is one run, kept as a line
@@ -41,6 +43,7 @@ from benchmarks.learning_cells import (
     job_of,
     make_model,
     play,
+    play_base,
 )
 from benchmarks.learning_report import draw, rows_of, write_page
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
@@ -156,8 +159,32 @@ class Experiment:
         """The base of each task that is to be played."""
         for name in self._plan.tasks:
             quick = QUICK_MODEL if self._plan.quick else None
-            make_model(TASKS[name], self._plan.work / name, quick)
-            self._bases[name] = base_digest(self._model(name))
+            model = make_model(TASKS[name], self._plan.work / name, quick)
+            self._bases[name] = base_digest(model)
+            for game, cell in self._base_cells(name).items():
+                if cell not in self.cells.lines:
+                    seats = GAMES[game].policies(TASKS[name])
+                    folder = self._plan.work / name / f"base-{game.replace(' ', '-')}"
+                    line = play_base(TASKS[name], list(seats), model, folder, self._budget)
+                    self.cells.keep({"cell": cell, **line})
+
+    def _base_cells(self, task: str) -> dict[str, str]:
+        """Game -> the cell of the base's own test."""
+        base, amount = self._bases[task] or "", self._plan.test_tasks
+        return {
+            game: f"{task}:base:{game}:{amount}@{base[:16]}"
+            for game, arm in GAMES.items()
+            if arm.plays(TASKS[task])
+        }
+
+    def bases(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """(task, game) -> the line of the base's own test, of those that are there."""
+        return {
+            (task, game): line
+            for task in TASKS
+            for game, cell in self._base_cells(task).items()
+            if (line := self.cells.lines.get(cell))
+        }
 
     def _play(self, cell: Cell) -> None:
         if self._find(cell) is not None or time.monotonic() > self._end:
@@ -175,6 +202,10 @@ class Experiment:
         self.cells.keep(line)
         shown = {"cell": str(cell), "success": line["curve"][-1][3], "wall_s": line["wall_s"]}
         print(json.dumps(shown), flush=True)
+
+
+GAMES = {"in turn": ARMS["at_grpo"], "alone": ARMS["at_grpo_L0"]}
+"""Game -> an arm that plays it; acts at once are another workflow, whose base is not tested."""
 
 
 def arms() -> list[tuple[str, str]]:
@@ -221,7 +252,7 @@ def main() -> None:
         experiment.make_models()
         experiment.run()
     finals, missing = experiment.finals(), experiment.missing()
-    rows = rows_of(finals, plan.tokens)
+    rows = rows_of(finals, experiment.bases(), plan.tokens)
     if rows:
         write_page(rows, experiment.tuned(), len(missing), plan.tokens, plan.results)
         draw(finals, plan.results / "learning_curve.png")

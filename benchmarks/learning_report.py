@@ -1,6 +1,7 @@
 """Figures, page and plot of `benchmarks.learning_curve`, from its finished cells alone."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -21,27 +22,47 @@ def outcomes(lines: Sequence[Mapping[str, Any]], temperature: str) -> np.ndarray
     return np.array([[int(digit) for digit in line["test"][temperature]] for line in lines])
 
 
-def interval(first: np.ndarray, second: np.ndarray | None = None) -> list[float]:
+def interval(
+    first: np.ndarray, second: np.ndarray | None = None, *, maps: Sequence[int]
+) -> list[float]:
     """Mean, or mean difference, with its 95 % percentile interval, in per cent.
 
-    Bootstrap over seeds and tasks; the same draw of both for two arms (paired), which have the
-    same seeds in the same order.
+    Bootstrap over seeds and over maps, each with all its tasks (``maps``: the map of each task),
+    for tasks of one map may stand or fall together; the same draw of both for two arms (paired),
+    which have the same seeds in the same order.
     """
     rng = np.random.default_rng(0)
     values = 100.0 * (first - second if second is not None else first)
     num_seeds, num_tasks = values.shape
-    means = [
-        values[rng.integers(num_seeds, size=num_seeds)][
-            :, rng.integers(num_tasks, size=num_tasks)
-        ].mean()
-        for _ in range(NUM_RESAMPLES)
-    ]
+    of_map = np.zeros((num_tasks, max(maps) + 1))
+    of_map[np.arange(num_tasks), list(maps)] = 1.0
+    sums, sizes = values @ of_map, of_map.sum(axis=0)
+    num_maps = len(sizes)
+    means: list[float] = []
+    for _ in range(NUM_RESAMPLES):
+        seeds, drawn = (
+            rng.integers(num_seeds, size=num_seeds),
+            rng.integers(num_maps, size=num_maps),
+        )
+        means.append(sums[seeds][:, drawn].sum() / (num_seeds * sizes[drawn].sum()))
     low, high = np.percentile(means, [2.5, 97.5])
     return [round(float(x), 1) for x in (values.mean(), low, high)]
 
 
+def sign_flip(differences: Sequence[float]) -> float:
+    """Two-sided p that a mean so far from 0 comes of equal arms: exact, over all signs of seeds.
+
+    Source: Fisher, The Design of Experiments (1935), section 21.
+    """
+    values = np.asarray(differences, dtype=float)
+    signs = np.array(list(product((1.0, -1.0), repeat=len(values))))
+    return float(np.mean(np.abs(signs @ values) >= abs(values.sum()) - 1e-12))
+
+
 def rows_of(
-    finals: Mapping[tuple[str, str], list[dict[str, Any]]], tokens: int
+    finals: Mapping[tuple[str, str], list[dict[str, Any]]],
+    bases: Mapping[tuple[str, str], Mapping[str, Any]],
+    tokens: int,
 ) -> list[dict[str, Any]]:
     """One row a task and arm: success of all its seeds, and its paired difference to AT-GRPO.
 
@@ -52,7 +73,8 @@ def rows_of(
         ends = [line["curve"][-1] for line in lines]
         row: dict[str, Any] = {"task": task, "arm": arm, "game": ARMS[arm].game}
         row["seeds"], row["setting"] = len(lines), lines[0]["cell"].split(":")[2:4]
-        row["base"] = round(100 * fmean(line["curve"][0][3] for line in lines), 1)
+        maps = TASKS[task].twins(len(lines[0]["test"]["1"]))
+        base = bases.get((task, row["game"]), {"test": {}})
         row["updates"] = round(median(end[0] for end in ends))
         row["tokens"] = [min(end[_TOKENS] for end in ends), max(end[_TOKENS] for end in ends)]
         row["cpu_s"] = round(median(end[_CPU] for end in ends))
@@ -60,10 +82,14 @@ def rows_of(
         others = {line["seed"]: line for line in finals.get((task, main), [])}
         shared = [line for line in lines if line["seed"] in others]
         for temperature in lines[0]["test"]:
-            row[f"success_{temperature}"] = interval(outcomes(lines, temperature))
+            row[f"success_{temperature}"] = interval(outcomes(lines, temperature), maps=maps)
+            if temperature in base["test"]:
+                row[f"base_{temperature}"] = interval(outcomes([base], temperature), maps=maps)
             if arm != main and shared:
                 other = outcomes([others[line["seed"]] for line in shared], temperature)
-                row[f"less_{temperature}"] = interval(outcomes(shared, temperature), other)
+                own = outcomes(shared, temperature)
+                row[f"less_{temperature}"] = interval(own, other, maps=maps)
+                row[f"p_{temperature}"] = sign_flip(own.mean(axis=1) - other.mean(axis=1))
         rows.append(row)
     _add_equal(rows, finals, tokens)
     return rows
@@ -125,26 +151,36 @@ def write_page(
         f"cells are missing. Tuned at {', '.join(made) or 'nothing'}. What it says: "
         "[learning_curve.md](learning_curve.md).",
         "",
-        "Success of test tasks in per cent with 95 % intervals (bootstrap over seeds and tasks, "
-        "somewhat narrow with few seeds; all seeds share one base). Differences are paired by seed "
-        "and task, with the AT-GRPO of the same game. Validation success at equal tokens, and at "
-        "the updates and CPU seconds (start and evaluations included) that every arm of the task "
-        "reached.",
+        "Success of test tasks in per cent with 95 % intervals (bootstrap over seeds and over maps "
+        "up to symmetry, somewhat narrow with few seeds; all seeds share one base). Differences "
+        "are paired by seed and task, with the AT-GRPO of the same game; p: exact sign-flip test "
+        "over seeds. Success of validation tasks, which the setting was chosen on, at equal "
+        "tokens, and at the steps and CPU seconds (start and evaluations included) that every arm "
+        "of the task reached; a step has as many tasks as the arm's setting says.",
         "",
-        "| task | arm | game | base | rate, tasks a step | seeds | updates | tokens | CPU s "
-        "| temperature 1 | less AT-GRPO | greedy | less AT-GRPO | at tokens | at updates "
+        "| task | arm | game | rate, tasks a step | seeds | steps | tokens | CPU s "
+        "| temperature 1 | less AT-GRPO | p | greedy | less AT-GRPO | p | at tokens | at steps "
         "| at CPU s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     text += [
-        f"| {r['task']} | {r['arm']} | {r['game']} | {r['base']} | {', '.join(r['setting'])} "
+        f"| {r['task']} | {r['arm']} | {r['game']} | {', '.join(r['setting'])} "
         f"| {r['seeds']} | {r['updates']} | {r['tokens'][0]:,.0f} to {r['tokens'][1]:,.0f} "
         f"| {r['cpu_s']} "
         f"| {_with_interval(r.get('success_1'))} | {_with_interval(r.get('less_1'))} "
+        f"| {r.get('p_1', '-')} "
         f"| {_with_interval(r.get('success_0'))} | {_with_interval(r.get('less_0'))} "
+        f"| {r.get('p_0', '-')} "
         f"| {r['at_tokens'][1]} | {r['at_updates'][0]:.0f}: {r['at_updates'][1]} "
         f"| {r['at_cpu_s'][0]:.0f}: {r['at_cpu_s'][1]} |"
         for r in rows
+    ]
+    found = {(r["task"], r["game"]): r for r in rows if "base_1" in r}
+    text += ["", "Base:"]
+    text += [
+        f"- {task}, {game}: {_with_interval(r['base_1'])} at temperature 1, "
+        f"{_with_interval(r['base_0'])} greedy"
+        for (task, game), r in found.items()
     ]
     text += ["", "## Tuning", "", "Validation success in per cent at the budget; one seed each."]
     text += ["", "| task | arm | rate, tasks a step: success |", "|---|---|---|"]

@@ -260,7 +260,8 @@ async def measure(
             )
             learner._held_bytes = held  # pyright: ignore[reportPrivateUsage]
             learner.discard_ahead()
-            slow = SleepingPasses(learner.model, learner._algorithm)  # pyright: ignore[reportPrivateUsage]
+            coefficients = learner._passes.coefficients  # pyright: ignore[reportPrivateUsage]
+            slow = SleepingPasses(learner.model, learner._algorithm, coefficients)  # pyright: ignore[reportPrivateUsage]
             learner._passes = slow  # pyright: ignore[reportPrivateUsage]
             arms[overlap] = Arm(learners, redis, JOB)
         for number in range(steps):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.rollout.v1 import rollout_pb2 as rollout
 from troupe.ids import prompt_digest
+from troupe.tasks.actions import CutAction
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +104,11 @@ class Candidate:
     text: str
     finish_reason: FinishReason
     version_spans: Sequence[tuple[int, int]] = ()
+
+    @property
+    def action(self) -> str:
+        """Its text for an environment, which may ask whether it ``is_cut``."""
+        return CutAction(self.text) if self.finish_reason == "length" else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +204,8 @@ class GroupOutcome:
     """The inputs of a group's advantages: K candidates of one policy, in index order.
 
     ``node`` names the joint action's history that groups of several agents share; "" without one.
-    ``term_weights`` holds the weight of each of the candidates' terms.
+    ``term_weights`` holds the weight of each of the candidates' terms. ``lead_returns``: of the
+    agent by whose returns all agents are compared, in each trajectory; empty without one.
     """
 
     group_id: str
@@ -207,6 +214,7 @@ class GroupOutcome:
     candidates: Sequence[Sample]
     node: str = ""
     term_weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    lead_returns: Sequence[float] = ()
 
 
 def finish_reason_to_proto(reason: FinishReason) -> records.FinishReason:
@@ -322,4 +330,5 @@ def group_outcome(group: records.Group) -> GroupOutcome:
         candidates=[sample_of(candidate) for candidate in group.candidates],
         node=group.node,
         term_weights=dict(group.term_weights),
+        lead_returns=tuple(group.lead_returns),
     )

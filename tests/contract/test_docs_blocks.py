@@ -165,6 +165,8 @@ def test_python_command_when_a_page_shows_it_then_its_module_is_there(command: A
     first = command.words[1]
     if command.words[2].startswith("sglang."):
         return  # of the environment that `make test-sglang` makes
+    if first == "team.py":
+        return  # written by the command above it: tests/programs/test_exported_plans.py runs such
     if first == "-m":
         assert find_spec(command.words[2]) is not None
     else:

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.learning_arms import ARMS, TASKS, settings_of, spec_of
+from benchmarks.learning_report import interval, sign_flip
 from troupe.episodes.build import load_parts
 from troupe.spec.job import JobSpec
 
@@ -20,11 +22,39 @@ def test_arm_is_a_job_that_can_be_played(name: str, tmp_path: Path) -> None:
 
 
 def test_arms_are_tuned_with_equal_effort_and_have_equal_rewards(tmp_path: Path) -> None:
-    assert {len(list(settings_of(arm))) for arm in ARMS.values()} == {6}
+    assert {len(list(settings_of(arm))) for arm in ARMS.values()} == {8}
     for task in TASKS.values():
-        documents = [
-            spec_of(name, task, tmp_path, next(settings_of(arm)), 0, steps=3, eval_tasks=8)
+        documents = {
+            name: spec_of(name, task, tmp_path, next(settings_of(arm)), 0, steps=3, eval_tasks=8)
             for name, arm in ARMS.items()
-        ]
-        assert not any("reward" in document for document in documents)
-        assert len({str(document["task"]) for document in documents}) == 1
+        }
+        assert [name for name, found in documents.items() if "reward" in found] == ["grpo_team"]
+        weights = documents["grpo_team"]["reward"]["weights"]
+        assert weights.keys() == set(task.seats)
+        assert not any(value for terms in weights.values() for value in terms.values())
+        assert len({str(document["task"]) for document in documents.values()}) == 1
+
+
+def test_interval_when_tasks_of_a_map_fall_together_then_maps_are_drawn() -> None:
+    maps = [0] * 50 + [1] * 50
+    of_maps = np.array([[1] * 50 + [0] * 50] * 4)
+    assert interval(of_maps, maps=maps) == [50.0, 0.0, 100.0]
+    mean, low, high = interval(of_maps, maps=range(100))
+    assert mean == 50.0
+    assert 35 < low < 45 < 55 < high < 65
+    assert interval(of_maps, of_maps, maps=maps) == [0.0, 0.0, 0.0]
+
+
+def test_sign_flip_when_every_seed_agrees_then_two_of_all_signs_are_as_far() -> None:
+    assert sign_flip([0.1] * 8) == 2 / 256
+    assert sign_flip([0.1, -0.1]) == 1.0
+    # |3 - 1| or more: all signs but +2 -1 -1 and its opposite.
+    assert sign_flip([2.0, 1.0, -1.0]) == 6 / 8
+
+
+def test_twins_when_few_maps_are_drawn_then_tasks_of_one_share_its_number() -> None:
+    found = TASKS["guided_walk"].twins(200)
+    assert len(found) == 200
+    assert set(found) == set(range(max(found) + 1))
+    assert 10 < len(set(found)) < 40
+    assert len(set(TASKS["plan_path"].twins(50))) == 50

@@ -58,6 +58,7 @@ class LossInputs:
     ``old_logprobs_N`` (the trainer's own at the beginning of the step) and ``ref_logprobs_N`` (the
     reference's); ``sequence_N`` numbers the candidate that each token belongs to (int64);
     ``weights_N`` is the weight of a token's loss (1, or 1 / length where completions are averaged).
+    ``kl_coef`` and ``entropy_coef`` are those of this step; None: the spec's.
     """
 
     trainer_logprobs_N: Tensor
@@ -68,6 +69,8 @@ class LossInputs:
     entropy_N: Tensor | None = None
     old_logprobs_N: Tensor | None = None
     ref_logprobs_N: Tensor | None = None
+    kl_coef: float | None = None
+    entropy_coef: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class GroupRelative:
         loss = self._spec.loss
         return Needs(
             whole_round=type(self).across_groups is not GroupRelative.across_groups,
-            entropy=loss.entropy_coef > 0.0,
+            entropy=loss.entropy_coef > 0.0 or loss.adaptive_entropy is not None,
             reference=loss.kl.coef > 0.0,
             old=loss.importance is not None,
         )

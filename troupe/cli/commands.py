@@ -67,7 +67,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "Specs and models", "spec_commands:schema", "Print the JSON schema of a job spec."
     ),
     "model": CommandEntry("Specs and models", "model_commands:model_app", "Make base models."),
-    "data": CommandEntry("Tasks", "data_commands:data_app", "Prepare published data sets."),
+    "data": CommandEntry(
+        "Tasks",
+        "data_commands:data_app",
+        "Prepare published data sets; count a task's own.",
+    ),
     "new": CommandEntry(
         "Tasks",
         "kit_commands:new",
@@ -91,7 +95,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "program": CommandEntry(
         "Tasks",
         "program_commands:program_app",
-        "Look at an agent program: run, probe, check.",
+        "Look at an agent program: run, probe, check; export a plan as one.",
     ),
     "doctor": CommandEntry(
         "Platform",

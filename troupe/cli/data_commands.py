@@ -1,5 +1,7 @@
-"""``troupe data``: list the known data sets, and turn published files into prepared ones."""
+"""``troupe data``: known data sets, published files turned into prepared ones, tasks counted."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -7,12 +9,15 @@ import typer
 from rich.table import Table
 
 from troupe.cli import options as opt
-from troupe.cli.output import note, out, print_json
+from troupe.cli.output import EXIT_FAILED, note, out, print_json
 from troupe.data.manifest import Manifest
 from troupe.errors import InvalidArgumentError
+from troupe.evaluation.split_counts import SplitCount, count_splits
 from troupe.tasks.family import SPLITS, Split
 
-data_app = typer.Typer(no_args_is_help=True, help="Prepare published data sets.")
+data_app = typer.Typer(
+    no_args_is_help=True, help="Prepare published data sets; count a task's own."
+)
 
 
 @data_app.command("list")
@@ -88,6 +93,57 @@ def prepare_dataset(
         print_json(manifest.model_dump(mode="json"))
         return
     _print(manifest, target / dataset.name)
+
+
+@data_app.command("card")
+def card(
+    target: Annotated[
+        str,
+        typer.Argument(help="Family name, job spec, module:Class or file.py.", metavar="TASK"),
+    ],
+    params: Annotated[str | None, typer.Option(help="Task parameters, JSON.")] = None,
+    num_tasks: Annotated[
+        int,
+        typer.Option(
+            "--num-tasks", "--n", min=1, help="Tasks to draw of each split; 1067 give +-3 points."
+        ),
+    ] = 1067,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Count the different tasks of each split, copies and twins apart; 1 if splits share any."""
+    from troupe.conformance.target import find_targets, load_target
+
+    references = find_targets(target, opt.params_of(params))
+    if len(references) != 1:
+        raise InvalidArgumentError(
+            f"{target} has {len(references)} tasks: name one, as file.py:Class"
+        )
+    counts = count_splits(load_target(references[0]), num_tasks)
+    if as_json:
+        print_json([asdict(count) for count in counts])
+    else:
+        _print_counts(counts)
+    if any(count.num_shared for count in counts):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _print_counts(counts: Sequence[SplitCount]) -> None:
+    table = Table("split", "tasks", "drawn", "different", "up to twins", "commonest", box=None)
+    for name in ("in other splits", "95 % interval", "for new twins"):
+        table.add_column(name)
+    for count in counts:
+        cells = (
+            "without end" if count.size is None else count.size,
+            count.num_drawn,
+            count.num_different,
+            count.num_keys,
+            count.num_of_commonest,
+            count.num_shared,
+            None if count.margin is None else f"+-{100 * count.margin:.1f} points",
+            None if count.key_margin is None else f"+-{100 * count.key_margin:.1f} points",
+        )
+        table.add_row(count.split, *("-" if cell is None else str(cell) for cell in cells))
+    out().print(table)
 
 
 def _print(manifest: Manifest, folder: Path) -> None:

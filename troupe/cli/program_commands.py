@@ -11,6 +11,7 @@ import typer
 
 from troupe.cli import options as opt
 from troupe.cli.output import EXIT_FAILED, note, out, print_json
+from troupe.cli.program_export import export_program
 from troupe.conformance.sandbox import sandbox_for
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.spec import load_spec
@@ -18,7 +19,10 @@ from troupe.tasks.family import TaskFamily, close_environment
 from troupe.tasks.program_ends import PROGRAM_END
 from troupe.tasks.registry import load_family, make_environment
 
-program_app = typer.Typer(no_args_is_help=True, help="Look at an agent program: run, probe, check.")
+program_app = typer.Typer(
+    no_args_is_help=True, help="Look at an agent program: run, probe, check; export a plan as one."
+)
+program_app.command("export")(export_program)
 SHOWN_CHARS = 300
 
 SpecFile = Annotated[Path, typer.Argument(help="Job spec whose task is `program`.")]
@@ -27,7 +31,7 @@ Index = Annotated[int, typer.Option("--task", min=0, help="Training task to run 
 
 @program_app.callback()
 def _program() -> None:
-    """Look at an agent program: run, probe, check."""
+    """Look at an agent program: run, probe, check; export a plan as one."""
 
 
 @program_app.command()

@@ -69,6 +69,7 @@ def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:
     return (
         f"trainer memory{which}: {fit.peak_bytes / GB:.1f} GB predicted, with micro-batches of "
         f"{batch.tokens_per_row * batch.rows_per_microbatch} tokens and activations {how}"
+        + ("" if gpu_gb else "; on a GPU of a given size (--gpu-gb 24) they are made to fit")
     )
 
 

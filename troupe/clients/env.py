@@ -14,6 +14,7 @@ from troupe.errors import TroupeError
 from troupe.rewards.reward import reward_json
 from troupe.spec.bundle import BundleSpec
 from troupe.spec.job import JobSpec, RewardSpec
+from troupe.tasks.actions import is_cut
 from troupe.tasks.family import Observation, Split, Task
 
 
@@ -86,6 +87,7 @@ class EnvClient(Client):
             actions=actions,
             observe_agents=observe,
             seal=seal_with(state),
+            cut_actions=[index for index, action in enumerate(actions) if is_cut(action)],
         )
         answer = await self._call(
             "Step",

@@ -8,6 +8,7 @@ from troupe.conformance.findings import claimed, clipped, tolerant
 from troupe.conformance.subject import Clock, Subject
 from troupe.errors import InvalidArgumentError
 from troupe.tasks.family import SPLITS, Split, Task, Taskset
+from troupe.tasks.optional import split_key_of
 
 
 def tasks_seeded(subject: Subject) -> None:
@@ -61,9 +62,10 @@ def task_range(subject: Subject) -> None:
 
 
 def splits_disjoint(subject: Subject) -> None:
-    """No payload is in two splits; equal first prompts under different payloads are pointed at."""
+    """No payload and no twin is in two splits; equal first prompts are pointed at."""
     clock = subject.share(0.15)
     owners: dict[str, Task] = {}
+    keys: dict[str, Task] = {}
     prompts: dict[str, Task] = {}
     counts: dict[Split, int] = dict.fromkeys(SPLITS, 0)
     for task in _interleaved(subject, clock):
@@ -73,10 +75,21 @@ def splits_disjoint(subject: Subject) -> None:
             subject.findings.fail(
                 "splits_disjoint", f"{other.id} and {task.id} are one: {clipped(task.payload)}"
             )
-        elif counts[task.split] <= 30:
+            continue
+        _see_key(subject, task, keys)
+        if counts[task.split] <= 30:
             _see_prompt(subject, task, prompts)
     tried = ", ".join(f"{count} {split}" for split, count in counts.items())
     subject.findings.fact("splits_disjoint", f"compared {tried}")
+
+
+def _see_key(subject: Subject, task: Task, keys: dict[str, Task]) -> None:
+    key = split_key_of(subject.family, task)
+    if key is None:
+        return
+    other = keys.setdefault(digest.short(key.encode()), task)
+    if other.split != task.split:
+        subject.findings.fail("splits_disjoint", f"{other.id} and {task.id} are twins: {key[:200]}")
 
 
 def _see_prompt(subject: Subject, task: Task, prompts: dict[str, Task]) -> None:

@@ -12,6 +12,7 @@ from troupe.rewards.mix import RewardMix
 from troupe.samplers.sampler import Sampler
 from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
+from troupe.tasks.actions import is_cut
 from troupe.tasks.family import Observation, bound_of, observed_images
 from troupe.workflows.workflow import Action
 
@@ -110,20 +111,21 @@ class BranchContext:
     async def outcomes(
         self, state: bytes, agent: str, actions: Sequence[str], *, are_observed: bool = True
     ) -> list[Outcome]:
-        """One outcome per action. Equal texts are sent once, because an environment is pure.
+        """One outcome per action. Equal ones are sent once, because an environment is pure.
 
         Without ``are_observed`` nobody sees what follows; see `observed`.
         """
-        distinct = list(dict.fromkeys(actions))
+        keys = [(action, is_cut(action)) for action in actions]
+        distinct = dict(zip(keys, actions, strict=True))
         outcomes = await self.env.step(
             state=state,
             agent=agent,
-            actions=distinct,
+            actions=list(distinct.values()),
             observe=list(self.spec.agents) if are_observed else (),
             timeout_s=self.spec.limits.env_timeout_s,
         )
-        by_text = dict(zip(distinct, outcomes, strict=True))
-        return [by_text[text] for text in actions]
+        by_key = dict(zip(distinct, outcomes, strict=True))
+        return [by_key[key] for key in keys]
 
     async def observed(self, outcome: Outcome) -> Outcome:
         """``outcome`` with what every agent sees after it."""
@@ -179,11 +181,13 @@ class Branch:
         began = time.monotonic()
         generation = await self._sample(agent, turn, observation)
         sampled = time.monotonic()
-        texts = [c.text for c in generation.candidates]
+        actions = [c.action for c in generation.candidates]
         # An image costs too much to be drawn and sent for outcomes that nobody will see.
-        shows_one = len(set(texts)) > 1 and self._goes_on_from_one and self._has_images(observation)
+        shows_one = (
+            len(set(actions)) > 1 and self._goes_on_from_one and self._has_images(observation)
+        )
         outcomes = await self._context.outcomes(
-            self._state, agent, texts, are_observed=not shows_one
+            self._state, agent, actions, are_observed=not shows_one
         )
         judged = time.monotonic()
         terms = [terms_by_agent(agent, outcome.local_rewards) for outcome in outcomes]
@@ -194,7 +198,7 @@ class Branch:
         rewards = await self._values(agent, outcomes, rewards)
         chosen = self._context.sampler.choose(rewards)
         if shows_one:
-            outcomes[chosen] = await self._observed(agent, texts[chosen], outcomes[chosen])
+            outcomes[chosen] = await self._observed(agent, actions[chosen], outcomes[chosen])
         self.draws.append(
             Draw(
                 agent=agent,
@@ -217,12 +221,12 @@ class Branch:
         self._advance(outcomes[chosen])
         return Action(generation.candidates[chosen].text, rewards[chosen])
 
-    async def _observed(self, agent: str, text: str, outcome: Outcome) -> Outcome:
-        """``outcome`` of the action ``text`` with what every agent sees after it."""
+    async def _observed(self, agent: str, action: str, outcome: Outcome) -> Outcome:
+        """``outcome`` of ``action`` with what every agent sees after it."""
         try:
             return await self._context.observed(outcome)
         except UnimplementedError:  # an older env service shows only what it judges: judge again
-            [again] = await self._context.outcomes(self._state, agent, [text])
+            [again] = await self._context.outcomes(self._state, agent, [action])
             return replace(outcome, observations=again.observations)
 
     async def _sample(self, agent: str, turn: int, observation: Observation) -> Generation:

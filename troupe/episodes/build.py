@@ -9,13 +9,18 @@ from troupe.bundles.planned import is_bundled, planned_family
 from troupe.episodes.coalitions import check_coalitions
 from troupe.episodes.follow import resumable
 from troupe.episodes.joint import at_once
+from troupe.episodes.lead import check_lead
 from troupe.episodes.player import EpisodePlayer
 from troupe.episodes.ports import EnvPort, RolloutPort
 from troupe.rewards.family import with_reward
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.coalition import CoalitionSampler
 from troupe.samplers.follow import FollowSampler
+from troupe.samplers.forest import ForestSampler
 from troupe.samplers.joint import JointSampler
+from troupe.samplers.led import LedSampler
+from troupe.samplers.parallel import ParallelSampler
+from troupe.samplers.sampler import Sampler
 from troupe.spec.issues import Issue, SpecInvalidError, suggest
 from troupe.spec.job import JobSpec
 from troupe.spec.layout import GpuLayout, plan_layout
@@ -77,6 +82,10 @@ def load_parts(spec: JobSpec, family: TaskFamily | None = None) -> JobParts:
         resumable(spec, workflow, sampler)
     if isinstance(sampler, CoalitionSampler):
         check_coalitions(spec, sampler)
+    if isinstance(sampler, LedSampler):
+        check_lead(spec, sampler)
+    if not getattr(loaded, "is_repeatable", True):
+        refuse_repetition(spec, sampler)
     refuse_across_policies(spec, algorithm)
     refuse_what_cannot_spread(spec, algorithm, spec.trainer.gpus or 1)
     return JobParts(
@@ -92,6 +101,18 @@ def _family(spec: JobSpec) -> TaskFamily:
     if is_bundled(spec, spec.task.name):
         return planned_family(spec)
     return load_family(spec.task.name, spec.task.params)
+
+
+def refuse_repetition(spec: JobSpec, sampler: Sampler) -> None:
+    """Raise SpecInvalidError if the episodes of a task that runs once would share their acts."""
+    is_whole = isinstance(sampler, ParallelSampler)
+    if not is_whole or isinstance(sampler, ForestSampler | CoalitionSampler):
+        message = (
+            f"'{spec.algorithm.kind}' goes on from the middle of an episode more than once, and a "
+            "run of this task is never repeated (replay: never); use an algorithm over whole runs, "
+            "such as grpo"
+        )
+        raise SpecInvalidError([Issue("/algorithm/kind", message)])
 
 
 def refuse_across_policies(spec: JobSpec, algorithm: Algorithm) -> None:

@@ -157,10 +157,10 @@ class JointTree:
             indices = {
                 b: sorted({a[place] for a in self._actions if a[:place] == b}) for b in going
             }
-            texts = [candidate.text for candidate in generations[agent].candidates]
+            said = [candidate.action for candidate in generations[agent].candidates]
             judged = await gather(
                 self._context.outcomes(
-                    chains[b][-1][1].state if b else state, agent, [texts[k] for k in indices[b]]
+                    chains[b][-1][1].state if b else state, agent, [said[k] for k in indices[b]]
                 )
                 for b in going
             )

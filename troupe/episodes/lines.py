@@ -85,6 +85,8 @@ def _group(group: pb.Group, images: Images) -> Line:
         "policy": group.policy,
         "policy_version": group.policy_version,
     }
+    if group.lead_returns:
+        line["lead_returns"] = list(group.lead_returns)
     if tools := dict.fromkeys(tool.name for p in group.prompts for tool in p.tools):
         line["tools"] = list(tools)
     if group.key == pb.GROUP_KEY_TASK:

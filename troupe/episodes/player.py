@@ -28,6 +28,7 @@ from troupe.episodes.groups import (
     groups_by_turns,
 )
 from troupe.episodes.joint import JointTree, at_once
+from troupe.episodes.lead import groups_by_lead
 from troupe.episodes.ports import EnvPort, RolloutPort, Start
 from troupe.episodes.redraw import has_variance, redrawn_index
 from troupe.episodes.terms import attach_terms
@@ -37,6 +38,7 @@ from troupe.samplers.coalition import CoalitionSampler
 from troupe.samplers.follow import FollowSampler
 from troupe.samplers.forest import ForestSampler
 from troupe.samplers.joint import JointSampler
+from troupe.samplers.led import LedSampler
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.sampler import Sampler
 from troupe.spec.job import JobSpec
@@ -179,6 +181,9 @@ class EpisodePlayer:
             credit = await team_credit(context, sampler, self._workflow, start, branches)
             groups = groups_by_task(ticket, task_id, draws, credit.parts)
             return _Run(draws, groups, ending_of_branches(branches), replayed=credit.replayed)
+        if isinstance(sampler, LedSampler):
+            groups = groups_by_lead(ticket, task_id, draws, sampler)
+            return _Run(draws, groups, ending_of_branches(branches))
         make = groups_by_observation if context.is_eval else _GROUPS[sampler.grouping]
         groups = make(ticket, task_id, draws)
         if self._with_terms and not context.is_eval:

@@ -29,7 +29,7 @@ def has_variance(groups: Sequence[pb.Group], grouping: GroupingKey) -> bool:
 
 
 def _rewards(group: pb.Group) -> Iterable[float]:
-    return (c.reward for c in group.candidates)
+    return group.lead_returns or (c.reward for c in group.candidates)
 
 
 def _to_go(group: pb.Group) -> Iterable[float]:

@@ -3,9 +3,10 @@
 Owns value types and the protocol only. Never runs anything: the env service owns isolation.
 """
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 Limit = Literal["wall_time", "cpu_time", "memory", "pids", "output", "file_size"]
 """Limits that a program can run into."""
@@ -80,4 +81,55 @@ class Sandbox(Protocol):
 
     def close(self) -> None:
         """End all running programs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxCommand:
+    """A Python script that runs for long in a sandbox of its own, such as one that runs a harness.
+
+    ``python`` is an interpreter whose environment it sees, as it sees the folders in ``shown``; it
+    starts in an empty working folder with ``stdin`` at its standard input. ``port``: of loopback
+    inside, the one address that it can reach.
+    """
+
+    python: str
+    script: str
+    arguments: tuple[str, ...]
+    stdin: str
+    environment: Mapping[str, str]
+    port: int
+    shown: tuple[str, ...] = ()
+
+
+class SandboxSession(Protocol):
+    """A command that was started; ``listener`` accepts what it sends to its port."""
+
+    listener: socket.socket
+
+    @property
+    def pid(self) -> int:
+        """A process that all of the command's descend from."""
+        ...
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the command still runs."""
+        ...
+
+    def kill(self) -> None:
+        """End it and all that it began, and forget what it wrote."""
+        ...
+
+
+@runtime_checkable
+class CommandSandbox(Protocol):
+    """A sandbox that also runs long-lived commands."""
+
+    def open(self, command: SandboxCommand, limits: Limits) -> SandboxSession:
+        """Start ``command``; its limits hold as a program's do, but for output, which is dropped.
+
+        Raises InvalidArgumentError where this sandbox has no level for it, OverloadedError when too
+        many run, UnavailableError when it could not be started.
+        """
         ...

@@ -8,11 +8,23 @@ from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
 from troupe.spec.policy import FullSpec, LoraSpec
 
 
+class AdaptiveKlSpec(SpecModel):
+    """After each step `coef` is multiplied by 1 + gain * e, where e = (KL - target) / target is cut
+    to -0.2 and 0.2 (arXiv 1909.08593, Section 2.2)."""
+
+    target: float = Field(gt=0.0)
+    """Mean KL of a trained token that is held, in nats: the metric `kl_ref`."""
+    gain: float = Field(default=0.1, gt=0.0, le=1.0)
+    """How fast the coefficient follows; 0.1 changes it by at most 2 % in a step."""
+
+
 class KlSpec(SpecModel):
     """KL divergence to the reference: the policy before the first step (adapter off, or a copy)."""
 
     coef: float = Field(default=0.0, ge=0.0)
-    """Weight; 0 computes no reference."""
+    """Weight; 0 computes no reference. With `adaptive`, that of the first step."""
+    adaptive: AdaptiveKlSpec | None = Field(default=None, exclude_if=lambda part: part is None)
+    """A target that the weight follows; the weight stays when left out."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
     """Schulman's estimators; k1 has no useful gradient and is for the reward only."""
     where: Literal["loss", "reward"] = "loss"
@@ -42,6 +54,19 @@ class ImportanceSpec(SpecModel):
     """Tokens whose weight is 0 instead; none when left out."""
 
 
+class AdaptiveEntropySpec(SpecModel):
+    """After each step `entropy_coef` grows by `delta` if the entropy was below the target, else it
+    falls by `delta`; the bonus counts only after a step at or below the target (arXiv 2505.22312).
+    """
+
+    target: float = Field(gt=0.0)
+    """Mean entropy of a trained token that is held, in nats: the metric `entropy`."""
+    delta: float = Field(default=0.005, gt=0.0)
+    """Change of the coefficient in a step."""
+    max_coef: float = Field(default=0.1, gt=0.0)
+    """Largest coefficient; the smallest is 0."""
+
+
 class LossSpec(SpecModel):
     """Policy-gradient loss."""
 
@@ -55,7 +80,11 @@ class LossSpec(SpecModel):
     dual_clip: float | None = Field(default=None, gt=1.0)
     """ppo_clip: largest ratio that a negative advantage is multiplied by; left out: no limit."""
     entropy_coef: float = Field(default=0.0, ge=0.0)
-    """Weight of an entropy bonus, per token."""
+    """Weight of an entropy bonus, per token. With `adaptive_entropy`, that of the first step."""
+    adaptive_entropy: AdaptiveEntropySpec | None = Field(
+        default=None, exclude_if=lambda part: part is None
+    )
+    """A target entropy that `entropy_coef` follows; it stays when left out."""
     kl: KlSpec = KlSpec()
     """KL penalty towards the reference."""
     importance: ImportanceSpec | None = None

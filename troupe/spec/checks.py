@@ -120,6 +120,13 @@ def _loss(spec: JobSpec) -> list[Issue]:
                 "k1's gradient is 0 on average; use k2 or k3, or where: reward",
             )
         )
+    if loss.kl.adaptive is not None and loss.kl.coef == 0.0:
+        message = "a coefficient of 0 stays 0; give that of the first step, such as coef: 0.05"
+        issues.append(Issue("/algorithm/loss/kl/coef", message))
+    adaptive = loss.adaptive_entropy
+    if adaptive is not None and loss.entropy_coef > adaptive.max_coef:
+        message = f"begins above adaptive_entropy's max_coef, {adaptive.max_coef:g}; lower it"
+        issues.append(Issue("/algorithm/loss/entropy_coef", message))
     if loss.dual_clip is not None and loss.kind != "ppo_clip":
         issues.append(
             Issue("/algorithm/loss/dual_clip", f"only ppo_clip has it; '{loss.kind}' ignores it")

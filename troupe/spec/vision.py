@@ -18,8 +18,16 @@ def takes_images(model: str) -> bool | None:
 
 
 def vision_issues(spec: JobSpec) -> list[Issue]:
-    """Critics beside models that take images, and vision towers to train that are not there."""
+    """Images that no model takes, critics of models that take them, towers that are not there."""
     issues: list[Issue] = []
+    if spec.task.params.get("observe") == "image" and all(
+        takes_images(policy.model) is False for policy in spec.policies.values()
+    ):
+        message = (
+            "the task shows images, and no policy's model takes any; name a vision-language model "
+            "(troupe model tiny --vision makes a small one), or leave 'observe' out"
+        )
+        issues.append(Issue("/task/params/observe", message))
     for name, policy in spec.policies.items():
         sees = takes_images(policy.model)
         if policy.train.vision and sees is False:

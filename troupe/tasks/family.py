@@ -240,6 +240,8 @@ class TaskFamily(Protocol):
     - ``usual_warm_start: Mapping[str, Any]``, fields of the warm start of a made tiny
       model that names no others (``troupe model tiny --warm-start``).
     - ``vocabulary() -> Sequence[str]``, words that a small generated tokenizer keeps whole.
+    - ``split_key(task) -> str | None``, equal for tasks that no two splits may share: twins by
+      symmetry, questions of one map. None, or without it: a task is its own (``troupe data card``).
     - ``hidden_texts(task) -> HiddenTexts`` and ``is_scripted``, for the conformance kit.
     - ``runs_programs: bool``, True where a step runs programs without the sandbox: it may take as
       long as a sandboxed one. ``needs_sandbox: bool``, False where ``environment_in`` is there and

@@ -83,6 +83,12 @@ def request_task(family: TaskFamily, text: str) -> Task:
     return task
 
 
+def split_key_of(family: TaskFamily, task: Task) -> str | None:
+    """What one split owns with ``task``; None where the family says nothing of it."""
+    key: Callable[[Task], str | None] | None = getattr(family, "split_key", None)
+    return key(task) if key is not None else None
+
+
 def vocabulary_of(family: TaskFamily) -> Sequence[str]:
     """The family's words, each once; without ``vocabulary`` those of its first prompts.
 

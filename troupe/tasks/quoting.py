@@ -9,17 +9,17 @@ import re
 MAX_SHOWN_CHARS = 1_500
 MAX_SHOWN_LINES = 40
 
-_CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa1-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd]")
+CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa1-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd]")
 _FENCE = re.compile(r"^[ \t]*(`{3,})", re.MULTILINE)
 _NAMES = r"s|bos|eos|unk|pad|mask|think|[a-z]+(?:_[a-z]+)+"
 _TOKEN = re.compile(rf"<(?=[|\uff5c]|/?(?:{_NAMES})>)|\[(?=/?(?:INST|SYS))")
-"""What tokenizers take for one token of a chat; unlike ``_TURN_MARK`` it leaves code as it is."""
-_TURN_MARK = re.compile(r"<(?=[|/a-zA-Z_\uff5c])|\[(?=/?(?:INST|SYS))|(?<=\|)>")
+"""What tokenizers take for one token of a chat; unlike ``TURN_MARK`` it leaves code as it is."""
+TURN_MARK = re.compile(r"<(?=[|/a-zA-Z_\uff5c])|\[(?=/?(?:INST|SYS))|(?<=\|)>")
 
 
 def shown(text: str, *, max_chars: int = MAX_SHOWN_CHARS, max_lines: int = MAX_SHOWN_LINES) -> str:
     """``text`` clean, capped in the middle, and with its turn marks broken."""
-    clean = _CONTROL.sub("?", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
+    clean = CONTROL.sub("?", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
     if len(clean) > max_chars:
         half = max_chars // 2
         clean = (
@@ -30,7 +30,7 @@ def shown(text: str, *, max_chars: int = MAX_SHOWN_CHARS, max_lines: int = MAX_S
         half = max_lines // 2
         left_out = f"... {len(lines) - 2 * half} lines left out ..."
         lines = [*lines[:half], left_out, *lines[-half:]]
-    return _TURN_MARK.sub(lambda mark: f"{mark.group()} ", "\n".join(lines))
+    return TURN_MARK.sub(lambda mark: f"{mark.group()} ", "\n".join(lines))
 
 
 def quoted(text: str, *, max_chars: int = MAX_SHOWN_CHARS, max_lines: int = MAX_SHOWN_LINES) -> str:

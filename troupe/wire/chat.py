@@ -64,10 +64,9 @@ def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[s
     }
 
 
-def choice_of(
-    answer: ModelAnswer, key: str, *, index: int = 0, finish: str = "stop"
-) -> dict[str, Any]:
-    """One choice; ``finish`` says why the answer ended where it calls no tool."""
+def choice_of(answer: ModelAnswer, key: str, *, index: int = 0) -> dict[str, Any]:
+    """One choice."""
+    finish = "length" if answer.is_cut else "stop"
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
     if not answer.tool_calls:
         message["content"] = answer.text

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.actions import is_cut
 from troupe.tasks.family import Message
 from troupe.tasks.tool_calls import Tool, ToolCall, written_result
 from troupe.wire.request import ModelRequest
@@ -28,11 +29,15 @@ MAX_CALLS = 64
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """A policy's text as a program reads it. ``num_unread``: tool calls that stayed text."""
+    """A policy's text as a program reads it. ``num_unread``: tool calls that stayed text.
+
+    ``is_cut``: a bound ended it, so where it calls no tool it is told to be incomplete.
+    """
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     num_unread: int = 0
+    is_cut: bool = False
 
 
 def text_of(content: Any, where: str) -> str:
@@ -112,7 +117,8 @@ def read_answer(text: str, tools: Sequence[Tool]) -> ModelAnswer:
     A call to a function that was not offered passes: the program says what it makes of it. What
     is no call that can be read stays text, and is counted.
     """
-    return read_calls(text) if tools else ModelAnswer(text)
+    answer = read_calls(text) if tools else ModelAnswer(text)
+    return replace(answer, is_cut=is_cut(text))
 
 
 def read_calls(text: str) -> ModelAnswer:

@@ -63,13 +63,19 @@ def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[s
         "role": "assistant",
         "model": request.model,
         "content": content,
-        "stop_reason": "tool_use" if answer.tool_calls else "end_turn",
+        "stop_reason": _stop_reason(answer),
         "stop_sequence": None,
         "usage": {
             "input_tokens": num_tokens([text for _, text in request.turns]),
             "output_tokens": num_tokens([answer.text]),
         },
     }
+
+
+def _stop_reason(answer: ModelAnswer) -> str:
+    if answer.tool_calls:
+        return "tool_use"
+    return "max_tokens" if answer.is_cut else "end_turn"
 
 
 def stream(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> list[bytes]:

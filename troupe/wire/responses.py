@@ -56,6 +56,8 @@ def read(body: Mapping[str, Any]) -> ModelRequest:
 
 def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[str, Any]:
     """The whole answer as one JSON object."""
+    is_incomplete = answer.is_cut and not answer.tool_calls
+    status = "incomplete" if is_incomplete else "completed"
     output: list[dict[str, Any]] = []
     if answer.text or not answer.tool_calls:
         content = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
@@ -64,7 +66,7 @@ def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[s
                 "id": f"msg_{key}",
                 "type": "message",
                 "role": "assistant",
-                "status": "completed",
+                "status": status,
                 "content": [content],
             }
         )
@@ -85,11 +87,11 @@ def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[s
         "id": f"resp_{key}",
         "object": "response",
         "created_at": CREATED,
-        "status": "completed",
+        "status": status,
         "model": request.model,
         "output": output,
         "error": None,
-        "incomplete_details": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if is_incomplete else None,
         "instructions": None,
         "metadata": {},
         "parallel_tool_calls": True,
@@ -110,14 +112,15 @@ def document(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> dict[s
 def stream(request: ModelRequest, key: CallKey, answer: ModelAnswer) -> list[bytes]:
     """The answer as server-sent events, each item whole."""
     whole = document(request, key, answer)
-    empty = {**whole, "status": "in_progress", "output": [], "usage": None}
+    begun = {"status": "in_progress", "output": [], "incomplete_details": None, "usage": None}
+    empty = {**whole, **begun}
     events: list[tuple[str, dict[str, Any]]] = [
         ("response.created", {"response": empty}),
         ("response.in_progress", {"response": empty}),
     ]
     for index, item in enumerate(whole["output"]):
         events += _item_events(index, item)
-    events.append(("response.completed", {"response": whole}))
+    events.append((f"response.{whole['status']}", {"response": whole}))
     return [
         f"event: {kind}\ndata: ".encode()
         + json.dumps({"type": kind, "sequence_number": number, **data}).encode()

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from troupe.tasks.family import Split, Task
 from troupe.tasks.splits import DrawnTaskset
-from troupe_tasks.blocksworld.generator import draw
+from troupe_tasks.blocksworld.generator import draw, unnamed
 from troupe_tasks.blocksworld.puzzle import BlocksworldPuzzle, words
 from troupe_tasks.blocksworld.stacks import MAX_BLOCKS, TABLE, shortest_plan, supports
 from troupe_tasks.puzzles import (
@@ -96,6 +96,11 @@ class Blocksworld:
         if self._params.observe == "text":
             return ()
         return told_in_words(PUZZLE, task.payload.decode())
+
+    def split_key(self, task: Task) -> str:
+        """Both worlds, whatever the blocks are called."""
+        first, _, goal = task.payload.decode().partition(">")
+        return unnamed(first, goal)
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         instance = draw(rng, split, size=self._params.size, min_moves=self._params.min_moves)

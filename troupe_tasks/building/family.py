@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from troupe.data.prepared import SplitRows
 from troupe.data.taskset import PreparedTaskset
-from troupe.tasks.family import Split, Taskset
+from troupe.tasks.family import Split, Task, Taskset
 from troupe.tasks.splits import DrawnTaskset
 from troupe_tasks.building import script, text
 from troupe_tasks.building.blueprint import AIR, Blueprint
 from troupe_tasks.building.environment import RETURN_BOUND, BuildEnvironment, decode_state
-from troupe_tasks.building.generator import MATERIALS, Shape, drawn
+from troupe_tasks.building.generator import MATERIALS, Shape, canonical, drawn
 
 AGENTS = ("builder_1", "builder_2")
 _TERMS = {"format": 0.1, "legal": 0.1, "right": 0.3}
@@ -104,6 +104,10 @@ class Build:
         numbers = [str(number) for number in range(65)]
         fixed = ["target", "stands", "stock", "refused", "yours", "fill", "setblock", "air", "|"]
         return [*fixed, "/", AIR, *MATERIALS, *MATERIALS.values(), *AGENTS, *numbers]
+
+    def split_key(self, task: Task) -> str:
+        """The blueprint, however turned, mirrored or named its materials."""
+        return canonical(Blueprint.model_validate_json(task.payload).layers)
 
     def _usable(self, blueprint: Blueprint, agent: str) -> str:
         return blueprint.usable(self.agents.index(agent), len(self.agents))

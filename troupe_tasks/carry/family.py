@@ -11,7 +11,7 @@ from troupe.tasks.splits import DrawnTaskset, split_of_key
 from troupe_tasks.carry import script, text
 from troupe_tasks.carry.environment import RETURN_BOUND, CarryEnvironment
 from troupe_tasks.carry.physics import view
-from troupe_tasks.carry.scenes import AGENTS, KINDS, REACH_Y, Kind, canonical, drawn
+from troupe_tasks.carry.scenes import AGENTS, KINDS, REACH_Y, Kind, canonical, drawn, scene_of
 from troupe_tasks.carry.state import decode_state
 from troupe_tasks.drawing import ObserveParams
 
@@ -91,6 +91,10 @@ class Carry:
             return ()
         first = decode_state(self.environment().reset(task))
         return text.told_places(first, view(first.scene, first.physics))
+
+    def split_key(self, task: Task) -> str:
+        """The scene and its mirror image."""
+        return canonical(scene_of(task.payload))
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         scene = drawn(rng, self._params.kinds)

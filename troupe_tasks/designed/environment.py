@@ -12,6 +12,7 @@ from troupe.tasks.family import Environment, Observation, Task, Transition, clos
 from troupe_tasks.designed import text
 from troupe_tasks.designed.plan import Node, read_plan
 from troupe_tasks.designed.state import Output, State, decode_state, encode_state
+from troupe_tasks.designed.team_source import TeamSource
 
 MAX_OUTPUT_CHARS = 1_600
 """The end of a text that is kept, and judged."""
@@ -71,6 +72,25 @@ class DesignedEnvironment:
         after = replace(now, outputs={**now.outputs, node.name: output})
         return self._forward(after, local, {"line": node.name, "operator": node.operator})
 
+    def program_of(self, task: Task, plan: str) -> str:
+        """``plan``, made for ``task``, as a LangGraph program that needs no Troupe.
+
+        Raises InvalidArgumentError where ``plan`` can't be read.
+        """
+        rules = self._rules
+        reading = read_plan(plan, operators=rules.operators, max_lines=rules.max_lines)
+        if not reading.nodes:
+            raise InvalidArgumentError(f"the plan can't be read: {reading.why}")
+        state = self._inner.reset(task)
+        source = TeamSource(
+            self._inner.observe(state, rules.agent),
+            rules.printed,
+            names_answers="answer" in self._inner.step(state, rules.agent, "").info,
+            max_output_chars=MAX_OUTPUT_CHARS,
+            program_time_s=rules.limits.cpu_time_s,
+        )
+        return source.written(reading.nodes)
+
     def _designed(self, now: State, action: str) -> Transition:
         rules = self._rules
         reading = read_plan(action, operators=rules.operators, max_lines=rules.max_lines)
@@ -113,7 +133,7 @@ class DesignedEnvironment:
         if node.operator == "program":
             printed = self._printed(action)
             if printed is None:
-                return Output("(the program printed no answer)"), False
+                return Output(text.NO_ANSWER), False
             kept = self._rules.printed.replace("...", printed, 1)
         answer = self._read(now.inner, kept)
         return Output(kept, answer), answer is not None

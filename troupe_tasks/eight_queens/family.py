@@ -8,7 +8,13 @@ from pydantic import BaseModel, Field, model_validator
 
 from troupe.tasks.family import Split, Task
 from troupe.tasks.splits import DrawnTaskset
-from troupe_tasks.eight_queens.generator import MIN_BOARDS, draw, has_enough_boards, most_closed
+from troupe_tasks.eight_queens.generator import (
+    MIN_BOARDS,
+    draw,
+    has_enough_boards,
+    most_closed,
+    split_key,
+)
 from troupe_tasks.eight_queens.puzzle import EightQueensPuzzle, words
 from troupe_tasks.eight_queens.squares import MAX_SIZE, NONE, name, nearest, queens, read_instance
 from troupe_tasks.puzzles import (
@@ -120,6 +126,10 @@ class EightQueens:
         if self._params.observe == "text":
             return ()
         return told_in_words(PUZZLE, task.payload.decode())
+
+    def split_key(self, task: Task) -> str:
+        """The board, however turned or mirrored."""
+        return split_key(read_instance(task.payload.decode()))
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         params = self._params

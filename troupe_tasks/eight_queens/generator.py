@@ -40,7 +40,12 @@ def has_enough_boards(size: int, given: int, closed: int) -> bool:
 
 def split_of(instance: Instance) -> Split:
     """The one split that owns ``instance``, however turned or mirrored."""
-    return split_of_key(min(write_instance(twin) for twin in symmetries(instance)))
+    return split_of_key(split_key(instance))
+
+
+def split_key(instance: Instance) -> str:
+    """One text for ``instance``, however turned or mirrored."""
+    return min(write_instance(twin) for twin in symmetries(instance))
 
 
 def _candidate(rng: Random, size: int, given: int, closed: int) -> Instance:

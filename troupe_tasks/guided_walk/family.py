@@ -14,7 +14,7 @@ from troupe_tasks.guided_walk import text
 from troupe_tasks.guided_walk.environment import RETURN_BOUND, GuidedWalkEnvironment
 from troupe_tasks.guided_walk.maps import draw, nearer
 from troupe_tasks.guided_walk.state import GuidedState
-from troupe_tasks.plan_path.grid import MOVES, Cell, name, split_of
+from troupe_tasks.plan_path.grid import MOVES, Cell, name, split_key, split_of
 from troupe_tasks.plan_path.state import decode_instance, encode_instance
 
 
@@ -128,6 +128,10 @@ class GuidedWalk:
         of_goal = [f"goal {goal}", f"Goal: {goal}", "heard"]
         sees = self._params.observe == "image"
         return {text.SCOUT: [*of_goal, *of_map] if sees else of_goal, text.WALKER: of_map}
+
+    def split_key(self, task: Task) -> str:
+        """The map, whatever its start and goal, however turned or mirrored."""
+        return split_key(decode_instance(task.payload).grid)
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         params = self._params

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from troupe.tasks.family import Split
+from troupe.tasks.family import Split, Task
 from troupe.tasks.splits import DrawnTaskset, split_of_key
 from troupe_tasks.hanabi import game, text
 from troupe_tasks.hanabi import state as states
-from troupe_tasks.hanabi.cards import COLOURS, RANKS, SEATS, Rules, relabelled
+from troupe_tasks.hanabi.cards import COLOURS, RANKS, SEATS, Rules, relabelled, split_cards
 from troupe_tasks.hanabi.environment import RETURN_BOUND, HanabiEnvironment, Partners
 from troupe_tasks.hanabi.player import scripted_move
 from troupe_tasks.hanabi.view import view
@@ -108,6 +108,10 @@ class Hanabi:
         """Decks without end in each split."""
         hint = f"use more cards than {self._params} has"
         return DrawnTaskset(self.name, self._params.seed, self._draw, hint=hint)
+
+    def split_key(self, task: Task) -> str:
+        """The deck, however its colours are named."""
+        return relabelled(split_cards(task.payload.decode().partition(":")[0]))
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         deck = self._rules.shuffled(rng)

@@ -12,7 +12,15 @@ from troupe_tasks.drawing import ObserveParams
 from troupe_tasks.plan_path import image, text
 from troupe_tasks.plan_path import state as states
 from troupe_tasks.plan_path.environment import RETURN_BOUND, PlanPathEnvironment
-from troupe_tasks.plan_path.grid import MOVES, distances, draw, shortest_moves, split_of, walk
+from troupe_tasks.plan_path.grid import (
+    MOVES,
+    distances,
+    draw,
+    shortest_moves,
+    split_key,
+    split_of,
+    walk,
+)
 
 SEARCH_SHARE = 0.5
 """Share of the tool's demonstrations that search, where it can; the others simulate."""
@@ -102,6 +110,10 @@ class PlanPath:
         if self._params.observe == "text":
             return ()
         return image.told_in_words(states.first_state(task.payload))
+
+    def split_key(self, task: Task) -> str:
+        """The map, whatever its start and goal, however turned or mirrored."""
+        return split_key(states.decode_instance(task.payload).grid)
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         params = self._params

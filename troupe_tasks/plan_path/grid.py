@@ -150,7 +150,12 @@ def split_of(grid: Grid) -> Split:
 
     A function of the map alone, so no map, turned or mirrored, is ever in two splits.
     """
-    return split_of_key(min("/".join(rows) for rows in _symmetries(grid.rows)))
+    return split_of_key(split_key(grid))
+
+
+def split_key(grid: Grid) -> str:
+    """One text for ``grid`` and its seven rotations and mirror images."""
+    return min("/".join(rows) for rows in _symmetries(grid.rows))
 
 
 def draw(rng: Random, size: int, num_walls: int, min_distance: int) -> Instance | None:

@@ -6,6 +6,7 @@ never by the order of arrival. Safe to use from the endpoint's loop and from thr
 
 import hashlib
 import json
+import math
 import re
 import secrets
 import threading
@@ -51,7 +52,10 @@ class ProgramEnd:
 
 
 class ProgramRun:
-    """One life of a program, by the secret in its base URL."""
+    """One life of a program, by the secret in its base URL.
+
+    ``expired`` is called when ``expires_at`` (of ``time.monotonic``) has passed and it is served.
+    """
 
     def __init__(
         self,
@@ -65,6 +69,8 @@ class ProgramRun:
         self.end: ProgramEnd | None = None
         self.has_ended = threading.Event()
         self.is_void = False
+        self.expires_at = math.inf
+        self.expired: Callable[[], None] = _nothing
         self.refusal: str | None = None
         self.is_flooded = False
         self.num_retries = 0
@@ -120,7 +126,7 @@ class ProgramRun:
             return len(self.calls)
 
     def answer(self, call: ModelCall, text: str) -> None:
-        """Answer a call that waits.
+        """Answer a call that waits; a text that one of its ``stop`` ends is not cut by a bound.
 
         Raises UnavailableError when the run was ended meanwhile.
         """
@@ -211,6 +217,10 @@ def digest_of(request: ModelRequest) -> str:
         asked.append(request.max_tokens)
     text = json.dumps(asked, sort_keys=True, ensure_ascii=False)
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _nothing() -> None:
+    """What ``expired`` is before somebody owns the run's process."""
 
 
 def _retry_count(headers: Mapping[str, str]) -> int:

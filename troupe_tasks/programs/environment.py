@@ -7,6 +7,7 @@ from typing import Any
 
 from troupe.errors import TroupeError
 from troupe.runtime.telemetry import metrics
+from troupe.tasks.actions import is_cut
 from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task, Transition
 from troupe.tasks.program_ends import PROGRAM_END, end_of_error
@@ -56,19 +57,17 @@ class ProgramEnvironment:
             return Transition(state, 0.0, terms, True, before.is_success)
         if self._known(agent) not in before.prompts:
             return self._idled(before, agent)
-        # A lone surrogate is no text that a client could send on.
-        text = action[: self.services.params.max_answer_chars]
-        text = text.encode("utf-8", "replace").decode()
+        answer = _recorded(action, self.services.params.max_answer_chars)
         with _counted():
             world = self.worlds.at(before)
             try:
-                moment = world.act(agent, text)
+                moment = world.act(agent, answer)
             except BaseException:
                 world.close()
                 raise
         local = {name: float(paid) for name, paid in moment.rewards.items()}
         team = local.pop(TEAM, 0.0)
-        after = next_record(before, agent, text, moment, None, team)
+        after = next_record(before, agent, answer, moment, None, team)
         self.worlds.keep(after, world)
         return self._transition(after, team, local, moment.info)
 
@@ -113,6 +112,13 @@ class ProgramEnvironment:
 
     def _known(self, agent: str) -> str:
         return known_agent(agent, self._agents, task="the task")
+
+
+def _recorded(action: str, max_chars: int) -> Any:
+    """``action`` as a state holds it: its text, or ``{"cut": text}`` where a bound cut it."""
+    # A lone surrogate is no text that a client could send on.
+    text = action[:max_chars].encode("utf-8", "replace").decode()
+    return {"cut": text} if is_cut(action) or len(action) > max_chars else text
 
 
 @contextmanager

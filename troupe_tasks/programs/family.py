@@ -22,8 +22,15 @@ from troupe_tasks.programs.environment import ProgramEnvironment
 from troupe_tasks.programs.judge import AnswerJudge, InnerFamily, ScoredCall
 from troupe_tasks.programs.launcher import ProgramLauncher
 from troupe_tasks.programs.params import JUDGED, ProgramParams
+from troupe_tasks.programs.sandboxed import ORIGIN, SandboxedLauncher
 from troupe_tasks.programs.seats import Seats
-from troupe_tasks.programs.settings import folder_of, interpreter_of
+from troupe_tasks.programs.settings import (
+    LOOPBACK,
+    ProgramSettings,
+    folder_of,
+    interpreter_of,
+    reached_at,
+)
 from troupe_tasks.programs.world import ProgramServices
 
 
@@ -41,6 +48,7 @@ class Program:
     return_bound: float = 0.0
     is_scripted: bool = False
     runs_programs: bool = True
+    is_repeatable: bool = True
     usual_workflow: Mapping[str, Any] = {}
 
     def __init__(self, params: BaseModel) -> None:
@@ -53,13 +61,15 @@ class Program:
         self._seats = Seats(self.params.seats)
         self.agents = tuple(self.params.seats)
         self.local_terms = {a: dict(seat.weights) for a, seat in self.params.seats.items()}
+        self.is_repeatable = self.params.replay == "always"
         self.return_bound = self._inner.family.return_bound
-        self.needs_sandbox = self._inner.needs_sandbox
+        self.needs_sandbox = self._inner.needs_sandbox or self.params.sandbox is not None
         self.usual_workflow = {
             "kind": "self_play",
             "order": list(self.agents),
             "max_turns": self.params.max_calls,
         }
+        self._slots = threading.BoundedSemaphore(self.params.max_live)
         self._lock = threading.Lock()
         self._endpoint: ProgramEndpoint | None = None
         self._judge: AnswerJudge | None = None
@@ -114,18 +124,24 @@ class Program:
         return [*dict.fromkeys([*self._inner.vocabulary(), *words])]
 
     def _environment(self, sandbox: Sandbox | None) -> ProgramEnvironment:
-        judge = AnswerJudge(self._inner, sandbox)
+        launcher = self._launcher
+        if self.params.sandbox is not None:
+            launcher = SandboxedLauncher(
+                sandbox, self.params, self._python, self._folder, self.endpoint
+            )
+        judge = AnswerJudge(self._inner, sandbox if self._inner.needs_sandbox else None)
         self._judge = self._judge or judge
         services = ProgramServices(
             self.params,
             self._seats,
-            self._launcher,
+            launcher,
             self.endpoint,
             question=judge.question,
             paid=lambda seed, text: _paid(judge, seed, text),
             terms=lambda seed, agent, call, text: self._terms(judge, seed, agent, call, text),
             order=self.order,
             warm_order=lambda: self._warm_order(judge),
+            slots=self._slots,
         )
         return ProgramEnvironment(services, self.close)
 
@@ -133,20 +149,31 @@ class Program:
         """The endpoint of this process's runs; started on first use."""
         with self._lock:
             if self._endpoint is None:
-                self._endpoint = ProgramEndpoint(self.params.keep_alive_s)
+                is_afar = self.params.is_keyed and self.params.sandbox is None
+                listen = ProgramSettings().listen if is_afar else LOOPBACK
+                self._endpoint = ProgramEndpoint(self.params.keep_alive_s, listen)
             return self._endpoint
 
     def order(
         self, run: ProgramRun, base_url: str, seed: int, task: Mapping[str, str]
     ) -> dict[str, Any]:
         """What a process is told to run the program once."""
+        endpoint, seats = self.endpoint(), self.params.seats
+        keys = endpoint.keys.give(run, seats)
+        is_keyed, is_sandboxed = self.params.is_keyed, self.params.sandbox is not None
+        if is_sandboxed:
+            base_url = f"{ORIGIN}/r/{run.name}/v1"
+        shared_url = f"{ORIGIN}/v1"
+        if is_keyed and not is_sandboxed:
+            shared_url = endpoint.shared_url(reached_at(ProgramSettings()))
         return {
             "program": self.params.program,
             "folder": self._folder,
             "task": dict(task),
-            "base_url": base_url,
+            "base_url": shared_url if is_keyed else base_url,
             "end_url": f"{base_url.removesuffix('/v1')}/end",
-            "key": run.name,
+            "key": keys.by_agent[next(iter(seats))] if len(seats) == 1 else keys.run,
+            "keys": dict(keys.by_agent) if is_keyed else {},
             "seed": seed,
             "cpu_s": self.params.cpu_s,
         }

@@ -59,6 +59,8 @@ def set_environment(order: Order) -> None:
     os.environ["ANTHROPIC_BASE_URL"] = base.rsplit("/v1", 1)[0]
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         os.environ[name] = order["key"]
+    if order["keys"]:
+        os.environ["TROUPE_KEYS"] = json.dumps(order["keys"])
 
 
 def run(order: Order) -> None:

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe_tasks.programs.activity import descendants, start_time
+from troupe_tasks.programs.calls import ProgramRun
 
 HOST = Path(__file__).with_name("host.py")
 REPLY_S = 30.0
@@ -34,6 +35,20 @@ _QUIET = {
     "HF_HUB_OFFLINE": "1",
 }
 """Telemetry and downloads that frameworks begin by themselves."""
+
+
+def environment_of(python: str) -> dict[str, str]:
+    """What a program by the interpreter ``python`` sees before it is told its endpoint."""
+    return {
+        "PATH": f"{Path(python).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": tempfile.gettempdir(),
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        **_QUIET,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +98,12 @@ class ProgramLauncher:
         self._single: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, order: Mapping[str, Any], warm: Callable[[], Mapping[str, Any] | None]
+        self,
+        run: ProgramRun,
+        order: Mapping[str, Any],
+        warm: Callable[[], Mapping[str, Any] | None],
     ) -> RunProcess:
-        """Begin a run; ``warm`` gives the run that warms a fork server up, if one has to start.
+        """Begin ``run`` as ``order`` says; ``warm`` gives the run that warms a fork server up.
 
         Raises:
             InvalidArgumentError: the interpreter cannot run the host, or import what is preloaded.
@@ -156,7 +174,7 @@ class ProgramLauncher:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env=self._environment(),
+                env=environment_of(self._python),
                 cwd=self._folder or tempfile.gettempdir(),
                 start_new_session=True,
             )
@@ -164,19 +182,6 @@ class ProgramLauncher:
             raise InvalidArgumentError(
                 f"{self._python} cannot be run: {error}", pointer="/task/params/python"
             ) from error
-
-    def _environment(self) -> dict[str, str]:
-        folder = str(Path(self._python).parent)
-        return {
-            "PATH": f"{folder}:/usr/local/bin:/usr/bin:/bin",
-            "HOME": tempfile.gettempdir(),
-            "LANG": "C.UTF-8",
-            "PYTHONHASHSEED": "0",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-            **_QUIET,
-        }
 
     def _exchange(self, document: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         server = self._server

@@ -19,11 +19,61 @@ SHOWN_CHARS = 60
 
 
 class ProgramWorlds(Worlds):
-    """See ``Worlds``: at most ``max_live`` idle programs; one that died is replayed."""
+    """See ``Worlds``: at most ``max_live`` idle programs; one that died is replayed.
+
+    Programs that may not be repeated are all kept, each for the record that it alone has reached:
+    their number is bounded when they start.
+    """
 
     def __init__(self, make: Any, *, max_live: int, is_replayed: bool) -> None:
         super().__init__(make, max_live=max_live)
         self._is_replayed = is_replayed
+        self._kept: dict[str, list[World]] = {}
+
+    def begin(self, seed: int) -> tuple[World, Moment]:
+        """See ``Worlds.begin``; a run that may not be repeated and that nobody has answered yet is
+        one at its start: a caller that asks again, since the answer was late, gets the run that it
+        began."""
+        if not self._is_replayed:
+            with self._lock:
+                for worlds in self._kept.values():
+                    for world in worlds:
+                        if isinstance(world, ProgramWorld) and (first := world.first_moment(seed)):
+                            worlds.remove(world)
+                            return world, first
+        return super().begin(seed)
+
+    def taken(self, record: Record) -> World | None:
+        """See ``Worlds.taken``."""
+        if self._is_replayed:
+            return super().taken(record)
+        with self._lock:
+            worlds = self._kept.get(_place(record), [])
+            world = worlds.pop(0) if worlds else None
+            if not worlds:
+                self._kept.pop(_place(record), None)
+        return world
+
+    def keep(self, record: Record, world: World) -> None:
+        """See ``Worlds.keep``."""
+        if self._is_replayed:
+            super().keep(record, world)
+        elif record.is_done:
+            world.close()
+        else:
+            with self._lock:
+                kept = {place: _open(worlds) for place, worlds in self._kept.items()}
+                self._kept = {place: worlds for place, worlds in kept.items() if worlds}
+                self._kept.setdefault(_place(record), []).append(world)
+
+    def close(self) -> None:
+        """See ``Worlds.close``."""
+        super().close()
+        with self._lock:
+            closing = [world for worlds in self._kept.values() for world in worlds]
+            self._kept.clear()
+        for world in closing:
+            world.close()
 
     def at(self, record: Record) -> World:
         """A live program that waits at ``record``; the caller owns it.
@@ -33,16 +83,15 @@ class ProgramWorlds(Worlds):
             UnavailableError: ``replay: never``, and the run is not here.
         """
         world = self.taken(record)
-        if isinstance(world, ProgramWorld) and not world.is_live:
+        if isinstance(world, ProgramWorld):
+            if world.is_live or (not self._is_replayed and world.comes_back()):
+                return world
             world.close()
-            world = None
-        if world is not None:
-            return world
         if record.history and not self._is_replayed:
             raise UnavailableError(
-                "the run of this episode is not in this process, and replay: never forbids to "
-                "repeat it; use an algorithm over whole runs (grpo), or several env replicas only "
-                "for programs that may be repeated"
+                "the run of this episode is not in this process: it died, its time was over "
+                "(answer_s, run_s), or its env service was replaced; replay: never forbids to "
+                "repeat it, so the episode is played again. Use an algorithm over whole runs (grpo)"
             )
         return self._replayed(record)
 
@@ -63,6 +112,16 @@ class ProgramWorlds(Worlds):
             world.close()
             raise
         return world
+
+
+def _place(record: Record) -> str:
+    """Runs that were answered alike are told apart by what they asked."""
+    return f"{record.key} {record.trace}"
+
+
+def _open(worlds: Sequence[World]) -> list[World]:
+    """Those that nobody has closed, as their time was over."""
+    return [world for world in worlds if not (isinstance(world, ProgramWorld) and world.is_closed)]
 
 
 def _diverged(record: Record, moment: Moment) -> ProgramDivergedError:

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from troupe_tasks.programs.critical_path import PATH_TERM, PathUnit
+
 JUDGED = "judged"
 """Local term: what the judge pays for the answer of a single call."""
 
@@ -29,6 +31,12 @@ class SeatParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    key: bool = Field(
+        default=False,
+        description="Calls made with this agent's own key. Then OPENAI_BASE_URL is the same in "
+        "all episodes and the key alone tells them apart; TROUPE_KEYS (JSON) has each agent's, "
+        "OPENAI_API_KEY that of the only agent.",
+    )
     model: str | None = Field(default=None, description="The call's model is this text.")
     header: str | None = Field(
         default=None, description="The call's header X-Troupe-Agent is this text."
@@ -48,6 +56,12 @@ class SeatParams(BaseModel):
         default_factory=dict[str, float],
         description="Terms of the function in 'score', with default weights.",
     )
+    path_weight: float = Field(
+        default=0.0,
+        le=0,
+        description="Default weight of the term 'critical_path', paid at the end of a run: its "
+        "calls (or thousands of tokens) that cannot be made at once. 0: no such term.",
+    )
     ignore: str | None = Field(
         default=None,
         description="Regular expression: what it matches in prompts becomes *, so that a date "
@@ -66,7 +80,8 @@ class SeatParams(BaseModel):
     def weights(self) -> dict[str, float]:
         """The seat's local terms with their default weights."""
         judged = {JUDGED: self.judged_weight} if self.judged else {}
-        return {**judged, **self.terms}
+        path = {PATH_TERM: self.path_weight} if self.path_weight else {}
+        return {**judged, **path, **self.terms}
 
     @field_validator("system", "ignore")
     @classmethod
@@ -81,11 +96,24 @@ class SeatParams(BaseModel):
     @model_validator(mode="after")
     def _decides(self) -> "SeatParams":
         rules = (self.model, self.header, self.system)
-        if not self.rest and all(rule is None for rule in rules):
-            raise ValueError("give model, header or system, or rest: true")
-        if JUDGED in self.terms:
-            raise ValueError(f"the term '{JUDGED}' is the judge's; give yours another name")
+        if not (self.rest or self.key) and all(rule is None for rule in rules):
+            raise ValueError("give model, header or system, or key: true, or rest: true")
+        for name in (JUDGED, PATH_TERM):
+            if name in self.terms:
+                raise ValueError(f"a seat may have the term '{name}' anyway; give yours another")
         return self
+
+
+class SandboxParams(BaseModel):
+    """What one run may use in the sandbox; its shell commands count to it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory_mib: int = Field(default=1024, ge=64, description="Memory of all processes, in MiB.")
+    num_processes: int = Field(default=64, ge=1, description="Processes and threads at once.")
+    disk_mib: int = Field(
+        default=64, ge=1, description="Files below /tmp, in MiB; they are held in memory."
+    )
 
 
 class ProgramParams(BaseModel):
@@ -128,6 +156,12 @@ class ProgramParams(BaseModel):
         description="fork: each run is a fork of a process that imported the framework and ran "
         "the program once. fresh: a new interpreter for each run.",
     )
+    sandbox: SandboxParams | None = Field(
+        default=None,
+        description="Given, also as {}: each run is a new interpreter in the env service's "
+        "sandbox, with files of its own and no network but the endpoint. For programs that run "
+        "what a model wrote, such as a coding agent's commands. Needs replay: never.",
+    )
     warm: bool = Field(
         default=True,
         description="Run the program once, with empty answers, before the first fork. Never done "
@@ -135,12 +169,22 @@ class ProgramParams(BaseModel):
     )
     seed: int = Field(default=0, ge=0, description="Seed of the programs' own randomness.")
     max_calls: int = Field(default=32, ge=1, le=512, description="Model calls of an episode.")
+    path_unit: PathUnit = Field(
+        default="calls",
+        description="What a call costs on the critical path: 1, or about the tokens of its answer.",
+    )
     max_waiting: int = Field(default=64, ge=1, le=256, description="Calls that wait at once.")
     max_answer_chars: int = Field(
         default=16_384, ge=16, description="Longer answers are cut before the program sees them."
     )
     max_prompt_bytes: int = Field(default=256 * 1024, ge=1024, description="Bytes of a prompt.")
-    max_live: int = Field(default=8, ge=1, le=256, description="Idle runs kept by a process.")
+    max_live: int = Field(
+        default=8,
+        ge=1,
+        le=256,
+        description="Idle runs kept by a process. With replay: never, all runs of a process: one "
+        "more waits for start_s, and is then tried again elsewhere or later.",
+    )
     start_s: float = Field(
         default=120.0, gt=0, description="Time to import and warm up, in seconds."
     )
@@ -149,6 +193,12 @@ class ProgramParams(BaseModel):
         gt=0,
         description="Time from one call to the next, in seconds; keep it below "
         "limits.env_timeout_s.",
+    )
+    answer_s: float = Field(
+        default=900.0,
+        gt=0,
+        description="Longest wait of a call for its answer, in seconds; then nobody plays the "
+        "episode any more, and the run and its keys end.",
     )
     run_s: float = Field(default=3600.0, gt=0, description="Wall time of a run, in seconds.")
     cpu_s: int = Field(default=120, ge=1, description="Processor time of a run, in seconds.")
@@ -164,11 +214,18 @@ class ProgramParams(BaseModel):
             raise ValueError("is not module:attr")
         return name
 
+    @property
+    def is_keyed(self) -> bool:
+        """Whether keys tell calls apart, not URLs."""
+        return any(seat.key for seat in self.seats.values())
+
     @model_validator(mode="after")
     def _fits(self) -> "ProgramParams":
         takers = [agent for agent, seat in self.seats.items() if seat.rest]
         if len(takers) > 1:
             raise ValueError(f"seats {', '.join(takers)} both say rest: true; only one may")
+        if self.sandbox is not None and self.replay != "never":
+            raise ValueError("a program in the sandbox is not repeated; set replay: never")
         if self.score is None and (scored := [a for a, s in self.seats.items() if s.terms]):
             raise ValueError(f"seat {scored[0]} has terms and there is no function in 'score'")
         return self

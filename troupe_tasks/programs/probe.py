@@ -28,7 +28,7 @@ def probed(services: ProgramServices, seed: int, answers: Sequence[str]) -> dict
     endpoint = services.endpoint()
     base_url = endpoint.open(run)
     order = services.order(run, base_url, derive_seed(params.seed, seed), services.question(seed))
-    process = services.launcher.start(order, lambda: None)
+    process = services.launcher.start(run, order, lambda: None)
     deadline = time.monotonic() + params.idle_s
     try:
         # Not `changed`: woken by every call, this thread would stand in the endpoint's way.

@@ -11,6 +11,7 @@ from troupe.tasks.content import Content, TextPart
 from troupe.tasks.tool_calls import ToolCall
 from troupe.wire.request import ModelRequest
 from troupe_tasks.programs.calls import digest_of
+from troupe_tasks.programs.keys import KEY_SEAT
 from troupe_tasks.programs.params import SeatParams
 
 HEADER = "x-troupe-agent"
@@ -20,7 +21,7 @@ SHOWN_CHARS = 200
 class Seats:
     """The agents of a job, by the rules of its spec.
 
-    Rules are tried by kind: model, header, system, then ``rest``. The ``name`` of a message is
+    Rules are tried by kind: key, model, header, system, then ``rest``. The ``name`` of a message is
     never looked at: it is the speaker's, often the other agent's.
     """
 
@@ -38,8 +39,9 @@ class Seats:
 
         Raises ProgramBadCallError that shows the call when no rule, or more than one, decides.
         """
-        header = headers.get(HEADER)
+        header, holder = headers.get(HEADER), headers.get(KEY_SEAT)
         by_rule = (
+            [a for a, seat in self._seats.items() if seat.key and a == holder],
             [a for a, seat in self._seats.items() if seat.model == request.model],
             [a for a, seat in self._seats.items() if header and seat.header == header],
             [a for a, pattern in self._patterns.items() if pattern.search(request.system)],
@@ -139,6 +141,7 @@ def _masked_arguments(mask: re.Pattern[str], arguments: str) -> str:
 
 def _rule(seat: SeatParams) -> str:
     rules: Sequence[tuple[str, object]] = [
+        ("key", seat.key or None),
         ("model", seat.model),
         ("header", seat.header),
         ("system", seat.system),

@@ -9,6 +9,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from troupe import plugins
 from troupe.errors import InvalidArgumentError
 
+LOOPBACK = "127.0.0.1"
+ANY_ADDRESS = ("0.0.0.0", "::", "")
+
 
 class ProgramSettings(BaseSettings):
     """``TROUPE_PROGRAM_*``."""
@@ -20,9 +23,33 @@ class ProgramSettings(BaseSettings):
     interpreters: str | None = None
     """Python interpreters that specs may name, comma-separated, with * for any part. Without it:
     any where specs may name any code, else only the interpreter of the process itself."""
+    listen: str = LOOPBACK
+    """Address that the programs' endpoint listens at; another than loopback only for harnesses in
+    containers of their own, which need seats with ``key: true``."""
+    address: str | None = None
+    """Name or address by which those containers reach this process; without it ``listen``."""
     folders: str | None = None
     """Folders that specs may import programs from, in the same form. Without it: any where specs
     may name any code, else none."""
+
+
+def reached_at(settings: ProgramSettings) -> str:
+    """The host in the base URL that keyed clients are given.
+
+    Raises InvalidArgumentError where the process listens everywhere and nobody said by which name.
+    """
+    address = settings.address or settings.listen
+    if address in ANY_ADDRESS:
+        raise InvalidArgumentError(
+            f"TROUPE_PROGRAM_LISTEN is {settings.listen!r}, which no client can call; set "
+            "TROUPE_PROGRAM_ADDRESS to the name or address of this host that harnesses reach"
+        )
+    return address
+
+
+def in_url(host: str) -> str:
+    """``host`` as a URL has it."""
+    return f"[{host}]" if ":" in host else host
 
 
 def interpreter_of(name: str | None) -> str:

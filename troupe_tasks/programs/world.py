@@ -4,52 +4,63 @@ See ``troupe_tasks.adapters.world.World``. Owns settling: when the program will 
 itself. Says whose failure an end is: the team's, the program's author's, or a machine's.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from troupe.errors import (
+    OverloadedError,
     ProgramBadCallError,
     ProgramDiedError,
     ProgramNoCallError,
     ProgramTimeoutError,
 )
 from troupe.runtime.faults import reached
+from troupe.sandbox.sandbox import SandboxSession
 from troupe.seeds import derive_seed
+from troupe.tasks.actions import CutAction
 from troupe.tasks.program_ends import ANSWERED, PROGRAM_END
 from troupe.wire.dialect import read_answer
 from troupe_tasks.adapters.world import Moment
 from troupe_tasks.programs.activity import Look, look
 from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
+from troupe_tasks.programs.critical_path import PATH_TERM, CriticalPath
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.launcher import ProgramLauncher, RunProcess
 from troupe_tasks.programs.params import ProgramParams
 from troupe_tasks.programs.prompts import encoded
 from troupe_tasks.programs.queues import bytes_under_way
+from troupe_tasks.programs.sandboxed import SandboxedLauncher
 from troupe_tasks.programs.seats import Seats
 
 NUM_LOOKS = 3
 """Looks at the program's threads that must be alike before it counts as waiting."""
 
 LOOK_S = 0.0015
+COME_BACK_S = 10.0
 SHOWN_CHARS = 2000
 TEAM = "team"
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramServices:
-    """What all lives of one program share. ``paid`` judges a returned answer: pay, success."""
+    """What all lives of one program share. ``paid`` judges a returned answer: pay, success.
+
+    ``slots`` are those of runs that cannot be repeated: none of them may be ended for another.
+    """
 
     params: ProgramParams
     seats: Seats
-    launcher: ProgramLauncher
+    launcher: ProgramLauncher | SandboxedLauncher
     endpoint: Callable[[], ProgramEndpoint]
     question: Callable[[int], Mapping[str, str]]
     paid: Callable[[int, str], tuple[float, bool]]
     terms: Callable[[int, str, ModelCall, str], Mapping[str, float]]
     order: Callable[[ProgramRun, str, int, Mapping[str, str]], dict[str, Any]]
     warm_order: Callable[[], dict[str, Any] | None]
+    slots: threading.Semaphore
 
 
 @dataclass(slots=True)
@@ -77,10 +88,15 @@ class ProgramWorld:
         self._services = services
         self._endpoint = services.endpoint()
         self._run = ProgramRun(services.params.max_waiting, services.seats.digest)
-        self._process: RunProcess | None = None
+        self._process: RunProcess | SandboxSession | None = None
         self._tally = _Tally()
+        self._payers = tuple(a for a, s in services.params.seats.items() if s.path_weight)
+        self._path = CriticalPath(services.params.path_unit) if self._payers else None
         self._seed = 0
         self._deadline = time.monotonic() + services.params.run_s
+        self._first: Moment | None = None
+        self._has_slot = False
+        self._lock = threading.Lock()
 
     def reset(self, seed: int) -> Moment:
         """Start the program on a task and run it to its first model call.
@@ -92,28 +108,44 @@ class ProgramWorld:
         """
         services = self._services
         self._seed = seed
+        self._take_slot()
+        self._deadline = self._run.expires_at = time.monotonic() + services.params.run_s
+        self._run.expired = self.close
         base_url = self._endpoint.open(self._run)
         order = services.order(
             self._run, base_url, derive_seed(services.params.seed, seed), services.question(seed)
         )
-        self._process = services.launcher.start(order, services.warm_order)
+        self._process = services.launcher.start(self._run, order, services.warm_order)
         reached("env.program_started")
-        return self._settled({})
+        self._first = self._settled({})
+        return self._first
+
+    def first_moment(self, seed: int) -> Moment | None:
+        """What a run of ``seed`` shows that nobody has answered yet; None for any other."""
+        is_first = seed == self._seed and not self._tally.num_answers and self.is_live
+        return self._first if is_first else None
 
     def act(self, agent: str, action: Any) -> Moment:
-        """Answer the agent's call and run the program to its next one, or its end."""
+        """Answer the agent's call and run the program to its next one, or its end.
+
+        ``action`` is a text, or ``{"cut": text}`` for one that a bound cut.
+        """
         call = self._waiting()[agent]
-        text = str(action)
+        text = CutAction(action["cut"]) if isinstance(action, dict) else str(action)
         terms = self._services.terms(self._seed, agent, call, text)
         answer = read_answer(text, call.request.tools)
+        self._run.expires_at = self._deadline
         self._tally.num_answers += 1
         self._tally.answered.append([agent, call.key.digest[:8]])
         self._tally.tools_offered += bool(call.request.tools)
         self._tally.tool_calls_parsed += len(answer.tool_calls)
         self._tally.tool_calls_unread += answer.num_unread
+        if self._path is not None:
+            self._path.answered(call, text)
         self._run.answer(call, text)
         reached("env.program_answered", self._tally.num_answers)
-        return self._settled(terms)
+        moment = self._settled(terms)
+        return moment if self._path is None else self._with_path(moment, agent, self._path.length)
 
     def save(self) -> str | None:
         """None: only a replay leads to a point of a program's life."""
@@ -134,11 +166,40 @@ class ProgramWorld:
             and time.monotonic() < self._deadline
         )
 
+    def comes_back(self) -> bool:
+        """Whether a client that gave its request up asks again soon, so that the run is live."""
+        run = self._run
+        with run.changed:
+            run.changed.wait_for(
+                lambda: run.waiting or run.end is not None or run.is_void, COME_BACK_S
+            )
+        return self.is_live
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or its time was over."""
+        return self._run.is_void
+
     def close(self) -> None:
-        """End the program and all that it began."""
+        """End the program and all that it began; its keys are valid no more."""
         self._endpoint.close_run(self._run)
         if self._process is not None:
             self._process.kill()
+        with self._lock:
+            had_slot, self._has_slot = self._has_slot, False
+        if had_slot:
+            self._services.slots.release()
+
+    def _take_slot(self) -> None:
+        params = self._services.params
+        if params.replay == "always":
+            return
+        if not self._services.slots.acquire(timeout=params.start_s):
+            raise OverloadedError(
+                f"{params.max_live} runs are under way in this process (max_live), and none ended "
+                f"in {params.start_s:g} s (start_s); raise max_live, or add env replicas"
+            )
+        self._has_slot = True
 
     def _settled(self, terms: Mapping[str, float]) -> Moment:
         """Run on until the program has ended, or does nothing but wait for answers."""
@@ -200,7 +261,8 @@ class ProgramWorld:
     def _waiting(self) -> dict[str, ModelCall]:
         """The call that each agent is asked: of several, the first in an order that repeats."""
         calls: dict[str, ModelCall] = {}
-        for call in self._run.waiting:
+        waiting = self._run.waiting
+        for call in waiting if self._path is None else self._path.first(waiting):
             calls.setdefault(self._services.seats.agent_of(call.request, call.headers), call)
         return calls
 
@@ -218,6 +280,7 @@ class ProgramWorld:
             return self._failed(terms, "too_many_calls", f"more than {params.max_calls} calls")
         if largest > params.max_prompt_bytes:
             return self._failed(terms, "prompt_too_long", f"a prompt of {largest} bytes")
+        self._run.expires_at = min(self._deadline, time.monotonic() + params.answer_s)
         return Moment(prompts, {**terms, TEAM: 0.0}, False, False, self._tally.document())
 
     def _ended(self, terms: Mapping[str, float]) -> Moment:
@@ -237,6 +300,15 @@ class ProgramWorld:
         answer = end.answer[-SHOWN_CHARS:]
         info = {**self._tally.document(), PROGRAM_END: ANSWERED, "answer": answer}
         return Moment({}, {**terms, TEAM: paid}, True, is_success, info)
+
+    def _with_path(self, moment: Moment, actor: str, length: float) -> Moment:
+        """``moment``; at the end, each seat that declares it is paid the path's length."""
+        if not moment.is_done:
+            return moment
+        names = {a: PATH_TERM if a == actor else f"{a}/{PATH_TERM}" for a in self._payers}
+        paid = dict.fromkeys(names.values(), length)
+        info = {**moment.info, PATH_TERM: length}
+        return replace(moment, rewards={**moment.rewards, **paid}, info=info)
 
     def _flooded(self, terms: Mapping[str, float]) -> Moment:
         """How wide a team fans out may be an agent's doing; a flood before any answer is not."""

@@ -193,6 +193,13 @@ class Search:
         )
         return SearchInstance(question, retriever)
 
+    def split_key(self, task: Task) -> str | None:
+        """The world that is searched."""
+        if self._rows is not None:
+            return None
+        scale, number, _ = task.payload.decode().split("/", 2)
+        return f"search/{scale}/{number}"
+
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         number = rng.randrange(self._params.worlds)
         name = f"{self._params.scale}/{number}"

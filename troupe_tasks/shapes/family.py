@@ -12,7 +12,7 @@ from troupe_tasks.drawing import ObserveParams
 from troupe_tasks.shapes import script, text
 from troupe_tasks.shapes import state as states
 from troupe_tasks.shapes.environment import RETURN_BOUND, ShapesEnvironment
-from troupe_tasks.shapes.generator import draw
+from troupe_tasks.shapes.generator import draw, split_key
 from troupe_tasks.shapes.plane import COLOURS, SHAPES, name
 from troupe_tasks.shapes.questions import ANSWERS, KINDS, MAT, Kind, true_answer
 
@@ -140,6 +140,10 @@ class Shapes:
         if self._params.is_solo:
             return {text.VIEWER: seen}
         return {text.SEER: [*question, *seen], text.ANSWERER: shown}
+
+    def split_key(self, task: Task) -> str:
+        """The plane, whatever the question, however turned or mirrored."""
+        return split_key(states.first_state(task.payload).plane)
 
     def _draw(self, rng: Random, split: Split) -> bytes:
         params = self._params

@@ -121,7 +121,12 @@ def is_told(plane: Plane, max_alike: int) -> bool:
 
 def split_of(plane: Plane) -> Split:
     """The one split that owns all questions of this plane, however turned or mirrored it is."""
-    return split_of_key(min(_key(plane, turn) for turn in range(8)))
+    return split_of_key(split_key(plane))
+
+
+def split_key(plane: Plane) -> str:
+    """One text for a plane, however turned or mirrored."""
+    return min(_key(plane, turn) for turn in range(8))
 
 
 def _key(plane: Plane, turn: int) -> str:

@@ -21,9 +21,9 @@ from troupe_tasks.puzzles.images import told_in_words
 from troupe_tasks.puzzles.prompts import WORDS
 from troupe_tasks.puzzles.puzzle import PLANNER, TOOL
 from troupe_tasks.puzzles.state import decode_state
-from troupe_tasks.sokoban.generator import draw
+from troupe_tasks.sokoban.generator import draw, split_key
 from troupe_tasks.sokoban.puzzle import SokobanPuzzle, words
-from troupe_tasks.sokoban.room import MAX_BOXES, MAX_SIZE, MOVES
+from troupe_tasks.sokoban.room import MAX_BOXES, MAX_SIZE, MOVES, read_map
 from troupe_tasks.sokoban.solver import solution
 
 PUZZLE = SokobanPuzzle()
@@ -103,6 +103,10 @@ class Sokoban:
         if self._params.observe == "text":
             return ()
         return told_in_words(PUZZLE, task.payload.decode())
+
+    def split_key(self, task: Task) -> str:
+        """The room's walls and goals, however turned or mirrored; not its boxes."""
+        return split_key(read_map(task.payload.decode())[0])
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         params = self._params

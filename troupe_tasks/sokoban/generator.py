@@ -40,7 +40,12 @@ def split_of(room: Room) -> Split:
 
     Boxes and player do not count, so no room of the tests is trained in from elsewhere.
     """
-    return split_of_key(min(_symmetries(room)))
+    return split_of_key(split_key(room))
+
+
+def split_key(room: Room) -> str:
+    """One text for the walls and goals of ``room``, however turned or mirrored."""
+    return min(_symmetries(room))
 
 
 def pulled(room: Room) -> Iterator[tuple[int, int, int]]:

@@ -206,12 +206,18 @@ class Sql:
             )
         return instance(parts[0], parts[1], int(parts[2]))
 
+    def split_key(self, task: Task) -> str | None:
+        """Domain and template, or with ``split_by: question`` the question."""
+        return None if self._rows is not None else self._owner(task.payload.decode())
+
+    def _owner(self, key: str) -> str:
+        return f"sql/{key.rpartition('/')[0] if self._params.split_by == 'pair' else key}"
+
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         domain, template = rng.choice(self._params.domains), rng.choice(self._params.templates)
         seed = rng.getrandbits(32)
-        pair = f"{domain}/{template}"
-        owner = pair if self._params.split_by == "pair" else f"{pair}/{seed}"
-        return f"{pair}/{seed}".encode() if split_of_key(f"sql/{owner}") == split else None
+        key = f"{domain}/{template}/{seed}"
+        return key.encode() if split_of_key(self._owner(key)) == split else None
 
 
 def _holds(found: Instance, table: str, column: str, literal: str) -> bool:

@@ -21,7 +21,7 @@ from troupe_tasks.puzzles.images import told_in_words
 from troupe_tasks.puzzles.prompts import WORDS
 from troupe_tasks.puzzles.puzzle import PLANNER, TOOL
 from troupe_tasks.puzzles.state import decode_state
-from troupe_tasks.sudoku.generator import draw
+from troupe_tasks.sudoku.generator import draw, split_key
 from troupe_tasks.sudoku.grid import EMPTY, name, size_of
 from troupe_tasks.sudoku.puzzle import SudokuPuzzle, words
 
@@ -107,6 +107,11 @@ class Sudoku:
         complete = instance.partition("/")[2]
         board = told_in_words(PUZZLE, instance) if self._params.observe == "image" else []
         return [complete, PUZZLE.drawing("", complete), *board]
+
+    def split_key(self, task: Task) -> str:
+        """4x4: the givens up to symmetry; 9x9: the complete grid, turned or renamed."""
+        givens, _, complete = task.payload.decode().partition("/")
+        return split_key(givens, complete)
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         instance = draw(rng, split, size=self._params.size, holes=self._params.holes)

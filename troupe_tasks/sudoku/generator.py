@@ -24,7 +24,12 @@ def split_of(givens: str, complete: str) -> Split:
     9x9 goes by the complete grid, so not even other holes in one grid are in two splits. 4x4 has
     two complete grids up to symmetry, so there it goes by the givens.
     """
-    return split_of_key(canonical(givens if len(givens) == 16 else complete))
+    return split_of_key(split_key(givens, complete))
+
+
+def split_key(givens: str, complete: str) -> str:
+    """One text for a puzzle and its twins."""
+    return canonical(givens if len(givens) == 16 else complete)
 
 
 def _dug(rng: Random, complete: str, holes: int) -> str | None:

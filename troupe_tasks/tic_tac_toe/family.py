@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from troupe.tasks.family import Task
 from troupe_tasks.tic_tac_toe import board as boards
 from troupe_tasks.tic_tac_toe import state as states
 from troupe_tasks.tic_tac_toe import text
@@ -74,6 +75,10 @@ class TicTacToe:
         """The family's tasks."""
         params = self._params
         return TicTacToeTaskset(params.seed, params.opening_marks, params.first)
+
+    def split_key(self, task: Task) -> str:
+        """The opening's board, however turned or mirrored."""
+        return boards.canonical(states.decode(task.payload).board)
 
     def environment(self) -> TicTacToeEnvironment:
         """The family's judge."""

@@ -117,6 +117,10 @@ class Tools:
             return PreparedTaskset(SplitRows(self._params.tau2.data, Tau2Row))
         return DrawnTaskset(self.name, self._params.seed, self._draw, hint="ask for more domains")
 
+    def split_key(self, task: Task) -> str | None:
+        """Who calls."""
+        return None if self._params.tau2 else case_of(json.loads(task.payload)).caller
+
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         case = DOMAINS[rng.choice(self._params.domains)].draw(rng)
         requests = self._params.requests

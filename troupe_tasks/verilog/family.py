@@ -16,7 +16,7 @@ from troupe.tasks.splits import DrawnTaskset
 from troupe_tasks.verilog import script
 from troupe_tasks.verilog.circuit import TOP
 from troupe_tasks.verilog.environment import RETURN_BOUND, VerilogEnvironment
-from troupe_tasks.verilog.instances import circuit_of, drawn
+from troupe_tasks.verilog.instances import circuit_of, drawn, split_key
 from troupe_tasks.verilog.published import VerilogRow
 from troupe_tasks.verilog.published_environment import PublishedEnvironment, decode_published
 from troupe_tasks.verilog.state import decode_state
@@ -85,6 +85,10 @@ class Verilog:
         if self._rows is not None:
             return PreparedTaskset(self._rows, by_key=True)
         return DrawnTaskset(self.name, self._params.seed, drawn, hint="use another seed")
+
+    def split_key(self, task: Task) -> str | None:
+        """What the circuit does, however it is told."""
+        return None if self._rows is not None else split_key(task.payload.decode())
 
     def environment(self) -> Environment:
         """Refused: modules are built in a sandbox only."""

@@ -44,10 +44,19 @@ def drawn(rng: Random, split: Split) -> bytes | None:
     text = json.dumps({"kind": name, "params": params}, separators=(",", ":"))
     circuit = KINDS[name].make(params)
     behaviour = behaviour_of(circuit)
-    key = f"{name}/{circuit.out.width}/{behaviour}"
-    if split_of_key(key) != split or _is_plain(behaviour):
+    if split_of_key(_key(name, circuit, behaviour)) != split or _is_plain(behaviour):
         return None
     return text.encode()
+
+
+def split_key(text: str) -> str:
+    """Kind, width and behaviour of an instance that ``drawn`` wrote."""
+    circuit = circuit_of(text)
+    return _key(json.loads(text)["kind"], circuit, behaviour_of(circuit))
+
+
+def _key(kind: str, circuit: Circuit, behaviour: tuple[int, ...]) -> str:
+    return f"{kind}/{circuit.out.width}/{behaviour}"
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from troupe.clients import codec
 from troupe.episodes.ports import Start
 from troupe.episodes.sealed import seal_with
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.actions import CutAction
 from troupe.tasks.agents import known_agent
 from troupe.tasks.family import Observation, Task
 from troupe.tasks.optional import request_task
@@ -103,7 +104,7 @@ class EnvServicer(EnvServiceServicer):
             state=request.state,
             seal=request.seal,
             agent=request.agent,
-            actions=list(request.actions),
+            actions=_actions(request),
             observe=list(request.observe_agents),
             timeout_s=timeout_s,
         )
@@ -142,6 +143,11 @@ class EnvServicer(EnvServiceServicer):
 
 def _named(ref: pb.EnvironmentRef) -> tuple[str, str, str, str]:
     return ref.name, ref.params_json, ref.reward_json, ref.bundle_facts_json
+
+
+def _actions(request: pb.StepRequest) -> list[str]:
+    cut = frozenset(request.cut_actions)
+    return [CutAction(text) if i in cut else text for i, text in enumerate(request.actions)]
 
 
 def _check_agents(loaded: Loaded, names: Iterable[str]) -> None:

@@ -31,6 +31,7 @@ from troupe.errors import (
     TroupeError,
     UnavailableError,
 )
+from troupe.tasks.actions import CutAction, is_cut
 from troupe.tasks.family import Message, Task, Transition
 from troupe_env.app import EnvApp
 from troupe_env.families import Families
@@ -76,6 +77,8 @@ class Stuck:
     def step(self, state: bytes, agent: str, action: str) -> Transition:
         if action == "hang":
             self.gate.wait(30)
+        if is_cut(action):
+            action += " (cut)"
         if action == "boom":
             raise RuntimeError("a bug in the task")
         if self.lacks is not None:
@@ -117,6 +120,12 @@ async def test_step_when_k_actions_then_each_starts_from_the_same_state(serve):
     assert outcomes[2].observations == {"a": (Message("user", "s2"),)}
     assert outcomes[0].local_rewards == {"x": 0.5}
     assert (outcomes[0].is_success, outcomes[0].info_json) == (True, '{"n":1}')
+
+
+async def test_step_when_an_action_was_cut_then_the_task_knows_which(serve):
+    async with stuck_client(await serve(threads=2, actions_per_thread=1)) as client:
+        outcomes = await step(client, "1", CutAction("1"), "2")
+    assert [o.state for o in outcomes] == [b"s1", b"s1 (cut)", b"s2"]
 
 
 async def test_reset_when_plan_path_then_equals_the_family_in_process(serve):

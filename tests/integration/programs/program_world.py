@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from troupe import SimpleTask, Transition
+from troupe.sandbox.sandbox import Sandbox
 from troupe.tasks.registry import load_family
 from troupe.tasks.simple import state_value
 from troupe_tasks.programs.environment import ProgramEnvironment
@@ -53,11 +54,13 @@ def params_of(shape: str, **changes: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def program(shape: str, **changes: Any) -> Iterator[ProgramEnvironment]:
+def program(
+    shape: str, *, in_sandbox: Sandbox | None = None, **changes: Any
+) -> Iterator[ProgramEnvironment]:
     """The environment of the program ``shapes:<shape>``."""
     family = load_family("program", params_of(shape, **changes))
     assert isinstance(family, Program)
-    environment = family.environment()
+    environment = family.environment_in(in_sandbox) if in_sandbox else family.environment()
     environment.task = family.taskset().task  # type: ignore[attr-defined]
     try:
         yield environment

@@ -10,6 +10,7 @@ from troupe.episodes.build import load_parts
 from troupe.episodes.local import LocalEnv
 from troupe.ids import ticket_id, train_round
 from troupe.spec import parse_spec
+from troupe.tasks.actions import CutAction
 from troupe.tasks.family import Observation, bound_of
 
 ALLOWED = 12
@@ -63,3 +64,13 @@ def test_bound_when_a_call_waits_then_a_replay_keeps_it() -> None:
         environment.worlds.close()
         after = environment.step(state, "solver", "1").state
         assert bound_of(environment.observe(after, "verifier")) == 1000
+
+
+def test_answer_when_a_bound_cut_it_then_the_program_is_told_also_in_a_replay() -> None:
+    with program("ends", max_answer_chars=16) as environment:
+        state = environment.step(begun(environment), "solver", CutAction("12")).state
+        assert environment.step(state, "verifier", "12").info["answer"] == "length stop"
+        environment.worlds.close()
+        assert environment.step(state, "verifier", "1" * 17).info["answer"] == "length length"
+        whole = environment.step(begun(environment), "solver", "12").state
+        assert environment.step(whole, "verifier", "12").info["answer"] == "stop stop"

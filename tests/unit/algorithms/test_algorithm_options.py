@@ -10,13 +10,16 @@ from troupe.algorithms.base import GroupRelative
 from troupe.spec.algorithm import AlgorithmSpec
 from troupe.spec.issues import SpecInvalidError
 
+PARAMS: dict[str, dict[str, Any]] = {"matpo": {"lead": "planner"}}
+"""Of algorithms that can't do without."""
 PARTS: dict[str, Any] = {"joint": {}, "critic": {}, "preference": {}}
 KINDS = plugins.registered(plugins.ALGORITHMS)
 
 
 def make(kind: str, **parts: Any) -> GroupRelative:
     cls = plugins.load(plugins.ALGORITHMS, kind)
-    return cls(AlgorithmSpec.model_validate({"kind": kind, **parts}))
+    params = [cls.Params(**PARAMS[kind])] if kind in PARAMS else []
+    return cls(AlgorithmSpec.model_validate({"kind": kind, **parts}), *params)
 
 
 def least(kind: str) -> dict[str, Any]:

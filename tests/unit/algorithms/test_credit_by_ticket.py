@@ -30,6 +30,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "mappo": {"critic": {"kind": "model"}},
     "magrpo": {"joint": {}},
     "madpo": {"joint": {}, "preference": {"beta": 0.1}},
+    "matpo": {"params": {"lead": "solver"}},
 }
 REGISTERED = plugins.registered(plugins.ALGORITHMS)
 REWARDS = st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0, 1.0 / 3.0])
@@ -46,7 +47,14 @@ def rounds(draw: st.DrawFn) -> list[list[GroupOutcome]]:
     """The groups of each ticket: two agents, four trajectories of two turns."""
     return [
         [
-            GroupOutcome(f"t{ticket}/{agent}", agent, 0, _samples(draw), node=f"t{ticket}")
+            GroupOutcome(
+                f"t{ticket}/{agent}",
+                agent,
+                0,
+                _samples(draw),
+                node=f"t{ticket}",
+                lead_returns=[draw(REWARDS) for _ in range(4)],
+            )
             for agent in ("tool", "planner")
         ]
         for ticket in range(draw(st.integers(2, 4)))

@@ -221,6 +221,11 @@ class OverlappingSplits(Counting):
         return json.dumps({"at": 0, "goal": rng.randint(2, 6)}).encode()
 
 
+class TwinsInTwoSplits(Counting):
+    def split_key(self, task):
+        return str(json.loads(task.payload)["goal"] % 2)
+
+
 class TimeSeeded(Counting):
     def draw(self, rng, split):
         return json.dumps({"at": 0, "goal": 3, "salt": random.random(), "split": split}).encode()

@@ -31,6 +31,7 @@ BROKEN = [
     ("PaysAfterTheEnd", "after_done"),
     ("InfiniteReward", "transition"),
     ("OverlappingSplits", "splits_disjoint"),
+    ("TwinsInTwoSplits", "splits_disjoint"),
     ("TimeSeeded", "tasks_seeded"),
     ("Sequential", "tasks_seeded"),
     ("NoRange", "task_range"),

@@ -16,6 +16,7 @@ from troupe.rewards.mix import RewardMix
 from troupe.samplers.parallel import ParallelSampler
 from troupe.samplers.tree import TreeSampler
 from troupe.spec import parse_spec
+from troupe.tasks.actions import is_cut
 from troupe.tasks.family import Message
 from troupe.workflows.turn_based import TurnBased
 
@@ -45,6 +46,15 @@ class AddingEnv:
 
     def _observations(self, history, agents):
         return {a: (Message("user", f"{a} sees {history}"),) for a in agents}
+
+
+class CutRollout:
+    """Three times 1: whole, cut at its bound, and cut again."""
+
+    async def generate(self, request, *, timeout_s):
+        reasons = ("stop", "length", "length")
+        found = [Candidate([1], [-0.5], "1", reason) for reason in reasons]
+        return Generation([7], prompt_digest([7]), found, request.policy_version, 0.0)
 
 
 class CountingRollout:
@@ -209,3 +219,10 @@ async def test_episode_when_it_never_ends_then_deadline_error_names_the_limit():
     job = spec(limits={"episode_timeout_s": 0.05})
     with pytest.raises(DeadlineError, match="episode_timeout_s"):
         await player(TreeSampler(K), CountingRollout(), Hanging(), job).play(ticket())
+
+
+async def test_actions_when_a_bound_cut_some_then_equal_texts_are_judged_apart() -> None:
+    env = AddingEnv()
+    await player(TreeSampler(3), CutRollout(), env).play(ticket())
+    actions = env.judged[0][2]
+    assert [(action, is_cut(action)) for action in actions] == [("1", False), ("1", True)]

@@ -10,6 +10,7 @@ import pytest
 
 from troupe import plugins
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.tasks.actions import CutAction, is_cut
 from troupe.tasks.content import ImagePart, TextPart
 from troupe.tasks.family import Message
 from troupe.tasks.tool_calls import Tool, ToolCall, written_call
@@ -229,3 +230,14 @@ def test_folder_when_a_router_limits_code_then_none_may_be_named(tmp_path: Path)
         folder_of(str(tmp_path))
     with plugins.only_modules(["my_team"]), pytest.raises(InvalidArgumentError):
         interpreter_of(sys.executable)
+
+
+@pytest.mark.parametrize(("text", "is_left_cut"), [("one END two", False), ("one two", True)])
+def test_answer_when_a_stop_ends_it_before_its_bound_then_it_is_not_cut(
+    text: str, is_left_cut: bool
+) -> None:
+    run = new_run()
+    call = run.ask(replace(request(), stop=("END",)), b"body", {}, waker([], ""))
+    run.answer(call, CutAction(text))
+    assert call.text is not None
+    assert is_cut(call.text) is is_left_cut

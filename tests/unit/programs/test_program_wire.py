@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from troupe.errors import InvalidArgumentError
+from troupe.tasks.actions import CutAction
 from troupe.wire import chat, messages, responses
 from troupe.wire.dialect import read_answer
 from troupe.wire.request import CallKey
@@ -104,6 +105,41 @@ def test_stream_when_usage_is_asked_then_the_last_chunk_tells_it() -> None:
     assert documents[0]["choices"][0]["delta"]["tool_calls"][0]["index"] == 0
     assert documents[1]["choices"][0]["finish_reason"] == "tool_calls"
     assert documents[2]["usage"]["total_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "told", "streamed"),
+    [
+        (chat, CHAT, {"finish_reason": "length"}, '"finish_reason": "length"'),
+        (
+            responses,
+            RESPONSES,
+            {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+            "event: response.incomplete",
+        ),
+        (messages, MESSAGES, {"stop_reason": "max_tokens"}, '"stop_reason": "max_tokens"'),
+    ],
+)
+def test_answer_when_a_bound_cut_it_then_it_is_told_whole_and_streamed(
+    wire: ModuleType, body: dict[str, Any], told: dict[str, Any], streamed: str
+) -> None:
+    request = wire.read(body)
+    cut = read_answer(CutAction("So the sum"), request.tools)
+    document = wire.document(request, KEY, cut)
+    assert told.items() <= {**document, **document.get("choices", [{}])[0]}.items()
+    assert streamed in b"".join(wire.stream(request, KEY, cut)).decode()
+    whole = read_answer("So the sum", request.tools)
+    assert streamed not in b"".join(wire.stream(request, KEY, whole)).decode()
+
+
+@pytest.mark.parametrize(("wire", "body"), FORMATS)
+def test_answer_when_it_calls_a_tool_and_is_cut_then_the_call_is_what_is_told(
+    wire: ModuleType, body: dict[str, Any]
+) -> None:
+    request = wire.read(body)
+    cut = read_answer(CutAction(f"{CALL} and"), request.tools)
+    whole = read_answer(f"{CALL} and", request.tools)
+    assert wire.stream(request, KEY, cut) == wire.stream(request, KEY, whole)
 
 
 @pytest.mark.parametrize(

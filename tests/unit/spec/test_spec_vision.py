@@ -54,3 +54,14 @@ def test_context_when_the_model_sees_then_is_that_of_its_language_model(tmp_path
     config = SEES | {"text_config": {"max_position_embeddings": 512}}
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     assert context_length(tmp_path) == 512
+
+
+def test_vision_issues_when_the_task_shows_images_and_no_model_takes_any_then_names_observe(
+    tmp_path: Path,
+) -> None:
+    task = {"name": "plan_path", "params": {"observe": "image"}}
+    [issue] = vision_issues(_spec(tmp_path, READS, task=task))
+    assert issue.pointer == "/task/params/observe"
+    assert "vision-language" in issue.message
+    assert vision_issues(_spec(tmp_path, SEES, task=task)) == []
+    assert vision_issues(_spec(tmp_path, None, task=task)) == []

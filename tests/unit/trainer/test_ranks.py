@@ -33,17 +33,26 @@ from troupe_trainer.model.ranks.wire import Message, decode, encode
 from troupe_trainer.model.shares import deal
 from troupe_trainer.samples import CreditedGroup, credit
 
-NAMES = ("loss", "grad_norm", "entropy", "kl_rollout", "ratio_mean", "ratio_max", "kl_ref")
+NAMES = (
+    "loss",
+    "grad_norm",
+    "entropy",
+    "kl_rollout",
+    "ratio_mean",
+    "ratio_max",
+    "kl_ref",
+    "kl_coef",
+)
 
 
 def _spec(tiny_model: Path) -> JobSpec:
-    """Both kinds of policy, minibatches, a reference and old log probabilities."""
+    """Both kinds of policy, minibatches, a reference that is held, and old log probabilities."""
     optimizer = {"learning_rate": 0.01, "warmup_steps": 0}
     policies = {
         "adapter": {"model": str(tiny_model), "train": {"kind": "lora", "rank": 4}},
         "whole": {"model": str(tiny_model), "train": {"kind": "full"}},
     }
-    loss = {"kl": {"coef": 0.1}, "importance": {}}
+    loss = {"kl": {"coef": 0.1, "adaptive": {"target": 0.05}}, "importance": {}}
     return job_spec(
         tiny_model,
         agents={"tool": {"policy": "adapter"}, "planner": {"policy": "whole"}},

@@ -43,9 +43,11 @@ def policy_loss(inputs: LossInputs, spec: LossSpec) -> LossOutput:
         kl_N = kl_estimate(inputs.trainer_logprobs_N, inputs.ref_logprobs_N, spec.kl.estimator)
         sums["kl_ref"] = kl_N.detach().sum()
         if spec.kl.where == "loss":
-            loss_N = loss_N + spec.kl.coef * kl_N
-    if inputs.entropy_N is not None and spec.entropy_coef > 0.0:
-        loss_N = loss_N - spec.entropy_coef * inputs.entropy_N
+            coef = spec.kl.coef if inputs.kl_coef is None else inputs.kl_coef
+            loss_N = loss_N + coef * kl_N
+    bonus = spec.entropy_coef if inputs.entropy_coef is None else inputs.entropy_coef
+    if inputs.entropy_N is not None and bonus > 0.0:
+        loss_N = loss_N - bonus * inputs.entropy_N
     values: list[float] = torch.stack([v.double() for v in sums.values()]).tolist()
     return LossOutput((inputs.weights_N * loss_N).sum(), dict(zip(sums, values, strict=True)))
 

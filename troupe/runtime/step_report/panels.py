@@ -108,6 +108,13 @@ PANELS = (
         "Of the sampled tokens, in nats. A steep fall means that the policy stops exploring.",
     ),
     Panel(
+        "coefficients",
+        _STABILITY,
+        "Coefficients that follow a target",
+        "Weights of the KL term and of the entropy bonus, where a target is set.",
+        is_optional=True,
+    ),
+    Panel(
         "clip",
         _STABILITY,
         "Clip fraction",

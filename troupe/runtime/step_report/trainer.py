@@ -115,6 +115,20 @@ class TrainerPart(Part):
         curve=Curve("kl", "reference"),
         is_optional=True,
     )
+    kl_coef: Number = number(
+        "Weight of the KL term in this step, where it follows a target.",
+        "number",
+        BY_TOKENS,
+        curve=Curve("coefficients", "KL"),
+        is_optional=True,
+    )
+    entropy_coef: Number = number(
+        "Weight of the entropy bonus in this step, where it follows a target.",
+        "number",
+        BY_TOKENS,
+        curve=Curve("coefficients", "entropy"),
+        is_optional=True,
+    )
     kl_rollout_k1: Number = number(
         "KL divergence (k1) between rollout and trainer.",
         "nats",

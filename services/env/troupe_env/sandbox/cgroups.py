@@ -56,14 +56,16 @@ class Cgroup:
 
     def close(self) -> None:
         """End whatever is still in the group, and remove it, or leave it to a later sweep."""
-        for number in self.descriptors:
+        # Taken out first: closing twice would close what somebody opened meanwhile.
+        numbers, folders = self.descriptors, self.folders
+        self.folders, self.joins, self.counters = [], [], {}
+        for number in numbers:
             os.close(number)
         deadline = time.monotonic() + _EMPTY_S
-        for folder in self.folders:
+        for folder in folders:
             while not _is_removed(folder) and time.monotonic() < deadline:
                 _kill_members(folder)
                 time.sleep(0.005)
-        self.folders, self.joins, self.counters = [], [], {}
 
 
 def _kill_members(folder: Path) -> None:

@@ -14,9 +14,11 @@ from troupe.runtime.faults import reached
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.telemetry.tracing import span
-from troupe.sandbox.sandbox import Execution, Limits, Program
+from troupe.sandbox.sandbox import Execution, Limits, Program, SandboxCommand
 from troupe_env.sandbox import interpreter
 from troupe_env.sandbox.cgroups import Cgroups
+from troupe_env.sandbox.session import CommandSession
+from troupe_env.sandbox.sessions import CommandSessions
 from troupe_env.sandbox.settings import Language, Level, SandboxSettings
 from troupe_env.sandbox.worker import SandboxWorker
 
@@ -44,6 +46,7 @@ class LocalSandbox:
         self._all: dict[int, SandboxWorker] = {}
         self._waiting: list[object] = []
         self._is_closed = False
+        self._sessions = CommandSessions(settings, self._interpreter, self._cgroups)
 
     @property
     def num_workers(self) -> int:
@@ -77,8 +80,18 @@ class LocalSandbox:
         metrics.ENV_SANDBOX_RUNS.labels(outcome).inc()
         return execution
 
+    def open(self, command: SandboxCommand, limits: Limits) -> CommandSession:
+        """See ``troupe.sandbox.sandbox.CommandSandbox``; only at the level ``namespaces``."""
+        if self.level != "namespaces":
+            raise InvalidArgumentError(
+                f"The sandbox level {self.level!r} runs no long-lived commands, which need a "
+                "network of their own; set TROUPE_ENV_SANDBOX=namespaces."
+            )
+        return self._sessions.open(command, limits, self._rlimits(limits))
+
     def close(self) -> None:
         """End everything that runs; returns when it is gone."""
+        self._sessions.close()
         deadline = time.monotonic() + _CLOSE_S
         with self._condition:
             self._is_closed = True

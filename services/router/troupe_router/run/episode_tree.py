@@ -93,10 +93,13 @@ def step_advantages(lines: Sequence[Line], parts: JobParts) -> dict[str, list[fl
 
     ``lines`` are all training episodes of one step, or only the wanted one for an algorithm that
     is not step-wide. Nothing when an advantage holds what only the trainer knows: a KL in the
-    reward, a critic's values, ratios, what an algorithm remembers of earlier steps.
+    reward, a critic's values, ratios, what an algorithm remembers of earlier steps, or weights of
+    terms, which lines do not hold.
     """
     kl, needs = parts.spec.algorithm.loss.kl, parts.algorithm.needs
     if (kl.coef > 0.0 and kl.where == "reward") or needs.values or needs.log_ratios:
+        return {}
+    if needs.terms:  # lines hold no weights of terms
         return {}
     if isinstance(parts.algorithm, Remembering):
         return {}
@@ -133,6 +136,7 @@ def _outcome(group: Line) -> GroupOutcome:
             for c in group["candidates"]
         ],
         node=group.get("node", ""),
+        lead_returns=tuple(group.get("lead_returns", ())),
     )
 
 

@@ -225,8 +225,8 @@ def _document(model: ServedModel, answer: ServedAnswer) -> dict[str, Any]:
     document = {
         **_head(model, "chat.completion"),
         "choices": [
-            chat.choice_of(text, f"{key}_{index}", index=index, finish=finish)
-            for index, (text, finish) in enumerate(answer.choices)
+            chat.choice_of(choice, f"{key}_{index}", index=index)
+            for index, choice in enumerate(answer.choices)
         ],
         "usage": chat.usage_of(answer.num_prompt_tokens, answer.num_sampled_tokens),
     }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from troupe.candidates import FinishReason, GenerateRequest
+from troupe.candidates import GenerateRequest
 from troupe.episodes.branch import Branch, BranchContext, Draw, seats
 from troupe.episodes.ports import RequestPort, RolloutPort, Start
 from troupe.errors import InvalidArgumentError
@@ -43,7 +43,7 @@ class PlayedStep:
 class ServedAnswer:
     """What a model answered: its choices, the tokens used, and a team's steps."""
 
-    choices: Sequence[tuple[ModelAnswer, FinishReason]]
+    choices: Sequence[ModelAnswer]
     num_prompt_tokens: int
     num_sampled_tokens: int
     steps: Sequence[PlayedStep] = ()
@@ -94,9 +94,8 @@ class AgentModel:
             ),
             timeout_s=timeout_s,
         )
-        choices: list[tuple[ModelAnswer, FinishReason]] = [
-            (read_answer(candidate.text, request.tools), candidate.finish_reason)
-            for candidate in generation.candidates
+        choices = [
+            read_answer(candidate.action, request.tools) for candidate in generation.candidates
         ]
         return ServedAnswer(choices, generation.num_prompt_tokens, generation.num_sampled_tokens)
 
@@ -150,7 +149,7 @@ class TeamModel:
         last = branch.draws[-1]
         candidate = last.generation.candidates[last.chosen]
         return ServedAnswer(
-            [(ModelAnswer(candidate.text), candidate.finish_reason)],
+            [read_answer(candidate.action, ())],
             player.num_prompt_tokens,
             player.num_sampled_tokens,
             [step_of(draw) for draw in branch.draws],

@@ -80,7 +80,7 @@ class CreditAssigner:
         plain = [self._attach(group, [0.0] * len(group.candidates)) for group in groups]
         if is_taxed:
             outcomes = [
-                penalised(outcome, values, kl.coef, by_turn=self._is_by_turn)
+                penalised(outcome, values, learner.kl_coef, by_turn=self._is_by_turn)
                 for outcome, values in zip(outcomes, learner.reference_kl(plain), strict=True)
             ]
         if self._algorithm.needs.log_ratios:

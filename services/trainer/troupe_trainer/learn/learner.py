@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from troupe.algorithms.adaptive import Coefficients
 from troupe.algorithms.algorithm import Algorithm
-from troupe.algorithms.losses.kl import kl_estimate
 from troupe.runtime.faults import reached
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn import trained_state
@@ -29,6 +29,7 @@ from troupe_trainer.learn.outcome import (
     Minibatch,
     NonFiniteError,
     parity,
+    step_metrics,
 )
 from troupe_trainer.learn.passes import Passes
 from troupe_trainer.learn.schedule import learning_rate
@@ -36,7 +37,7 @@ from troupe_trainer.model.flops import peak_flops
 from troupe_trainer.model.kernels import AttentionChoice, choose
 from troupe_trainer.model.learner_state import LearnerState, check_fits
 from troupe_trainer.model.model import PolicyModel
-from troupe_trainer.model.packing import Block, Microbatch, microbatch
+from troupe_trainer.model.packing import Block, microbatch
 from troupe_trainer.model.peak_memory import peak_bytes, reset_peak
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together, whole
 from troupe_trainer.model.relocation import Move, relocate
@@ -77,7 +78,7 @@ class Learner:
             shares=shares if ranks.size == 1 else (),
         )
         self._algorithm = algorithm
-        self._kl = spec.algorithm.loss.kl
+        self._loss = spec.algorithm.loss
         if algorithm.needs.reference or algorithm.needs.log_ratios:
             self.model.keep_reference()
         self.model.spread(ranks)
@@ -89,7 +90,7 @@ class Learner:
             num_ranks=ranks.size,
             trained_vision=self.model.vision if policy_spec.train.vision else None,
         )
-        self._passes = Passes(self.model, algorithm)
+        self._passes = Passes(self.model, algorithm, Coefficients.first(self._loss))
         self._config = spec.policies[policy].optimizer
         self._num_minibatches = spec.algorithm.minibatches
         turns = sum(spec.learns(policy, step) for step in range(spec.steps))
@@ -184,34 +185,30 @@ class Learner:
         """A step over this rank's shares of the minibatches; the outcome is of all ranks."""
         if not self._done:
             reset_peak(self.model.device)
-        totals: dict[str, float] = defaultdict(float)
-        maximum, trained = 0.0, 0
         fixed = [self._fixed(share) for share in shares[1:]]
         later = zip(shares[1:], fixed, strict=True) if is_current else ()
         unmoved = [self._drift(share, share_fixed) for share, share_fixed in later]
-        for number, share in enumerate(shares):
-            outcome = self._minibatch(share, fixed[number - 1] if number else None, number)
-            if number == 0:
-                unmoved.append(outcome)
-            for name, value in outcome.sums.items():
-                totals[name] += value
-            maximum = max(maximum, outcome.ratio_max)
-            trained += outcome.num_tokens
-            totals["_loss"] += outcome.loss / self._num_minibatches
-            totals["_grad_norm"] += outcome.grad_norm / self._num_minibatches
-        loss, grad_norm = totals.pop("_loss", 0.0), totals.pop("_grad_norm", 0.0)
+        outcomes = [
+            self._minibatch(share, fixed[number - 1] if number else None, number)
+            for number, share in enumerate(shares)
+        ]
+        trained = sum(outcome.num_tokens for outcome in outcomes)
         speed = peak_flops(self.model.device)
-        ideal_s = None if speed is None else totals.get(FLOPS, 0.0) / (speed * self.ranks.size)
-        totals.pop(FLOPS, None)
-        metrics = {name: value / max(1, trained) for name, value in totals.items()}
-        metrics |= {"loss": loss, "grad_norm": grad_norm, "ratio_max": maximum}
+        num_flops = sum(outcome.sums.get(FLOPS, 0.0) for outcome in outcomes)
+        ideal_s = None if speed is None else num_flops / (speed * self.ranks.size)
+        metrics = step_metrics(outcomes)
         if is_current:
-            metrics |= parity(unmoved)
+            metrics |= parity([*unmoved, *outcomes[:1]])
         metrics["learning_rate"] = self._rate(self._optimizer_step - 1)
-        low, high = metrics.get("clip_fraction_low"), metrics.get("clip_fraction_high")
-        if low is not None and high is not None:
-            metrics["clip_fraction"] = low + high
+        metrics |= self._passes.coefficients.metrics(self._loss)
+        if trained:
+            self._passes.coefficients = self._passes.coefficients.after(metrics, self._loss)
         return LearnOutcome(metrics, trained, peak_bytes(self.model.device), ideal_s=ideal_s)
+
+    @property
+    def kl_coef(self) -> float:
+        """Weight of the KL term in the next step."""
+        return self._passes.coefficients.kl
 
     def reference_kl(self, groups: Sequence[CreditedGroup]) -> list[list[float]]:
         """KL(rollout || reference) of each candidate, summed over its tokens, in index order."""
@@ -244,23 +241,17 @@ class Learner:
         """On rank 0, for each rank: sums over the tokens of each sample of its share."""
         parts: list[NDArray[Any]] = [np.empty(0)]
         for batch, _ in shares[0].microbatches():
-            values_N = self._kl_of(batch) if of == "kl" else self._log_ratio_of(batch)
+            kl = self._loss.kl.estimator if of == "kl" else None
+            values_N = self._passes.against_reference(batch, kl)
             count = len(batch.samples)
             parts.append(np.bincount(batch.sequence_N, values_N.numpy(), minlength=count))
         return self.ranks.gathered(torch.from_numpy(np.concatenate(parts)), sizes)
-
-    def _kl_of(self, batch: Microbatch) -> Tensor:
-        reference_N = self.model.reference_logprobs(batch).cpu()
-        rollout_N = torch.from_numpy(batch.rollout_logprobs_N)
-        return kl_estimate(rollout_N, reference_N, self._kl.estimator)
-
-    def _log_ratio_of(self, batch: Microbatch) -> Tensor:
-        return (self._passes.old_logprobs(batch) - self.model.reference_logprobs(batch)).cpu()
 
     @together
     def state(self) -> LearnerState:
         """Copies of the trained parameters and Adam's moments; over ranks, on rank 0 alone."""
         tensors = trained_state.read(self._parameters, self._optimizer)
+        tensors |= trained_state.coefficients(self._passes.coefficients, self._loss)
         return LearnerState(tensors, self._optimizer_step, self.model.base_digest)
 
     def restore(self, state: LearnerState) -> None:
@@ -284,6 +275,9 @@ class Learner:
             is_spread=self.ranks.size > 1,
         )
         self._optimizer_step = state.optimizer_step
+        self._passes.coefficients = trained_state.coefficients_in(
+            state.tensors, self._loss, is_spread=self.ranks.size > 1
+        )
 
     def _rate(self, step: int) -> float:
         return learning_rate(self._config, max(0, step), self._num_optimizer_steps)

@@ -118,6 +118,25 @@ class Minibatch:
         self.num_tokens += len(log_ratio_N)
 
 
+def step_metrics(minibatches: Sequence[Minibatch]) -> dict[str, float]:
+    """The means over all trained tokens, and of loss and gradient norm over the minibatches."""
+    totals: dict[str, float] = defaultdict(float)
+    loss = grad_norm = 0.0
+    for part in minibatches:
+        for name, value in part.sums.items():
+            totals[name] += value
+        loss += part.loss / len(minibatches)
+        grad_norm += part.grad_norm / len(minibatches)
+    trained = max(1, sum(part.num_tokens for part in minibatches))
+    metrics = {name: value / trained for name, value in totals.items() if name != FLOPS}
+    metrics |= {"loss": loss, "grad_norm": grad_norm}
+    metrics["ratio_max"] = max((part.ratio_max for part in minibatches), default=0.0)
+    low, high = metrics.get("clip_fraction_low"), metrics.get("clip_fraction_high")
+    if low is not None and high is not None:
+        metrics["clip_fraction"] = low + high
+    return metrics
+
+
 def parity(minibatches: Sequence[Minibatch]) -> dict[str, float]:
     """The difference between rollout and trainer; empty when nothing was trained.
 

@@ -5,14 +5,16 @@ Owns the call of the algorithm's loss. Never steps an optimizer and never scales
 
 import math
 from collections import defaultdict
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from troupe.algorithms.adaptive import Coefficients
 from troupe.algorithms.algorithm import Algorithm, LossInputs
+from troupe.algorithms.losses.kl import kl_estimate
 from troupe.runtime.step_report.catalogue import loss_metric_name
 from troupe_trainer.learn.outcome import FLOPS, Fixed, Minibatch, correction
 from troupe_trainer.model.model import PolicyModel
@@ -22,9 +24,13 @@ from troupe_trainer.model.packing import Microbatch
 class Passes:
     """The passes of ``model`` under ``algorithm``."""
 
-    def __init__(self, model: PolicyModel, algorithm: Algorithm) -> None:
+    def __init__(
+        self, model: PolicyModel, algorithm: Algorithm, coefficients: Coefficients
+    ) -> None:
         self._model = model
         self._algorithm = algorithm
+        self.coefficients = coefficients
+        """Of the present step."""
 
     def fixed(self, batch: Microbatch) -> Fixed:
         """Log probabilities that are needed from before the step's first update."""
@@ -38,6 +44,16 @@ class Passes:
     def old_logprobs(self, batch: Microbatch) -> Tensor:
         """Log probability of each trained token under the present weights."""
         return self._model.logprobs(batch, want_entropy_grad=False)[0]
+
+    @torch.no_grad()
+    def against_reference(self, batch: Microbatch, kl: Literal["k1", "k2", "k3"] | None) -> Tensor:
+        """KL(rollout || reference) of each trained token by the estimator ``kl``; with None, the
+        log ratio of the present weights to the reference. On the CPU.
+        """
+        reference_N = self._model.reference_logprobs(batch)
+        if kl is None:
+            return (self.old_logprobs(batch) - reference_N).cpu()
+        return kl_estimate(torch.from_numpy(batch.rollout_logprobs_N), reference_N.cpu(), kl)
 
     def drift(self, batch: Microbatch, fixed: Fixed, counts: bool) -> Minibatch:
         """How far the present weights are from the rollout's probabilities; no gradient."""
@@ -66,6 +82,8 @@ class Passes:
                 entropy_N=entropy if with_entropy else None,
                 old_logprobs_N=fixed.old_N,
                 ref_logprobs_N=fixed.reference_N,
+                kl_coef=self.coefficients.kl,
+                entropy_coef=self.coefficients.bonus,
             )
         )
         loss = result.loss_sum if counts else result.loss_sum * 0.0

@@ -1,4 +1,5 @@
-"""Reads and writes a learner's state: trained parameters, Adam's moments, the random state.
+"""Reads and writes a learner's state: trained parameters, Adam's moments, the random state, and
+coefficients that follow a target.
 
 Owns the names of a state's tensors. Over ranks, rank 0 holds the whole state, tensor by tensor, and
 the others only their parts.
@@ -10,10 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from troupe.algorithms.adaptive import Coefficients
+from troupe.spec.algorithm import LossSpec
 from troupe_trainer.model.ranks.exchange import gathered, shared
 from troupe_trainer.model.ranks.shard import spread_like
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+_COEFFICIENTS = "coefficients"
 
 
 def read(parameters: Mapping[str, nn.Parameter], optimizer: Optimizer) -> dict[str, Tensor]:
@@ -50,3 +54,23 @@ def write(
         }
         if moments:
             optimizer.state[parameter] = moments
+
+
+def coefficients(now: Coefficients, loss: LossSpec) -> dict[str, Tensor]:
+    """The tensor of those that follow a target; none where all are the spec's."""
+    if not now.metrics(loss):
+        return {}
+    return {
+        _COEFFICIENTS: torch.tensor([now.kl, now.entropy, float(now.is_low)], dtype=torch.float64)
+    }
+
+
+def coefficients_in(
+    tensors: Mapping[str, Tensor], loss: LossSpec, *, is_spread: bool
+) -> Coefficients:
+    """Those of ``coefficients``; the spec's where a checkpoint has none."""
+    if _COEFFICIENTS not in tensors:
+        return Coefficients.first(loss)
+    saved = tensors[_COEFFICIENTS]
+    kl, entropy, is_low = (shared(saved) if is_spread else saved).tolist()
+    return Coefficients(kl, entropy, bool(is_low))

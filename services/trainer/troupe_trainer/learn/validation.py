@@ -39,7 +39,8 @@ def fault(group: pb.Group, expected: Expected) -> str | None:
         expected.step,
     ):
         return "foreign"
-    if len(group.candidates) < 2:
+    # Where a lead's returns are compared, an agent may have been called once.
+    if len(group.candidates) < (1 if group.lead_returns else 2):
         return "too_few_candidates"
     return (
         _prompt_fault(group, expected)
@@ -83,7 +84,11 @@ def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
     versions = {group.policy_version, *(c.policy_version for c in group.candidates)}
     if max(versions) > newest or oldest_version(group) < newest - expected.max_staleness:
         return "stale_version"
+    if not all(map(math.isfinite, group.lead_returns)):
+        return "non_finite_reward"
     for candidate in group.candidates:
+        if group.lead_returns and candidate.trajectory >= len(group.lead_returns):
+            return "unknown_trajectory"
         if not candidate.token_ids:
             return "empty_completion"
         if max(candidate.token_ids) >= expected.vocabulary_size:

@@ -14,7 +14,7 @@ from torch import Tensor
 def published(module: Any, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
     """Each tensor in ``dtype``, made when it is asked for; spread over ranks as the model is."""
     if isinstance(module, PeftModel):
-        state, tied = cast("dict[str, Tensor]", get_peft_model_state_dict(module)), set[str]()
+        state, tied = get_peft_model_state_dict(module), set[str]()
     else:
         state = cast("dict[str, Tensor]", module.state_dict())
         tied = set(module.all_tied_weights_keys or ())

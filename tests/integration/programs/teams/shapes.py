@@ -1,6 +1,7 @@
 """Programs of all the shapes that a run can take."""
 
 import datetime
+import json
 import os
 import queue
 import random
@@ -9,6 +10,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from wire_client import ask, post, say
 
@@ -25,6 +27,19 @@ def fan_out(task):
             pool.map(lambda i: say(f"You are the solver, kind {i}.", task["question"]), range(4))
         )
     return say("You are the verifier.", "\n".join(drafts))
+
+
+def delegates(task):
+    """A plan, workers of different depth at once, and the solver's last word."""
+    number = int(say("You are the solver.", task["question"]))
+
+    def work(i):
+        said = say("You are the verifier.", f"part {i}")
+        return say("You are the verifier.", f"part {i}, again: {said}") if i else said
+
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(work, range(number)))
+    return say("You are the solver.", "\n".join(["Together:", *parts]))
 
 
 def same_thrice(task):
@@ -160,6 +175,19 @@ def bounded(task):
     return said
 
 
+def ends(task):
+    """Why each of its two answers ended."""
+    reasons = []
+    for system in ("You are the solver.", "You are the verifier."):
+        seen = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": "".join(reasons)},
+        ]
+        document = post("/chat/completions", {"model": "any", "messages": seen})
+        reasons.append(document["choices"][0]["finish_reason"])
+    return " ".join(reasons)
+
+
 def several(task):
     return say("You are the solver.", task["question"], n=4)
 
@@ -177,3 +205,29 @@ def slow(task):
     while time.monotonic() < end:
         pass
     return said + say("You are the verifier.", said)
+
+
+def keyed(task):
+    """Two agents that nothing but their keys tells apart; then the coder's once more."""
+    keys = json.loads(os.environ["TROUPE_KEYS"])
+    said = []
+    for agent in ("coder", "tester", "coder"):
+        headers = {"authorization": f"Bearer {keys[agent]}"}
+        said.append(ask("You are anybody.", task["question"], headers=headers)["content"])
+    return said[0]
+
+
+def looks_around(task):
+    """What a program in the sandbox can reach, told as its answer."""
+    headers = {"authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
+    said = say("You are the solver.", task["question"], headers=headers)
+    (Path.cwd() / "notes.txt").write_text(said)
+    done = subprocess.run(said, shell=True, capture_output=True, text=True, timeout=60)
+    told = {"output": done.stdout, "status": done.returncode, "env": sorted(os.environ)}
+    return json.dumps({**told, "files": sorted(path.name for path in Path.cwd().iterdir())})
+
+
+def where(task):
+    """Asks with the run's key, which leaves the agent to the other rules, and tells the address."""
+    headers = {"authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
+    return say("You are anybody.", os.environ["OPENAI_BASE_URL"], headers=headers)

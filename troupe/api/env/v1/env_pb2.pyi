@@ -115,20 +115,22 @@ class ResetResponse(_message.Message):
     def __init__(self, state: _Optional[bytes] = ..., observations: _Optional[_Mapping[str, Observation]] = ..., task_id: _Optional[str] = ..., seal: _Optional[bytes] = ...) -> None: ...
 
 class StepRequest(_message.Message):
-    __slots__ = ("environment", "state", "agent", "actions", "observe_agents", "seal")
+    __slots__ = ("environment", "state", "agent", "actions", "observe_agents", "seal", "cut_actions")
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
     OBSERVE_AGENTS_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
+    CUT_ACTIONS_FIELD_NUMBER: _ClassVar[int]
     environment: EnvironmentRef
     state: bytes
     agent: str
     actions: _containers.RepeatedScalarFieldContainer[str]
     observe_agents: _containers.RepeatedScalarFieldContainer[str]
     seal: bytes
-    def __init__(self, environment: _Optional[_Union[EnvironmentRef, _Mapping]] = ..., state: _Optional[bytes] = ..., agent: _Optional[str] = ..., actions: _Optional[_Iterable[str]] = ..., observe_agents: _Optional[_Iterable[str]] = ..., seal: _Optional[bytes] = ...) -> None: ...
+    cut_actions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, environment: _Optional[_Union[EnvironmentRef, _Mapping]] = ..., state: _Optional[bytes] = ..., agent: _Optional[str] = ..., actions: _Optional[_Iterable[str]] = ..., observe_agents: _Optional[_Iterable[str]] = ..., seal: _Optional[bytes] = ..., cut_actions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StepOutcome(_message.Message):
     __slots__ = ("state", "team_reward", "local_rewards", "is_done", "is_success", "info_json", "observations", "seal")

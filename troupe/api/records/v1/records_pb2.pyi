@@ -216,7 +216,7 @@ class Candidate(_message.Message):
     def __init__(self, index: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., rollout_logprobs: _Optional[_Iterable[float]] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., policy_version: _Optional[int] = ..., prompt_digest: _Optional[str] = ..., reward: _Optional[float] = ..., team_reward: _Optional[float] = ..., local_rewards: _Optional[_Mapping[str, float]] = ..., is_chosen: _Optional[bool] = ..., is_done: _Optional[bool] = ..., is_success: _Optional[bool] = ..., info_json: _Optional[str] = ..., turn: _Optional[int] = ..., trajectory: _Optional[int] = ..., generate_s: _Optional[float] = ..., env_s: _Optional[float] = ..., is_baseline: _Optional[bool] = ..., joint_observation: _Optional[str] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., terms: _Optional[_Mapping[str, float]] = ..., num_tokens: _Optional[int] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group_id", "job_id", "step", "task_id", "agent", "turn", "policy", "policy_version", "key", "prompts", "candidates", "ticket_id", "node", "num_prompt_tokens", "num_cached_tokens", "term_weights", "images")
+    __slots__ = ("group_id", "job_id", "step", "task_id", "agent", "turn", "policy", "policy_version", "key", "prompts", "candidates", "ticket_id", "node", "num_prompt_tokens", "num_cached_tokens", "term_weights", "images", "lead_returns")
     class TermWeightsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -241,6 +241,7 @@ class Group(_message.Message):
     NUM_CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TERM_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
+    LEAD_RETURNS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     job_id: str
     step: int
@@ -258,7 +259,8 @@ class Group(_message.Message):
     num_cached_tokens: int
     term_weights: _containers.ScalarMap[str, float]
     images: _containers.RepeatedCompositeFieldContainer[ImageData]
-    def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ..., node: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., num_cached_tokens: _Optional[int] = ..., term_weights: _Optional[_Mapping[str, float]] = ..., images: _Optional[_Iterable[_Union[ImageData, _Mapping]]] = ...) -> None: ...
+    lead_returns: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, group_id: _Optional[str] = ..., job_id: _Optional[str] = ..., step: _Optional[int] = ..., task_id: _Optional[str] = ..., agent: _Optional[str] = ..., turn: _Optional[int] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., key: _Optional[_Union[GroupKey, str]] = ..., prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ticket_id: _Optional[str] = ..., node: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., num_cached_tokens: _Optional[int] = ..., term_weights: _Optional[_Mapping[str, float]] = ..., images: _Optional[_Iterable[_Union[ImageData, _Mapping]]] = ..., lead_returns: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Episode(_message.Message):
     __slots__ = ("episode_id", "job_id", "round_id", "kind", "step", "task_id", "is_success", "success_fraction", "num_turns", "team_return", "groups", "wall_s", "num_tokens", "dropped_reason", "num_redraws", "busy", "program_ends", "images", "rewards")

@@ -70,8 +70,15 @@ _NUMBERS = {  # calls that are judged by an argument, or refused by ENOSYS
     "memfd_create": (319, 279),
     "prctl": (157, 167),
     "prlimit64": (302, 261),
+    "socket": (41, 198),
     "socketpair": (53, 199),
 }
+_OF_COMMANDS = """
+    accept:43:202 accept4:288:242 bind:49:200 connect:42:203 fgetxattr:193:10 flistxattr:196:13
+    getxattr:191:8 lgetxattr:192:9 listen:50:201 listxattr:194:11 llistxattr:195:12
+    recvmmsg:299:243 sendmmsg:307:269
+"""
+_FAMILIES = (AF_UNIX, 2, 10)  # IPv4, IPv6
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 _FIRST_NEW_CALL = 424  # numbers from here on are the same everywhere, and callers expect ENOSYS
 # SOCK_STREAM with and without CLOEXEC and NONBLOCK. A datagram socket can get a name without bind,
@@ -81,16 +88,22 @@ _IOCTLS = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)  # TC*, FION*
 _PRCTLS = (1, 2, 3, 15, 16, 21, 38, 39, 0x53564D41)  # death signal, dumpable, name, seccomp, NNP
 
 
-def assemble(machine: str = "") -> bytes:
-    """The filter for this machine (or ``machine``); raises OSError where there is none."""
+def assemble(machine: str = "", *, is_long_lived: bool = False) -> bytes:
+    """The filter for this machine (or ``machine``); raises OSError where there is none.
+
+    ``is_long_lived``: for a command in a network namespace of its own, which may make sockets in
+    it, and read the attributes of files.
+    """
     ops, column = begun(machine)
-    for listed in numbers(_ALLOWED, column):
+    for listed in numbers(_ALLOWED + (_OF_COMMANDS if is_long_lived else ""), column):
         ops += [op(EQUAL, listed, 0, 1), op(RETURN, ALLOW)]
     number = {name: columns[column] for name, columns in _NUMBERS.items()}
     ops += only_if(number["clone"], [op(LOAD, ARGS), op(ANY_BIT, _NEW_NAMESPACES, 0, 1)])
     ops += _one_of(number["ioctl"], {1: _IOCTLS})
     ops += _one_of(number["prctl"], {0: _PRCTLS})
     ops += _one_of(number["prlimit64"], {0: (0,)})
+    if is_long_lived:
+        ops += _one_of(number["socket"], {0: _FAMILIES})
     ops += _one_of(number["socketpair"], {0: (AF_UNIX,), 1: _STREAMS})
     for name in ("clone3", "memfd_create"):
         ops += answered(number[name], errno.ENOSYS)

@@ -43,7 +43,7 @@ _CONFINED = (
 )
 # The network namespace is the worker's: empty, without a way to make a socket, and never shared by
 # two programs at one time. A fresh one a run costs a fifth of the throughput and adds nothing.
-_OF_A_CELL = (
+OF_A_CELL = (
     kernel.CLONE_NEWUSER
     | kernel.CLONE_NEWNS
     | kernel.CLONE_NEWPID
@@ -73,7 +73,7 @@ def start() -> Callable[[], NoReturn]:
     if pid == 0:
         control.close()
         own_end.close()
-        return template.serve(templates_end, worker, _OF_A_CELL if worker.is_namespaced else 0)
+        return template.serve(templates_end, worker, OF_A_CELL if worker.is_namespaced else 0)
     templates_end.close()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     wire.send(control, {"hello": os.getpid()}, b"", _SEND_S)
@@ -108,7 +108,7 @@ def _confine(config: dict[str, Any]) -> RunContext:
     uid: int = config["uid"] if os.geteuid() == 0 else os.geteuid()
     runs_folder = "/tmp"
     if is_namespaced:
-        uid = _enter_namespaces(config, proc, uid)
+        uid = enter_namespaces(config, proc, uid)
     else:
         runs_folder = guard.go_on_guarded(uid if os.geteuid() == 0 else 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -122,14 +122,21 @@ def _confine(config: dict[str, Any]) -> RunContext:
     )
 
 
-def _enter_namespaces(config: dict[str, Any], proc: int, uid: int) -> int:
-    """New namespaces, the read-only tree, no privileges, pid 1; the uid that programs map to."""
+def enter_namespaces(
+    config: dict[str, Any], proc: int, uid: int, meanwhile: Callable[[], None] | None = None
+) -> int:
+    """New namespaces, the read-only tree, no privileges, pid 1; the uid that programs map to.
+
+    ``meanwhile`` is called when the namespaces are new and privileges in them still there.
+    """
     is_root, gid = os.geteuid() == 0, os.getegid()
     kernel.unshare(_CONFINED if is_root else _CONFINED | kernel.CLONE_NEWUSER)
     if not is_root:
         _write(proc, "self/setgroups", "deny")
         _write(proc, "self/gid_map", f"{INSIDE_UID} {gid} 1")
         _write(proc, "self/uid_map", f"{INSIDE_UID} {uid} 1")
+    if meanwhile is not None:
+        meanwhile()
     kernel.set_hostname("sandbox")
     shown = root.Shown(config["shown"], config["masked"], config["packages"], config["executable"])
     root.build(shown, INSIDE_UID)

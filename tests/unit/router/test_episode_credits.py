@@ -1,0 +1,46 @@
+"""Advantages on the episode page, computed from recorded lines alone."""
+
+from typing import Any
+
+from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.build import load_parts
+from troupe.episodes.lines import episode_line
+from troupe.spec import parse_spec
+from troupe_router.run.episode_tree import step_advantages
+
+
+def _advantages(algorithm: dict[str, Any]) -> dict[str, list[float]]:
+    """Of a group of two calls, in rollouts 0 and 1 of three, with rewards 1 and 0."""
+    spec = parse_spec(
+        {
+            "name": "t",
+            "steps": 1,
+            "task": {"name": "plan_path"},
+            "workflow": {"order": ["tool", "planner"]},
+            "agents": {"tool": {"policy": "p"}, "planner": {"policy": "p"}},
+            "policies": {"p": {"model": "m"}},
+            "algorithm": {"group_size": 3, "scale": "none", **algorithm},
+        },
+        source="test",
+    )
+    group = pb.Group(group_id="g", agent="tool", policy="p", key=pb.GROUP_KEY_TASK)
+    group.prompts.add(digest="d")
+    for rollout, reward in enumerate((1.0, 0.0)):
+        group.candidates.add(
+            index=rollout,
+            trajectory=rollout,
+            prompt_digest="d",
+            token_ids=[1, 2],
+            reward=reward,
+        )
+    group.lead_returns.extend([1.0, 0.0, 0.5])
+    return step_advantages([episode_line(pb.Episode(groups=[group]))], load_parts(spec))
+
+
+def test_step_advantages_when_a_group_has_a_lead_then_they_are_of_its_returns() -> None:
+    matpo = {"kind": "matpo", "params": {"lead": "planner"}}
+    assert _advantages(matpo) == {"g": [0.5, -0.5]}
+
+
+def test_step_advantages_when_terms_are_weighed_then_none_are_shown() -> None:
+    assert _advantages({"kind": "gdpo"}) == {}
