@@ -284,7 +284,8 @@ class Learner:
 
     def _deal(self, groups: Sequence[CreditedGroup], *, with_all: bool = False) -> Dealt:
         """One minibatch of ``groups``."""
-        return self._layout.dealt([self._layout.microbatches(groups, with_all=with_all)], [groups])
+        batches = self._layout.microbatches(groups, with_all=with_all)
+        return self._layout.dealt([batches], [groups])
 
     def _deal_step(self, parts: Sequence[Sequence[CreditedGroup]]) -> Dealt:
         """The step's minibatches: the first in windows, some of which may be computed."""

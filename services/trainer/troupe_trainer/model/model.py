@@ -179,7 +179,10 @@ class PolicyModel:
             except Exception as failure:
                 error = failure
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                error = None  # a cycle through this frame would keep what ``take`` holds
 
     def load_trainable(self, tensors: dict[str, Tensor]) -> None:
         """Overwrite the trained parameters; ``tensors`` has exactly the names of ``trainable``."""

@@ -16,7 +16,7 @@ import torch
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.clients.rollout import RolloutStatus, WeightsReceipt
-from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.runtime.weights.group import BUCKET_BYTES
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.checkpoint.live import LiveWeights
@@ -91,8 +91,8 @@ class BroadcastTransport:
             failed = sending.exception()
             if failed is not None or failures:
                 self._give_up(policy)
-            if failed is not None and not isinstance(failed, RuntimeError):
-                raise failed
+            if failed is not None and not isinstance(failed, TroupeError):
+                raise failed  # else each replica says what it missed
 
     async def forget(self, export: Export) -> None:
         await self._files.forget(export)
@@ -101,16 +101,16 @@ class BroadcastTransport:
         for policy in list(self._groups):
             self._give_up(policy)
 
-    async def _sending(self, live: LiveWeights, group: PushGroup, begun: asyncio.Event) -> int:
+    async def _sending(self, live: LiveWeights, group: PushGroup, begun: asyncio.Event) -> None:
         """Send on the thread that learns: it may be busy, and may have learnt on by then."""
         loop = asyncio.get_running_loop()
 
-        def work() -> int:
+        def work() -> None:
             live.check()
             loop.call_soon_threadsafe(begun.set)
-            return group.send(live, self._bucket_bytes)
+            group.send(live, self._bucket_bytes)
 
-        return await live.on_thread(work)
+        await live.on_thread(work)
 
     def _group(
         self, policy: str, targets: Sequence[Target], statuses: Sequence[RolloutStatus]
@@ -162,7 +162,7 @@ async def _statuses(targets: Sequence[Target]) -> list[RolloutStatus]:
     return await asyncio.gather(*(target.client.status() for target in targets))
 
 
-async def _first_of(begun: asyncio.Event, sending: "asyncio.Future[int]") -> None:
+async def _first_of(begun: asyncio.Event, sending: "asyncio.Future[None]") -> None:
     """Wait until the sending has begun; raises its error where it failed before."""
     waiting = asyncio.ensure_future(begun.wait())
     try:
@@ -172,4 +172,4 @@ async def _first_of(begun: asyncio.Event, sending: "asyncio.Future[int]") -> Non
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
     if sending.done() and (error := sending.exception()) is not None and not begun.is_set():
-        raise error if not isinstance(error, RuntimeError) else UnavailableError(str(error))
+        raise error

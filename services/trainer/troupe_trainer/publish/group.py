@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributed import TCPStore, distributed_c10d  # pyright: ignore[reportPrivateImportUsage]
 
+from troupe.errors import UnavailableError
 from troupe.runtime.weights.group import Broadcasts, WeightGroup, join_group
 from troupe_trainer.checkpoint.live import LiveWeights
 
@@ -21,7 +22,7 @@ Member = tuple[str, str]
 class PushGroup:
     """Rank 0 of a group whose other members are the ranks of ``members``, in order.
 
-    All methods but ``give_up`` block; torch raises RuntimeError.
+    All methods but ``give_up`` block.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class PushGroup:
         self._timeout_s = timeout_s
         limit = timedelta(seconds=timeout_s)
         self._store: Any = TCPStore(host, 0, None, True, limit, wait_for_workers=False)
+        self._port = self._store.port
         self._communicator: Any = None
 
     def places(self) -> dict[Member, WeightGroup]:
@@ -43,11 +45,25 @@ class PushGroup:
             rank += num_ranks
         return places
 
-    def send(self, live: LiveWeights, bucket_bytes: int) -> int:
-        """Form the group unless it stands, and send each tensor; returns the most bytes held.
+    def send(self, live: LiveWeights, bucket_bytes: int) -> None:
+        """Form the group unless it stands, and send each tensor: two buckets are under way.
 
-        Two buckets of tensors are under way at any time.
+        Raises:
+            UnavailableError: it did not form, or a member is gone or silent; it is given up.
         """
+        problem = ""
+        try:
+            self._send(live, bucket_bytes)
+        except RuntimeError as error:  # torch raises its own kinds
+            problem = str(error)
+        if problem:  # outside the handler: a traceback would keep the connections
+            self.give_up()
+            raise UnavailableError(
+                f"The weight group '{self._name}' of {len(self.members)} replicas broke "
+                f"({problem}). Another one is formed with the replicas that answer."
+            )
+
+    def _send(self, live: LiveWeights, bucket_bytes: int) -> None:
         if self._communicator is None:
             self._communicator = join_group(
                 distributed_c10d, self._store, self._place(0), 0, timeout_s=self._timeout_s
@@ -59,21 +75,17 @@ class PushGroup:
             timeout_s=self._timeout_s,
         )
         device = "cuda" if self._backend == "nccl" else "cpu"
-        most = 0
 
         def send(_: str, tensor: Tensor) -> None:
-            nonlocal most
             while not going.has_room_for(tensor.nbytes):
                 going.take()
             going.start(tensor.to(device))
-            most = max(most, going.num_bytes)
 
         live.each(send)
         while going:
             going.take()
         if self._backend == "nccl":
             torch.cuda.synchronize()
-        return most
 
     def give_up(self) -> None:
         """Close the connections, so that no member waits. A push under way fails."""
@@ -84,5 +96,7 @@ class PushGroup:
 
     def _place(self, rank: int) -> WeightGroup:
         world_size = 1 + sum(self.members.values())
-        is_formed, port = self._communicator is not None, self._store.port
-        return WeightGroup(self._host, port, self._name, world_size, rank, self._backend, is_formed)
+        is_formed = self._communicator is not None
+        return WeightGroup(
+            self._host, self._port, self._name, world_size, rank, self._backend, is_formed
+        )

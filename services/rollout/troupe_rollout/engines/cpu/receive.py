@@ -32,21 +32,22 @@ class Memberships:
         Raises:
             UnavailableError: the group did not form or is not joined, or a member disconnected.
         """
-        is_done = False
+        problem, is_done = "", False
         try:
-            communicator = self._communicator(weights)
-            yield from _tensors(weights, communicator)
+            yield from _tensors(weights, self._communicator(weights))
             is_done = True
         except (RuntimeError, KeyError) as error:  # torch raises its own kinds of RuntimeError
-            group = weights.group
-            raise UnavailableError(
-                f"Weights of policy '{weights.policy}' version {weights.policy_version} did not "
-                f"come through group '{group.name}' at {group.host}:{group.port} ({error}). Form a "
-                "new group and send them again."
-            ) from error
+            problem = str(error)
         finally:
             if not is_done:
                 self.leave(weights.policy)  # its connections close: nobody waits for this rank
+        if problem:  # outside the handler: a traceback would keep the connections
+            group = weights.group
+            raise UnavailableError(
+                f"Weights of policy '{weights.policy}' version {weights.policy_version} did not "
+                f"come through group '{group.name}' at {group.host}:{group.port} ({problem}). Form "
+                "a new group and send them again."
+            )
 
     def leave(self, policy: str) -> None:
         """Leave the policy's group."""
