@@ -1,12 +1,20 @@
 """Groups of torch.distributed: kept from push to push, left by who fails, made anew."""
 
+import asyncio
+import itertools
+from collections.abc import Generator
+
 import pytest
+from torch import Tensor
 from weight_fleet import Fleet
 
+from benchmarks.rollout_fleet import publisher
+from troupe.errors import OverloadedError
 from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe_rollout.engines.cpu import CpuEngine
-from troupe_rollout.engines.cpu import engine as cpu_engine
 from troupe_rollout.engines.cpu.receive import Memberships
+from troupe_trainer.publish.broadcast import BroadcastTransport
+from troupe_trainer.publish.stream import StreamTransport
 
 
 async def test_broadcast_with_a_replica_that_fails_is_done_again_with_all_that_lack_it(
@@ -18,12 +26,37 @@ async def test_broadcast_with_a_replica_that_fails_is_done_again_with_all_that_l
     def fail_once(self: Memberships, weights: BroadcastWeights) -> object:
         calls.append(weights)
         if len(calls) == 1:
-            raise cpu_engine.OverloadedError("Not now.")
+            raise OverloadedError("Not now.")
         return real(self, weights)
 
     monkeypatch.setattr(Memberships, "receive", fail_once)
     await publish.publish(fleet.trainer.live(0))
     assert len(calls) == 4, "both again: the group never came together"
+    assert await fleet.serving() == [(0, ())] * 2
+    await publish.close()
+
+
+async def test_broadcast_when_one_fails_in_the_middle_then_the_others_do_not_wait_for_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+):
+    real, calls = Memberships.receive, itertools.count()
+
+    def fail_midway(self: Memberships, weights: BroadcastWeights) -> Generator[tuple[str, Tensor]]:
+        coming, call = real(self, weights), next(calls)
+        yield next(coming)
+        if call == 0:
+            coming.close()
+            raise OverloadedError("Not now.")
+        yield from coming
+
+    monkeypatch.setattr(Memberships, "receive", fail_midway)
+    small = BroadcastTransport(
+        StreamTransport(), host="127.0.0.1", device="cpu", join_timeout_s=120, bucket_bytes=4096
+    )
+    publish = publisher(fleet.members, fleet.policies, 300, transport=small, listener=fleet.notes)
+    async with asyncio.timeout(60):
+        await publish.publish(fleet.trainer.live(0))
+    assert next(calls) == 4, "both again, in another group"
     assert await fleet.serving() == [(0, ())] * 2
     await publish.close()
 

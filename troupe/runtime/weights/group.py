@@ -15,7 +15,7 @@ from troupe.runtime.weights.digest import TensorSum
 from troupe.runtime.weights.layout import ITEM_BYTES
 
 BUCKET_BYTES = 64 * 2**20
-"""Tensors of about so many bytes are sent together; sender and receiver hold two such buckets."""
+"""Tensors of about so many bytes are sent together; two such buckets are under way."""
 
 TORCH_DTYPES = {
     "F64": "float64",
@@ -88,26 +88,19 @@ def join_group(c10d: Any, store: Any, group: WeightGroup, rank: int, *, timeout_
 
 
 class Broadcasts:
-    """Broadcasts from rank 0 in order, of which about two buckets are under way at any time.
+    """Broadcasts from rank 0, in order; the caller bounds how many are under way.
 
     Blocks; torch raises RuntimeError when a member is gone, or silent for ``timeout_s``.
     """
 
-    def __init__(
-        self, c10d: Any, communicator: Any, *, bucket_bytes: int, timeout_s: float
-    ) -> None:
+    def __init__(self, c10d: Any, communicator: Any, *, timeout_s: float) -> None:
         self._communicator = communicator
-        self._limit = 2 * bucket_bytes
         self._options = c10d.BroadcastOptions()
         self._options.rootRank = self._options.rootTensor = 0
         self._options.timeout = timedelta(seconds=timeout_s)
         self._under_way: deque[tuple[Any, Any]] = deque()
         self.num_bytes = 0
         """Of the tensors that are under way."""
-
-    def has_room_for(self, num_bytes: int) -> bool:
-        """Whether so many bytes may be under way too; a tensor beyond the limit goes alone."""
-        return not self._under_way or self.num_bytes + num_bytes <= self._limit
 
     def start(self, tensor: Any) -> None:
         """Start sending, or receiving, ``tensor``."""

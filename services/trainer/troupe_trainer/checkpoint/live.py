@@ -19,7 +19,7 @@ from troupe_trainer.model.model import PolicyModel
 class OnThread(Protocol):
     """Runs work on the thread that alone touches the model."""
 
-    def __call__(self, work: Callable[[], Any]) -> Awaitable[Any]:
+    def __call__(self, work: Callable[[], Any], /) -> Awaitable[Any]:
         """Run ``work`` there."""
         ...
 

@@ -68,16 +68,11 @@ class PushGroup:
             self._communicator = join_group(
                 distributed_c10d, self._store, self._place(0), 0, timeout_s=self._timeout_s
             )
-        going = Broadcasts(
-            distributed_c10d,
-            self._communicator,
-            bucket_bytes=bucket_bytes,
-            timeout_s=self._timeout_s,
-        )
+        going = Broadcasts(distributed_c10d, self._communicator, timeout_s=self._timeout_s)
         device = "cuda" if self._backend == "nccl" else "cpu"
 
         def send(_: str, tensor: Tensor) -> None:
-            while not going.has_room_for(tensor.nbytes):
+            while going and going.num_bytes + tensor.nbytes > 2 * bucket_bytes:
                 going.take()
             going.start(tensor.to(device))
 

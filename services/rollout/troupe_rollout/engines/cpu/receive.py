@@ -1,10 +1,11 @@
 """Receives full weights by torch.distributed into this process's memory.
 
 Owns the receiving rank and its memberships: one group for each policy, kept between pushes. Gives
-tensors out one by one and holds two buckets; what they become is the caller's.
+tensors out one by one and holds two buckets, and the one that the caller takes from.
 """
 
 import time
+from collections import deque
 from collections.abc import Generator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,18 @@ from torch.distributed import TCPStore, distributed_c10d  # pyright: ignore[repo
 
 from troupe.errors import UnavailableError
 from troupe.runtime.engines.broadcast import BroadcastWeights
-from troupe.runtime.weights.group import TORCH_DTYPES, Broadcasts, join_group, size_of
+from troupe.runtime.faults import reached
+from troupe.runtime.weights.digest import TensorSum
+from troupe.runtime.weights.group import (
+    TORCH_DTYPES,
+    Broadcasts,
+    buckets,
+    join_group,
+    size_of,
+)
+
+ALIGNED = 64
+"""Bytes at a multiple of which a tensor begins."""
 
 
 class Memberships:
@@ -74,19 +86,25 @@ class Memberships:
 
 def _tensors(weights: BroadcastWeights, communicator: Any) -> Iterator[tuple[str, Tensor]]:
     deadline = time.monotonic() + weights.timeout_s
-    coming = Broadcasts(
-        distributed_c10d,
-        communicator,
-        bucket_bytes=weights.bucket_bytes,
-        timeout_s=weights.timeout_s,
-    )
-    begun = 0
-    for tensor in weights.tensors:
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"not done within {weights.timeout_s:g} s")
-        while begun < len(weights.tensors) and coming.has_room_for(size_of(weights.tensors[begun])):
-            entry = weights.tensors[begun]
-            dtype: torch.dtype = getattr(torch, TORCH_DTYPES[entry.dtype])
-            coming.start(torch.empty(entry.shape, dtype=dtype))
-            begun += 1
-        yield tensor.name, coming.take()
+    runs = deque(buckets(weights.tensors, weights.bucket_bytes))
+    coming = Broadcasts(distributed_c10d, communicator, timeout_s=weights.timeout_s)
+    under_way = deque([_started(coming, runs.popleft())])
+    while under_way:
+        if runs:
+            under_way.append(_started(coming, runs.popleft()))
+        for tensor in under_way.popleft():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"not done within {weights.timeout_s:g} s")
+            yield tensor.name, coming.take()
+            if tensor is weights.tensors[0]:
+                reached("rollout.weights_begun", weights.policy_version)
+
+
+def _started(coming: Broadcasts, run: list[TensorSum]) -> list[TensorSum]:
+    """Receive a bucket into memory of its own, which the system takes back in one piece."""
+    sizes = [-(-size_of(tensor) // ALIGNED) * ALIGNED for tensor in run]
+    places = torch.empty(sum(sizes), dtype=torch.uint8).split(sizes)
+    for tensor, place in zip(run, places, strict=True):
+        dtype: torch.dtype = getattr(torch, TORCH_DTYPES[tensor.dtype])
+        coming.start(place[: size_of(tensor)].view(dtype).view(tensor.shape))
+    return run
