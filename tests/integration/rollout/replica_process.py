@@ -13,7 +13,7 @@ async def main(model: str, folder: str) -> None:
     """Serve policy ``p``, whose weights are all trained."""
     engine = CpuEngine()
     await engine.start({"p": PolicySpec(model=model, train=FullSpec())})
-    async with sidecar(engine, Path(folder)) as place:
+    async with sidecar(engine, Path(folder), push_lease_s=600.0) as place:
         print(place.address, flush=True)
         await asyncio.to_thread(sys.stdin.read)
     await engine.stop()

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import sys
+import time
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
@@ -101,11 +102,16 @@ async def test_broadcast_of_1_gb_when_it_is_watched_then_takes_two_buckets_and_n
             size = export.manifest.size_bytes
             assert size >= 10**9
             before = {p: resident(p) for p in (me, pid)}
+            began = time.perf_counter()
             with no_large_files(me, pid):
                 async with transport.session(export, [target], timeout_s=600) as send:
                     receipt = await send(target)
             grown = {p: memory(p, "VmHWM") - before[p] for p in before}
-            print(f"{size} bytes: sender +{grown[me]}, receiver +{grown[pid]} (VmHWM)")
+            rate = (time.perf_counter() - began) / size * 1e9
+            print(
+                f"{size} bytes: sender +{grown[me]}, receiver +{grown[pid]} (VmHWM); "
+                f"digests {export.export_s / size * 1e9:.2f} s/GB, push {rate:.2f} s/GB"
+            )
             assert receipt.tensor_digest == export.manifest.tensor_digest
             assert grown[me] <= FEW
             assert grown[pid] <= size + FEW, "the version that it keeps, and no copy of it"

@@ -55,7 +55,7 @@ class PushGroup:
         try:
             self._send(live, bucket_bytes)
         except RuntimeError as error:  # torch raises its own kinds
-            problem = str(error)
+            problem = str(error) or repr(error)
         if problem:  # outside the handler: a traceback would keep the connections
             self.give_up()
             raise UnavailableError(

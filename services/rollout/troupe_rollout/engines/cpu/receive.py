@@ -49,7 +49,7 @@ class Memberships:
             yield from _tensors(weights, self._communicator(weights))
             is_done = True
         except (RuntimeError, KeyError) as error:  # torch raises its own kinds of RuntimeError
-            problem = str(error)
+            problem = str(error) or repr(error)
         finally:
             if not is_done:
                 self.leave(weights.policy)  # its connections close: nobody waits for this rank
