@@ -22,8 +22,8 @@ from troupe_trainer.publish.broadcast import BroadcastTransport
 from troupe_trainer.publish.stream import StreamTransport
 from troupe_trainer.publish.transport import Target
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
-RESTART_S = 240
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(3600)]
+RESTART_S = 900
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -31,9 +31,9 @@ async def engines(
     sglang_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[list[SglangEngine]]:
     """Two servers with the base model."""
-    found = [SglangEngine(engine_settings(tmp_path_factory.mktemp("work"))) for _ in range(2)]
-    for engine in found:
-        await engine.start(full_policies(sglang_model))
+    folders = [tmp_path_factory.mktemp("work") for _ in range(2)]
+    found = [SglangEngine(engine_settings(folder, start_timeout_s=900)) for folder in folders]
+    await asyncio.gather(*(engine.start(full_policies(sglang_model)) for engine in found))
     yield found
     for engine in found:
         await engine.stop()
