@@ -4,6 +4,7 @@ Owns no numbers. The engine, the servicer, the staging area and the publisher ar
 only the router is replaced, by a list of who is there.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -28,7 +29,7 @@ from troupe_rollout.servicer import RolloutServicer
 from troupe_rollout.settings import RolloutSettings
 from troupe_rollout.staging import StagingArea
 from troupe_trainer.checkpoint.canary import canary_of
-from troupe_trainer.checkpoint.export import Export, write_weights
+from troupe_trainer.checkpoint.export import Export, export_live, write_weights
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.publish import Publisher, Transport
 from troupe_trainer.publish.push_events import PushListener
@@ -55,6 +56,7 @@ class TinyTrainer:
         with torch.no_grad():
             for parameter in self.model.trainable().values():
                 parameter.add_(torch.randn(parameter.shape, generator=generator) * size)
+        self.model.revision += 1
 
     def export(self, version: int, adapter_dtype: str = "float32") -> Export:
         """What the trainer would publish."""
@@ -73,10 +75,14 @@ class TinyTrainer:
         scores = self.model.score(canary.token_ids, canary.images)
         return Export(manifest, path, canary, scores, time.perf_counter() - began)
 
+    def live(self, version: int) -> Export:
+        """The same without a file, as a broadcast sends full weights."""
+        return export_live(self.model, self.policy, version, asyncio.to_thread, job_id="")
+
     def staged(self, version: int) -> StagedWeights:
         """The same, as an engine gets it from the sidecar."""
         config = self.model.adapter_config_json
-        return StagedWeights(self.policy, version, self.kind, self.export(version).path, config)
+        return StagedWeights(self.policy, version, self.kind, self.export(version).file, config)
 
     def logprobs(
         self, prompt: Sequence[int], completion: Sequence[int], temperature: float
@@ -98,12 +104,13 @@ class Sidecar:
     client: RolloutClient
     name: str
     is_listed: bool = True
+    incarnation: str = "1"
 
     def replica(self) -> Replica:
         """Its heartbeat, as `RolloutApp` says it."""
         return Replica(
             replica_id=self.name,
-            incarnation="1",
+            incarnation=self.incarnation,
             address=self.address,
             is_serving=self.engine.is_ready(),
             policies=[

@@ -1,7 +1,7 @@
 """Time from export until every replica answers with the new version, beside a plain copy.
 
 Run: ``python -m benchmarks.weight_push [--quick]``. The publisher, the sidecars, the transport and
-the engine are the real ones; the floor is the same bytes over loopback TCP to as many receivers, in
+the engine are the real ones; the floor is as many bytes over loopback TCP to as many receivers, in
 the same run. The last line is one JSON object; exits 0 whatever the numbers are.
 """
 
@@ -128,7 +128,8 @@ async def _push(
     case: Case,
 ) -> dict[str, float]:
     began = time.perf_counter()
-    export = trainer.export(version)
+    is_live = case.via == "distributed" and case.kind == "full"
+    export = trainer.live(version) if is_live else trainer.export(version)
     exported = time.perf_counter()
     await publish(export)
     published = time.perf_counter()
@@ -155,7 +156,8 @@ async def _push(
 
 
 async def _copy_floor(export: Export, receivers: int) -> float:
-    """The file's bytes over loopback TCP into memory, to all receivers at once."""
+    """As many bytes from memory over loopback TCP into memory, to all receivers at once."""
+    block, size = bytes(COPY_BLOCK), export.manifest.size_bytes
     done: asyncio.Queue[int] = asyncio.Queue()
 
     async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,15 +173,14 @@ async def _copy_floor(export: Export, receivers: int) -> float:
 
     async def send() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        with export.path.open("rb") as file:
-            while data := file.read(COPY_BLOCK):
-                writer.write(data)
-                await writer.drain()
+        for start in range(0, size, COPY_BLOCK):
+            writer.write(block[: size - start])
+            await writer.drain()
         writer.close()
 
     await asyncio.gather(*(send() for _ in range(receivers)))
     for _ in range(receivers):
-        assert await done.get() == export.manifest.size_bytes
+        assert await done.get() == size
     took_s = time.perf_counter() - began
     server.close()
     return took_s

@@ -34,6 +34,7 @@ SLOW = (
     "integration/cli/test_cli_platform.py",
     "integration/malformed",
     "integration/publishing/test_published_team_plays.py",
+    "integration/rollout/test_weight_memory.py",
     "integration/router/test_router_door.py",
     "integration/router/test_rest_contract.py",
     "integration/router/test_play_processes.py",

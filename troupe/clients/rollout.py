@@ -39,14 +39,12 @@ class RolloutStatus:
 class WeightsReceipt:
     """A replica's report of a version that it has staged; it measured the times itself.
 
-    ``staged_s`` includes ``received_s``; ``wants_file``: only its engine's memory has the weights,
-    and it also needs the file to restart from.
+    ``staged_s`` includes ``received_s``.
     """
 
     tensor_digest: str
     received_s: float
     staged_s: float
-    wants_file: bool
 
 
 class RolloutClient(Client):
@@ -142,7 +140,6 @@ class RolloutClient(Client):
             tensor_digest=answer.tensor_digest,
             received_s=answer.received_s,
             staged_s=answer.staged_s,
-            wants_file=answer.wants_file,
         )
 
     async def activate(

@@ -21,13 +21,13 @@ from troupe.errors import (
     VersionNotLoadedError,
     WeightsRejectedError,
 )
-from troupe.runtime.engines.broadcast import BroadcastReceiver, BroadcastWeights, Received
+from troupe.runtime.engines.broadcast import BroadcastReceiver, BroadcastWeights
 from troupe.runtime.engines.engine import Engine, SleepingEngine, StagedWeights
 from troupe.runtime.faults import reached
 from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.weights import sums_in, verify_file
-from troupe.runtime.weights.group import WeightGroup
+from troupe.runtime.weights.group import BUCKET_BYTES, WeightGroup
 from troupe_rollout.staging import StagingArea, Upload
 
 _log = get_logger(__name__)
@@ -68,7 +68,7 @@ class WeightReceiver:
         async with self._staging.receive(requests, self._admit) as upload:
             received_s = time.monotonic() - began
             async with self._turn(upload.manifest.policy, upload.epoch):
-                received = await self._stage(upload, timeout_s)
+                digest = await self._stage(upload, timeout_s)
                 await self._keep_if_current(upload)
         reached("rollout.weights_staged", upload.manifest.policy_version)
         staged_s = time.monotonic() - began
@@ -79,10 +79,9 @@ class WeightReceiver:
         metrics.ROLLOUT_WEIGHTS_SECONDS.labels("receive").observe(received_s)
         metrics.ROLLOUT_WEIGHTS_SECONDS.labels("stage").observe(staged_s - received_s)
         return pb.UpdateWeightsResponse(
-            tensor_digest=received.tensor_digest,
+            tensor_digest=digest,
             staged_s=staged_s,
             received_s=received_s,
-            wants_file=received.wants_file,
         )
 
     async def activate(
@@ -207,7 +206,7 @@ class WeightReceiver:
         present = {(p.policy, v) for p in self._engine.policies() for v in p.loaded_versions}
         self._loaded = {k: digest for k, digest in self._loaded.items() if k in present}
 
-    async def _stage(self, upload: Upload, timeout_s: float) -> Received:
+    async def _stage(self, upload: Upload, timeout_s: float) -> str:
         manifest = upload.manifest
         if upload.broadcast is not None:
             return await self._receive(manifest, upload.broadcast, timeout_s)
@@ -232,11 +231,11 @@ class WeightReceiver:
                 f"refused: the engine holds tensors with digest {digest} and the manifest says "
                 f"{manifest.tensor_digest}. The serving version is unchanged; send them again."
             )
-        return Received(digest, wants_file=False)
+        return digest
 
     async def _receive(
         self, manifest: WeightsManifest, source: pb.BroadcastWeights, timeout_s: float
-    ) -> Received:
+    ) -> str:
         engine = self._engine
         if manifest.kind != "full" or not isinstance(engine, BroadcastReceiver):
             what = "An adapter" if manifest.kind == "lora" else f"Weights for engine {engine.name}"
@@ -251,6 +250,7 @@ class WeightReceiver:
             source.world_size,
             source.rank_offset,
             source.backend,
+            source.is_formed,
         )
         return await engine.receive(
             BroadcastWeights(
@@ -259,6 +259,7 @@ class WeightReceiver:
                 sums_in(manifest),
                 group,
                 min(timeout_s, self._lease_s),
+                source.bucket_bytes or BUCKET_BYTES,
             )
         )
 

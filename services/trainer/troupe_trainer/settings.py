@@ -44,7 +44,10 @@ class TrainerSettings(ServingSettings):
     weights_options: dict[str, str] = Field(default_factory=dict[str, str])
     """Options of an object store (JSON): endpoint, region, keys; any that obstore knows."""
     weights_join_timeout_s: float = Field(default=60.0, gt=0.0)
-    """Longest time for a torch.distributed group to form, seconds."""
+    """Longest time for a torch.distributed group to form, and for one bucket to pass, seconds."""
+    weights_bucket_mib: int = Field(default=64, ge=1, le=4096)
+    """Full weights that torch.distributed sends are under way in two buckets of about so much; a
+    larger tensor is one by itself. Sender and receiver hold no more beside the model, MiB."""
     run_dir: str = ""
     """Folder of the job's artifacts; empty: the one that the router assigns."""
 

@@ -9,6 +9,7 @@ import pytest
 from fake_sglang_world import LORA, FakeSglangWorld
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
+from weight_fleet import Fleet, running_fleet
 
 from benchmarks.random_model import save_random_model
 from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
@@ -16,7 +17,7 @@ from troupe.clients.channel import SERVER_OPTIONS
 from troupe.clients.rollout import RolloutClient
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.runtime.serving.interceptor import ErrorInterceptor
-from troupe.spec.policy import PolicySpec
+from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 from troupe_rollout.servicer import RolloutServicer
@@ -100,3 +101,17 @@ async def world(
     yield found
     for engine in found.engines:
         await engine.stop()
+
+
+@pytest.fixture(params=["full"])
+def train(request: pytest.FixtureRequest) -> FullSpec | LoraSpec:
+    return FullSpec() if request.param == "full" else LoraSpec(rank=2, alpha=4)
+
+
+@pytest.fixture
+async def fleet(
+    rollout_model: Path, tmp_path: Path, train: FullSpec | LoraSpec
+) -> AsyncIterator[Fleet]:
+    """Two replicas of the cpu engine and a trainer."""
+    async with running_fleet(rollout_model, tmp_path, train) as running:
+        yield running

@@ -1,103 +1,21 @@
 """One publish over each transport to two replicas of the cpu engine: result, proof, failure."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from torch import Tensor
+from weight_fleet import Fleet
 
-from benchmarks.rollout_fleet import Members, Sidecar, TinyTrainer, publisher, sidecar
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.errors import InvalidArgumentError, JobFailedError, WeightsRejectedError
-from troupe.runtime.weights.store import open_store
-from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
-from troupe_rollout.engines.cpu import CpuEngine
+from troupe.runtime.engines.engine import StagedWeights
 from troupe_rollout.engines.cpu import engine as cpu_engine
-from troupe_trainer.checkpoint.export import Export
-from troupe_trainer.publish import Publisher, Transport
-from troupe_trainer.publish.broadcast import BroadcastTransport
-from troupe_trainer.publish.push_events import PushRefusal, PushResult
-from troupe_trainer.publish.stored import StoredTransport
-from troupe_trainer.publish.stream import StreamTransport
-
-
-@dataclass
-class Notes:
-    """What the publisher said."""
-
-    results: list[list[PushResult]] = field(default_factory=list[list[PushResult]])
-    refusals: list[PushRefusal] = field(default_factory=list[PushRefusal])
-    late: list[PushResult] = field(default_factory=list[PushResult])
-
-    async def published(self, export: Export, via: str, results: Sequence[PushResult]) -> None:
-        self.results.append(list(results))
-
-    async def refused(self, export: Export, via: str, refusal: PushRefusal) -> None:
-        self.refusals.append(refusal)
-
-    async def caught_up(self, export: Export, via: str, result: PushResult) -> None:
-        self.late.append(result)
-
-
-@dataclass
-class Fleet:
-    """Two replicas and a trainer."""
-
-    replicas: list[Sidecar]
-    members: Members
-    trainer: TinyTrainer
-    policies: dict[str, PolicySpec]
-    store: Path
-    notes: Notes = field(default_factory=Notes)
-
-    def transport(self, via: str) -> Transport:
-        if via == "store":
-            return StoredTransport(open_store(str(self.store)), "job")
-        if via == "distributed":
-            files = StreamTransport()
-            return BroadcastTransport(files, host="127.0.0.1", device="cpu", join_timeout_s=2)
-        return StreamTransport()
-
-    def publisher(self, via: str, timeout_s: float = 20.0) -> Publisher:
-        transport = self.transport(via)
-        return publisher(
-            self.members, self.policies, timeout_s, transport=transport, listener=self.notes
-        )
-
-    async def serving(self) -> list[tuple[int | None, tuple[int, ...]]]:
-        """(active, staged) of each replica."""
-        states = [(await r.client.status()).policies[0] for r in self.replicas]
-        return [(state.active_version, tuple(state.staged_versions)) for state in states]
-
-
-@pytest.fixture(params=["full"])
-def train(request: pytest.FixtureRequest) -> FullSpec | LoraSpec:
-    return FullSpec() if request.param == "full" else LoraSpec(rank=2, alpha=4)
-
-
-@pytest.fixture
-async def fleet(
-    rollout_model: Path, tmp_path: Path, train: FullSpec | LoraSpec
-) -> AsyncIterator[Fleet]:
-    policies = {"p": PolicySpec(model=str(rollout_model), train=train)}
-    async with contextlib.AsyncExitStack() as stack:
-        replicas: list[Sidecar] = []
-        for name in ("r0", "r1"):
-            engine = CpuEngine()
-            stack.push_async_callback(engine.stop)
-            await engine.start(policies)
-            place = sidecar(
-                engine, tmp_path / name, name, store=str(tmp_path / "store"), push_lease_s=1.0
-            )
-            replicas.append(await stack.enter_async_context(place))
-        trainer = TinyTrainer("p", policies["p"], tmp_path / "out")
-        yield Fleet(replicas, Members(replicas), trainer, policies, tmp_path / "store")
-
+from troupe_rollout.engines.cpu.model import CpuModel
 
 TRANSPORTS = ["grpc", "store", "distributed"]
 
@@ -107,7 +25,7 @@ async def test_publish_reaches_every_replica_with_proof(fleet: Fleet, via: str, 
     publish = fleet.publisher(via)
     for version in range(3):
         fleet.trainer.learn(version)
-        export = fleet.trainer.export(version)
+        export = fleet.export(version, via)
         await publish.publish(export)
         await publish.forget_before("p", version)  # its version is committed
         assert await fleet.serving() == [(version, ())] * 2
@@ -149,24 +67,27 @@ async def test_tensor_that_changed_in_one_engine_fails_the_publish_and_is_named(
     fleet: Fleet, via: str, monkeypatch: pytest.MonkeyPatch
 ):
     publish = fleet.publisher(via)
-    await publish.publish(fleet.trainer.export(0))
-    name = "load_tensors" if via != "distributed" else "receive_tensors"
-    real = getattr(cpu_engine, name)
+    await publish.publish(fleet.export(0, via))
+    real = cpu_engine.build_module
 
-    def load_and_change(source: object) -> object:
-        tensors = real(source)
-        tensors["model.norm.weight"][3] += 1.0
-        return tensors
+    def change_and_build(
+        base: CpuModel, weights: StagedWeights, tensors: Iterable[tuple[str, Tensor]]
+    ) -> object:
+        def changed() -> Iterator[tuple[str, Tensor]]:
+            for name, tensor in tensors:
+                yield name, tensor + 1.0 if name == "model.norm.weight" else tensor
 
-    monkeypatch.setattr(cpu_engine, name, load_and_change)
+        return real(base, weights, changed())
+
+    monkeypatch.setattr(cpu_engine, "build_module", change_and_build)
     fleet.trainer.learn(1)
     words = r"Replica r[01] does not take version 1 of policy 'p'.*tensor 'model.norm.weight'"
     with pytest.raises(JobFailedError, match=words):
-        await publish.publish(fleet.trainer.export(1))
+        await publish.publish(fleet.export(1, via))
     monkeypatch.undo()
     assert [r.tensor for r in fleet.notes.refusals] == ["model.norm.weight"]
     assert await fleet.serving() == [(0, ())] * 2
-    await publish.publish(fleet.trainer.export(1))
+    await publish.publish(fleet.export(1, via))
     assert await fleet.serving() == [(1, ())] * 2
     await publish.close()
 
@@ -190,7 +111,7 @@ async def test_late_joiner_is_brought_to_the_current_version(fleet: Fleet, via: 
     late = fleet.replicas[1]
     late.is_listed = False
     publish = fleet.publisher(via)
-    await publish.publish(fleet.trainer.export(3))
+    await publish.publish(fleet.export(3, via))
     assert [active for active, _ in await fleet.serving()] == [3, None]
     late.is_listed = True
     await publish._catch_up("p")
@@ -198,25 +119,6 @@ async def test_late_joiner_is_brought_to_the_current_version(fleet: Fleet, via: 
     assert [a.replica for a in fleet.notes.late] == ["r1"]
     await publish._catch_up("p")
     assert len(fleet.notes.late) == 1, "it is sent once"
-    await publish.close()
-
-
-async def test_broadcast_with_a_replica_that_fails_is_done_again_with_all_that_lack_it(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-):
-    publish = fleet.publisher("distributed", timeout_s=60.0)
-    real, calls = cpu_engine.receive_tensors, list[str]()
-
-    def fail_once(weights: object) -> object:
-        calls.append("")
-        if len(calls) == 1:
-            raise cpu_engine.OverloadedError("Not now.")
-        return real(weights)  # pyright: ignore[reportArgumentType]
-
-    monkeypatch.setattr(cpu_engine, "receive_tensors", fail_once)
-    await publish.publish(fleet.trainer.export(0))
-    assert len(calls) == 4, "both again: the group never came together"
-    assert await fleet.serving() == [(0, ())] * 2
     await publish.close()
 
 

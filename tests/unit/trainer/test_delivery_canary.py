@@ -39,7 +39,7 @@ class Arrived:
     @asynccontextmanager
     async def session(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         async def send(_: Any) -> WeightsReceipt:
-            return WeightsReceipt("ab", 0.0, 0.0, wants_file=False)
+            return WeightsReceipt("ab", 0.0, 0.0)
 
         yield send
 

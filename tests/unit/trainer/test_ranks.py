@@ -110,6 +110,12 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
     assert spread.model.score(tokens) == pytest.approx(alone.model.score(tokens), abs=1e-4)
     weights = [x.model.weights() for x in (spread, alone)]
     assert all(torch.allclose(weights[0][n], weights[1][n], atol=2e-4) for n in weights[1])
+    one_by_one = dict[str, torch.Tensor]()
+    spread.model.each_weight(one_by_one.__setitem__)
+    if not spread.model.is_lora:
+        assert all(torch.equal(one_by_one[n], weights[0][n]) for n in weights[1])
+    with pytest.raises(ValueError, match="full"):
+        spread.model.each_weight(_refuse)  # and the other ranks are not left waiting
     paths = export_artifacts(spread.alone(), spec.policies[policy], tmp_path / policy)
     assert (Path(paths["merged"]) / "model.safetensors").is_file()
     _ = spread.model.score(tokens)  # gathers what a restored state must not be written to
@@ -121,6 +127,10 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
     spoilt = credit(make_group(random.Random(1)), [math.inf, 0.0, 0.0, 0.0], 1.0)
     with pytest.raises(NonFiniteError, match=spoilt.record.group_id):
         spread.step([*_credited(4, spec), spoilt], 4)
+
+
+def _refuse(name: str, tensor: torch.Tensor) -> None:
+    raise ValueError("full")
 
 
 def _sent(message: Message, num_ranks: int, rank: int) -> Message:

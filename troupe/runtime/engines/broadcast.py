@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from troupe.runtime.weights.digest import TensorSum
-from troupe.runtime.weights.group import WeightGroup
+from troupe.runtime.weights.group import BUCKET_BYTES, WeightGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,7 @@ class BroadcastWeights:
     tensors: Sequence[TensorSum]
     group: WeightGroup
     timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """What was staged. ``wants_file``: only the engine's memory has it; restarts need the file."""
-
-    tensor_digest: str
-    wants_file: bool
+    bucket_bytes: int = BUCKET_BYTES
 
 
 @runtime_checkable
@@ -37,6 +30,11 @@ class BroadcastReceiver(Protocol):
     weight_ranks: int
     weight_backend: str
 
-    async def receive(self, weights: BroadcastWeights) -> Received:
-        """Join, receive, stage; on any failure the active version goes on serving."""
+    async def receive(self, weights: BroadcastWeights) -> str:
+        """Join, receive and stage; returns the tensors' digest.
+
+        An engine that fails leaves the group, so that the others need not wait for it. It serves
+        the active version on, unless it has room for one version only: that is lost then, and is
+        sent again.
+        """
         ...

@@ -25,8 +25,10 @@ from troupe.runtime.weights import TensorSum, build_manifest, data_digest, heade
 from troupe.runtime.weights.group import TORCH_DTYPES
 from troupe.spec.policy import PolicySpec
 from troupe_trainer.checkpoint.canary import Canary, canary_of
+from troupe_trainer.checkpoint.live import LiveWeights, OnThread, live_manifest
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.model.loading import quiet_peft
+from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.vision import auto_class
 
 _PROCESSOR_FILES = (
@@ -45,14 +47,23 @@ class Export:
     """One version of one policy, ready to be sent.
 
     ``canary_logprobs`` are the trainer's own for ``canary``, every token but the first;
-    ``export_s`` is how long the export took.
+    ``export_s`` is how long the export took. It is a file at ``path``, or the ``live`` weights of
+    the learner, which are never a file.
     """
 
     manifest: WeightsManifest
-    path: Path
+    path: Path | None
     canary: Canary
     canary_logprobs: list[float]
     export_s: float = 0.0
+    live: LiveWeights | None = None
+
+    @property
+    def file(self) -> Path:
+        """The file of a version that has one."""
+        if self.path is None:
+            raise ValueError(f"version {self.manifest.policy_version} has no file")
+        return self.path
 
 
 def export_version(
@@ -65,7 +76,7 @@ def export_version(
     began = time.perf_counter()
     model = learner.model
     make_folder(folder)
-    path = folder / f"{learner.policy}-v{version:05d}.safetensors"
+    path = folder / file_name(learner.policy, version)
     sums = write_weights(model.weights(adapter_dtype), path)
     kind: Literal["lora", "full"] = "lora" if model.is_lora else "full"
     manifest = build_manifest(
@@ -80,6 +91,34 @@ def export_version(
     canary = canary_of(model)
     scores = model.score(canary.token_ids, canary.images)
     return Export(manifest, path, canary, scores, time.perf_counter() - began)
+
+
+def file_name(policy: str, version: int) -> str:
+    """The name of a version's file."""
+    return f"{policy}-v{version:05d}.safetensors"
+
+
+def export_live(
+    model: PolicyModel, policy: str, version: int, on_thread: OnThread, *, job_id: str
+) -> Export:
+    """Describe full weights as they are now: their digests and canary. Writes and copies nothing.
+
+    Call it on the thread that ``on_thread`` runs work on.
+    """
+    began = time.perf_counter()
+    sums = list[TensorSum]()
+
+    def add(name: str, tensor: Tensor) -> None:
+        here = tensor.cpu()
+        digest = data_digest(_bytes(here))
+        sums.append(TensorSum(name, _NAMES[here.dtype], tuple(here.shape), digest))
+
+    live = LiveWeights(model, on_thread)
+    live.each(add)
+    manifest = live_manifest(sums, policy=policy, policy_version=version, job_id=job_id)
+    canary = canary_of(model)
+    scores = model.score(canary.token_ids, canary.images)
+    return Export(manifest, None, canary, scores, time.perf_counter() - began, live)
 
 
 def write_weights(tensors: Mapping[str, Tensor], path: Path) -> list[TensorSum]:

@@ -366,6 +366,7 @@ class Learner:
                 minibatch=number,
             )
         self._optimizer.step()
+        self.model.revision += 1
         self._optimizer.zero_grad(set_to_none=True)
 
     def _clip(self, limit: float) -> float:

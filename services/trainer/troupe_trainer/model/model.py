@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -87,6 +88,9 @@ class PolicyModel:
         self.teacher: PolicyModel | None = None
         """Set by ``keep_teacher``."""
         self.ranks = SOLO
+        self.revision = 0
+        """How often the trained weights were changed; see ``LiveWeights``."""
+        self._take: Callable[[str, Tensor], None] | None = None
         self._sharded: Sharded | None = None
         self._reference_sharded: Sharded | None = None
         if checkpoint_activations:
@@ -160,8 +164,39 @@ class PolicyModel:
         dtype = adapter_dtype if self.is_lora else self._spec.dtype
         return _on_first(published(self.module, getattr(torch, dtype)))
 
+    def each_weight(self, take: Callable[[str, Tensor], None]) -> None:
+        """Give ``take`` each tensor of ``weights``, one at a time, in the same order every time.
+
+        It gets them where they are, not copied where they need not be. Over ranks, each is gathered
+        for rank 0 alone; where ``take`` fails, it gets no more and the error is raised at the end.
+        """
+        self._take = take
+        try:
+            self._each_weight()
+        finally:
+            self._take = None
+
+    @together
+    def _each_weight(self) -> None:
+        error: Exception | None = None
+        for name, tensor in published(self.module, getattr(torch, self._spec.dtype)):
+            is_spread = isinstance(tensor, DTensor)
+            whole = gathered(tensor) if is_spread else tensor
+            if self._take is None or whole is None or error is not None:
+                continue  # another rank; or the others still send the rest
+            try:
+                self._take(name, whole.contiguous())
+            except Exception as failure:
+                error = failure
+        if error is not None:
+            try:
+                raise error
+            finally:
+                error = None  # a cycle through this frame would keep what ``take`` holds
+
     def load_trainable(self, tensors: dict[str, Tensor]) -> None:
         """Overwrite the trained parameters; ``tensors`` has exactly the names of ``trainable``."""
+        self.revision += 1
         for name, parameter in self.trainable().items():
             fill(parameter, tensors[name])
 

@@ -1,65 +1,70 @@
-"""Sends full weights by torch.distributed: one broadcast into the engines of all replicas.
+"""Sends full weights by torch.distributed: from the learner's tensors into all replicas' engines.
 
-Owns rank 0 and the group's store. A group is made for each push and never used again, so that a
-replica that joins or leaves between two pushes makes no difference. Adapters go by the file
-transport.
+Owns which group a push takes. A policy's group is kept from push to push and made anew when a
+replica has joined, left or failed, so a push to one replica alone has a group of those two. No file
+and no copy of the model is made. Adapters go by the file transport.
 """
 
 import asyncio
+import contextlib
 import itertools
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
-from typing import Any
 
 import torch
-from safetensors import safe_open
-from torch.distributed import TCPStore, distributed_c10d  # pyright: ignore[reportPrivateImportUsage]
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.clients.rollout import RolloutStatus, WeightsReceipt
-from troupe.errors import InvalidArgumentError
-from troupe.runtime.weights.group import WeightGroup, broadcast, join_group
+from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.runtime.weights.group import BUCKET_BYTES
 from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.checkpoint.live import LiveWeights
+from troupe_trainer.publish.group import Member, PushGroup
 from troupe_trainer.publish.transport import Send, Target, Transport
-
-WINDOW = 8
-"""Broadcasts that are under way together."""
 
 
 class BroadcastTransport:
     """NCCL between GPUs, gloo otherwise. ``files`` carries what can't be broadcast."""
 
     name = "distributed"
+    takes_live = True
 
     def __init__(
-        self, files: Transport, *, host: str, device: str = "auto", join_timeout_s: float = 60.0
+        self,
+        files: Transport,
+        *,
+        host: str,
+        device: str = "auto",
+        join_timeout_s: float = 60.0,
+        bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
         self._files = files
         self._host = host
         self._has_gpu = device != "cpu" and torch.cuda.is_available()
         self._join_timeout_s = join_timeout_s
+        self._bucket_bytes = bucket_bytes
         self._counter = itertools.count(1)
         self._nonce = uuid.uuid4().hex[:8]
+        self._groups: dict[str, PushGroup] = {}
 
     @asynccontextmanager
     async def session(
         self, export: Export, targets: Sequence[Target], *, timeout_s: float
     ) -> AsyncGenerator[Send]:
-        if export.manifest.kind != "full":
+        if export.live is None:
             async with self._files.session(export, targets, timeout_s=timeout_s) as send_file:
                 yield send_file
             return
-        statuses = await asyncio.gather(*(target.client.status() for target in targets))
-        timeout = timedelta(seconds=self._join_timeout_s)
-        store = TCPStore(self._host, 0, None, True, timeout, wait_for_workers=False)
-        places = self._places(targets, statuses, store.port)
-        group = next(iter(places.values()))
-        sending = asyncio.ensure_future(asyncio.to_thread(self._send_all, export, group, store))
+        policy = export.manifest.policy
+        group = self._group(policy, targets, await _statuses(targets))
+        places = group.places()
+        has_begun = asyncio.Event()
+        sending = asyncio.ensure_future(self._sending(export.live, group, has_begun))
+        failures: list[BaseException] = []
 
         async def send(target: Target) -> WeightsReceipt:
-            place = places[target.replica_id]
+            place = places[_member(target)]
             source = pb.BroadcastWeights(
                 host=place.host,
                 port=place.port,
@@ -67,23 +72,70 @@ class BroadcastTransport:
                 world_size=place.world_size,
                 rank_offset=place.rank_offset,
                 backend=place.backend,
+                is_formed=place.is_formed,
+                bucket_bytes=self._bucket_bytes,
             )
-            return await target.client.send_weights(export.manifest, source, timeout_s)
+            try:
+                return await target.client.send_weights(export.manifest, source, timeout_s)
+            except BaseException as error:
+                failures.append(error)
+                if place.backend == "nccl":
+                    group.give_up()
+                raise
 
         try:
+            await _first_of(has_begun, sending)
             yield send
         finally:
             await asyncio.wait({sending})  # bounded by the group's own time-out
-            if (error := sending.exception()) is not None and not isinstance(error, RuntimeError):
-                raise error
+            failed = sending.exception()
+            if failed is not None or failures:
+                self._give_up(policy)
+            if failed is not None and not isinstance(failed, TroupeError):
+                raise failed  # else each replica says what it missed
 
     async def forget(self, export: Export) -> None:
         await self._files.forget(export)
 
-    def _places(
-        self, targets: Sequence[Target], statuses: Sequence[RolloutStatus], port: int
-    ) -> dict[str, WeightGroup]:
-        """The group as each replica enters it."""
+    async def close(self) -> None:
+        for policy in list(self._groups):
+            self._give_up(policy)
+
+    async def _sending(self, live: LiveWeights, group: PushGroup, begun: asyncio.Event) -> None:
+        """Send on the thread that learns: it may be busy, and may have learnt on by then."""
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            live.check()
+            loop.call_soon_threadsafe(begun.set)
+            group.send(live, self._bucket_bytes)
+
+        await live.on_thread(work)
+
+    def _group(
+        self, policy: str, targets: Sequence[Target], statuses: Sequence[RolloutStatus]
+    ) -> PushGroup:
+        """The policy's group where these are its members, else a new one."""
+        members = {
+            _member(target): status.weight_ranks
+            for target, status in zip(targets, statuses, strict=True)
+        }
+        held = self._groups.get(policy)
+        if held is not None and held.members == members:
+            return held
+        backend = self._backend(targets, statuses)
+        self._give_up(policy)
+        name = f"troupe-{self._nonce}-{next(self._counter)}"
+        group = self._groups[policy] = PushGroup(
+            name, members, host=self._host, backend=backend, timeout_s=self._join_timeout_s
+        )
+        return group
+
+    def _give_up(self, policy: str) -> None:
+        if (group := self._groups.pop(policy, None)) is not None:
+            group.give_up()
+
+    def _backend(self, targets: Sequence[Target], statuses: Sequence[RolloutStatus]) -> str:
         for target, status in zip(targets, statuses, strict=True):
             if status.weight_ranks < 1:
                 raise InvalidArgumentError(
@@ -99,33 +151,25 @@ class BroadcastTransport:
                 "broadcast needs one backend. Give the trainer and all replicas GPUs, or none of "
                 "them, or set TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
             )
-        name = f"troupe-{self._nonce}-{next(self._counter)}"
-        world_size = 1 + sum(status.weight_ranks for status in statuses)
-        places: dict[str, WeightGroup] = {}
-        rank = 1
-        for target, status in zip(targets, statuses, strict=True):
-            places[target.replica_id] = WeightGroup(
-                self._host, port, name, world_size, rank, status.weight_backend
-            )
-            rank += status.weight_ranks
-        return places
+        return backends.pop()
 
-    def _send_all(self, export: Export, group: WeightGroup, store: Any) -> Any:
-        """Rank 0: every tensor of the manifest, in its order. Blocks; torch raises RuntimeError.
 
-        Returns the communicator, to be kept until every rank has received everything.
-        """
-        device = "cuda" if group.backend == "nccl" else "cpu"
-        communicator = join_group(distributed_c10d, store, group, 0, timeout_s=self._join_timeout_s)
-        with safe_open(export.path, framework="pt", device=device) as file:
-            under_way: list[tuple[Any, torch.Tensor]] = []
-            for entry in export.manifest.tensors:
-                tensor = file.get_tensor(entry.name)
-                under_way.append((broadcast(distributed_c10d, communicator, tensor), tensor))
-                if len(under_way) >= WINDOW:
-                    under_way.pop(0)[0].wait()
-            for work, _ in under_way:
-                work.wait()
-        if group.backend == "nccl":
-            torch.cuda.synchronize()
-        return communicator
+def _member(target: Target) -> Member:
+    return target.replica_id, target.incarnation
+
+
+async def _statuses(targets: Sequence[Target]) -> list[RolloutStatus]:
+    return await asyncio.gather(*(target.client.status() for target in targets))
+
+
+async def _first_of(begun: asyncio.Event, sending: "asyncio.Future[None]") -> None:
+    """Wait until the sending has begun; raises its error where it failed before."""
+    waiting = asyncio.ensure_future(begun.wait())
+    try:
+        await asyncio.wait({waiting, sending}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+    if sending.done() and (error := sending.exception()) is not None and not begun.is_set():
+        raise error

@@ -1,4 +1,4 @@
-"""Delivers one version to some replicas: stages, proves by digest and canary, activates, files.
+"""Delivers one version to some replicas: stages, proves by digest and canary, activates.
 
 Owns the calls to replicas and what their answers must be. The publisher decides which replicas,
 when, and what a failure means; the transport decides how bytes travel.
@@ -53,12 +53,18 @@ class Delivery:
         self._clients: dict[str, RolloutClient] = {}
 
     @property
+    def takes_live(self) -> bool:
+        """Whether full weights are sent from the learner, without a file."""
+        return self._transport.takes_live
+
+    @property
     def via(self) -> str:
         """How bytes travel."""
         return self._transport.name
 
     async def close(self) -> None:
         """Close all connections."""
+        await self._transport.close()
         for client in self._clients.values():
             await client.close()
         self._clients.clear()
@@ -66,7 +72,8 @@ class Delivery:
     async def forget(self, export: Export) -> None:
         """Forget a version that will not be sent any more."""
         await self._transport.forget(export)
-        export.path.unlink(missing_ok=True)
+        if export.path is not None:
+            export.path.unlink(missing_ok=True)
 
     async def stage(self, replicas: Sequence[Replica], push: Push) -> Errors:
         """Stage concurrently, in one session, on the replicas that do not serve it already."""
@@ -116,8 +123,6 @@ class Delivery:
         result.canary_s = time.perf_counter() - began
         self._check_canary(scores, export, result)
         push.staged.add(life)
-        if receipt.wants_file:
-            push.wants_file.add(life)
 
     async def activate(self, replicas: Sequence[Replica], push: Push) -> Errors:
         """Activate; stage first on replicas that joined meanwhile."""
@@ -146,21 +151,6 @@ class Delivery:
             raise
         push.result(replica).activate_s = time.perf_counter() - began
         push.active.add(life)
-
-    async def send_files(self, push: Push, members: Sequence[Replica]) -> None:
-        """Send files to replicas that hold the version only in memory, to restart from."""
-        lacking = [m for m in members if life_of(m) in push.wants_file & push.active]
-        manifest, path = push.export.manifest, push.export.path
-        timeout_s = push_s(self._spec, manifest.policy, manifest.size_bytes)
-
-        async def send(replica: Replica) -> None:
-            await self._target(replica).client.send_weights(manifest, path, timeout_s)
-            push.wants_file.discard(life_of(replica))
-
-        for replica, error in zip(lacking, await _gather(map(send, lacking)), strict=True):
-            if error is not None:
-                name = replica.replica_id
-                _log.warning("publisher.file_not_sent", replica=name, error=error.message)
 
     def _check_canary(self, scores: list[float], export: Export, result: PushResult) -> None:
         """Note the largest difference; raises WeightsRejectedError beyond the tolerance."""
@@ -195,7 +185,7 @@ class Delivery:
         return self._clients[address]
 
     def _target(self, replica: Replica) -> Target:
-        return Target(replica.replica_id, self.client_of(replica))
+        return Target(replica.replica_id, self.client_of(replica), replica.incarnation)
 
 
 async def _gather(calls: Iterable[Coroutine[Any, Any, None]]) -> Errors:

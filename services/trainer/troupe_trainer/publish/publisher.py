@@ -104,6 +104,11 @@ class Publisher:
                 )
             await asyncio.sleep(POLL_S)
 
+    @property
+    def takes_live(self) -> bool:
+        """Whether full weights are sent from the learner, without a file."""
+        return self._delivery.takes_live
+
     def adapter_dtype(self, policy: str) -> str:
         """The format to send an adapter in: the one that every engine would convert it to."""
         return self._adapter_dtypes.get(policy, "float32")
@@ -126,8 +131,6 @@ class Publisher:
         push, began = Push(export), time.monotonic()
         async with self._locks[policy]:
             previous = self._current.get(policy)
-            if previous is not None:
-                await self._delivery.send_files(previous, await self._members_or_none(policy, push))
             try:
                 await self._until_all(policy, push, push.staged, self._delivery.stage)
             except JobFailedError:
@@ -211,7 +214,6 @@ class Publisher:
             members = await self._members(policy)
         except TroupeError:
             return
-        await self._delivery.send_files(push, members)
         for replica in members:
             if life_of(replica) in push.active and not has_other(replica, push.export):
                 continue

@@ -30,12 +30,11 @@ class PushSeconds:
 
 @dataclass(slots=True)
 class Push:
-    """One version being published. ``wants_file``: replicas that hold it only in memory."""
+    """One version being published."""
 
     export: Export
     staged: set[Life] = field(default_factory=set[Life])
     active: set[Life] = field(default_factory=set[Life])
-    wants_file: set[Life] = field(default_factory=set[Life])
     rejections: dict[Life, int] = field(default_factory=dict[Life, int])
     results: dict[Life, PushResult] = field(default_factory=dict[Life, PushResult])
     problem: str = ""

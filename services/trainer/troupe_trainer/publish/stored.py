@@ -24,6 +24,7 @@ class StoredTransport:
     """One upload for all replicas; good where they share a volume, or are many."""
 
     name = "store"
+    takes_live = False
 
     def __init__(self, store: WeightStore, job_id: str) -> None:
         self._store = store
@@ -55,8 +56,11 @@ class StoredTransport:
         except TroupeError as error:
             _log.warning("publisher.forget_failed", key=key, error=error.message)
 
+    async def close(self) -> None:
+        """Nothing is kept."""
+
     def _put(self, export: Export, key: str) -> None:
-        self._store.put(export.path, key)
+        self._store.put(export.file, key)
         manifest = json_format.MessageToJson(export.manifest, indent=None)
         self._store.put_bytes(manifest.encode(), f"{key}.manifest.json")
 

@@ -12,15 +12,19 @@ class StreamTransport:
     """Needs nothing but the replicas' addresses."""
 
     name = "grpc"
+    takes_live = False
 
     @asynccontextmanager
     async def session(
         self, export: Export, targets: Sequence[Target], *, timeout_s: float
     ) -> AsyncGenerator[Send]:
         async def send(target: Target) -> WeightsReceipt:
-            return await target.client.send_weights(export.manifest, export.path, timeout_s)
+            return await target.client.send_weights(export.manifest, export.file, timeout_s)
 
         yield send
 
     async def forget(self, export: Export) -> None:
         """Nothing to delete."""
+
+    async def close(self) -> None:
+        """Nothing is kept."""

@@ -19,6 +19,7 @@ class Target:
 
     replica_id: str
     client: RolloutClient
+    incarnation: str = ""
 
 
 Send = Callable[[Target], Awaitable[WeightsReceipt]]
@@ -29,6 +30,8 @@ class Transport(Protocol):
     """One way for bytes to travel."""
 
     name: str
+    takes_live: bool
+    """Full weights come from the learner's tensors, and no file of them is made."""
 
     def session(
         self, export: Export, targets: Sequence[Target], *, timeout_s: float
@@ -38,4 +41,8 @@ class Transport(Protocol):
 
     async def forget(self, export: Export) -> None:
         """Forget a version that will not be sent any more."""
+        ...
+
+    async def close(self) -> None:
+        """Give up what is kept between pushes."""
         ...

@@ -36,4 +36,5 @@ def make_transport(settings: TrainerSettings, job_id: str, spec: JobSpec) -> Tra
         host=settings.advertise_host or "127.0.0.1",
         device=settings.device,
         join_timeout_s=settings.weights_join_timeout_s,
+        bucket_bytes=settings.weights_bucket_mib << 20,
     )

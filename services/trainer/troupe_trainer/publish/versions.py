@@ -3,7 +3,9 @@
 Owns two rules. A trainer that resumed from a checkpoint never takes replicas back: it publishes
 nothing until it has caught up with the committed version. A version number never stands for two
 sets of weights: a version's file is on disk before it is committed and stays until the next one is,
-so a trainer that learns a version again, and gets other bits, publishes the committed ones.
+so a trainer that learns a version again, and gets other bits, publishes the committed ones. Where
+full weights are sent from the learner there is no such file: other bits than the committed ones end
+this life of the job.
 """
 
 import asyncio
@@ -12,14 +14,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from troupe.durable import sync
+from troupe.durable import make_folder, sync
 from troupe.errors import JobFailedError, TroupeError
 from troupe.runtime.faults import reached
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.weights import build_manifest
-from troupe_trainer.checkpoint.export import Export, export_version
+from troupe_trainer.checkpoint.export import Export, export_live, export_version, file_name
 from troupe_trainer.control import TrainerProgress
+from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.publish.device import Device
 from troupe_trainer.publish.publisher import Publisher
@@ -69,11 +72,8 @@ class Versions:
             if version < committed.get(policy, 0):
                 _log.info("versions.catching_up", policy=policy, version=version)
                 continue
-            dtype = self._publisher.adapter_dtype(policy)
             exports[policy] = await self._learners.on_thread(
-                lambda source=learner, dtype=dtype: export_version(
-                    source, version, self._epoch_folder, job_id=self._job_id, adapter_dtype=dtype
-                )
+                lambda source=learner: self._export(source, version)
             )
         await self._device.give()
         for policy, export in exports.items():
@@ -91,12 +91,26 @@ class Versions:
             await asyncio.to_thread(self._forget_predecessors, policy)
         return took
 
+    def _export(self, learner: Learner, version: int) -> Export:
+        """The version as the transport takes it; call it on the learners' thread."""
+        if self._publisher.takes_live and not learner.model.is_lora:
+            on_thread = self._learners.on_thread
+            return export_live(
+                learner.model, learner.policy, version, on_thread, job_id=self._job_id
+            )
+        dtype = self._publisher.adapter_dtype(learner.policy)
+        return export_version(
+            learner, version, self._epoch_folder, job_id=self._job_id, adapter_dtype=dtype
+        )
+
     def _as_committed(self, export: Export, digest: str) -> Export:
         """``export``, or the committed file of its number if learning it again gave other bits."""
         manifest = export.manifest
         if manifest.tensor_digest == digest:
             return export
-        for path in sorted(self._folder.rglob(export.path.name)):
+        make_folder(self._epoch_folder)
+        target = self._epoch_folder / file_name(manifest.policy, manifest.policy_version)
+        for path in sorted(self._folder.rglob(target.name)):
             with suppress(TroupeError, OSError):
                 candidate = build_manifest(
                     path,
@@ -110,8 +124,8 @@ class Versions:
                     _log.warning(
                         "versions.learnt_otherwise", policy=manifest.policy, path=str(path)
                     )
-                    path.replace(export.path)
-                    return replace(export, manifest=candidate)
+                    path.replace(target)
+                    return replace(export, manifest=candidate, path=target, live=None)
         raise JobFailedError(
             f"Version {manifest.policy_version} of policy '{manifest.policy}' was committed with "
             f"the tensor digest {digest[:16]}; learning it again gave "
@@ -128,8 +142,11 @@ class Versions:
 
 
 @asynccontextmanager
-async def _on_disk(path: Path) -> AsyncGenerator[None]:
+async def _on_disk(path: Path | None) -> AsyncGenerator[None]:
     """Bring a file and its name to the disk meanwhile."""
+    if path is None:
+        yield
+        return
 
     def work() -> None:
         sync(path)

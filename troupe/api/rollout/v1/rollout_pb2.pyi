@@ -136,20 +136,24 @@ class StoredWeights(_message.Message):
     def __init__(self, key: _Optional[str] = ...) -> None: ...
 
 class BroadcastWeights(_message.Message):
-    __slots__ = ("host", "port", "group", "world_size", "rank_offset", "backend")
+    __slots__ = ("host", "port", "group", "world_size", "rank_offset", "backend", "is_formed", "bucket_bytes")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     RANK_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BACKEND_FIELD_NUMBER: _ClassVar[int]
+    IS_FORMED_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_BYTES_FIELD_NUMBER: _ClassVar[int]
     host: str
     port: int
     group: str
     world_size: int
     rank_offset: int
     backend: str
-    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., group: _Optional[str] = ..., world_size: _Optional[int] = ..., rank_offset: _Optional[int] = ..., backend: _Optional[str] = ...) -> None: ...
+    is_formed: bool
+    bucket_bytes: int
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., group: _Optional[str] = ..., world_size: _Optional[int] = ..., rank_offset: _Optional[int] = ..., backend: _Optional[str] = ..., is_formed: _Optional[bool] = ..., bucket_bytes: _Optional[int] = ...) -> None: ...
 
 class WeightsChunk(_message.Message):
     __slots__ = ("offset_bytes", "data", "crc32")
@@ -162,16 +166,14 @@ class WeightsChunk(_message.Message):
     def __init__(self, offset_bytes: _Optional[int] = ..., data: _Optional[bytes] = ..., crc32: _Optional[int] = ...) -> None: ...
 
 class UpdateWeightsResponse(_message.Message):
-    __slots__ = ("tensor_digest", "staged_s", "received_s", "wants_file")
+    __slots__ = ("tensor_digest", "staged_s", "received_s")
     TENSOR_DIGEST_FIELD_NUMBER: _ClassVar[int]
     STAGED_S_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_S_FIELD_NUMBER: _ClassVar[int]
-    WANTS_FILE_FIELD_NUMBER: _ClassVar[int]
     tensor_digest: str
     staged_s: float
     received_s: float
-    wants_file: bool
-    def __init__(self, tensor_digest: _Optional[str] = ..., staged_s: _Optional[float] = ..., received_s: _Optional[float] = ..., wants_file: _Optional[bool] = ...) -> None: ...
+    def __init__(self, tensor_digest: _Optional[str] = ..., staged_s: _Optional[float] = ..., received_s: _Optional[float] = ...) -> None: ...
 
 class ActivateWeightsRequest(_message.Message):
     __slots__ = ("policy", "policy_version", "epoch", "tensor_digest")

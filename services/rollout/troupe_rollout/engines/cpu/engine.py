@@ -5,7 +5,8 @@ building of new versions on another, so that receiving weights never stops gener
 """
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor
 from troupe.candidates import Candidate, GenerateRequest, Generation
 from troupe.errors import InvalidArgumentError, OverloadedError
 from troupe.ids import prompt_digest
-from troupe.runtime.engines.broadcast import BroadcastWeights, Received
+from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.runtime.serving.memory import keep_freed_memory
 from troupe.spec.policy import PolicySpec
@@ -32,12 +33,12 @@ from troupe_rollout.engines.chat import (
 from troupe_rollout.engines.cpu.batcher import Batcher
 from troupe_rollout.engines.cpu.images import positions_of
 from troupe_rollout.engines.cpu.model import CpuModel, load_base
-from troupe_rollout.engines.cpu.receive import receive_tensors
+from troupe_rollout.engines.cpu.receive import Memberships
 from troupe_rollout.engines.cpu.rows import Job
 from troupe_rollout.engines.cpu.score import score_tokens
 from troupe_rollout.engines.cpu.settings import CpuEngineSettings
 from troupe_rollout.engines.cpu.versions import Slot
-from troupe_rollout.engines.cpu.weights import build_module, load_tensors, sums_of_tensors
+from troupe_rollout.engines.cpu.weights import build_module, check_full, load_tensors
 from troupe_rollout.engines.cpu.worker import Worker
 from troupe_rollout.engines.versions import VersionTable, held_digest
 
@@ -61,6 +62,7 @@ class CpuEngine:
         self._bases: dict[str, CpuModel] = {}
         self._chats: dict[str, ChatTemplate] = {}
         self._tables: dict[str, VersionTable[Slot]] = {}
+        self._memberships = Memberships()
         self._in_flight = 0
         self._is_stopping = False
 
@@ -142,24 +144,29 @@ class CpuEngine:
 
     async def stage(self, weights: StagedWeights) -> str:
         self._base(weights.policy)
-        loop = asyncio.get_running_loop()
-        tensors = await loop.run_in_executor(self._stager, load_tensors, weights.path)
-        return await self._keep(weights, tensors)
+        return await self._keep(weights, lambda: load_tensors(weights.path), self._stager)
 
-    async def receive(self, weights: BroadcastWeights) -> Received:
+    async def receive(self, weights: BroadcastWeights) -> str:
         """Full weights by torch.distributed; see `troupe.runtime.engines.broadcast`."""
-        self._base(weights.policy)
-        tensors = await asyncio.to_thread(receive_tensors, weights)
+        base = self._base(weights.policy)
+        where = f"Weights of policy '{weights.policy}' version {weights.policy_version}"
+        check_full(base, weights.tensors, where)
         announced = {tensor.name: tensor.digest for tensor in weights.tensors}
         staged = StagedWeights(
             weights.policy, weights.policy_version, "full", Path(), "", announced
         )
-        return Received(await self._keep(staged, tensors), wants_file=False)
+        # On a thread of its own: it waits for the trainer, and other versions are built meanwhile.
+        return await self._keep(staged, lambda: self._memberships.receive(weights), None)
 
-    async def _keep(self, weights: StagedWeights, tensors: dict[str, Tensor]) -> str:
+    async def _keep(
+        self,
+        weights: StagedWeights,
+        tensors: Callable[[], Generator[tuple[str, Tensor]]],
+        thread: ThreadPoolExecutor | None,
+    ) -> str:
         base, table = self._base(weights.policy), self._tables[weights.policy]
         loop = asyncio.get_running_loop()
-        slot = await loop.run_in_executor(self._stager, self._build, base, weights, tensors)
+        slot = await loop.run_in_executor(thread, self._build, base, weights, tensors)
         if not table.holds(weights.policy_version, slot.tensor_digest):
             table.stage(slot)
         return slot.tensor_digest
@@ -185,6 +192,7 @@ class CpuEngine:
         self._is_stopping = True
         await asyncio.to_thread(self._worker.stop, STOP_TIMEOUT_S)
         self._stager.shutdown(wait=False, cancel_futures=True)
+        self._memberships.close()
         self._tables.clear()
         self._bases.clear()
 
@@ -240,9 +248,15 @@ class CpuEngine:
     def _max_cells(self, base: CpuModel) -> int:
         return self._settings.max_kv_mib * 2**20 // base.kv_bytes_per_token
 
-    def _build(self, base: CpuModel, weights: StagedWeights, tensors: dict[str, Tensor]) -> Slot:
-        digest = held_digest(weights, sums_of_tensors(tensors))
-        module = build_module(base, weights, tensors)
+    def _build(
+        self,
+        base: CpuModel,
+        weights: StagedWeights,
+        tensors: Callable[[], Generator[tuple[str, Tensor]]],
+    ) -> Slot:
+        with contextlib.closing(tensors()) as each:
+            module, sums = build_module(base, weights, each)
+        digest = held_digest(weights, sums)
         lane = Batcher(
             module,
             base.end_token_ids,

@@ -1,4 +1,4 @@
-"""Turns a received safetensors file into a module that serves: LoRA merged, or full weights.
+"""Turns received tensors into a module that serves: LoRA merged, or full weights put in one by one.
 
 Owns the arithmetic of merging and the check of every name and shape. A version shares with the
 base all parameters that it does not change, so a LoRA version costs the memory of its target
@@ -6,11 +6,12 @@ matrices and a full version costs the whole model.
 """
 
 import re
+from collections.abc import Container, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from troupe.errors import WeightsRejectedError
@@ -35,38 +36,57 @@ _DTYPES = {
 _UNSUPPORTED = ("use_dora", "fan_in_fan_out", "rank_pattern", "alpha_pattern", "modules_to_save")
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """The file's tensors; raises WeightsRejectedError when it is not safetensors."""
+def load_tensors(path: Path) -> Generator[tuple[str, Tensor]]:
+    """The file's tensors one by one; raises WeightsRejectedError when it is not safetensors."""
     try:
-        return load_file(path)
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - it is no dict
+                yield name, file.get_tensor(name)
     except Exception as error:  # safetensors raises its own type and OSError
         raise WeightsRejectedError(
             f"{path} can't be read as safetensors ({error}). Export and send the weights again."
         ) from error
 
 
-def sums_of_tensors(tensors: dict[str, Tensor]) -> list[TensorSum]:
-    """`troupe.runtime.weights.sums_of` over tensors in memory."""
-    return sums_of(
-        TensorView(name, _DTYPES[tensor.dtype], tuple(tensor.shape), _bytes(tensor))
-        for name, tensor in tensors.items()
-    )
+def sum_of_tensor(name: str, tensor: Tensor) -> TensorSum:
+    """`troupe.runtime.weights.sums_of` one tensor in memory."""
+    view = TensorView(name, _DTYPES[tensor.dtype], tuple(tensor.shape), _bytes(tensor))
+    return sums_of([view])[0]
 
 
-def build_module(base: CpuModel, weights: StagedWeights, tensors: dict[str, Tensor]) -> Any:
-    """A module of the base's architecture that computes with ``tensors``.
+def build_module(
+    base: CpuModel, weights: StagedWeights, tensors: Iterable[tuple[str, Tensor]]
+) -> tuple[Any, list[TensorSum]]:
+    """A module of the base's architecture that computes with ``tensors``, and their digests.
+
+    Full weights are put in as they come: beside the module there is one tensor at a time.
 
     Raises:
         WeightsRejectedError: A tensor is unknown, missing or of the wrong shape; it is named.
     """
     where = f"Weights of policy '{weights.policy}' version {weights.policy_version}"
-    module = _twin(base.module, {})
+    module, sums = _twin(base.module, {}), list[TensorSum]()
+
+    def summed() -> Iterator[tuple[str, Tensor]]:
+        for name, tensor in tensors:
+            sums.append(sum_of_tensor(name, tensor))
+            yield name, tensor
+
     with torch.no_grad():
         if weights.kind == "lora":
-            _merge_lora(module, tensors, weights.adapter_config_json, where)
+            _merge_lora(module, dict(summed()), weights.adapter_config_json, where)
         else:
-            _replace_all(module, tensors, where)
-    return module
+            _replace_all(module, summed(), where)
+    return module, sums
+
+
+def check_full(base: CpuModel, tensors: Iterable[TensorSum], where: str) -> None:
+    """Raise WeightsRejectedError unless these are the model's tensors, tied ones at least once."""
+    shapes = {tensor.name: tuple(tensor.shape) for tensor in tensors}
+    current = dict(base.module.named_parameters(remove_duplicate=False))
+    for name, shape in shapes.items():
+        _check_fits(current.get(name), name, shape, where)
+    _check_complete(_ties(current), shapes, where)
 
 
 def _twin(module: Any, twins: dict[int, Any]) -> Any:
@@ -128,33 +148,46 @@ def _linear(module: Any, target: str, where: str) -> nn.Linear:
     return layer
 
 
-def _replace_all(module: Any, tensors: dict[str, Tensor], where: str) -> None:
-    """Every parameter from the file; tied names may be given once or each time."""
-    ties: dict[int, list[str]] = {}
+def _replace_all(module: Any, tensors: Iterable[tuple[str, Tensor]], where: str) -> None:
+    """Every parameter as it comes; tied names may be given once or each time."""
     current: dict[str, nn.Parameter] = dict(module.named_parameters(remove_duplicate=False))
-    for name, parameter in current.items():
-        ties.setdefault(id(parameter), []).append(name)
-    if unknown := sorted(tensors.keys() - current.keys()):
-        raise WeightsRejectedError(f"{where}: tensor '{unknown[0]}' is unknown to the model.")
-    for names in ties.values():
-        received = [name for name in names if name in tensors]
-        if not received:
-            raise WeightsRejectedError(f"{where}: tensor '{names[0]}' is missing.")
-        old, tensor = current[received[0]], tensors[received[0]]
-        if tensor.shape != old.shape:
-            raise WeightsRejectedError(
-                f"{where}: tensor '{received[0]}' is {list(tensor.shape)} and the model wants "
-                f"{list(old.shape)}."
-            )
-        for other in received[1:]:
-            if not torch.equal(tensor, tensors[other]):
+    ties, placed = _ties(current), dict[str, nn.Parameter]()
+    names_of = {name: names for names in ties for name in names}
+    for name, tensor in tensors:
+        _check_fits(current.get(name), name, tuple(tensor.shape), where)
+        if twin := next((other for other in names_of[name] if other in placed), None):
+            if not torch.equal(tensor.to(placed[twin]), placed[twin]):
                 raise WeightsRejectedError(
-                    f"{where}: tensor '{other}' differs from '{received[0]}', and the model ties "
-                    "them."
+                    f"{where}: tensor '{name}' differs from '{twin}', and the model ties them."
                 )
-        new = _laid_out_as(old, tensor)
-        for name in names:
-            replace_parameter(module, name, new)
+            continue
+        placed[name] = _laid_out_as(current[name], tensor)
+        for tied in names_of[name]:
+            replace_parameter(module, tied, placed[name])
+    _check_complete(ties, placed, where)
+
+
+def _ties(parameters: dict[str, nn.Parameter]) -> list[list[str]]:
+    """The names of each parameter."""
+    ties: dict[int, list[str]] = {}
+    for name, parameter in parameters.items():
+        ties.setdefault(id(parameter), []).append(name)
+    return list(ties.values())
+
+
+def _check_fits(old: nn.Parameter | None, name: str, shape: tuple[int, ...], where: str) -> None:
+    if old is None:
+        raise WeightsRejectedError(f"{where}: tensor '{name}' is unknown to the model.")
+    if shape != tuple(old.shape):
+        raise WeightsRejectedError(
+            f"{where}: tensor '{name}' is {list(shape)} and the model wants {list(old.shape)}."
+        )
+
+
+def _check_complete(ties: list[list[str]], received: Container[str], where: str) -> None:
+    for names in ties:
+        if not any(name in received for name in names):
+            raise WeightsRejectedError(f"{where}: tensor '{names[0]}' is missing.")
 
 
 def _laid_out_as(old: Tensor, values: Tensor) -> nn.Parameter:

@@ -1,56 +1,63 @@
 """Receives full weights by torch.distributed into a running SGLang server.
 
-Owns the order of SGLang's calls: join, open the session, take the tensors in buckets, close, leave.
-The server's old weights are gone once the first tensor has arrived; the caller restores them.
+Owns the order of SGLang's calls, and which group the server is in: it joins once, and each push
+opens the session, takes the tensors in buckets and closes it.
 """
 
-import asyncio
 import contextlib
-import math
-from collections.abc import Sequence
 
-from troupe.errors import TroupeError, WeightsRejectedError
+from troupe.errors import TroupeError, UnavailableError
 from troupe.runtime.engines.broadcast import BroadcastWeights
-from troupe.runtime.weights import TensorSum
-from troupe.runtime.weights.layout import ITEM_BYTES
+from troupe.runtime.weights.group import WeightGroup, buckets
 from troupe_rollout.engines.sglang.client import SglangClient
 
-BUCKET_BYTES = 512 * 2**20
-"""SGLang keeps a bucket beside the model until it is copied."""
 
+class SglangMembership:
+    """The group that one server is in, until a push fails or the server is another one."""
 
-async def receive_into(client: SglangClient, weights: BroadcastWeights, tag: str) -> None:
-    """Replace the server's weights by what rank 0 sends.
+    def __init__(self) -> None:
+        self._group: WeightGroup | None = None
 
-    Raises:
-        TroupeError: SGLang reported why it failed; no session is open any more.
-        TimeoutError: it does not answer within ``weights.timeout_s``; what it holds is unknown.
-    """
-    async with asyncio.timeout(weights.timeout_s):
-        await client.join_group(weights.group)
+    def forget(self) -> None:
+        """The server is a new process, which is in no group."""
+        self._group = None
+
+    def check(self, group: WeightGroup) -> None:
+        """Raise UnavailableError where the server should be in ``group`` and is not."""
+        if group.is_formed and (self._group is None or self._group.name != group.name):
+            raise UnavailableError(
+                f"The SGLang server is not in the weight group '{group.name}': it was restarted, "
+                "or left after a failure. Form a new group and send the weights again."
+            )
+
+    async def leave(self, client: SglangClient) -> None:
+        """Leave, so that nobody waits for the server."""
+        group, self._group = self._group, None
+        if group is not None:
+            with contextlib.suppress(TroupeError):
+                await client.leave_group(group)
+
+    async def enter(self, client: SglangClient, group: WeightGroup) -> None:
+        """Join ``group`` unless the server is in it."""
+        self.check(group)
+        if not group.is_formed:
+            await self.leave(client)
+            await client.join_group(group)
+            self._group = group
+
+    async def take(self, client: SglangClient, weights: BroadcastWeights, tag: str) -> None:
+        """Replace the server's weights by what rank 0 sends, bucket by bucket.
+
+        Raises:
+            TroupeError: SGLang reported why it failed; no session is open any more.
+        """
         try:
             await client.begin_update()
-            for bucket in buckets(weights.tensors, BUCKET_BYTES):
+            for bucket in buckets(weights.tensors, weights.bucket_bytes):
                 await client.receive_weights(weights.group, bucket, tag)
             await client.end_update()
-        except TroupeError:  # not on a time-out: an unresponsive server would block this
-            with contextlib.suppress(WeightsRejectedError):  # none was open
+        except TroupeError:
+            await self.leave(client)  # first: the others wait for it
+            with contextlib.suppress(TroupeError):  # none was open
                 await client.end_update()
-            with contextlib.suppress(TroupeError):
-                await client.leave_group(weights.group)
             raise
-        await client.leave_group(weights.group)
-
-
-def buckets(tensors: Sequence[TensorSum], size: int) -> list[list[TensorSum]]:
-    """Consecutive runs of tensors of about ``size`` bytes; a larger tensor forms its own run."""
-    runs: list[list[TensorSum]] = []
-    room = 0
-    for tensor in tensors:
-        needs = math.prod(tensor.shape) * ITEM_BYTES[tensor.dtype]
-        if not runs or needs > room:
-            runs.append([])
-            room = size
-        runs[-1].append(tensor)
-        room -= needs
-    return runs

@@ -13,7 +13,7 @@ from typing import Any
 from troupe.candidates import GenerateRequest, Generation
 from troupe.errors import InvalidArgumentError, OverloadedError, UnavailableError
 from troupe.ids import prompt_digest
-from troupe.runtime.engines.broadcast import BroadcastWeights, Received
+from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe.tasks.content import ImagePart
@@ -179,7 +179,7 @@ class SglangEngine:
         async with self._turns.user(waits=False):
             return await versions.stage(weights)
 
-    async def receive(self, weights: BroadcastWeights) -> Received:
+    async def receive(self, weights: BroadcastWeights) -> str:
         """Full weights by torch.distributed; see `troupe.runtime.engines.broadcast`."""
         versions = self._of(weights.policy).versions
         if isinstance(versions, LoraVersions):

@@ -3,24 +3,24 @@
 Stock SGLang holds one set of weights, so a version is staged as a verified file and loaded when
 somebody needs it: the canary that scores a staged version, or a request of the active one. A swap
 waits for the requests of the other version, so none spans two. The trainer may die at any moment;
-the next request brings the active version back. A version received by torch.distributed is in the
-server at once and has no file yet: while it is staged, requests of the active version wait, for no
-longer than its lease. docs/rollout.md explains the traps.
+the next request brings the active version back. A version received by torch.distributed has no
+file and replaces everything that is held, the active version too: until it is activated, or where
+the push breaks off, the replica has no version to serve. docs/rollout.md explains the traps.
 """
 
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from troupe.errors import OverloadedError, TroupeError, UnavailableError, WeightsRejectedError
-from troupe.runtime.engines.broadcast import BroadcastWeights, Received
+from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.weights import digest_of_sums
-from troupe_rollout.engines.sglang.broadcast import receive_into
+from troupe_rollout.engines.sglang.broadcast import SglangMembership
 from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_rollout.engines.sglang.files import WorkFolder, check_full, check_shapes, keep_full
 from troupe_rollout.engines.sglang.model import SglangModel
@@ -63,12 +63,11 @@ class FullVersions:
         self._drain_timeout_s = drain_timeout_s
         self._table = VersionTable[Snapshot](policy, 1, on_drop=self._drop)
         self._resident: Snapshot | None = None
+        self._membership = SglangMembership()
         self._turn = asyncio.Lock()
         self._num_users = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._decided = asyncio.Event()
-        self._decided.set()
 
     async def stage(self, weights: StagedWeights) -> str:
         """Keep a checked file; returns its tensors' digest. Serving continues undisturbed."""
@@ -77,44 +76,61 @@ class FullVersions:
         name = self._work.new_name(self._policy, weights.policy_version)
         folder = self._work.path / name
         digest = await asyncio.to_thread(keep_full, self._base, weights, folder)
-        if not self._table.holds(weights.policy_version, digest):
-            self._table.stage(Snapshot(weights.policy_version, digest, name, folder))
-            self._settle()
-        elif (held := self._table.scoring(weights.policy_version)).folder is None:
-            held.folder = folder
-        else:
+        if self._table.holds(weights.policy_version, digest):
             shutil.rmtree(folder, ignore_errors=True)
+        else:
+            self._table.stage(Snapshot(weights.policy_version, digest, name, folder))
         return digest
 
-    async def receive(self, weights: BroadcastWeights) -> Received:
+    async def receive(self, weights: BroadcastWeights) -> str:
         """Take a version into the server's memory as the trainer broadcasts it.
 
-        The old weights are replaced, so its requests wait until the version is activated or
-        discarded. On any failure the old version is loaded again from its file.
+        It replaces every version that is held. Where it does not arrive whole, none is held and
+        no request is answered until a version is sent again.
         """
         version, digest = weights.policy_version, digest_of_sums(weights.tensors)
         where = f"Weights of policy '{self._policy}' version {version}"
         self._table.check_forward(version)
         check_shapes(self._base, where, {t.name: t.shape for t in weights.tensors})
-        name = self._work.new_name(self._policy, version)
+        self._membership.check(weights.group)
+        snapshot = Snapshot(version, digest, self._work.new_name(self._policy, version), None)
         async with self._turn:
-            snapshot = Snapshot(version, digest, name, None)
-            await self._drained(snapshot)
-            await self._swap(snapshot, weights)
-            self._table.stage(snapshot)
-            self._decided.clear()
-        return Received(digest, wants_file=True)
+            client = self._server.client()
+            try:
+                await self._drained(snapshot)
+            except TroupeError:
+                await self._membership.leave(client)
+                raise
+            try:
+                async with asyncio.timeout(weights.timeout_s):
+                    await self._replace(client, snapshot, weights)
+            except TroupeError:
+                raise
+            except BaseException as error:  # late or cancelled: what the server does is unknown
+                self._server.distrust(f"a broadcast of weights did not end ({error!r})")
+                raise
+        return digest
+
+    async def _replace(
+        self, client: SglangClient, snapshot: Snapshot, weights: BroadcastWeights
+    ) -> None:
+        await self._membership.enter(client, weights.group)
+        before, self._resident = self._table.held(), None
+        for held in before:
+            self._table.lose(held.policy_version)
+        await self._membership.take(client, weights, snapshot.name)
+        await self._arrived(client, snapshot, before)
+        self._resident = snapshot
+        self._table.stage(snapshot)
 
     async def activate(self, policy_version: int) -> None:
         """Load a staged version, if the canary has not done so, and serve it."""
         async with self.use(policy_version, staged_too=True):
             self._table.activate(policy_version)
-            self._settle()
 
     async def discard(self, policy_version: int) -> None:
         """Forget a staged version; the active one is loaded again if the canary replaced it."""
         self._table.discard(policy_version)
-        self._settle()
         active = self._table.active_version
         if active is not None and self._resident is not self._table.serving(active):
             with contextlib.suppress(TroupeError):  # the next request tries again, and reports why
@@ -125,9 +141,13 @@ class FullVersions:
     async def use(self, policy_version: int, *, staged_too: bool) -> AsyncGenerator[Snapshot]:
         """A version, in the server and unchanged until the block ends."""
         find = self._table.scoring if staged_too else self._table.serving
-        while not await self._entered(find(policy_version), find):
-            await self._until_decided(policy_version)
-        snapshot = find(policy_version)
+        async with self._turn:
+            snapshot = find(policy_version)
+            if self._resident is not snapshot:
+                await self._drained(snapshot)
+                await self._swap(snapshot)
+            self._num_users += 1
+            self._idle.clear()
         try:
             yield snapshot
         finally:
@@ -141,11 +161,11 @@ class FullVersions:
         Versions that only the old server had are lost; the trainer's publisher sends them again.
         """
         self._resident = None
+        self._membership.forget()
         for snapshot in self._table.held():
             if snapshot.folder is None:
                 _log.warning("sglang.version_lost", version=snapshot.policy_version)
                 self._table.lose(snapshot.policy_version)
-        self._settle()
         if (active := self._table.active_version) is not None:
             snapshot = self._table.serving(active)
             await self._load(client, snapshot)
@@ -157,38 +177,6 @@ class FullVersions:
 
     async def close(self) -> None:
         """Do nothing: no task runs in the background."""
-
-    async def _entered(self, wanted: Snapshot, find: Callable[[int], Snapshot]) -> bool:
-        """Become a user of the version; False while another version must not be replaced."""
-        async with self._turn:
-            snapshot = find(wanted.policy_version)
-            if self._resident is not snapshot:
-                if not self._decided.is_set():
-                    return False
-                await self._drained(snapshot)
-                await self._swap(snapshot)
-            self._num_users += 1
-            self._idle.clear()
-            return True
-
-    def _settle(self) -> None:
-        """Let waiting requests go on once no staged version is in the server alone."""
-        staged = self._table.state().staged_versions
-        held = (self._table.scoring(version) for version in staged)
-        if not any(snapshot.folder is None for snapshot in held):
-            self._decided.set()
-
-    async def _until_decided(self, policy_version: int) -> None:
-        """Wait while a staged version exists only in the server: a swap would lose it."""
-        try:
-            async with asyncio.timeout(self._drain_timeout_s):
-                await self._decided.wait()
-        except TimeoutError as error:
-            raise OverloadedError(
-                f"Version {policy_version} of policy '{self._policy}' waits for a newer one to be "
-                f"activated or dropped, for {self._drain_timeout_s:g} s. Try again; a trainer that "
-                "is gone loses its lease (TROUPE_ROLLOUT_PUSH_LEASE_S)."
-            ) from error
 
     async def _drained(self, snapshot: Snapshot) -> None:
         try:
@@ -202,12 +190,12 @@ class FullVersions:
                 "TROUPE_ROLLOUT_SGLANG_DRAIN_TIMEOUT_S."
             ) from error
 
-    async def _swap(self, snapshot: Snapshot, source: BroadcastWeights | None = None) -> None:
+    async def _swap(self, snapshot: Snapshot) -> None:
         """Replace the weights; on failure restore the previous ones."""
         client, before = self._server.client(), self._resident
         self._resident = None
         try:
-            await self._load(client, snapshot, source)
+            await self._load(client, snapshot)
         except BaseException as error:
             if not isinstance(error, TroupeError) or before is None:
                 self._server.distrust(f"a swap of weights did not end ({error!r})")
@@ -227,21 +215,22 @@ class FullVersions:
         else:
             self._resident = before
 
-    async def _load(
-        self, client: SglangClient, snapshot: Snapshot, source: BroadcastWeights | None = None
-    ) -> None:
+    async def _load(self, client: SglangClient, snapshot: Snapshot) -> None:
         """Raises WeightsRejectedError unless SGLang's memory changed to this version."""
-        if source is not None:
-            await receive_into(client, source, snapshot.name)
-        elif snapshot.folder is not None:
-            await client.load_weights(snapshot.folder, snapshot.name)
-        else:
+        if snapshot.folder is None:
             raise UnavailableError(
                 f"Version {snapshot.policy_version} of policy '{self._policy}' was in the server "
                 "alone and is lost; it must be sent again."
             )
+        await client.load_weights(snapshot.folder, snapshot.name)
+        await self._arrived(client, snapshot, self._table.held())
+
+    async def _arrived(
+        self, client: SglangClient, snapshot: Snapshot, others: Sequence[Snapshot]
+    ) -> None:
+        """Note SGLang's checksum, after a comparison with those of ``others``."""
         checksum = await client.checksum()
-        for other in self._table.held():
+        for other in others:
             same_tensors = other.tensor_digest == snapshot.tensor_digest
             if other.checksum and (other.checksum == checksum) != same_tensors:
                 raise WeightsRejectedError(
