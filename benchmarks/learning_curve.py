@@ -6,9 +6,9 @@ sizes of a step) is run once until the budget of sampled tokens is spent, and me
 tasks. Then the best one is run with fresh seeds, for as many steps as it needed, and the trained
 team plays the test tasks at temperature 1 and greedily. Arms:
 
-- ``at_grpo``; ``at_grpo_random`` goes on from a random candidate (what best-of-K adds);
+- ``at_grpo``; ``at_grpo_random`` goes on from a random candidate (what best-of-K adds at one rate);
 - ``turn_grpo``: whole episodes, the same rewards a turn as reward-to-go; ``turn_grpo_now``: the
-  same without what follows, as AT-GRPO counts them (what the tree adds);
+  same without what follows, as AT-GRPO counts them (``at_grpo_random`` less it: the tree);
 - ``grpo``: whole episodes and the return of all rewards; ``grpo_team``: of the team's alone, no
   agent's own terms; ``magrpo``; ``ippo`` with a critic of its own;
 - ``best_of_k``: the best candidate is imitated; ``_L0``: one agent; ``_L2``, ``_L3``: own weights.
@@ -47,7 +47,7 @@ from benchmarks.learning_cells import (
     play,
     play_base,
 )
-from benchmarks.learning_report import draw, rows_of, write_page
+from benchmarks.learning_report import draw, pairs_of, rows_of, write_page
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 
 RESULTS = Path(__file__).parent / "results"
@@ -122,7 +122,7 @@ class Experiment:
                 cell = self._at_setting(task, arm, setting, seed)
                 line = self._find(cell) if cell else None
                 if line and cell != self._final(task, arm, seed):
-                    found.setdefault((task, arm, setting), []).append(line)
+                    found.setdefault((task, arm, setting), []).append({**line, "seed": seed})
         return found
 
     def _seeds(self) -> range:
@@ -286,7 +286,8 @@ def main() -> None:
     rows = rows_of(finals, experiment.bases(), plan.tokens)
     if rows:
         tuned, others = experiment.tuned(), experiment.others()
-        write_page(rows, tuned, others, len(missing), plan.tokens, plan.results)
+        pairs = pairs_of(finals, others)
+        write_page(rows, tuned, pairs, len(missing), plan.tokens, plan.results)
         draw(finals, plan.results / "learning_curve.png")
     result = {
         "benchmark": "learning_curve",

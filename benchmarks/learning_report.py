@@ -1,7 +1,7 @@
 """Figures, page and plot of `benchmarks.learning_curve`, from its finished cells alone."""
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -12,6 +12,7 @@ from benchmarks.learning_arms import ARMS, TASKS, Setting, settings_of
 from benchmarks.learning_cells import Cell, at
 
 NUM_RESAMPLES = 2000
+MIN_SEEDS = 4
 MAIN = {"in turn": "at_grpo", "alone": "at_grpo_L0"}
 """AT-GRPO by game."""
 _TOKENS, _CPU = 1, 2
@@ -95,6 +96,57 @@ def rows_of(
     return rows
 
 
+def pairs_of(
+    finals: Mapping[tuple[str, str], list[dict[str, Any]]],
+    others: Mapping[tuple[str, str, Setting], list[dict[str, Any]]],
+) -> list[str]:
+    """A line of the page for each two arms, of which one may have a setting that was not chosen.
+
+    First each arm's own success, as its difference to nothing.
+    """
+    found: list[str] = []
+    played = [(task, arm, lines) for (task, arm), lines in finals.items()]
+    played += [(task, arm, lines) for (task, arm, _), lines in others.items()]
+    played = [each for each in played if len(each[2]) >= MIN_SEEDS]
+    for task, arm, lines in played:
+        found.append(_pair_line(task, _label(arm, lines), "nothing", lines, None))
+    for (task, arm, lines), (other_task, other, rivals) in combinations(played, 2):
+        if task == other_task and ARMS[arm].game == ARMS[other].game:
+            rivals_by_seed = {line["seed"]: line for line in rivals}
+            shared = [line for line in lines if line["seed"] in rivals_by_seed]
+            if len(shared) >= MIN_SEEDS:
+                paired = [rivals_by_seed[line["seed"]] for line in shared]
+                names = _label(arm, lines), _label(other, rivals)
+                found.append(_pair_line(task, *names, shared, paired))
+    return found
+
+
+def _label(arm: str, lines: Sequence[Mapping[str, Any]]) -> str:
+    rate, tasks = lines[0]["cell"].split(":")[2:4]
+    return f"{arm}, {rate}, {tasks}"
+
+
+def _pair_line(
+    task: str,
+    name: str,
+    other: str,
+    lines: Sequence[Mapping[str, Any]],
+    rivals: Sequence[Mapping[str, Any]] | None,
+) -> str:
+    maps = TASKS[task].twins(len(lines[0]["test"]["1"]))
+    cells = [f"| {task}", name, other, str(len(lines))]
+    for temperature in ("1", "0"):
+        own = outcomes(lines, temperature)
+        if rivals is None:
+            cpu = median(line["curve"][-1][_CPU] for line in lines)
+            cells += [_with_interval(interval(own, maps=maps)), f"{cpu:.0f} CPU s"]
+        else:
+            less = outcomes(rivals, temperature)
+            p = sign_flip(own.mean(axis=1) - less.mean(axis=1))
+            cells += [_with_interval(interval(own, less, maps=maps)), f"{p:.3f}"]
+    return " | ".join([*cells[:-1], f"{cells[-1]} |"])
+
+
 def _add_equal(
     rows: Sequence[dict[str, Any]],
     finals: Mapping[tuple[str, str], list[dict[str, Any]]],
@@ -138,7 +190,7 @@ def _tuning_rows(tuned: Mapping[str, Mapping[str, Any]], tokens: int) -> list[li
 def write_page(
     rows: Sequence[Mapping[str, Any]],
     tuned: Mapping[str, Mapping[str, Any]],
-    others: Mapping[tuple[str, str, Setting], Sequence[Mapping[str, Any]]],
+    pairs: Sequence[str],
     missing: int,
     tokens: int,
     folder: Path,
@@ -186,22 +238,17 @@ def write_page(
     text += ["", "## Tuning", "", "Validation success in per cent at the budget; one seed each."]
     text += ["", "| task | arm | rate, tasks a step: success |", "|---|---|---|"]
     text += [f"| {' | '.join(row)} |" for row in _tuning_rows(tuned, tokens)]
-    if others:
-        text += ["", "## Settings that tuning did not choose", ""]
-        text += ["Asked for by `--setting` after the finals, so they decide nothing.", ""]
-        text += ["| task | arm | rate, tasks a step | seeds | temperature 1 | greedy |"]
-        text += ["|---|---|---|---|---|---|"]
-        text += [" | ".join(_other_row(*key, lines)) for key, lines in others.items()]
+    text += ["", "## Pairs", ""]
+    text += [
+        "Arms of one task and game, also at settings that `--setting` asked for (tuning decides"
+    ]
+    text += [
+        "by itself which row of the first table an arm has), with at least four seeds in common."
+    ]
+    text += ["CPU s: medians of the seeds.", ""]
+    text += ["| task | arm, rate, tasks a step | less | seeds | temperature 1 | p | greedy | p |"]
+    text += ["|---|---|---|---|---|---|---|---|", *pairs]
     (folder / "learning_tables.md").write_text("\n".join(text) + "\n", "utf-8")
-
-
-def _other_row(
-    task: str, arm: str, setting: Setting, lines: Sequence[Mapping[str, Any]]
-) -> list[str]:
-    maps = TASKS[task].twins(len(lines[0]["test"]["1"]))
-    success = [_with_interval(interval(outcomes(lines, t), maps=maps)) for t in ("1", "0")]
-    cells = [f"| {task}", arm, f"{setting.rate:g}, {setting.tasks_per_step}", str(len(lines))]
-    return [*cells, success[0], f"{success[1]} |"]
 
 
 def _with_interval(values: Sequence[float] | None) -> str:
