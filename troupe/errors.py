@@ -96,7 +96,7 @@ class VersionNotLoadedError(TroupeError):
 
 
 class WeightsRejectedError(TroupeError):
-    """New weights arrived damaged; the replica keeps serving the old version."""
+    """New weights arrived damaged, and are not served."""
 
     code = "DATA_LOSS"
     http_status = 502

@@ -48,9 +48,14 @@ class Distill(GroupRelative):
         if spec.filters.zero_variance:
             message = "'distill' learns from each token, whatever its group earned; leave it out"
             issues.append(Issue("/algorithm/filters/zero_variance", message))
-        if spec.scale is not None and not self.params.reward_coef:
+        ignored = {
+            "/algorithm/scale": spec.scale is not None,
+            "/algorithm/overlong": spec.overlong is not None,
+            "/algorithm/loss/kl/where": spec.loss.kl.coef > 0 and spec.loss.kl.where == "reward",
+        }
+        if not self.params.reward_coef:
             message = "rewards are not learnt from; leave it out, or give params.reward_coef"
-            issues.append(Issue("/algorithm/scale", message))
+            issues += [Issue(pointer, message) for pointer, is_given in ignored.items() if is_given]
         if issues:
             raise SpecInvalidError(issues)
 

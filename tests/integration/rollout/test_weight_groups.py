@@ -9,7 +9,7 @@ from torch import Tensor
 from weight_fleet import Fleet
 
 from benchmarks.rollout_fleet import publisher
-from troupe.errors import OverloadedError
+from troupe.errors import OverloadedError, TroupeError
 from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.receive import Memberships
@@ -111,4 +111,27 @@ async def test_late_joiner_when_the_trainer_has_learnt_on_then_waits_for_the_nex
     assert [active for active, _ in await fleet.serving()] == [3, None], "version 3 is no more"
     await publish.publish(fleet.trainer.live(4))
     assert await fleet.serving() == [(4, ())] * 2
+    await publish.close()
+
+
+def test_memberships_when_an_old_receive_ends_late_then_the_group_after_it_is_kept() -> None:
+    memberships = Memberships()
+    memberships._held["p"] = ("second", object(), object())
+    memberships.leave("p", "first")
+    assert memberships._held["p"][0] == "second"
+    memberships.leave("p", "second")
+    assert not memberships._held
+
+
+async def test_broadcast_when_the_host_is_not_the_trainers_then_says_which_setting(
+    fleet: Fleet,
+) -> None:
+    elsewhere = BroadcastTransport(
+        StreamTransport(), host="192.0.2.1", device="cpu", join_timeout_s=1.0
+    )
+    publish = publisher(
+        fleet.members, fleet.policies, 30, transport=elsewhere, listener=fleet.notes
+    )
+    with pytest.raises(TroupeError, match="TROUPE_TRAINER_ADVERTISE_HOST"):
+        await publish.publish(fleet.trainer.live(0))
     await publish.close()

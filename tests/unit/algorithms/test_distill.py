@@ -139,6 +139,8 @@ def test_algorithm_when_loaded_then_needs_a_teacher_and_credits_by_ticket() -> N
         ({"filters": {"zero_variance": True}}, "/algorithm/filters/zero_variance"),
         ({"redraws": 2}, "/algorithm/redraws"),
         ({"scale": "none"}, "/algorithm/scale"),
+        ({"overlong": {"buffer": 4}}, "/algorithm/overlong"),
+        ({"loss": {"kl": {"coef": 0.1, "where": "reward"}}}, "/algorithm/loss/kl/where"),
         ({"joint": {}}, "/algorithm/joint"),
         ({"params": {"reward_coef": 0.5}}, "/algorithm/group_size"),
         ({"params": {"reward_coef": -1}}, "/algorithm/params/reward_coef"),

@@ -16,7 +16,7 @@ import torch
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.clients.rollout import RolloutStatus, WeightsReceipt
-from troupe.errors import InvalidArgumentError, TroupeError
+from troupe.errors import InvalidArgumentError, JobFailedError, TroupeError
 from troupe.runtime.weights.group import BUCKET_BYTES
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.checkpoint.live import LiveWeights
@@ -57,7 +57,8 @@ class BroadcastTransport:
                 yield send_file
             return
         policy = export.manifest.policy
-        group = self._group(policy, targets, await _statuses(targets))
+        statuses = await _statuses(targets)
+        group = await asyncio.to_thread(self._group, policy, targets, statuses)
         places = group.places()
         has_begun = asyncio.Event()
         sending = asyncio.ensure_future(self._sending(export.live, group, has_begun))
@@ -87,7 +88,13 @@ class BroadcastTransport:
             await _first_of(has_begun, sending)
             yield send
         finally:
-            await asyncio.wait({sending})  # bounded by the group's own time-out
+            # gloo ends by the group's own time-out; NCCL has none while it connects.
+            await asyncio.wait({sending}, timeout=timeout_s + 2 * self._join_timeout_s)
+            if not sending.done():
+                raise JobFailedError(
+                    f"The broadcast of policy '{policy}' does not end: a replica never joined its "
+                    "group, or is silent. Set TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
+                )
             failed = sending.exception()
             if failed is not None or failures:
                 self._give_up(policy)
@@ -102,15 +109,14 @@ class BroadcastTransport:
             self._give_up(policy)
 
     async def _sending(self, live: LiveWeights, group: PushGroup, begun: asyncio.Event) -> None:
-        """Send on the thread that learns: it may be busy, and may have learnt on by then."""
-        loop = asyncio.get_running_loop()
+        """Send on the thread that learns: it may be busy, and may have learnt on by then.
 
-        def work() -> None:
-            live.check()
-            loop.call_soon_threadsafe(begun.set)
-            group.send(live, self._bucket_bytes)
-
-        await live.on_thread(work)
+        Members are waited for elsewhere, so that learning goes on meanwhile.
+        """
+        await live.on_thread(live.check)
+        begun.set()
+        await asyncio.to_thread(group.form)
+        await live.on_thread(lambda: group.send(live, self._bucket_bytes))
 
     def _group(
         self, policy: str, targets: Sequence[Target], statuses: Sequence[RolloutStatus]

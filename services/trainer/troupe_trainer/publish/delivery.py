@@ -110,7 +110,7 @@ class Delivery:
         if receipt.tensor_digest != manifest.tensor_digest:
             raise WeightsRejectedError(
                 f"it computed the tensor digest {receipt.tensor_digest}, and "
-                f"{manifest.tensor_digest} was sent. The old version serves on."
+                f"{manifest.tensor_digest} was sent. {_still_served(export)}"
             )
         began = time.perf_counter()
         scores = await target.client.score(
@@ -167,7 +167,7 @@ class Delivery:
                 f"its log probabilities of the canary differ from the trainer's by {worst:.3g} "
                 f"(limit {limit:g}). The digests of all {len(export.manifest.tensors)} tensors are "
                 "right, so no single tensor is at fault: it computes without them, or with another "
-                "base model or number format. The old version serves on."
+                f"base model or number format. {_still_served(export)}"
             )
 
     async def discard(self, policy: str, version: int, members: Sequence[Replica]) -> None:
@@ -201,3 +201,12 @@ async def _gather(calls: Iterable[Coroutine[Any, Any, None]]) -> Errors:
 def _loading_s(push: Push) -> float:
     """Time of a call that may have to load the version first, as SGLang does full weights."""
     return CALL_S + moving_s(push.export.manifest.size_bytes)
+
+
+def _still_served(export: Export) -> str:
+    if export.live is None:
+        return "The old version serves on."
+    return (
+        "The old version serves on, except where the engine has room for one (SGLang): it serves "
+        "none until the next push."
+    )

@@ -3,7 +3,7 @@
 Owns rank 0, its store and its communicator. Never decides who is a member.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributed import TCPStore, distributed_c10d  # pyright: ignore[reportPrivateImportUsage]
 
-from troupe.errors import UnavailableError
+from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.runtime.weights.group import Broadcasts, WeightGroup, join_group
 from troupe_trainer.checkpoint.live import LiveWeights
 
@@ -32,7 +32,13 @@ class PushGroup:
         self._name, self._host, self._backend = name, host, backend
         self._timeout_s = timeout_s
         limit = timedelta(seconds=timeout_s)
-        self._store: Any = TCPStore(host, 0, None, True, limit, wait_for_workers=False)
+        try:
+            self._store: Any = TCPStore(host, 0, None, True, limit, wait_for_workers=False)
+        except RuntimeError as error:
+            raise InvalidArgumentError(
+                f"The trainer can't open the store of its weight group at {host} ({error}). Set "
+                "TROUPE_TRAINER_ADVERTISE_HOST to an address of the trainer's own machine."
+            ) from error
         self._port = self._store.port
         self._communicator: Any = None
 
@@ -45,15 +51,26 @@ class PushGroup:
             rank += num_ranks
         return places
 
-    def send(self, live: LiveWeights, bucket_bytes: int) -> None:
-        """Form the group unless it stands, and send each tensor: two buckets are under way.
+    def form(self) -> None:
+        """Wait for the members unless the group stands.
 
         Raises:
-            UnavailableError: it did not form, or a member is gone or silent; it is given up.
+            UnavailableError: not all of them came in time; it is given up.
         """
+        self._whole(self._form)
+
+    def send(self, live: LiveWeights, bucket_bytes: int) -> None:
+        """Send each tensor; two buckets are under way. ``form`` comes first.
+
+        Raises:
+            UnavailableError: a member is gone or silent; the group is given up.
+        """
+        self._whole(lambda: self._send(live, bucket_bytes))
+
+    def _whole(self, work: Callable[[], None]) -> None:
         problem = ""
         try:
-            self._send(live, bucket_bytes)
+            work()
         except RuntimeError as error:  # torch raises its own kinds
             problem = str(error) or repr(error)
         if problem:  # outside the handler: a traceback would keep the connections
@@ -63,11 +80,16 @@ class PushGroup:
                 f"({problem}). Another one is formed with the replicas that answer."
             )
 
-    def _send(self, live: LiveWeights, bucket_bytes: int) -> None:
+    def _form(self) -> None:
         if self._communicator is None:
-            self._communicator = join_group(
+            communicator = join_group(
                 distributed_c10d, self._store, self._place(0), 0, timeout_s=self._timeout_s
             )
+            if self._store is None:
+                raise RuntimeError("it was given up while it was formed")
+            self._communicator = communicator
+
+    def _send(self, live: LiveWeights, bucket_bytes: int) -> None:
         going = Broadcasts(distributed_c10d, self._communicator, timeout_s=self._timeout_s)
         device = "cuda" if self._backend == "nccl" else "cpu"
 

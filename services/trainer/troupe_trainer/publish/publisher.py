@@ -117,9 +117,10 @@ class Publisher:
         """Make every replica of the policy serve ``export``: stage on all, then activate on all.
 
         Staging and activation each repeat what may succeed later. If staging fails for good, the
-        version is discarded everywhere and every replica serves the old one. If activation fails
-        for good on one replica, others may serve the new version already, and nothing undoes that.
-        The caller has not committed it then; a resumed job publishes the same version again.
+        version is discarded everywhere, and every replica that still holds the old one serves it.
+        If activation fails for good on one replica, others may serve the new version already, and
+        nothing undoes that. The caller has not committed it then; a resumed job publishes the same
+        version again.
 
         Raises:
             JobFailedError: a replica failed with an error that no repetition cures, rejected the

@@ -52,7 +52,8 @@ class Memberships:
             problem = str(error) or repr(error)
         finally:
             if not is_done:
-                self.leave(weights.policy)  # its connections close: nobody waits for this rank
+                # Its connections close: nobody waits for this rank.
+                self.leave(weights.policy, weights.group.name)
         if problem:  # outside the handler: a traceback would keep the connections
             group = weights.group
             raise UnavailableError(
@@ -61,9 +62,11 @@ class Memberships:
                 "a new group and send them again."
             )
 
-    def leave(self, policy: str) -> None:
-        """Leave the policy's group."""
-        self._held.pop(policy, None)
+    def leave(self, policy: str, name: str = "") -> None:
+        """Leave the policy's group; only the one called ``name``, where that is given."""
+        held = self._held.get(policy)
+        if held is not None and name in ("", held[0]):
+            del self._held[policy]
 
     def close(self) -> None:
         """Leave all groups."""

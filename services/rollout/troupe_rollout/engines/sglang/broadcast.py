@@ -5,8 +5,9 @@ opens the session, takes the tensors in buckets and closes it.
 """
 
 import contextlib
+from collections.abc import Generator
 
-from troupe.errors import TroupeError, UnavailableError
+from troupe.errors import TroupeError, UnavailableError, WeightsRejectedError
 from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe.runtime.weights.group import WeightGroup, buckets
 from troupe_rollout.engines.sglang.client import SglangClient
@@ -42,7 +43,8 @@ class SglangMembership:
         self.check(group)
         if not group.is_formed:
             await self.leave(client)
-            await client.join_group(group)
+            with _broken(group):
+                await client.join_group(group)
             self._group = group
 
     async def take(self, client: SglangClient, weights: BroadcastWeights, tag: str) -> None:
@@ -54,10 +56,23 @@ class SglangMembership:
         try:
             await client.begin_update()
             for bucket in buckets(weights.tensors, weights.bucket_bytes):
-                await client.receive_weights(weights.group, bucket, tag)
+                with _broken(weights.group):
+                    await client.receive_weights(weights.group, bucket, tag)
             await client.end_update()
         except TroupeError:
             await self.leave(client)  # first: the others wait for it
             with contextlib.suppress(TroupeError):  # none was open
                 await client.end_update()
             raise
+
+
+@contextlib.contextmanager
+def _broken(group: WeightGroup) -> Generator[None]:
+    """SGLang answers alike where it refuses tensors and where another member is gone."""
+    try:
+        yield
+    except WeightsRejectedError as error:
+        raise UnavailableError(
+            f"The broadcast into SGLang through the group '{group.name}' broke: {error.message} "
+            "Form a new group and send the weights again."
+        ) from error

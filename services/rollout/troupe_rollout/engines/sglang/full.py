@@ -10,6 +10,7 @@ the push breaks off, the replica has no version to serve. docs/rollout.md explai
 
 import asyncio
 import contextlib
+import math
 import shutil
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ from troupe_rollout.engines.sglang.files import WorkFolder, check_full, check_sh
 from troupe_rollout.engines.sglang.model import SglangModel
 from troupe_rollout.engines.sglang.supervisor import Supervisor
 from troupe_rollout.engines.versions import VersionTable
+
+BROADCAST_DRAIN_S = 30.0
+"""Shorter than a trainer waits for a member that is silent: what is under way ends, or the old
+version is kept."""
 
 _log = get_logger(__name__)
 
@@ -97,7 +102,7 @@ class FullVersions:
         async with self._turn:
             client = self._server.client()
             try:
-                await self._drained(snapshot)
+                await self._drained(snapshot, at_most_s=BROADCAST_DRAIN_S)
             except TroupeError:
                 await self._membership.leave(client)
                 raise
@@ -178,14 +183,15 @@ class FullVersions:
     async def close(self) -> None:
         """Do nothing: no task runs in the background."""
 
-    async def _drained(self, snapshot: Snapshot) -> None:
+    async def _drained(self, snapshot: Snapshot, at_most_s: float = math.inf) -> None:
+        limit_s = min(self._drain_timeout_s, at_most_s)
         try:
-            async with asyncio.timeout(self._drain_timeout_s):
+            async with asyncio.timeout(limit_s):
                 await self._idle.wait()
         except TimeoutError as error:
             raise OverloadedError(
                 f"{self._num_users} requests of another version of policy '{self._policy}' did "
-                f"not end within {self._drain_timeout_s:g} s, so version "
+                f"not end within {limit_s:g} s, so version "
                 f"{snapshot.policy_version} was not loaded. Try again, or raise "
                 "TROUPE_ROLLOUT_SGLANG_DRAIN_TIMEOUT_S."
             ) from error
