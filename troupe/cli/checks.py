@@ -3,8 +3,10 @@
 Owns the refusals. Never starts or changes anything.
 """
 
+import contextlib
 import socket
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 from troupe.cli.settings import HOST, SERVE_PORT, CliSettings
@@ -51,18 +53,28 @@ def check_ports(settings: CliSettings) -> None:
                 ) from error
 
 
-def with_free_ports(settings: CliSettings) -> CliSettings:
+@contextlib.contextmanager
+def free_ports(settings: CliSettings) -> Generator[CliSettings]:
     """``settings`` with the first ports that are free: its own, or four in a row above them.
 
-    A place with the port that `troupe serve` takes is left to it, free or not.
+    Until the block ends, no other platform that begins on this machine is given them. A place with
+    the port that `troupe serve` takes is left to it, free or not.
 
     Raises:
         InvalidArgumentError: no four of the next 100 places are free.
     """
+    with contextlib.ExitStack() as held:
+        yield _reserved(settings, held)
+
+
+def _reserved(settings: CliSettings, held: contextlib.ExitStack) -> CliSettings:
     bases = range(settings.rest_port + 10, 65532, 10)[:_PLACES]
     for base in (None, *bases):
         tried = settings if base is None else _from(settings, base)
         if base is not None and SERVE_PORT in tried.needed_ports().values():
+            continue
+        # First the reservation: who held it before may have taken the ports meanwhile.
+        if not _reserve(tried.rest_port, held):
             continue
         try:
             check_ports(tried)
@@ -73,6 +85,16 @@ def with_free_ports(settings: CliSettings) -> CliSettings:
         f"No four ports in a row above {settings.rest_port} are free; give a free place with "
         "--port-base."
     )
+
+
+def _reserve(port: int, held: contextlib.ExitStack) -> bool:
+    """Whether nobody else holds ``port``; a name without a file, which ends with its process."""
+    place = held.enter_context(socket.socket(socket.AF_UNIX))
+    try:
+        place.bind(f"\0troupe-ports-{port}")
+    except OSError:
+        return False
+    return True
 
 
 def _from(settings: CliSettings, base: int) -> CliSettings:

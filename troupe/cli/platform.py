@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from troupe.cli.checks import check_folder, check_ports, check_redis, with_free_ports
+from troupe.cli.checks import check_folder, check_ports, check_redis, free_ports
 from troupe.cli.platform_record import (
     PlatformConfig,
     locked,
@@ -50,8 +50,14 @@ def up(settings: CliSettings) -> tuple[PlatformConfig, bool]:
     if config_up is not None:
         return config_up, False
     _sweep(settings)
-    if settings.ports == "auto":
-        settings = with_free_ports(settings)
+    if settings.ports != "auto":
+        return _started(settings)
+    with free_ports(settings) as found:
+        return _started(found)
+
+
+def _started(settings: CliSettings) -> tuple[PlatformConfig, bool]:
+    """A new platform, or the one that another call has started in this folder meanwhile."""
     config = PlatformConfig.of(settings)
     check_ports(settings)
     if config.is_redis_embedded:

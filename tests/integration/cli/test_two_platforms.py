@@ -97,12 +97,25 @@ def test_auto_when_any_of_the_four_is_taken_then_it_takes_the_next_free_four(
     base: int, taken: int
 ) -> None:
     settings = settings_from(port_base=base, ports="auto")
-    assert checks.with_free_ports(settings) == settings
+    with checks.free_ports(settings) as found:
+        assert found == settings
     with socket.socket() as other:
         other.bind(("127.0.0.1", base + taken))
         other.listen()
-        found = checks.with_free_ports(settings)
+        with checks.free_ports(settings) as found:
+            pass
     assert list(found.needed_ports().values()) == [base + 10 + place for place in range(4)]
+
+
+def test_auto_when_another_platform_is_about_to_begin_then_its_ports_are_left_to_it(
+    base: int,
+) -> None:
+    settings = settings_from(port_base=base, ports="auto")
+    with checks.free_ports(settings) as first, checks.free_ports(settings) as second:
+        assert first == settings
+        assert second.rest_port == base + 10
+    with checks.free_ports(settings) as found:
+        assert found == settings
 
 
 def test_auto_when_the_next_place_has_the_port_of_serve_then_it_is_left_to_it(
@@ -112,7 +125,8 @@ def test_auto_when_the_next_place_has_the_port_of_serve_then_it_is_left_to_it(
     with socket.socket() as other:
         other.bind(("127.0.0.1", base))
         other.listen()
-        found = checks.with_free_ports(settings_from(port_base=base, ports="auto"))
+        with checks.free_ports(settings_from(port_base=base, ports="auto")) as found:
+            pass
     assert base + 10 not in found.needed_ports().values()
     assert f":{SERVE_PORT}" in ServeSettings.model_fields["rest_address"].default
 
