@@ -152,7 +152,9 @@ class Recorder:
         """Record a complete round; its episodes. Repeating it after a crash changes nothing."""
         wall_s = time.time() - state.opened_at
         of_round = await self._ledger.episodes(
-            state.round_id, with_images=partial(is_kept, fraction=self._fraction)
+            state.round_id,
+            kept=partial(is_kept, fraction=self._fraction),
+            with_tokens=self._with_tokens,
         )
         episodes = sorted(of_round, key=lambda episode: episode.episode_id)
         await self._append_episodes(state.round_id, episodes)
