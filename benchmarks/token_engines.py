@@ -1,4 +1,4 @@
-"""The two processes beside `benchmarks.token_path`: a stand-in for SGLang, and a real sidecar of it.
+"""The processes beside `benchmarks.token_path`: a stand-in for SGLang, and a real sidecar of it.
 
 The stand-in answers as SGLang 0.5.23 does, from one answer that it made beforehand: it computes
 nothing. The sidecar is the real engine behind the real gRPC service. Owns no numbers.
@@ -32,7 +32,7 @@ SPECIAL = ("<|im_end|>", "<|im_start|>")
 
 def save_model(folder: Path) -> Path:
     """A tiny model whose tokenizer is a byte-level BPE of this repository's pages."""
-    save_random_model(folder, num_words=VOCABULARY, hidden=16, heads=2, context=65_536)
+    save_random_model(folder, num_words=VOCABULARY, context=65_536)
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
@@ -112,10 +112,9 @@ class StandIn:
         return b'{"data":[]}' if path == b"/v1/models" else b'{"success":true}'
 
 
-async def stand_in(file: Path, port: int) -> None:
+async def stand_in(whole: bytes, port: int) -> None:
     """Serve until this process is ended."""
-    server = await asyncio.start_server(StandIn(file.read_bytes()).serve, "127.0.0.1", port)
-    print(json.dumps(server.sockets[0].getsockname()[1]), flush=True)
+    server = await asyncio.start_server(StandIn(whole).serve, "127.0.0.1", port)
     await server.serve_forever()
 
 
@@ -147,7 +146,7 @@ def main() -> None:
     if args.probe:
         print(json.dumps({"version": "0.5.23", "free": [], "total": []}))
     elif args.port:
-        asyncio.run(stand_in(args.answer, args.port))
+        asyncio.run(stand_in(args.answer.read_bytes(), args.port))
     else:
         asyncio.run(serve(args.sidecar, args.python))
 

@@ -155,13 +155,13 @@ class StepLedger:
         self,
         round_id: str,
         *,
-        kept: Callable[[Episode], bool] = lambda _: True,
+        kept: Callable[[Sequence[Episode]], Sequence[Episode]] = lambda episodes: episodes,
         with_tokens: bool = False,
     ) -> list[Episode]:
         """Episodes of a round that is not recorded yet, in the order in which they ended.
 
-        Those that are ``kept`` have their images and, ``with_tokens``, the tokens that their groups
-        hold; of the others neither is read.
+        Those that ``kept`` chooses of all have their images and, ``with_tokens``, the tokens that
+        their groups hold; of the others neither is read.
         """
         key = keys.episodes(self._job_id, round_id)
         episodes: list[Episode] = []
@@ -171,16 +171,18 @@ class StepLedger:
                 page: Any = await self._redis.xrange(key, min=after, count=256)
             for entry_id, fields in page:
                 check_version(fields, f"episode {entry_id.decode()} of round {round_id}")
-                episode = Episode.FromString(fields[FIELD])
-                if not kept(episode):
-                    episode.ClearField("images")
-                episodes.append(episode)
+                episodes.append(Episode.FromString(fields[FIELD]))
             if len(page) < 256:
-                shown = [episode for episode in episodes if kept(episode)]
-                if are_parts_missing(shown, with_tokens=with_tokens):
-                    await self._put_back(round_id, shown, with_tokens=with_tokens)
-                return episodes
+                break
             after = f"({page[-1][0].decode()}"
+        shown = kept(episodes)
+        chosen = {id(episode) for episode in shown}
+        for episode in episodes:
+            if id(episode) not in chosen:
+                episode.ClearField("images")
+        if are_parts_missing(shown, with_tokens=with_tokens):
+            await self._put_back(round_id, shown, with_tokens=with_tokens)
+        return episodes
 
     async def _put_back(
         self, round_id: str, episodes: Sequence[Episode], *, with_tokens: bool
