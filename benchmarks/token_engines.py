@@ -32,7 +32,7 @@ SPECIAL = ("<|im_end|>", "<|im_start|>")
 
 def save_model(folder: Path) -> Path:
     """A tiny model whose tokenizer is a byte-level BPE of this repository's pages."""
-    save_random_model(folder, num_words=VOCABULARY, context=65_536)
+    save_random_model(folder, num_words=VOCABULARY, hidden=96, context=65_536)
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()

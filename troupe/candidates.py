@@ -45,7 +45,8 @@ class GenerateRequest(Generic[PromptT_co]):
     An episode sends the messages that an agent sees (``GenerateRequest[Observation]``); an engine
     receives token ids (``GenerateRequest[Sequence[int]]``). The rollout service renders one to the
     other with the model's chat template; ``images`` are then what the placeholders among the token
-    ids stand for, in order, and ``may_call`` says that the prompt offers tools. The time limit
+    ids stand for, in order, and ``may_call`` says that the prompt offers tools. One that
+    ``follows_updates`` goes on with a version that becomes active meanwhile. The time limit
     belongs to the call and not to the request, because each attempt has less time left.
     """
 
@@ -57,6 +58,7 @@ class GenerateRequest(Generic[PromptT_co]):
     seed: int
     images: Sequence[ImagePart] = ()
     may_call: bool = False
+    follows_updates: bool = False
 
     def with_prompt(
         self, prompt: OtherPromptT, images: Sequence[ImagePart] = (), *, may_call: bool = False
@@ -71,6 +73,7 @@ class GenerateRequest(Generic[PromptT_co]):
             self.seed,
             images,
             may_call,
+            self.follows_updates,
         )
 
 
