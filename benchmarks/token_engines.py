@@ -20,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.random_model import CHAT_TEMPLATE, save_random_model
 from benchmarks.rollout_fleet import TinyTrainer, sidecar
+from troupe.runtime.serving.memory import settle_heap
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.settings import SglangSettings
@@ -130,6 +131,7 @@ async def serve(folder: Path, python: Path) -> None:
         await engine.stage(TinyTrainer(POLICY, policy, folder / "out").staged(0))
         await engine.activate(POLICY, 0)
         item = await stack.enter_async_context(sidecar(engine, folder / "in"))
+        settle_heap()  # as every service does
         print(json.dumps(item.address), flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
