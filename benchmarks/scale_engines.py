@@ -43,8 +43,9 @@ from troupe_rollout.engines.cpu import CpuEngine
 
 LATENCIES = Path(__file__).parent / "results" / "generate_latencies.json"
 POLICY = "p"
-VOCABULARY = 1000
+VOCABULARY = 151_936
 PROMPT_TOKENS, COMPLETION_TOKENS = 96, 16
+FILL = "have been that with this from they will would there their what about which when"
 RECORDED_CALLS, RECORDED_IN_FLIGHT, RECORDED_CANDIDATES = 1500, 32, 4
 
 
@@ -88,7 +89,8 @@ class SimulatedReplica(RolloutServiceServicer):
         return pb.GenerateResponse(
             prompt=_prompt("".join(m.content for m in request.chat.messages)),
             candidates=[
-                _candidate(request.sampling.seed + i) for i in range(request.num_candidates)
+                _candidate(request.sampling.seed + i, request.sampling.max_new_tokens)
+                for i in range(request.num_candidates)
             ],
             policy_version=version,
             engine_s=took_s,
@@ -126,14 +128,23 @@ def _prompt(text: str) -> records.Prompt:
     return records.Prompt(token_ids=tokens, digest=prompt_digest(tokens))
 
 
+def _candidate(seed: int, num_tokens: int) -> pb.GeneratedCandidate:
+    """Of long answers there are fewer that differ: they are made before they are asked for."""
+    return _answered(seed % (4096 if num_tokens <= COMPLETION_TOKENS else 256), num_tokens)
+
+
 @lru_cache(maxsize=4096)
-def _candidate(seed: int) -> pb.GeneratedCandidate:
-    rng = random.Random(seed % 4096)
+def _answered(seed: int, num_tokens: int) -> pb.GeneratedCandidate:
+    """Ids of a whole vocabulary alike, and four characters a token where there are many."""
+    rng = random.Random(seed)
     moves = " ".join(rng.choices("UDLR", k=3))
+    text = f"simulate {moves} plan {moves}"
+    if num_tokens > COMPLETION_TOKENS:
+        text = f"{' '.join(rng.choices(FILL.split(), k=num_tokens))[: 4 * num_tokens]} {text}"
     return pb.GeneratedCandidate(
-        token_ids=rng.choices(range(VOCABULARY), k=COMPLETION_TOKENS),
-        logprobs=[-rng.random() for _ in range(COMPLETION_TOKENS)],
-        text=f"simulate {moves} plan {moves}",
+        token_ids=rng.choices(range(VOCABULARY), k=num_tokens),
+        logprobs=[-rng.random() for _ in range(num_tokens)],
+        text=text,
         finish_reason=records.FINISH_REASON_STOP,
     )
 

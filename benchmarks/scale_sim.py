@@ -1,6 +1,8 @@
 """Step time, and processor time per episode, as episodes in flight and replicas grow.
 
-Run: ``python -m benchmarks.scale_sim [--quick] [--profile FOLDER]``. For each cell: the real router
+Run: ``python -m benchmarks.scale_sim [--quick] [--profile FOLDER]``; with ``--tokens 1024
+--candidates 8 --play 1,2`` long answers, and the tokens that one core of each process takes a
+second while so many `python -m troupe_router.play` play the job. For each cell: the real router
 process (REST, membership, episode workers, fleet routing, ledger, recorder), a real Valkey, a real
 env process, replicas that only take their time (`benchmarks.scale_engines`: recorded ones) and,
 in this process, the trainer's real collector. No weights are learnt or pushed. Processor time is
@@ -21,14 +23,14 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from redis.asyncio import Redis
 
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
-from benchmarks.scale_engines import LATENCIES, POLICY, VOCABULARY
+from benchmarks.scale_engines import COMPLETION_TOKENS, LATENCIES, POLICY, VOCABULARY
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.clients import RolloutClient
 from troupe.clients.rest import RestClient
@@ -50,13 +52,15 @@ IDLE_S = 3.0
 STEP_S = 1800.0
 EPISODES = (100, 1_000, 10_000)
 REPLICAS = (4, 16, 64)
+JOB_RATE = 5e6
+"""Tokens a second that one job shall be able to sample."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """One place of the table: all episodes of a step are in flight at once.
 
-    ``players`` is the router's setting; "outside": one play process beside it.
+    ``players`` is the router's setting; "outside": ``num_play`` play processes beside it.
     """
 
     episodes: int
@@ -64,6 +68,9 @@ class Cell:
     latency_s: float
     steps: int
     players: str = "inside"
+    num_play: int = 1
+    candidates: int = 4
+    tokens: int = COMPLETION_TOKENS
 
     def spec(self) -> dict[str, Any]:
         """Two agents, two turns: up to four Generate and five env calls an episode."""
@@ -76,8 +83,8 @@ class Cell:
             "workflow": {"order": ["tool", "planner"], "max_turns": 2},
             "agents": {"tool": {"policy": POLICY}, "planner": {"policy": POLICY}},
             "policies": {POLICY: {"model": "simulated/model"}},
-            "algorithm": {"kind": "at_grpo", "group_size": 4},
-            "sampling": {"max_new_tokens": 16},
+            "algorithm": {"kind": "at_grpo", "group_size": self.candidates},
+            "sampling": {"max_new_tokens": self.tokens},
             "eval": {"num_tasks": 0},
             "limits": {
                 **waits,
@@ -183,7 +190,9 @@ async def platform(cell: Cell, folder: Path, profile: Path | None) -> AsyncGener
         if cell.players == "outside":
             play = {"REDIS_URL": url(redis_port), "GENERATE_CALLS": "16384", "LOG_LEVEL": "warning"}
             names = {f"TROUPE_PLAY_{key}": value for key, value in play.items()}
-            processes.start("play", [*python, "troupe_router.play"], folder, names)
+            for number in range(cell.num_play):
+                name = f"play-{number}" if cell.num_play > 1 else "play"
+                processes.start(name, [*python, "troupe_router.play"], folder, names)
         env = {"ROUTER": address, "MAX_REQUESTS": "16384", "CALL_TIMEOUT_S": "600"}
         env = {f"TROUPE_ENV_{key}": value for key, value in {**env, "LOG_LEVEL": "warning"}.items()}
         processes.start("env", [*python, "troupe_env"], folder, env)
@@ -283,6 +292,7 @@ async def _step(
     await collector.ack_below(step + 1)
     used = {k: v - before[k] for k, v in place.processes.cpu_s().items()}
     groups = len(batch.groups[POLICY])
+    num_tokens = sum(len(c.token_ids) for g in batch.groups[POLICY] for c in g.candidates)
     if batch.dropped or state.num_dropped or not groups:
         raise SystemExit(f"{cell}: dropped {dict(batch.dropped)}, {state.num_dropped} tickets")
     return {
@@ -291,6 +301,7 @@ async def _step(
         "cpu_s": used,
         "peak": peak,
         "groups": groups,
+        "num_tokens": num_tokens,
     }
 
 
@@ -326,6 +337,10 @@ def _row(cell: Cell, steps: list[dict[str, Any]], idle: Mapping[str, float]) -> 
         "n": len(steps),
         "peak_in_flight": max(step["peak"] for step in steps),
         "groups": steps[0]["groups"],
+        "play_processes": cell.num_play if cell.players == "outside" else 0,
+        "tokens": steps[0]["num_tokens"],
+        "tokens_per_s": round(statistics.median(s["num_tokens"] / s["step_s"] for s in steps)),
+        "us_per_token": _us_per_token(steps),
         "step_s": round(statistics.median(seconds), 2),
         "collected_s": round(statistics.median(s["collected_s"] for s in steps), 2),
         "spread_s": [round(min(seconds), 2), round(max(seconds), 2)],
@@ -333,6 +348,33 @@ def _row(cell: Cell, steps: list[dict[str, Any]], idle: Mapping[str, float]) -> 
         "router_net_ms_per_episode": round(statistics.median(net), 3),
         "idle_cpu": {k: round(v, 3) for k, v in idle.items()},
     }
+
+
+def _us_per_token(steps: list[dict[str, Any]]) -> dict[str, float]:
+    """Processor time of each process a sampled token; of several play processes together."""
+    us: dict[str, float] = {}
+    for name in steps[0]["cpu_s"]:
+        part = "play" if name.startswith("play") else name
+        each = [1e6 * step["cpu_s"][name] / step["num_tokens"] for step in steps]
+        us[part] = round(us.get(part, 0.0) + statistics.median(each), 4)
+    return us
+
+
+def token_goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What one core of each process that a job has once takes; how many play processes it needs."""
+    lines: list[dict[str, Any]] = []
+    for row in rows:
+        of = f"with {row['play_processes']} play processes"
+        for part in ("valkey", "collector", "router"):
+            rate = round(1e6 / max(row["us_per_token"][part], 1e-9))
+            lines.append(goal(f"{part}, tokens/s a core, {of}", rate, JOB_RATE, rate >= JOB_RATE))
+        count = round(JOB_RATE * row["us_per_token"]["play"] / 1e6, 2)
+        lines.append(goal(f"play cores for 5 M tokens/s, {of}", count, 8.0, count <= 8.0))
+    fewest, most = rows[0], rows[-1]
+    ratio = round(most["us_per_token"]["play"] / fewest["us_per_token"]["play"], 2)
+    name = f"play, processor time a token: {most['play_processes']} over {fewest['play_processes']}"
+    lines.append(goal(name, ratio, 1.2, ratio <= 1.2))
+    return lines
 
 
 def goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -363,12 +405,23 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--replicas", default=",".join(map(str, REPLICAS)))
     parser.add_argument("--latency-s", type=float, default=6.0, help="mean of a Generate call")
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=COMPLETION_TOKENS, help="of an answer")
+    parser.add_argument("--candidates", type=int, default=4, help="answers to a prompt")
+    parser.add_argument("--play", default="", help="numbers of play processes: 1,2")
     parser.add_argument("--profile", type=Path, help="folder for cProfile files of the router")
     parser.add_argument("--quick", action="store_true", help="100 and 300 episodes, 4 and 16")
     args = parser.parse_args()
     if args.quick:
         args.episodes, args.replicas, args.latency_s, args.steps = "100,300", "4,16", 0.3, 1
     return args
+
+
+def cells(episodes: int, replicas: int, args: argparse.Namespace) -> list[Cell]:
+    """One that is played in the router, or one for each number of play processes."""
+    plain = Cell(episodes, replicas, args.latency_s, args.steps)
+    plain = replace(plain, candidates=args.candidates, tokens=args.tokens)
+    counts = [int(count) for count in args.play.split(",") if count]
+    return [replace(plain, players="outside", num_play=n) for n in counts] or [plain]
 
 
 def main() -> None:
@@ -378,10 +431,10 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for episodes in map(int, args.episodes.split(",")):
         for replicas in map(int, args.replicas.split(",")):
-            cell = Cell(episodes, replicas, args.latency_s, args.steps)
-            profile = args.profile and args.profile.absolute() / f"{episodes}-{replicas}.prof"
-            rows.append(asyncio.run(measure(cell, profile)))
-            print(json.dumps(rows[-1]), flush=True)
+            for cell in cells(episodes, replicas, args):
+                profile = args.profile and args.profile.absolute() / f"{episodes}-{replicas}.prof"
+                rows.append(asyncio.run(measure(cell, profile)))
+                print(json.dumps(rows[-1]), flush=True)
     result = {
         "benchmark": "scale_sim",
         "commit": commit(),
@@ -390,15 +443,13 @@ def main() -> None:
         "spec": {
             "episodes": args.episodes,
             "replicas": args.replicas,
-            "job": Cell(
-                rows[-1]["episodes"], rows[-1]["replicas"], args.latency_s, args.steps
-            ).spec(),
+            "job": cell.spec(),
         },
         "latencies": json.loads(LATENCIES.read_text())["from"],
         "latency_s": args.latency_s,
         "n": args.steps,
         "rows": rows,
-        "goals": goals(rows),
+        "goals": token_goals(rows) if args.play else goals(rows),
     }
     print(json.dumps(result))
 

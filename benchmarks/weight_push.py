@@ -44,6 +44,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 LORA_GOAL_S = 0.25
 FULL_GOAL_RATIO = 3.0
 COPY_BLOCK = 1 << 20
+FULL_GB = {"1.7B bfloat16": 3.4, "8B bfloat16": 16.4}
+ADAPTER_GB = {"8B, rank 32, bfloat16": 0.175}
 PHASES = ("transfer_s", "stage_s", "canary_s", "activate_s")
 
 
@@ -56,6 +58,7 @@ class Case:
     replicas: int
     via: str = "grpc"
     dtype: str = "float32"
+    adapter_dtype: str = "float32"
 
 
 @dataclass
@@ -129,7 +132,7 @@ async def _push(
 ) -> dict[str, float]:
     began = time.perf_counter()
     is_live = case.via == "distributed" and case.kind == "full"
-    export = trainer.live(version) if is_live else trainer.export(version)
+    export = trainer.live(version) if is_live else trainer.export(version, case.adapter_dtype)
     exported = time.perf_counter()
     await publish(export)
     published = time.perf_counter()
@@ -198,6 +201,7 @@ def _summary(case: Case, rows: list[dict[str, float]]) -> dict[str, Any]:
         "replicas": case.replicas,
         "via": case.via,
         "dtype": case.dtype,
+        **({"adapter_dtype": case.adapter_dtype} if case.kind == "lora" else {}),
         "bytes": int(rows[0]["bytes"]),
         "n": len(rows),
         "p50_s": round(p50, 4),
@@ -209,6 +213,40 @@ def _summary(case: Case, rows: list[dict[str, float]]) -> dict[str, Any]:
         "floor_s": round(floor, 4),
         "ratio": round(p50 / floor, 2),
     }
+
+
+def paths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Seconds a GB of each path, of its largest model, and what larger ones would take.
+
+    ``push_s(GB, replicas) = GB * (seconds_a_gb + (replicas - 1) * seconds_a_gb_more)``: of one
+    replica as measured, and of each further one the mean difference to the most that were measured.
+    """
+    lines: list[dict[str, Any]] = []
+    for kind, via in dict.fromkeys((row["kind"], row["via"]) for row in rows):
+        of = [row for row in rows if (row["kind"], row["via"]) == (kind, via)]
+        largest = max(row["bytes"] for row in of)
+        by = {
+            row["replicas"]: row["p50_s"] * 1e9 / largest for row in of if row["bytes"] == largest
+        }
+        fewest, most = min(by), max(by)
+        more = (by[most] - by[fewest]) / max(1, most - fewest)
+        one = by[fewest] - (fewest - 1) * more
+        counts = (1, 8) if most > fewest else (fewest,)
+        sizes = FULL_GB if kind == "full" else ADAPTER_GB
+        lines.append(
+            {
+                "kind": kind,
+                "via": via,
+                "measured_gb": round(largest / 1e9, 4),
+                "seconds_a_gb": round(one, 2),
+                "seconds_a_gb_more": round(more, 2) if most > fewest else None,
+                "extrapolated_s": {
+                    name: {n: round(gb * (one + (n - 1) * more), 1) for n in counts}
+                    for name, gb in sizes.items()
+                },
+            }
+        )
+    return lines
 
 
 def _goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -242,6 +280,8 @@ def main() -> None:
     parser.add_argument("--replicas", default="1,2,4")
     parser.add_argument("--via", default="grpc", help="of grpc,store,distributed")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    adapters = {"default": "float32", "choices": ["float32", "bfloat16"]}
+    parser.add_argument("--adapter-dtype", **adapters, help="in which an adapter is sent")
     parser.add_argument("--n", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="cpu, tiny, one replica, 5 pushes")
     args = parser.parse_args()
@@ -254,7 +294,7 @@ def main() -> None:
             for kind in args.kinds.split(","):
                 for via in args.via.split(","):
                     for replicas in map(int, args.replicas.split(",")):
-                        case = Case(shape, kind, replicas, via, args.dtype)
+                        case = Case(shape, kind, replicas, via, args.dtype, args.adapter_dtype)
                         engine = engine_of(args.engine)
                         rows.append(asyncio.run(measure(case, engine, Path(scratch), args.n)))
                         print(json.dumps(rows[-1]), flush=True)
@@ -267,6 +307,7 @@ def main() -> None:
                 "load": os.getloadavg()[0],
                 "engine": args.engine,
                 "rows": rows,
+                "paths": paths(rows),
                 "goals": _goals(rows),
             }
         )

@@ -45,7 +45,8 @@ class GenerateRequest(Generic[PromptT_co]):
     An episode sends the messages that an agent sees (``GenerateRequest[Observation]``); an engine
     receives token ids (``GenerateRequest[Sequence[int]]``). The rollout service renders one to the
     other with the model's chat template; ``images`` are then what the placeholders among the token
-    ids stand for, in order, and ``may_call`` says that the prompt offers tools. The time limit
+    ids stand for, in order, and ``may_call`` says that the prompt offers tools. One that
+    ``follows_updates`` goes on with a version that becomes active meanwhile. The time limit
     belongs to the call and not to the request, because each attempt has less time left.
     """
 
@@ -57,6 +58,7 @@ class GenerateRequest(Generic[PromptT_co]):
     seed: int
     images: Sequence[ImagePart] = ()
     may_call: bool = False
+    follows_updates: bool = False
 
     def with_prompt(
         self, prompt: OtherPromptT, images: Sequence[ImagePart] = (), *, may_call: bool = False
@@ -71,6 +73,7 @@ class GenerateRequest(Generic[PromptT_co]):
             self.seed,
             images,
             may_call,
+            self.follows_updates,
         )
 
 
@@ -278,8 +281,11 @@ def generation_to_proto(generation: Generation) -> rollout.GenerateResponse:
 
 
 def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
-    """The generation in the response of a rollout service."""
-    token_ids = response.prompt.token_ids[:]
+    """The generation in the response of a rollout service, whose lists of numbers it shares.
+
+    A copy of them into Python's own would cost more than all else that is done with them here.
+    """
+    token_ids = response.prompt.token_ids
     images = prompt_images_from_proto(response.prompt)
     return Generation(
         prompt_token_ids=token_ids,
@@ -287,8 +293,8 @@ def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
         or prompt_digest(token_ids, [image.digest for image in images]),
         candidates=[
             Candidate(
-                token_ids=c.token_ids[:],  # a slice is copied in C, faster than list()
-                logprobs=c.logprobs[:],
+                token_ids=c.token_ids,
+                logprobs=c.logprobs,
                 text=c.text,
                 finish_reason=finish_reason_from_proto(c.finish_reason),
                 version_spans=[(s.policy_version, s.num_tokens) for s in c.version_spans],

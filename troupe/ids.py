@@ -56,7 +56,7 @@ def prompt_digest(token_ids: Sequence[int], image_digests: Sequence[str] = ()) -
 
     BLAKE2b-128 over little-endian uint32; with images, personalised and their digests behind it.
     """
-    data = struct.pack(f"<{len(token_ids)}I", *token_ids)
+    data = struct.pack(f"<{len(token_ids)}I", *token_ids[:])  # a slice of a record's is copied in C
     if not image_digests:
         return hashlib.blake2b(data, digest_size=16).hexdigest()
     data += "".join(f"\0{digest}" for digest in image_digests).encode()

@@ -14,13 +14,15 @@ def _lines(run_dir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.parametrize("in_flight", [False, True])
 def test_job_when_asynchronous_then_overlaps_within_the_bound_and_learns(
-    platform: Any, spec: dict[str, Any]
+    platform: Any, spec: dict[str, Any], in_flight: bool
 ) -> None:
     algorithm = {"kind": "at_grpo", "group_size": 8, "loss": {"importance": {}}}
     document = {
         **spec,
-        "name": "overlap",
+        "name": f"overlap-{'in-flight' if in_flight else 'whole'}",
+        "updates_in_flight": in_flight,
         "steps": 10,
         "tasks_per_step": 8,
         "max_staleness": 1,

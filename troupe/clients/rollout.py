@@ -73,6 +73,7 @@ class RolloutClient(Client):
             chat=codec.chat_to_proto(request.prompt),
             num_candidates=request.num_candidates,
             sampling=codec.sampling_to_proto(request.sampling, request.seed),
+            follows_updates=request.follows_updates,
         )
         answer = await self._call(
             "Generate",

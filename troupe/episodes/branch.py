@@ -105,6 +105,7 @@ class BranchContext:
             num_candidates,
             sampling,
             derive_seed(spec.seed, *path),
+            follows_updates=spec.updates_in_flight and not self.is_eval,
         )
         return await self.rollout.generate(request, timeout_s=spec.limits.generate_timeout_s)
 

@@ -1,7 +1,7 @@
 """Turns draws into groups (to train on) and an episode record (to read)."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from troupe.api.records.v1 import records_pb2 as pb
@@ -162,11 +162,14 @@ def episode_record(
     groups: Sequence[pb.Group],
     ending: Ending,
     replayed: Sequence[Draw] = (),
+    *,
+    trained: Collection[str] = (),
 ) -> pb.Episode:
     """The tree for readers: all siblings with texts, rewards and times; prompts as messages.
 
-    Token ids are left out. ``replayed`` draws only count. What several draws share was sampled
-    once, and counts once.
+    Prompts' token ids are left out, and those that were sampled where a trainer gets the group too
+    (``trained``, by id): Redis holds them once. ``replayed`` draws only count. What several draws
+    share was sampled once, and counts once.
     """
     generations = {id(draw.generation): draw.generation for draw in (*draws, *replayed)}
     is_eval = ticket.kind == pb.ROUND_KIND_EVAL
@@ -181,7 +184,10 @@ def episode_record(
         success_fraction=ending.success_fraction,
         num_turns=ending.num_turns,
         team_return=ending.team_return,
-        groups=[_readable(g, draws, omits_tokens=ticket.omits_tokens) for g in groups],
+        groups=[
+            _readable(g, draws, omits_tokens=ticket.omits_tokens or g.group_id in trained)
+            for g in groups
+        ],
         images=_images(draws),
         num_tokens=sum(g.num_sampled_tokens for g in generations.values()),
         program_ends=ends_of(o.info_json for draw in draws for o in draw.outcomes),

@@ -74,7 +74,12 @@ def _tokens(candidate: pb.Candidate) -> Line:
     ids, logprobs = candidate.token_ids, candidate.rollout_logprobs
     if not ids or len(logprobs) != len(ids):
         return {}
-    return {"tokens": {"ids": list(ids), "logprobs": [round(value, 3) for value in logprobs]}}
+    return {"tokens": {"ids": ids[:], "logprobs": _rounded(logprobs[:])}}
+
+
+def _rounded(logprobs: list[float]) -> list[float]:
+    """To thousandths. Not by ``round``, which alone takes longer than all else of a line."""
+    return [int(value * 1000 - 0.5) / 1000 for value in logprobs]
 
 
 def _group(group: pb.Group, images: Images) -> Line:

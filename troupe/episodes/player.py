@@ -155,9 +155,17 @@ class EpisodePlayer:
         )
         run = await self._run(context, ticket, start)
         shown = [*run.groups, *run.only_shown]
-        episode = episode_record(ticket, start.task_id, run.draws, shown, run.ending, run.replayed)
         learns = self._spec.learns
         trained = [] if is_eval else [g for g in run.groups if learns(g.policy, ticket.step)]
+        episode = episode_record(
+            ticket,
+            start.task_id,
+            run.draws,
+            shown,
+            run.ending,
+            run.replayed,
+            trained={group.group_id for group in trained},
+        )
         return Played(groups=trained, episode=episode)
 
     async def _run(self, context: BranchContext, ticket: pb.Ticket, start: Start) -> "_Run":

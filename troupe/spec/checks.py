@@ -153,6 +153,9 @@ def _overlong(spec: JobSpec) -> list[Issue]:
 
 def _staleness(spec: JobSpec) -> list[Issue]:
     """Training on groups of older weights requires the correction for it."""
+    if spec.updates_in_flight and not spec.max_staleness:
+        why = "needs weights that change while a step is played"
+        return [Issue("/updates_in_flight", f"{why}; set max_staleness to 1 or more")]
     if not spec.max_staleness or spec.algorithm.loss.importance is not None:
         return []
     why = "max_staleness above 0 needs the correction for older weights"

@@ -268,6 +268,10 @@ class JobSpec(SpecModel):
     max_staleness: int = Field(default=0, ge=0, le=16)
     """Largest number of steps by which the weights that sampled a group may lag behind those that
     it trains. Above 0 the next step is played while the trainer learns; 0: strictly on-policy."""
+    updates_in_flight: bool = Field(default=False, exclude_if=is_empty)
+    """With max_staleness above 0: answers that are being sampled when a new version comes go on
+    with it, and their groups record which version sampled which token. Engine `cpu`; `sglang` lets
+    each answer end with the version that began it."""
     task: TaskSpec
     """The task of the team."""
     bundle: BundleSpec | None = Field(default=None, exclude_if=lambda bundle: bundle is None)

@@ -97,6 +97,7 @@ class RolloutServicer(RolloutServiceServicer):
                 seed,
                 images,
                 may_call,
+                request.follows_updates,
             )
             async with self._deadline(context, "Generate"):
                 with span(

@@ -76,6 +76,10 @@ class RouterSettings(ServingSettings):
     """Generate calls of one job that run or wait here; one more is refused."""
     record_fraction: float = Field(default=1.0, ge=0.0, le=1.0)
     """Share of the training episodes that episodes.jsonl keeps; evaluation is kept whole."""
+    record_tokens_per_s: float = Field(default=50_000.0, ge=0.0)
+    """Of a training round that samples more than so many tokens a second, episodes.jsonl keeps only
+    as many episodes as this rate allows (rounds of less than ten seconds' worth are kept whole);
+    0: no limit."""
     record_tokens: bool = True
     """Whether episodes.jsonl keeps token ids and their log probabilities, for the viewer."""
     max_body_bytes: int = Field(default=1 << 20, ge=1024)

@@ -96,6 +96,30 @@ async def test_generation_goes_on_while_weights_are_received(
     assert (await generate(rollout, version=1)).policy_version == 1
 
 
+async def test_answers_that_follow_updates_when_a_version_comes_then_tell_who_sampled_what(
+    rollout: Rollout, rollout_weights: Path
+):
+    await publish(rollout, rollout_weights)
+    sampling = SamplingSpec(max_new_tokens=100)
+    requests = [
+        GenerateRequest(
+            "shared", 0, OBSERVATION, 8, sampling, seed=seed, follows_updates=bool(seed % 2)
+        )
+        for seed in range(20)
+    ]
+    calls = [rollout.client.generate(request, timeout_s=60.0) for request in requests]
+    asked = [asyncio.ensure_future(call) for call in calls]
+    await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    await publish(rollout, rollout_weights, version=1)
+    answers = await asyncio.gather(*asked)
+    gone_on = [c for answer in answers for c in answer.candidates if len(c.version_spans) > 1]
+    assert gone_on
+    for candidate in gone_on:
+        assert [version for version, _ in candidate.version_spans] == [0, 1]
+        assert sum(num for _, num in candidate.version_spans) == len(candidate.token_ids)
+    assert {answer.policy_version for answer in answers[::2]} == {0}
+
+
 async def test_prompt_of_token_ids_is_echoed(rollout: Rollout, rollout_weights: Path):
     await publish(rollout, rollout_weights)
     answer = await RolloutServiceStub(rollout.channel).Generate(

@@ -160,5 +160,5 @@ async def test_record_when_episodes_are_not_kept_then_their_images_are_not_read(
     ledger = await _played(redis)
     [(_, fields)] = await redis.xrange(keys.groups(JOB, "shared"))
     await redis.xadd(keys.groups(JOB, "shared"), {**fields, b"v": b"99"})  # reading it fails
-    [episode] = await ledger.episodes(train_round(0), with_images=lambda _: False)
+    [episode] = await ledger.episodes(train_round(0), kept=lambda _: [])
     assert not episode.images

@@ -166,13 +166,14 @@ async def open_round(redis: Redis, step: int, num_tickets: int) -> list[records.
 
 
 async def play(redis: Redis, step: int, num_tickets: int = 2) -> None:
-    """Open the round of ``step`` and finish its tickets; harmless when that was done before."""
+    """Open the round of ``step``, finish its tickets and record it; harmless when that was done."""
     ledger = StepLedger(redis, JOB)
     groups = groups_of_step(step, tasks=num_tickets)
     for position, ticket in enumerate(await open_round(redis, step, num_tickets)):
         own = [g for g in groups if g.ticket_id == ticket.ticket_id]
         episode = records.Episode(episode_id=ticket.ticket_id, step=step)
         await ledger.complete_ticket(ticket, f"1-{position + 1}", own, episode)
+    await ledger.mark_recorded(train_round(step))
 
 
 async def conduct(redis: Redis, spec: JobSpec) -> None:

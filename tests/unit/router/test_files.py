@@ -3,7 +3,7 @@
 import json
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe_router.run.episodes_file import episode_lines, is_kept
+from troupe_router.run.episodes_file import RecordLimits, episode_lines, is_kept
 
 
 def episode(name: str, kind: int = pb.ROUND_KIND_TRAIN) -> pb.Episode:
@@ -18,6 +18,33 @@ def test_episode_lines_when_tokens_are_not_kept_then_their_number_still_is() -> 
     candidate = json.loads(line)["groups"][0]["candidates"][0]
     assert candidate["num_tokens"] == 3
     assert "tokens" not in candidate
+
+
+def test_episode_lines_when_tokens_are_kept_then_logprobs_are_to_thousandths() -> None:
+    played = episode("a")
+    logprobs = [-0.0004, -0.1236, -2.5, -11.9996, 0.0]
+    played.groups.add(group_id="g").candidates.add(token_ids=[5] * 5, rollout_logprobs=logprobs)
+    (line,) = episode_lines([played], with_tokens=True)
+    tokens = json.loads(line)["groups"][0]["candidates"][0]["tokens"]
+    assert tokens == {"ids": [5] * 5, "logprobs": [0.0, -0.124, -2.5, -12.0, 0.0]}
+
+
+def test_episode_lines_when_a_note_is_a_huge_number_then_it_is_written_whole() -> None:
+    played = episode("a")
+    note = json.dumps({"count": 2**80, "word": "\u00e9"})
+    played.groups.add(group_id="g").candidates.add(is_chosen=True, info_json=note)
+    (line,) = episode_lines([played])
+    assert json.loads(line)["groups"][0]["candidates"][0]["info"] == json.loads(note)
+
+
+def test_record_limits_when_a_round_samples_faster_than_the_rate_then_a_share_is_recorded() -> None:
+    limits = RecordLimits(0.5, tokens_per_s=1000.0)
+    many = [pb.Episode(num_tokens=25_000)] * 40
+    assert limits.fraction_of(many, wall_s=100.0) == 0.1
+    assert limits.fraction_of(many, wall_s=1.0) == 0.01  # ten seconds' worth
+    assert limits.fraction_of(many[:1], wall_s=100.0) == 0.5
+    assert limits.fraction_of([], wall_s=0.0) == 0.5
+    assert RecordLimits(0.5).fraction_of(many, wall_s=1.0) == 0.5
 
 
 def test_is_kept_samples_training_and_keeps_evaluation() -> None:

@@ -8,7 +8,7 @@ from troupe.runtime.serving.memory import settle_heap
 
 
 def test_heap_when_settled_then_what_was_loaded_is_not_collected_again():
-    before = gc.get_freeze_count()
+    before, threshold = gc.get_freeze_count(), gc.get_threshold()
     loaded = [[number] for number in range(1000)]
     try:
         settle_heap()
@@ -16,6 +16,7 @@ def test_heap_when_settled_then_what_was_loaded_is_not_collected_again():
         assert not any(loaded is each for each in gc.get_objects())
     finally:
         gc.unfreeze()
+        gc.set_threshold(*threshold)
 
 
 _FAULTS = """

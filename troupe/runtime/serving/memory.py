@@ -12,15 +12,19 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST_OF_HEAP = 32 << 20
 """The largest threshold that glibc accepts: a larger block is still returned when it is freed."""
 _KEPT_BYTES = 2**31 - 1
+_NEW_OBJECTS = 20_000
 
 
 def settle_heap() -> None:
     """Exclude every object that exists now from garbage collection; call it after a large load.
 
-    Reference counts still free what is released; only cycles among these objects stay.
+    Reference counts still free what is released; only cycles among these objects stay. What comes
+    later is looked through each ``_NEW_OBJECTS``: an answer of SGLang is a list for each token, and
+    Python's own 700 has the collector run a dozen times while one is read.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 def keep_freed_memory() -> None:

@@ -23,9 +23,9 @@ from troupe.runtime.streams.fencing import (
     fenced,
     take_epoch,
 )
-from troupe.runtime.streams.group_images import (
-    are_images_missing,
-    put_images_back,
+from troupe.runtime.streams.group_parts import (
+    are_parts_missing,
+    put_parts_back,
     without_images_of,
 )
 from troupe.runtime.streams.redis import MAX_BLOCK_S, redis_errors
@@ -152,11 +152,16 @@ class StepLedger:
             )
 
     async def episodes(
-        self, round_id: str, *, with_images: Callable[[Episode], bool] = lambda _: True
+        self,
+        round_id: str,
+        *,
+        kept: Callable[[Sequence[Episode]], Sequence[Episode]] = lambda episodes: episodes,
+        with_tokens: bool = False,
     ) -> list[Episode]:
         """Episodes of a round that is not recorded yet, in the order in which they ended.
 
-        Those for which ``with_images`` is false are without theirs, which are not read.
+        Those that ``kept`` chooses of all have their images and, ``with_tokens``, the tokens that
+        their groups hold; of the others neither is read.
         """
         key = keys.episodes(self._job_id, round_id)
         episodes: list[Episode] = []
@@ -166,21 +171,26 @@ class StepLedger:
                 page: Any = await self._redis.xrange(key, min=after, count=256)
             for entry_id, fields in page:
                 check_version(fields, f"episode {entry_id.decode()} of round {round_id}")
-                episode = Episode.FromString(fields[FIELD])
-                if not with_images(episode):
-                    episode.ClearField("images")
-                episodes.append(episode)
+                episodes.append(Episode.FromString(fields[FIELD]))
             if len(page) < 256:
-                shown = [episode for episode in episodes if with_images(episode)]
-                if are_images_missing(shown):
-                    await self._put_images_back(round_id, shown)
-                return episodes
+                break
             after = f"({page[-1][0].decode()}"
+        shown = kept(episodes)
+        chosen = {id(episode) for episode in shown}
+        for episode in episodes:
+            if id(episode) not in chosen:
+                episode.ClearField("images")
+        if are_parts_missing(shown, with_tokens=with_tokens):
+            await self._put_back(round_id, shown, with_tokens=with_tokens)
+        return episodes
 
-    async def _put_images_back(self, round_id: str, episodes: Sequence[Episode]) -> None:
+    async def _put_back(
+        self, round_id: str, episodes: Sequence[Episode], *, with_tokens: bool
+    ) -> None:
         state = await self.round(round_id)
         policies = sorted(state.num_groups) if state is not None else []
-        await put_images_back(self._redis, self._job_id, round_id, policies, episodes)
+        redis, job = self._redis, self._job_id
+        await put_parts_back(redis, job, round_id, policies, episodes, with_tokens=with_tokens)
 
     async def mark_recorded(self, round_id: str) -> None:
         """Forget the episodes of a round whose metrics are stored. Idempotent.

@@ -102,7 +102,7 @@ class ChatTemplate:
         return f"{before}{mark}{after}"
 
     def _decoded(self, token_ids: Sequence[int]) -> str:
-        return self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
+        return _decoded(self._tokenizer, list(token_ids))
 
     def _rendered(
         self, chat: TemplateMessages, tools: Sequence[dict[str, Any]] | None, asks: bool
@@ -124,6 +124,16 @@ def _encoded(tokenizer: Any, text: str) -> list[int]:
     if backend is not None and backend.truncation is None and backend.padding is None:
         return backend.encode(text, add_special_tokens=False).ids
     return [int(token) for token in tokenizer.encode(text, add_special_tokens=False)]
+
+
+def _decoded(tokenizer: Any, token_ids: list[int]) -> str:
+    """The text of sampled tokens, as transformers' own ``decode`` gives it.
+
+    That looks at each id before it asks the fast tokenizer, which costs as much again.
+    """
+    is_plain = getattr(tokenizer, "is_fast", False) and not tokenizer.clean_up_tokenization_spaces
+    decode = tokenizer.backend_tokenizer.decode if is_plain else tokenizer.decode
+    return decode(token_ids, skip_special_tokens=True)
 
 
 def refuse_images(images: Sequence[ImagePart], model: str) -> None:

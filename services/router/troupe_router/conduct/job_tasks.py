@@ -105,6 +105,7 @@ def _recorder(parts: JobTasksParts, ledger: StepLedger) -> Recorder:
         parts.store,
         parts.events,
         fraction=parts.settings.record_fraction,
+        tokens_per_s=parts.settings.record_tokens_per_s,
         with_tokens=parts.settings.record_tokens,
     )
 

@@ -6,9 +6,33 @@ What a line holds is ``troupe.episodes.lines``'s; how the file is kept is ``reco
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import orjson
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.episodes.lines import viewer_line
+from troupe.episodes.lines import Line, viewer_line
+
+_AT_LEAST_S = 10.0
+"""A shorter round is held to what may be recorded in so long: small ones are kept whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLimits:
+    """How much of what is played in training is recorded; evaluation always is.
+
+    ``fraction`` of the episodes, and of a round that samples more than ``tokens_per_s`` (0: no
+    limit) as many as that rate allows, so that neither the file nor who writes it falls behind.
+    """
+
+    fraction: float
+    tokens_per_s: float = 0.0
+
+    def fraction_of(self, episodes: Sequence[pb.Episode], wall_s: float) -> float:
+        """The share of a round that is recorded; it was played in ``wall_s``."""
+        sampled = sum(episode.num_tokens for episode in episodes)
+        room = self.tokens_per_s * max(wall_s, _AT_LEAST_S)
+        return min(self.fraction, room / sampled) if 0 < room < sampled else self.fraction
 
 
 def is_kept(episode: pb.Episode, fraction: float) -> bool:
@@ -25,5 +49,11 @@ def episode_lines(episodes: Sequence[pb.Episode], *, with_tokens: bool = False) 
     ``with_tokens`` keeps token ids and their log probabilities where the episodes have them.
     """
     for episode in episodes:
-        line = viewer_line(episode, with_tokens=with_tokens)
-        yield json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        yield _json(viewer_line(episode, with_tokens=with_tokens)) + b"\n"
+
+
+def _json(line: Line) -> bytes:
+    try:
+        return orjson.dumps(line)
+    except TypeError:  # an environment's notes may hold a number of more than 64 bits
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode()

@@ -32,7 +32,7 @@ from troupe_router.jobs.store import JobStore
 from troupe_router.run import job_metrics
 from troupe_router.run.answers import shown_episodes
 from troupe_router.run.episode_index import EpisodeIndex
-from troupe_router.run.episodes_file import episode_lines, is_kept
+from troupe_router.run.episodes_file import RecordLimits, episode_lines, is_kept
 from troupe_router.run.failing_programs import failing_programs
 from troupe_router.run.learned_steps import LearnedSteps
 from troupe_router.run.monitor import suspicion
@@ -66,13 +66,14 @@ class Recorder:
         events: EventLog,
         *,
         fraction: float,
+        tokens_per_s: float = 0.0,
         with_tokens: bool = False,
     ) -> None:
         self._job = job
         self._ledger = ledger
         self._store = store
         self._events = events
-        self._fraction = fraction
+        self._limits = RecordLimits(fraction, tokens_per_s)
         self._with_tokens = with_tokens
         self._notes: dict[str, Any] = {}
         self._learned = LearnedSteps(job.spec)
@@ -110,7 +111,7 @@ class Recorder:
         restorer = RecordRestorer(
             self._job, self._ledger, self._events, self._records, self._write, unwritten
         )
-        rebuilt = await restorer.restore(step, records_all=self._fraction >= 1.0)
+        rebuilt = await restorer.restore(step, records_all=self._limits.fraction >= 1.0)
         self._lines = {(x["kind"], x["step"]): x for _, x in self._records.metrics.lines()}
         if rebuilt:
             sentence = f"Lines of metrics.jsonl were lost and made anew: {', '.join(rebuilt)}."
@@ -152,14 +153,17 @@ class Recorder:
         """Record a complete round; its episodes. Repeating it after a crash changes nothing."""
         wall_s = time.time() - state.opened_at
         of_round = await self._ledger.episodes(
-            state.round_id, with_images=partial(is_kept, fraction=self._fraction)
+            state.round_id,
+            kept=partial(self._kept, wall_s=wall_s),
+            with_tokens=self._with_tokens,
         )
         episodes = sorted(of_round, key=lambda episode: episode.episode_id)
-        await self._append_episodes(state.round_id, episodes)
+        kept = self._kept(episodes, wall_s)
+        await self._append_episodes(state.round_id, kept)
         reached("router.round_recording", state.round_id)
         play = await asyncio.to_thread(play_metrics, episodes, wall_s)
         kind = "eval" if state.kind == pb.ROUND_KIND_EVAL else "train"
-        play = await self._watched(kind, state, play, episodes)
+        play = await self._watched(kind, state, play, kept or episodes)
         await self._watch_programs(kind, state, episodes)
         await self._emit(
             "round.played",
@@ -169,6 +173,7 @@ class Recorder:
                 "kind": kind,
                 "step": state.step,
                 "wall_s": play.play_s,
+                "num_recorded": len(kept),
                 **{k: v for k, v in play.to_wire().items() if k != "play_s"},
             },
         )
@@ -183,9 +188,12 @@ class Recorder:
         return episodes
 
     async def _watched(
-        self, kind: str, state: RoundState, play: PlayPart, episodes: Sequence[pb.Episode]
+        self, kind: str, state: RoundState, play: PlayPart, shown: Sequence[pb.Episode]
     ) -> PlayPart:
-        """``play``, marked if the reward is suspect with it; the first such round says so."""
+        """``play``, marked if the reward is suspect with it; the first such round says so.
+
+        ``shown``: the episodes that may be named.
+        """
         train, evals = self._lines_of("train"), self._lines_of("eval")
         if kind == "eval":
             evals[state.step] = eval_line(state.step, play)
@@ -200,9 +208,8 @@ class Recorder:
         if suspect is None or (kind == "eval" and not suspect.is_held_out):
             return replace(play, is_suspect=False)
         if not was_suspect:
-            kept = [e for e in episodes if is_kept(e, self._fraction)] or episodes
-            shown = shown_episodes(kept, suspect.falls[0].agent)
-            data = {**suspect.to_json(), "kind": kind, "episodes": shown}
+            named = shown_episodes(shown, suspect.falls[0].agent)
+            data = {**suspect.to_json(), "kind": kind, "episodes": named}
             _log.warning("reward.suspect", job_id=self._job.job_id, sentence=suspect.sentence)
             await self._emit("reward.suspect", state.round_id, data)
         return replace(play, is_suspect=True)
@@ -250,9 +257,13 @@ class Recorder:
             await self._settle()
         await self._settle(is_last=True)
 
-    async def _append_episodes(self, round_id: str, episodes: list[pb.Episode]) -> None:
+    def _kept(self, episodes: Sequence[pb.Episode], wall_s: float) -> list[pb.Episode]:
+        """Those of a round that are recorded."""
+        fraction = self._limits.fraction_of(episodes, wall_s)
+        return [episode for episode in episodes if is_kept(episode, fraction)]
+
+    async def _append_episodes(self, round_id: str, kept: list[pb.Episode]) -> None:
         record = self._records.episodes
-        kept = [e for e in episodes if is_kept(e, self._fraction)]
 
         def write() -> None:
             keep_images(self._job.run_dir, kept)

@@ -37,8 +37,6 @@ READ_COUNT = 256
 POLL_S = 1.0
 UNOPENED_S = 5.0
 """A round that is not open for so long may wait for memory of Redis."""
-ALL_STEPS = 2**32
-"""More than any job's."""
 PER_TICKET_S = 1e-4
 """How often finished tickets are asked for: a round of 10,000 has them read once a second."""
 
@@ -110,13 +108,19 @@ class Collector:
         self._vocabularies = vocabularies
         self._timeout_s = timeout_s
         self._control = control
+        self._recorded_below = max(0, first_step - 1)  # a conductor leaves one round open, no more
         self._intakes = {
-            policy: _Intake(redis, keys.groups(job_id, policy), first_step, fence)
+            policy: _Intake(
+                redis,
+                keys.groups(job_id, policy),
+                fence,
+                first_step=first_step,
+                recorded_below=self._recorded_below,
+            )
             for policy in sorted(vocabularies)
         }
         self._faults: dict[tuple[str, str], str | None] = {}
         self._finished = _Finished()
-        self._recorded_below = 0 if any(self._vision.values()) else ALL_STEPS
 
     async def collect(
         self, step: int, *, ahead: LearnAhead | None = None, cover: Cover | None = None
@@ -169,10 +173,9 @@ class Collector:
     async def ack_below(self, step: int) -> None:
         """Acknowledge the entries of steps below ``step``, which a checkpoint covers.
 
-        Groups with images hold those of their episodes too, so they stay until they are recorded.
+        Groups hold images and tokens of their episodes too, so they stay until they are recorded.
         """
-        if any(self._vision.values()):
-            self._recorded_below = await self._first_unrecorded(step)
+        self._recorded_below = await self._first_unrecorded(step)
         below = self._recorded_below
         await asyncio.gather(*(i.ack_below(step, below) for i in self._intakes.values()))
 
@@ -280,7 +283,15 @@ class _Intake:
     checkpoint covers its step, so that a restarted trainer counts it again.
     """
 
-    def __init__(self, redis: Redis, key: str, first_step: int, fence: Fence | None) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        key: str,
+        fence: Fence | None,
+        *,
+        first_step: int,
+        recorded_below: int,
+    ) -> None:
         self._consumer = Consumer(
             redis,
             key,
@@ -292,7 +303,7 @@ class _Intake:
         )
         self._unreadable: dict[str, Entry] = {}
         self._first_step = first_step
-        self._recorded_below = ALL_STEPS
+        self._recorded_below = recorded_below
         self._entries: dict[str, int] = {}
         self._groups: defaultdict[int, dict[str, pb.Group]] = defaultdict(dict)
         self._refused: defaultdict[int, Counter[str]] = defaultdict(Counter)
@@ -350,7 +361,7 @@ class _Intake:
         if group.step < min(self._first_step, self._recorded_below):
             return False
         self._entries[entry.id] = group.step
-        if group.step < self._first_step:  # covered, and it may hold images of an open record
+        if group.step < self._first_step:  # covered, and it may hold what its record lacks
             return True
         if group.step < step:  # trained but not checkpointed: steps are collected in order
             self._refused[step]["late"] += 1

@@ -33,6 +33,7 @@ from troupe_trainer.learn.outcome import (
 )
 from troupe_trainer.learn.passes import Passes
 from troupe_trainer.learn.schedule import learning_rate
+from troupe_trainer.learn.validation import oldest_version
 from troupe_trainer.model.flops import peak_flops
 from troupe_trainer.model.kernels import AttentionChoice, choose
 from troupe_trainer.model.learner_state import LearnerState, check_fits
@@ -163,7 +164,7 @@ class Learner:
             NonFiniteError: before any weight of the minibatch changes.
         """
         parts = self._layout.minibatches(groups, self._optimizer_step)
-        is_current = version is None or all(g.record.policy_version == version for g in groups)
+        is_current = version is None or all(oldest_version(g.record) == version for g in groups)
         try:
             outcome = self._step(self._deal_step(parts), is_current)
         except NonFiniteError as error:

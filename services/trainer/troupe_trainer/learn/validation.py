@@ -4,7 +4,10 @@ Owns the reasons that refused groups are counted under. Never repairs a group.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import prompt_digest
@@ -76,9 +79,14 @@ def _prompt_fault(group: pb.Group, expected: Expected) -> str | None:
         images = [image.digest for image in prompt.images]
         if prompt_digest(prompt.token_ids, images) != prompt.digest:
             return "prompt_digest"
-        if max(prompt.token_ids) >= expected.vocabulary_size:
+        if _has_unknown(prompt.token_ids, expected):
             return "unknown_token"
     return None
+
+
+def _has_unknown(token_ids: Sequence[int], expected: Expected) -> bool:
+    """Whether an id is outside the vocabulary; numpy reads the record's numbers where they are."""
+    return bool(np.array(token_ids).max() >= expected.vocabulary_size)
 
 
 def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
@@ -93,13 +101,13 @@ def _candidates_fault(group: pb.Group, expected: Expected) -> str | None:
             return "unknown_trajectory"
         if not candidate.token_ids:
             return "empty_completion"
-        if max(candidate.token_ids) >= expected.vocabulary_size:
+        if _has_unknown(candidate.token_ids, expected):
             return "unknown_token"
         if not math.isfinite(candidate.reward):
             return "non_finite_reward"
-        logprobs = candidate.rollout_logprobs
-        if len(logprobs) != len(candidate.token_ids) or not math.isfinite(sum(logprobs)):
+        logprobs = np.array(candidate.rollout_logprobs)
+        if len(logprobs) != len(candidate.token_ids) or not np.isfinite(logprobs).all():
             return "bad_logprobs"
-        if max(logprobs) > ROUNDING:
+        if logprobs.max() > ROUNDING:
             return "bad_logprobs"
     return None

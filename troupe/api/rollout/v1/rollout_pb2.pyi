@@ -52,7 +52,7 @@ class SamplingParams(_message.Message):
     def __init__(self, temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., top_k: _Optional[int] = ..., max_new_tokens: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("request_id", "policy", "policy_version", "chat", "tokens", "num_candidates", "sampling")
+    __slots__ = ("request_id", "policy", "policy_version", "chat", "tokens", "num_candidates", "sampling", "follows_updates")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class GenerateRequest(_message.Message):
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     NUM_CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_UPDATES_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     policy: str
     policy_version: int
@@ -67,7 +68,8 @@ class GenerateRequest(_message.Message):
     tokens: TokenPrompt
     num_candidates: int
     sampling: SamplingParams
-    def __init__(self, request_id: _Optional[str] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., chat: _Optional[_Union[ChatPrompt, _Mapping]] = ..., tokens: _Optional[_Union[TokenPrompt, _Mapping]] = ..., num_candidates: _Optional[int] = ..., sampling: _Optional[_Union[SamplingParams, _Mapping]] = ...) -> None: ...
+    follows_updates: bool
+    def __init__(self, request_id: _Optional[str] = ..., policy: _Optional[str] = ..., policy_version: _Optional[int] = ..., chat: _Optional[_Union[ChatPrompt, _Mapping]] = ..., tokens: _Optional[_Union[TokenPrompt, _Mapping]] = ..., num_candidates: _Optional[int] = ..., sampling: _Optional[_Union[SamplingParams, _Mapping]] = ..., follows_updates: _Optional[bool] = ...) -> None: ...
 
 class GeneratedCandidate(_message.Message):
     __slots__ = ("token_ids", "logprobs", "text", "finish_reason", "version_spans")

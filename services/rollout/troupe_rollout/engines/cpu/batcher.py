@@ -36,6 +36,7 @@ class Batcher:
         end_token_ids: tuple[int, ...],
         vision: VisionModel | None = None,
         *,
+        version: int = 0,
         device: str,
         max_rows: int,
         max_prefill_tokens: int,
@@ -50,7 +51,8 @@ class Batcher:
         self._max_rows = max_rows
         self._max_prefill_tokens = max_prefill_tokens
         self._max_cells = max_cells
-        self._rows = Rows(device)
+        self._version = version
+        self._rows = Rows(device, version)
         self._pool = KvPool()
         self._waiting: deque[Job] = deque()
         self._joining: list[Job] = []
@@ -76,6 +78,27 @@ class Batcher:
         if len(self._rows):
             self._decode()
 
+    def hand_over(self, to: "Batcher") -> None:
+        """Let what follows updates go on in ``to``, which computes with a newer version.
+
+        Rows keep their keys and values, which this version computed (PipelineRL, arXiv 2509.19128):
+        to compute them anew would stop every row for a pass over all that it has read and sampled.
+        """
+        for row in reversed(range(len(self._rows))):
+            if self._rows.owners[row].job.follows_updates:
+                to._adopt(self, row)
+                self._remove(row)
+        for job in [job for job in self._waiting if job.follows_updates]:
+            self._waiting.remove(job)
+            to.enqueue(job)
+
+    def _adopt(self, other: "Batcher", row: int) -> None:
+        new = self._rows.adopt(other._rows, row)
+        job = self._rows.owners[new].job
+        assert other._pool.cache is not None, "a row has keys and values"
+        self._reserve(len(job.prompt) + job.max_new_tokens, other._pool.cache)
+        self._pool.take(other._pool, row, new, int(self._rows.position[new]))
+
     def abandon(self, error: BaseException) -> None:
         """Fail everything; the lane is empty afterwards."""
         jobs = {id(owner.job): owner.job for owner in self._rows.owners}
@@ -83,7 +106,7 @@ class Batcher:
             job.fail(error)
         self._waiting.clear()
         self._joining = []
-        self._rows, self._pool = Rows(str(self._device)), KvPool()
+        self._rows, self._pool = Rows(str(self._device), self._version), KvPool()
 
     def _taken(self) -> list[Job]:
         """Take the waiting jobs that fit beside the present rows; a job alone always fits."""
@@ -129,7 +152,7 @@ class Batcher:
         index = torch.tensor(order, device=self._device)
         self._emit(slice(first_row, len(self._rows)), logits_PV[index])
 
-    def _reserve(self, columns: int, like: DynamicCache) -> None:
+    def _reserve(self, columns: int, like: Cache) -> None:
         rows = round_up(len(self._rows), ROW_BLOCK)
         if rows > self._pool.rows:
             rows = max(rows, min(2 * self._pool.rows, self._max_rows))

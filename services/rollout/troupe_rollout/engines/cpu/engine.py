@@ -104,11 +104,12 @@ class CpuEngine:
         finally:
             job.is_cancelled = True
             self._in_flight -= request.num_candidates
+        version, candidates = _by_newest(candidates)
         return Generation(
             request.prompt,
             prompt_digest(request.prompt, [image.digest for image in request.images]),
             [self._with_text(request, candidate) for candidate in candidates],
-            request.policy_version,
+            version,
             job.compute_s,
             # A prompt is computed once for all its candidates, and not cached afterwards.
             num_cached_tokens=(request.num_candidates - 1) * len(request.prompt),
@@ -173,7 +174,11 @@ class CpuEngine:
 
     async def activate(self, policy: str, policy_version: int) -> None:
         self._base(policy)
-        self._tables[policy].activate(policy_version)
+        table = self._tables[policy]
+        older = [slot.lane for slot in table.held() if slot.policy_version < policy_version]
+        table.activate(policy_version)
+        lane = table.serving(policy_version).lane
+        await asyncio.wrap_future(self._worker.hand_over(older, lane))
 
     async def discard(self, policy: str, policy_version: int) -> None:
         self._base(policy)
@@ -243,6 +248,7 @@ class CpuEngine:
             detector,
             tuple(request.images),
             _offset(base, request.prompt, request.images),
+            request.follows_updates,
         )
 
     def _max_cells(self, base: CpuModel) -> int:
@@ -261,12 +267,22 @@ class CpuEngine:
             module,
             base.end_token_ids,
             base.vision,
+            version=weights.policy_version,
             device=self._settings.device,
             max_rows=self._settings.max_rows,
             max_prefill_tokens=self._settings.max_prefill_tokens,
             max_cells=self._max_cells(base),
         )
         return Slot(weights.policy, weights.policy_version, digest, module, lane)
+
+
+def _by_newest(candidates: Sequence[Candidate]) -> tuple[int, list[Candidate]]:
+    """The newest version that sampled a token, and the candidates with spans where others did."""
+    newest = max(version for c in candidates for version, _ in c.version_spans)
+    return newest, [
+        replace(c, version_spans=()) if {v for v, _ in c.version_spans} == {newest} else c
+        for c in candidates
+    ]
 
 
 def _check_tokens(base: CpuModel, token_ids: Sequence[int], *, minimum: int) -> None:

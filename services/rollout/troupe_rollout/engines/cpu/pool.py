@@ -65,7 +65,7 @@ class KvPool:
         self.cache: Cache | None = None
         self._layers: list[_Layer] = []
 
-    def reserve(self, rows: int, columns: int, like: DynamicCache) -> None:
+    def reserve(self, rows: int, columns: int, like: Cache) -> None:
         """Room for ``rows`` of ``columns``, shaped as ``like``; what is stored is kept."""
         rows, columns = max(rows, self.rows), max(columns, self.columns)
         if (rows, columns) == (self.rows, self.columns):
@@ -95,6 +95,12 @@ class KvPool:
         for layer in self._layers:
             layer.keys[target, :, :length] = layer.keys[source, :, :length]
             layer.values[target, :, :length] = layer.values[source, :, :length]
+
+    def take(self, other: "KvPool", source: int, target: int, length: int) -> None:
+        """Copy the first ``length`` columns of another pool's row."""
+        for layer, theirs in zip(self._layers, other._layers, strict=True):
+            layer.keys[target, :, :length] = theirs.keys[source, :, :length]
+            layer.values[target, :, :length] = theirs.values[source, :, :length]
 
     def bind(self, row_index: Tensor, position: Tensor, columns: int) -> Cache:
         """The cache for one decoding pass: each row writes its column ``position``."""

@@ -8,7 +8,7 @@ finished row is overwritten by the last one. Legend: R rows, U uniforms, N new t
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ class Job:
     """Whether the candidate so far contains a stop string; None without stop strings."""
     images: tuple[ImagePart, ...] = ()
     offset: int = 0
+    follows_updates: bool = False
     future: "Future[list[Candidate]]" = field(default_factory=lambda: Future[list[Candidate]]())
     is_cancelled: bool = False
     started_at: float = 0.0
@@ -75,13 +76,20 @@ class Owner:
     job: Job
     index: int
     stream: np.random.Generator
+    past: tuple[tuple[int, int], ...] = ()
+    """Versions that sampled its first tokens, in other batches, and how many each."""
+
+    def spans(self, version: int, count: int) -> tuple[tuple[int, int], ...]:
+        """The versions of its ``count`` tokens, of which ``version`` sampled the last ones."""
+        return (*self.past, (version, count - sum(num for _, num in self.past)))
 
 
 class Rows:
-    """Row state for up to ``capacity`` rows; grows by doubling."""
+    """Row state for up to ``capacity`` rows, which ``version`` samples; grows by doubling."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, version: int = 0) -> None:
         self.device = torch.device(device)
+        self.version = version
         self.owners: list[Owner] = []
         self.capacity = 0
         self.width = 0
@@ -122,6 +130,22 @@ class Rows:
         self.num_stoppable += count * (job.hits_stop is not None)
         return first
 
+    def adopt(self, other: "Rows", row: int) -> int:
+        """Append a row of another version, to go on with it; its number here."""
+        owner, count, new = other.owners[row], int(other.count[row]), len(self.owners)
+        self._grow(new + 1, owner.job.max_new_tokens)
+        past = owner.spans(other.version, count)
+        self.owners.append(replace(owner, past=past))
+        for name, array in self._arrays().items():
+            source: Tensor = getattr(other, name)
+            if name in ("tokens_RN", "logprobs_RN"):
+                array[new, :count] = source[row, :count]
+            else:
+                array[new] = source[row]
+        self.num_filtered += _is_filtered(owner.job)
+        self.num_stoppable += owner.job.hits_stop is not None
+        return new
+
     def filters(self, rows: slice) -> Filters:
         """How these rows sample."""
         return Filters(
@@ -158,6 +182,7 @@ class Rows:
             self.logprobs_RN[row, :count].tolist(),
             "",
             "stop" if is_stopped else "length",
+            owner.spans(self.version, count),
         )
         owner.job.finish(owner.index, candidate)
 

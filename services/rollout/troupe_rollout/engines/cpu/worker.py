@@ -5,7 +5,7 @@ else; lanes share the thread token by token, so a long completion never starves 
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -44,6 +44,17 @@ class Worker:
             self._busy[id(lane)] = lane
 
         self._mailbox.put(accept)
+
+    def hand_over(self, lanes: "Sequence[Batcher]", to: Batcher) -> "Future[None]":
+        """Let what follows updates in ``lanes`` go on in ``to``, between two tokens."""
+
+        def move() -> None:
+            for lane in lanes:
+                lane.hand_over(to)
+            if not to.is_idle:
+                self._busy[id(to)] = to
+
+        return self.call(move)
 
     def call(self, function: Callable[[], Result]) -> "Future[Result]":
         """Run ``function`` on the thread between two tokens."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 
 from troupe.errors import (
     DeadlineError,
@@ -35,6 +36,7 @@ class SglangClient:
             base_url=url,
             timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
+            headers={"content-type": "application/json"},
             trust_env=False,
         )
 
@@ -158,7 +160,7 @@ class SglangClient:
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
         try:
-            answer = await self._http.request(method, path, json=body)
+            answer = await self._http.request(method, path, content=_encoded(body))
         except httpx.TimeoutException as error:
             raise DeadlineError(
                 f"SGLang at {self.url} did not answer {path} in time ({type(error).__name__}). "
@@ -170,8 +172,23 @@ class SglangClient:
                 "It is restarted; ask another replica, or try again."
             ) from error
         if answer.status_code == 200:
-            return answer.json() if answer.content else {}
+            return _decoded(path, answer.content)
         raise _refusal(path, answer)
+
+
+def _encoded(body: dict[str, Any] | None) -> bytes | None:
+    """JSON in half the time that httpx takes, or less: bodies and answers are lists of numbers."""
+    return None if body is None else orjson.dumps(body)
+
+
+def _decoded(path: str, content: bytes) -> Any:
+    """The answer; raises UnavailableError where it is no JSON."""
+    try:
+        return orjson.loads(content) if content else {}
+    except orjson.JSONDecodeError as error:
+        raise UnavailableError(
+            f"SGLang answered {path} with no JSON ({error}). Try again."
+        ) from error
 
 
 def _refusal(path: str, answer: httpx.Response) -> TroupeError:

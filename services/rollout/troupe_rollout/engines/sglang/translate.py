@@ -117,18 +117,27 @@ def candidate_from(
         )
     if reason.get("type") not in ("stop", "length"):
         raise _aborted(reason)
-    token_ids = [int(token) for token in item["output_ids"]]
+    token_ids: list[int] = item["output_ids"]  # numbers as the JSON has them: none is touched here
+    logprobs: list[float]
     if is_filtered(request):
-        logprobs = [float(value) for value in meta["output_token_sampling_logprobs"]]
+        logprobs = meta["output_token_sampling_logprobs"]
     else:
         entries = meta["output_token_logprobs"]
-        logprobs = [float(entry[0]) for entry in entries]
-        if [int(entry[1]) for entry in entries] != token_ids:
+        logprobs = [entry[0] for entry in entries]
+        if [entry[1] for entry in entries] != token_ids:
             raise _malformed("its logprobs are of other tokens than it sampled")
-    if len(logprobs) != len(token_ids) or not all(map(math.isfinite, logprobs)):
+    if len(logprobs) != len(token_ids) or not _are_finite(logprobs):
         raise _malformed(f"{len(token_ids)} tokens came with {len(logprobs)} usable logprobs")
     text = chat.answer_text(token_ids, request.sampling.stop, calls=request.may_call)
     return Candidate(token_ids, logprobs, text, reason["type"])
+
+
+def _are_finite(logprobs: Sequence[float]) -> bool:
+    """Whether all are numbers, and finite ones: a sum of them is finite only then."""
+    try:
+        return math.isfinite(sum(logprobs))
+    except TypeError:  # JSON knows no NaN: it is null
+        return False
 
 
 def _tags(meta: dict[str, Any]) -> set[str]:
