@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import grpc.aio
 from transformers.utils import logging as transformers_logging
 
+from benchmarks.call_stages import Instants
 from benchmarks.rollout_fleet import TinyTrainer, sidecar
 from benchmarks.router_calls import (
     CANDIDATES,
@@ -31,12 +33,15 @@ from troupe.api.records.v1.records_pb2 import Prompt
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.candidates import Candidate, GenerateRequest, Generation
 from troupe.clients import codec
+from troupe.clients.channel import SERVER_OPTIONS
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.engine import Engine
+from troupe.runtime.serving.memory import settle_heap
 from troupe.spec.policy import FullSpec, PolicySpec
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.sglang import SglangEngine
 from troupe_rollout.engines.sglang.settings import SglangSettings
+from troupe_rollout.servicer import RolloutServicer
 
 FLOOR_METHOD = "/bench.Floor/Wait"
 FIXED_TOKEN_S = 0.005
@@ -44,6 +49,7 @@ MOST_TOKENS = 128
 """Tokens of the longest answer of the fixed-time engine; a longer one only takes longer."""
 START_TIMEOUT_S = 300.0
 DIRECT_TIMEOUT_S = 300.0
+_instants = Instants()
 
 
 class FixedTimeEngine(CpuEngine):
@@ -53,7 +59,9 @@ class FixedTimeEngine(CpuEngine):
 
     async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
         took_s = FIXED_TOKEN_S * request.sampling.max_new_tokens
+        _instants.note()
         await asyncio.sleep(took_s)
+        _instants.note()
         tokens = [5] * min(request.sampling.max_new_tokens, MOST_TOKENS)
         candidate = Candidate(tokens, [-1.0] * len(tokens), "w1 " * len(tokens), "length")
         return Generation(
@@ -79,8 +87,10 @@ class Floor(grpc.GenericRpcHandler):  # pyright: ignore[reportMissingTypeArgumen
 
         async def wait(request: bytes, context: Any) -> bytes:
             num_tokens = int.from_bytes(request[:4], "little")
+            _instants.note()
             if self._is_timed:
                 await asyncio.sleep(FIXED_TOKEN_S * num_tokens)
+            _instants.note()
             if num_tokens not in self._answers:
                 self._answers[num_tokens] = _answer(num_tokens)
             return self._answers[num_tokens]
@@ -105,9 +115,13 @@ class OverheadSidecar:
 
     process: asyncio.subprocess.Process
     address: str = ""
+    floor_address: str = ""
 
     async def direct(self, kind: str, n: int = 0, num_tokens: int = 0) -> list[float]:
-        """Call the engine in its own process, for "latency" or "throughput"; "cpu" is its time."""
+        """Call the engine in its own process, for "latency" or "throughput".
+
+        "cpu" is the process's time; "instants" are those noted since the last time.
+        """
         assert self.process.stdin is not None
         self.process.stdin.write(f"{kind} {n} {num_tokens}\n".encode())
         await self.process.stdin.drain()
@@ -131,7 +145,7 @@ async def spawn_sidecar(engine: str, model: Path, folder: Path) -> AsyncGenerato
     process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
     overhead = OverheadSidecar(process)
     try:
-        overhead.address = await overhead.read(START_TIMEOUT_S)
+        overhead.address, overhead.floor_address = await overhead.read(START_TIMEOUT_S)
         yield overhead
     finally:
         assert process.stdin is not None
@@ -181,9 +195,11 @@ async def serve(name: str, model: Path, folder: Path) -> None:
         await engine.start({"p": policy})
         await engine.stage(TinyTrainer("p", policy, folder / "out").staged(0))
         await engine.activate("p", 0)
-        floor = Floor(is_timed=name == "fixed")
-        item = await stack.enter_async_context(sidecar(engine, folder / "in", extra=[floor]))
-        _say(item.address)
+        RolloutServicer.Generate = _instants.around(RolloutServicer.Generate)
+        item = await stack.enter_async_context(sidecar(engine, folder / "in"))
+        floor = await stack.enter_async_context(_serving(Floor(is_timed=name == "fixed")))
+        settle_heap()  # as a service does when it is up
+        _say([item.address, floor])
         while line := await asyncio.to_thread(sys.stdin.readline):
             kind, n, num_tokens = line.split()
             call = direct(int(num_tokens))
@@ -191,8 +207,23 @@ async def serve(name: str, model: Path, folder: Path) -> None:
                 _say(await latencies(call, int(n)))
             elif kind == "throughput":
                 _say([await throughput(call, int(n))])
+            elif kind == "instants":
+                _say(_instants.taken())
             else:
                 _say([time.process_time()])
+
+
+@contextlib.asynccontextmanager
+async def _serving(floor: Floor) -> AsyncGenerator[str]:
+    """A bare server, without any interceptor; its address."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server.add_generic_rpc_handlers((floor,))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    try:
+        yield address
+    finally:
+        await server.stop(None)
 
 
 def _say(value: Any) -> None:

@@ -12,7 +12,7 @@ on an engine of 1.7B or 8B: this project has had no accelerator to record one on
 many gradients may wait for their turn: 2 GiB are 12 adapters of 8B (rank 16) or 30 of 1.7B.
 
 ``tail``: how much sooner a round ends when its longest tickets start first
-(`benchmarks.tail_order`).
+(`benchmarks.tail_order`). ``sums``: what the way of summing needs (`benchmarks.window_sums`).
 
 ``floor`` is what no schedule can beat that is on-policy and learns a ticket when it is played: the
 same work without windows, order or limit. Both arms are interleaved. The last line is one JSON
@@ -43,6 +43,7 @@ from benchmarks.redis_fsync import valkey
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 from benchmarks.scale_engines import Latencies
 from benchmarks.tail_order import tail_rows
+from benchmarks.window_sums import RATIO, SEEDS, sum_rows
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import group_id, prompt_digest, ticket_id, train_round
 from troupe.runtime.streams.ledger import StepLedger
@@ -103,6 +104,12 @@ def ends(cell: Cell, play_s: float, seed: int) -> list[float]:
         heapq.heappush(engines, at)
         ended.append(at)
     return [at * play_s / max(ended) for at in ended]
+
+
+def shares(cell: Cell, seed: int) -> list[float]:
+    """Each ticket's share of the learning, in proportion to its time."""
+    took = [_draw(cell, f"{seed}/{number}") for number in range(cell.tickets)]
+    return [duration / sum(took) for duration in took]
 
 
 def _draw(cell: Cell, seed: str) -> float:
@@ -323,11 +330,16 @@ def main() -> None:
     tail = tail_rows()
     for row in tail:
         print(json.dumps({"longest first": row}), flush=True)
+    cell = Cell("long tail", 256, 64, RATIO)
+    sums = sum_rows([(ends(cell, 1.0, seed), shares(cell, seed)) for seed in range(SEEDS)])
+    for row in sums:
+        print(json.dumps(row), flush=True)
     goals = [goal(r["cell"], r["overlap"], GOAL, r["overlap"] <= GOAL) for r in rows]
     report = {"benchmark": "overlap", "commit": commit(), "machine": machine(), "spec": vars(args)}
     middle = {"n": args.steps, "median": round(statistics.median(values), 3)}
     spread = {"spread": [min(values, default=math.nan), max(values, default=math.nan)]}
-    print(json.dumps({**report, **middle, **spread, "rows": rows, "tail": tail, "goals": goals}))
+    more = {"rows": rows, "tail": tail, "sums": sums, "goals": goals}
+    print(json.dumps({**report, **middle, **spread, **more}))
 
 
 if __name__ == "__main__":

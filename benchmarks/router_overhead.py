@@ -5,7 +5,7 @@ as it is deployed (`benchmarks.overhead_sidecar`). The direct call is the engine
 the routed one goes through the router's fleet here (admission, choice, failing over), gRPC, the
 servicer and the same engine. The floor is a bare gRPC call of as many bytes between the same two
 processes that waits as long. With one request at a time the difference is latency; with 64 in
-flight it is throughput. A fixed-time engine (``--engine fixed``, 5 ms a token) shows the overhead
+flight it is throughput; ``stages`` says where a call's time goes. A fixed-time engine (``--engine fixed``, 5 ms a token) shows the overhead
 alone, for completions as short as a move in a game (16 tokens) and longer ones (128). With 1,024
 calls of 5 s in flight, the distributions of routed and bare calls are compared: what a bare call
 loses there is shown and subtracted. The last line is one JSON object; exits 0 whatever the numbers
@@ -28,6 +28,7 @@ from typing import Any
 
 import grpc.aio
 
+from benchmarks.call_stages import FLOOR, ROUTED, Instants, stages_ms
 from benchmarks.overhead_sidecar import (
     FIXED_TOKEN_S,
     FLOOR_METHOD,
@@ -50,6 +51,7 @@ from benchmarks.router_calls import (
 from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT, Replica, ReplicaPolicy
 from troupe.candidates import GenerateRequest
 from troupe.clients.channel import CLIENT_OPTIONS
+from troupe.runtime.serving.memory import settle_heap
 from troupe.spec import parse_spec
 from troupe.spec.job import JobSpec
 from troupe_router.members.store import Member
@@ -106,10 +108,14 @@ CallOf = Callable[[int], Call]
 
 
 @contextlib.asynccontextmanager
-async def routed_call(sidecar: OverheadSidecar, spec: JobSpec) -> AsyncGenerator[CallOf]:
+async def routed_call(
+    sidecar: OverheadSidecar, spec: JobSpec, sent: Instants
+) -> AsyncGenerator[CallOf]:
     """A Generate call as an episode makes it."""
     fleet = Fleet("job", spec, OneMember(sidecar.address))  # pyright: ignore[reportArgumentType]
     await fleet.refresh()
+    stub: Any = fleet.rollouts()[0].client._stub  # pyright: ignore
+    stub.Generate = sent.around(stub.Generate)
     port = FleetRollout(fleet, max_in_flight=CROWD * CANDIDATES)
 
     def of(num_tokens: int) -> Call:
@@ -129,7 +135,7 @@ async def routed_call(sidecar: OverheadSidecar, spec: JobSpec) -> AsyncGenerator
 @contextlib.asynccontextmanager
 async def floor_call(sidecar: OverheadSidecar) -> AsyncGenerator[CallOf]:
     """A gRPC call of as many bytes that takes as long, and nothing else."""
-    async with grpc.aio.insecure_channel(sidecar.address, options=CLIENT_OPTIONS) as channel:
+    async with grpc.aio.insecure_channel(sidecar.floor_address, options=CLIENT_OPTIONS) as channel:
         method: Any = channel.unary_unary(FLOOR_METHOD)  # pyright: ignore[reportCallIssue]
 
         def of(num_tokens: int) -> Call:
@@ -148,19 +154,37 @@ async def measure(engine: str, folder: Path, n: int, rounds: int, part: int = 1)
     model = save_random_model(folder / "model", hidden=96)
     async with contextlib.AsyncExitStack() as stack:
         sidecar = await stack.enter_async_context(spawn_sidecar(engine, model, folder))
-        routed = await stack.enter_async_context(routed_call(sidecar, _spec(model)))
+        sent = Instants()
+        routed = await stack.enter_async_context(routed_call(sidecar, _spec(model), sent))
         floor = await stack.enter_async_context(floor_call(sidecar))
+        settle_heap()  # as the router does when it is up
         cases: dict[int, dict[str, Any]] = {}
         for num_tokens in CASES:
             calls = {"floor": floor(num_tokens), "routed": routed(num_tokens)}
-            scale = num_tokens // min(CASES)
-            cases[num_tokens] = _summary(
-                await measure_case(sidecar, calls, num_tokens, max(3, n // scale), rounds),
-                num_tokens,
-            )
+            count = max(3, n // (num_tokens // min(CASES)))
+            samples = await measure_case(sidecar, calls, num_tokens, count, rounds)
+            cases[num_tokens] = _summary(samples, num_tokens)
+            if engine == "fixed":
+                stages = await measure_stages(sidecar, calls, sent, num_tokens, count * rounds)
+                cases[num_tokens]["stages_ms"] = stages
         crowded = await measure_crowd(routed, floor, rounds, part) if engine == "fixed" else {}
     goals = [line for case in cases.values() for line in case.pop("goals")]
     return {"by_tokens": cases, "crowd": crowded, "goals": [*goals, *crowded.pop("goals", [])]}
+
+
+async def measure_stages(
+    sidecar: OverheadSidecar, calls: dict[str, Call], sent: Instants, num_tokens: int, n: int
+) -> dict[str, dict[str, float]]:
+    """Medians of where the time of bare and routed calls goes, one at a time."""
+    engine_s = FIXED_TOKEN_S * num_tokens
+    stages: dict[str, dict[str, float]] = {}
+    for way, names in (("floor", FLOOR), ("routed", ROUTED)):
+        await sidecar.direct("instants")
+        sent.taken()
+        await latencies(sent.around(calls[way]), n)
+        theirs = await sidecar.direct("instants")
+        stages[way] = stages_ms(names, sent.taken(), theirs, engine_s)
+    return stages
 
 
 async def measure_crowd(routed: CallOf, floor: CallOf, rounds: int, part: int) -> dict[str, Any]:

@@ -51,6 +51,7 @@ def job_spec(model: Path, **overrides: Any) -> JobSpec:
         "policies": {"shared": policy},
         "algorithm": {"group_size": 4},
         "batch": {"tokens_per_row": 64, "rows_per_microbatch": 2},
+        "eval": {"num_tasks": 0},  # nobody conducts one here
     }
     return JobSpec.model_validate(body | overrides)
 

@@ -1,6 +1,7 @@
 """Client of a rollout replica: generation, scoring, weights (``episodes.ports.RolloutPort``)."""
 
 import asyncio
+import itertools
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from troupe.tasks.content import ImagePart
 from troupe.tasks.family import Observation
 from troupe.vision.wire import image_table
 
+_PROCESS = uuid.uuid4().hex
+_numbers = itertools.count()
 CHUNK_BYTES = 4 * 1024 * 1024
 """Size of a weights chunk; servers accept up to 16 MiB."""
 
@@ -67,7 +70,7 @@ class RolloutClient(Client):
     ) -> Generation:
         """Candidates for an agent's observation, by one version of one policy."""
         message = pb.GenerateRequest(
-            request_id=uuid.uuid4().hex,
+            request_id=f"{_PROCESS}-{next(_numbers)}",
             policy=request.policy,
             policy_version=request.policy_version,
             chat=codec.chat_to_proto(request.prompt),

@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from typing import Any, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Self, cast
 
 import grpc.aio
+from prometheus_client import Counter, Histogram
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceServicer
@@ -32,6 +35,38 @@ from troupe_rollout.weight_receiver import WeightReceiver
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
+class Calls:
+    """The calls in flight: each is a ``with`` block of it. Refuses them unless ``is_open``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._num_calls = 0
+        self.is_open = False
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def __enter__(self) -> Self:
+        if not self.is_open:
+            raise UnavailableError(
+                "This rollout replica has no model loaded yet, or is stopping. Ask another one, "
+                "or try again."
+            )
+        self._num_calls += 1
+        self.idle.clear()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._num_calls -= 1
+        if self._num_calls == 0:
+            self.idle.set()
+        metrics.ROLLOUT_IN_FLIGHT.set(self._engine.num_in_flight())
+
+
 class RolloutServicer(RolloutServiceServicer):
     """Answers for one engine. Refuses work with UNAVAILABLE until `open` and after `wait_idle`.
 
@@ -53,16 +88,13 @@ class RolloutServicer(RolloutServiceServicer):
         self._loading_s = settings.call_timeout_s + self._moving_s
         """For calls that may have to load a version first."""
         self._intake = WeightReceiver(engine, staging, lease_s=settings.push_lease_s)
-        self._is_open = False
+        self._calls = Calls(engine)
         self._model = ""
-        self._num_calls = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     def open(self, model: str) -> None:
         """The engine has loaded ``model``: take work."""
         self._model = model
-        self._is_open = True
+        self._calls.is_open = True
 
     def hear(self, assignment: Assignment) -> None:
         """Apply a heartbeat's reply: which trainers may send weights."""
@@ -72,8 +104,8 @@ class RolloutServicer(RolloutServiceServicer):
 
     async def wait_idle(self) -> None:
         """Refuse new work and wait until every call in flight is answered."""
-        self._is_open = False
-        await self._idle.wait()
+        self._calls.is_open = False
+        await self._calls.idle.wait()
         await self._intake.close()
 
     async def Generate(  # noqa: N802
@@ -86,7 +118,7 @@ class RolloutServicer(RolloutServiceServicer):
                 f"{self._settings.max_candidates}.",
                 pointer="/num_candidates",
             )
-        with self._call():
+        with self._calls:
             prompt, images, may_call = self._prompt(request)
             domain_request = GenerateRequest(
                 request.policy,
@@ -99,18 +131,21 @@ class RolloutServicer(RolloutServiceServicer):
                 may_call,
                 request.follows_updates,
             )
-            async with self._deadline(context, "Generate"):
-                with span(
-                    "engine.generate", policy=domain_request.policy, n=domain_request.num_candidates
-                ):
-                    generation = await self._engine.generate(domain_request)
-        _count(domain_request.policy, generation)
+            timeout_s = _left_s(context, self._settings.call_timeout_s)
+            try:
+                async with asyncio.timeout(timeout_s):
+                    with span("engine.generate", policy=request.policy, n=request.num_candidates):
+                        generation = await self._engine.generate(domain_request)
+            except TimeoutError as error:
+                raise _late("Generate", timeout_s) from error
+        # Counted while the answer is on its way.
+        asyncio.get_running_loop().call_soon(_count, request.policy, generation)
         return generation_to_proto(generation)
 
     async def ScoreTokens(  # noqa: N802
         self, request: pb.ScoreTokensRequest, context: _Context
     ) -> pb.ScoreTokensResponse:
-        with self._call():
+        with self._calls:
             self._intake.renew(request.policy, request.policy_version)
             async with self._deadline(context, "ScoreTokens", self._loading_s):
                 check_count(request.images)
@@ -127,14 +162,14 @@ class RolloutServicer(RolloutServiceServicer):
         self, request_iterator: AsyncIterator[pb.UpdateWeightsRequest], context: _Context
     ) -> pb.UpdateWeightsResponse:
         limit_s = self._settings.upload_timeout_s + self._moving_s
-        with self._call():
+        with self._calls:
             async with self._deadline(context, "UpdateWeights", limit_s):
                 return await self._intake.update(aiter(request_iterator), timeout_s=limit_s)
 
     async def ActivateWeights(  # noqa: N802
         self, request: pb.ActivateWeightsRequest, context: _Context
     ) -> pb.ActivateWeightsResponse:
-        with self._call():
+        with self._calls:
             async with self._deadline(context, "ActivateWeights", self._loading_s):
                 await self._intake.activate(
                     request.policy,
@@ -149,7 +184,7 @@ class RolloutServicer(RolloutServiceServicer):
     async def DiscardWeights(  # noqa: N802
         self, request: pb.DiscardWeightsRequest, context: _Context
     ) -> pb.DiscardWeightsResponse:
-        with self._call():
+        with self._calls:
             async with self._deadline(context, "DiscardWeights"):
                 await self._intake.discard(
                     request.policy, request.policy_version, epoch=request.epoch
@@ -159,7 +194,7 @@ class RolloutServicer(RolloutServiceServicer):
     async def Sleep(  # noqa: N802
         self, request: pb.SleepRequest, context: _Context
     ) -> pb.SleepResponse:
-        with self._call():
+        with self._calls:
             async with self._deadline(context, "Sleep", self._loading_s):
                 await self._intake.sleep(epoch=request.epoch)
         return pb.SleepResponse()
@@ -167,7 +202,7 @@ class RolloutServicer(RolloutServiceServicer):
     async def Wake(  # noqa: N802
         self, request: pb.WakeRequest, context: _Context
     ) -> pb.WakeResponse:
-        with self._call():
+        with self._calls:
             async with self._deadline(context, "Wake", self._loading_s):
                 await self._intake.wake(epoch=request.epoch)
         if self._tell is not None:
@@ -198,41 +233,42 @@ class RolloutServicer(RolloutServiceServicer):
             return ids, observed_images(seen), bool(tools_of(seen))
         raise InvalidArgumentError("A Generate request needs a prompt: chat or tokens.")
 
-    @contextlib.contextmanager
-    def _call(self) -> Generator[None]:
-        if not self._is_open:
-            raise UnavailableError(
-                "This rollout replica has no model loaded yet, or is stopping. Ask another one, "
-                "or try again."
-            )
-        self._num_calls += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._num_calls -= 1
-            if self._num_calls == 0:
-                self._idle.set()
-            metrics.ROLLOUT_IN_FLIGHT.set(self._engine.num_in_flight())
-
     @contextlib.asynccontextmanager
     async def _deadline(
         self, context: _Context, method: str, limit_s: float | None = None
     ) -> AsyncGenerator[None]:
-        left_s = cast("float | None", context.time_remaining())
-        limit_s = limit_s or self._settings.call_timeout_s
-        timeout_s = limit_s if left_s is None else min(limit_s, left_s)
+        timeout_s = _left_s(context, limit_s or self._settings.call_timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
                 yield
         except TimeoutError as error:
-            raise DeadlineError(
-                f"{method} did not end within {timeout_s:.1f} s. Give it more time, or add "
-                "replicas."
-            ) from error
+            raise _late(method, timeout_s) from error
+
+
+def _left_s(context: _Context, limit_s: float) -> float:
+    left_s = cast("float | None", context.time_remaining())
+    return limit_s if left_s is None else min(limit_s, left_s)
+
+
+def _late(method: str, timeout_s: float) -> DeadlineError:
+    return DeadlineError(
+        f"{method} did not end within {timeout_s:.1f} s. Give it more time, or add replicas."
+    )
 
 
 def _count(policy: str, generation: Generation) -> None:
-    metrics.ROLLOUT_TOKENS.labels(policy, "prompt").inc(generation.num_prompt_tokens)
-    metrics.ROLLOUT_TOKENS.labels(policy, "sampled").inc(generation.num_sampled_tokens)
-    metrics.ROLLOUT_SECONDS.labels(policy).observe(generation.engine_s)
+    prompt, sampled, seconds = _counters(policy)
+    prompt.inc(generation.num_prompt_tokens)
+    sampled.inc(generation.num_sampled_tokens)
+    seconds.observe(generation.engine_s)
+
+
+@lru_cache(maxsize=64)
+def _counters(policy: str) -> tuple[Counter, Counter, Histogram]:
+    """Of a policy: its prompt tokens, sampled tokens and seconds; looked up once."""
+    tokens = metrics.ROLLOUT_TOKENS
+    return (
+        tokens.labels(policy, "prompt"),
+        tokens.labels(policy, "sampled"),
+        metrics.ROLLOUT_SECONDS.labels(policy),
+    )

@@ -32,6 +32,7 @@ from troupe_trainer.model.ranks.group import Ranks
 from troupe_trainer.model.ranks.start import start
 from troupe_trainer.publish import Publisher, make_transport
 from troupe_trainer.publish.device import Device, SharedDevice, TrainersDevice
+from troupe_trainer.publish.evaluations import Evaluations
 from troupe_trainer.publish.push_events import PushEvents
 from troupe_trainer.publish.versions import Versions
 from troupe_trainer.settings import TrainerSettings
@@ -218,8 +219,22 @@ class TrainingJob:
             device,
             epoch=self._epoch,
         )
+        evaluations = Evaluations(
+            self._spec,
+            StepLedger(self._redis, self._job_id, fence=self._fence),
+            self._control,
+            lambda: collector.make_room(checkpointing.cover),
+            is_colocated=self._settings.colocated,
+        )
         return Parts(
-            learners, collector, versions, device, checkpointing, self._progress, self._control
+            learners,
+            collector,
+            versions,
+            device,
+            evaluations,
+            checkpointing,
+            self._progress,
+            self._control,
         )
 
     async def _export(self, learners: Learners) -> dict[str, Any]:

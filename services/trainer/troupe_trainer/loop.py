@@ -15,6 +15,7 @@ from troupe_trainer.learn.learners import Learners
 from troupe_trainer.learn.parity import parity_alarms
 from troupe_trainer.learn.report import step_report
 from troupe_trainer.publish.device import Device
+from troupe_trainer.publish.evaluations import Evaluations
 from troupe_trainer.publish.push import PushSeconds
 from troupe_trainer.publish.versions import Versions
 
@@ -27,6 +28,7 @@ class Parts:
     collector: Collector
     versions: Versions
     device: Device
+    evaluations: Evaluations
     checkpointing: Checkpointing
     progress: TrainerProgress
     control: Control
@@ -50,6 +52,8 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
             )
             reached("trainer.collected", step)
             await parts.control.gate()
+        with progress.during("evaluation"):
+            await parts.evaluations.before_learning(step)
         with progress.during("device"):
             await parts.device.take()
         with progress.during("learn"):
@@ -62,6 +66,8 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
         await parts.checkpointing.emit_truncated(report)
         with progress.during("checkpoint"):
             covered = await parts.checkpointing.write(step + 1, batch, learned, report)
+        with progress.during("evaluation"):
+            await parts.evaluations.before_publishing(step)
         with progress.during("publish"):
             pushed = await parts.versions.publish(step + 1)
         await parts.collector.ack_below(covered)

@@ -29,8 +29,8 @@ class TrainerSettings(ServingSettings):
     spec has no trainer.gpus. For several machines start the trainer with torchrun instead, which
     sets rank and size."""
     held_gradient_bytes: int = Field(default=2 << 30, ge=0)
-    """Memory of the host for gradients of tickets that ended before earlier ones, where a job's
-    batch.overlap is on. 0: tickets are learnt from in their order alone."""
+    """Memory of the host for sums of gradients of tickets that ended before earlier ones, where a
+    job's batch.overlap is on. 0: tickets are learnt from in their order alone."""
     colocated: bool = False
     """The device is the job's server's too: they take turns (with
     TROUPE_ROLLOUT_SGLANG_COLOCATED)."""

@@ -108,8 +108,18 @@ class World:
 
     async def drive(self, record: JobRecord, *, within_s: float = 30.0) -> JobRecord:
         """Run the job's controller to its end, with players beside it; the record then."""
+        playing = asyncio.create_task(self.players().run())
+        try:
+            async with asyncio.timeout(within_s):
+                await JobController(self.parts(), record).run()
+        finally:
+            await cancel_all(playing)
+        return await self.store.get(JOB)
+
+    def parts(self) -> ControllerParts:
+        """What a controller is made of."""
         settings = RouterSettings(runs_dir=self.runs_dir, commit="c", grace_s=1.0)
-        parts = ControllerParts(
+        return ControllerParts(
             settings,
             self.redis,
             self.store,
@@ -119,13 +129,6 @@ class World:
             self.disk,
             memory=self.memory,
         )
-        playing = asyncio.create_task(self.players().run())
-        try:
-            async with asyncio.timeout(within_s):
-                await JobController(parts, record).run()
-        finally:
-            await cancel_all(playing)
-        return await self.store.get(JOB)
 
     def players(self, **options: Any) -> Players:
         """What plays every running job, as one process has it."""

@@ -15,10 +15,10 @@ async def settle() -> None:
 
 def test_call_when_all_places_are_taken_then_refused_until_one_ends() -> None:
     admission = Admission("job", max_calls=2)
-    with admission.call():
-        with admission.call(), pytest.raises(OverloadedError, match="2 Generate calls"):
-            admission.call().__enter__()
-        with admission.call():
+    with admission:
+        with admission, pytest.raises(OverloadedError, match="2 Generate calls"):
+            admission.__enter__()
+        with admission:
             pass
 
 

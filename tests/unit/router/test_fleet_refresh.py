@@ -10,7 +10,7 @@ from troupe.api.router.v1 import router_pb2
 from troupe.errors import UnavailableError
 from troupe_router.members.store import Member
 from troupe_router.play.routing.failover import Pauses
-from troupe_router.play.routing.fleet import Fleet, unless_closed
+from troupe_router.play.routing.fleet import Fleet, UnlessClosed
 
 
 class Members:
@@ -129,6 +129,6 @@ async def test_probe_when_a_replica_left_before_it_was_asked_then_nothing_is_kno
     await fleet.probe()
     assert connection.candidate().holds("p", 3)
     left = "replica a left before it was asked"
-    with pytest.raises(UnavailableError, match=left), unless_closed(connection):
+    with pytest.raises(UnavailableError, match=left), UnlessClosed(connection):
         await connection.client.status()  # type: ignore[union-attr]
     await fleet.close()

@@ -132,13 +132,22 @@ def test_train_line_keeps_what_play_and_trainer_measure_of_the_same_name() -> No
     assert train_line(7, play, None, 10.0, interrupted=True)["interrupted"] is True
 
 
+def test_train_line_when_the_step_waited_for_its_evaluation_then_the_rest_of_it_was_hidden() -> (
+    None
+):
+    late = TrainerPart(step=7, phases={"learn": 1.0, "evaluation": 1.5})
+    line = train_line(7, PlayPart(), late, 10.0, eval_s=4.0)
+    assert (line["eval_hidden_s"], line["phases"]["evaluation"]) == (2.5, 1.5)
+    assert "eval_hidden_s" not in train_line(7, PlayPart(), late, 10.0)
+
+
 def test_train_line_without_a_trainers_report_does_not_say_what_was_learnt() -> None:
     line = train_line(7, PlayPart(), None, 10.0)
     assert line.keys() == {
         "kind",
         "step",
         *(name for name, metric in PlayPart.metrics().items() if not metric.is_optional),
-        *StepPart.metrics(),
+        *(name for name, metric in StepPart.metrics().items() if not metric.is_optional),
     }
 
 

@@ -51,19 +51,17 @@ def test_tickets_carry_the_versions_that_must_answer() -> None:
     assert dict(tickets[1].policy_versions) == {"p": 2}
 
 
-def test_tasks_after_a_round_are_the_evaluation_that_is_due_or_the_next_step() -> None:
+def test_tasks_after_a_step_are_the_next_steps_or_the_evaluation_of_the_last_version() -> None:
     job = spec(eval={"num_tasks": 3, "every": 2})
-    train, held_out = pb.ROUND_KIND_TRAIN, pb.ROUND_KIND_EVAL
 
-    def after(kind: pb.RoundKind, step: int) -> str:
-        tasks = tasks_after(job, kind, step, lambda split: 10)
+    def after(step: int) -> str:
+        tasks = tasks_after(job, step, lambda split: 10)
         return "" if tasks is None else f"{tasks.round_id}:{tasks.split}:{len(tasks.indices)}"
 
-    assert after(held_out, 0) == "train-00000:train:4"
-    assert after(train, 0) == "train-00001:train:4"
-    assert after(train, 1) == "eval-00002:test:3"
-    assert after(train, 3) == "eval-00004:test:3"
-    assert after(held_out, 4) == ""
-    following = tasks_after(job, train, 0, lambda split: 10)
+    assert after(0) == "train-00001:train:4"
+    assert after(1) == "train-00002:train:4"
+    assert after(3) == "eval-00004:test:3"
+    assert after(4) == ""
+    following = tasks_after(job, 0, lambda split: 10)
     assert following is not None
     assert following.indices == train_indices(job, 1, 10)

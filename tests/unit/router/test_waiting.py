@@ -101,6 +101,13 @@ def test_explain_when_weights_are_pushed_then_names_the_replica_that_lags() -> N
     assert (found.phase, found.who) == ("publish", ("r1",))
 
 
+def test_explain_when_the_evaluation_outlasts_the_learning_then_the_step_waits_for_it() -> None:
+    facts = Facts(job(), everybody(), WANTED, a_round(8), {"p": 3}, trainer("evaluation"), NOW)
+    found = explain(facts)
+    assert found.phase == "play"
+    assert found.sentence.startswith("Step 3 waits for the evaluation of its weights (")
+
+
 def test_explain_when_the_trainer_does_not_answer_then_says_so() -> None:
     facts = Facts(job(), everybody(), WANTED, a_round(8), {"p": 3}, None, NOW, silent_since=990.0)
     found = explain(facts)

@@ -54,7 +54,7 @@ def lines() -> dict[str, dict[str, Any]]:
     """One line of each kind in which everything is measured, written by the router's own code."""
     play = PlayPart(**measured(PlayPart, "train"), generate_s=1.0, is_by_episode=True)
     learned = TrainerPart(step=3, **measured(TrainerPart, "train"), phases={"learn": 2.0})
-    return {"train": train_line(3, play, learned, 9.0), "eval": eval_line(3, play)}
+    return {"train": train_line(3, play, learned, 9.0, eval_s=4.0), "eval": eval_line(3, play)}
 
 
 def only(kind: str, name: str) -> tuple[dict[str, Any], float]:

@@ -49,19 +49,22 @@ def refusing_malformed(handler: Any, method: str) -> Any:
             return _Malformed(error)
 
     behaviour = getattr(handler, shape)
-    check = _checked_stream if handler.request_streaming else _checked
+    streams = bool(handler.request_streaming)
+    check = _checked_stream if streams else _checked
     return _SHAPES[shape](
-        _like(behaviour, check(method)),
+        _like(behaviour, check(method), streams=streams),
         request_deserializer=read,
         response_serializer=handler.response_serializer,
     )
 
 
-def _like(behaviour: Any, check: Callable[[Any, Any], Any]) -> Any:
+def _like(behaviour: Any, check: Callable[[Any, Any], Any], *, streams: bool) -> Any:
     """``behaviour`` with checked requests; stays a generator if it was one."""
 
     async def answer(request: Any, context: Any) -> Any:
-        return await behaviour(await check(request, context), context)
+        if streams or isinstance(request, _Malformed):
+            request = await check(request, context)
+        return await behaviour(request, context)
 
     async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
         async for message in behaviour(await check(request, context), context):

@@ -26,6 +26,8 @@ class ErrorInterceptor(WrappingInterceptor):
 
     def around(self, behaviour: Behaviour, method: str) -> Behaviour:
         """``behaviour``, counted and timed, with its errors sent as statuses."""
+        answered = metrics.GRPC_REQUESTS.labels(method, grpc.StatusCode.OK.name)
+        seconds = metrics.GRPC_SECONDS.labels(method)
 
         async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             started = time.perf_counter()
@@ -41,8 +43,9 @@ class ErrorInterceptor(WrappingInterceptor):
                 code = grpc.StatusCode[failure.code]
                 await context.abort(code, sendable(failure.message), trailing_of(failure))
             finally:
-                metrics.GRPC_REQUESTS.labels(method, code.name).inc()
-                metrics.GRPC_SECONDS.labels(method).observe(time.perf_counter() - started)
+                is_ok = code is grpc.StatusCode.OK
+                (answered if is_ok else metrics.GRPC_REQUESTS.labels(method, code.name)).inc()
+                seconds.observe(time.perf_counter() - started)
 
         return guarded
 

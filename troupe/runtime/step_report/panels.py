@@ -22,7 +22,7 @@ class Panel:
     keys: tuple[str, ...] = ()
 
 
-PHASES = ("generate", "env", "learn", "publish", "checkpoint", "other")
+PHASES = ("generate", "env", "learn", "evaluation", "publish", "checkpoint", "other")
 """The phases of a step, in order."""
 
 _LEARNING = "Learning"

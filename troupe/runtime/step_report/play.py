@@ -150,6 +150,11 @@ class StepPart(Part):
     wall_s: Number = number(
         "Wall time of the step.", "seconds", series=Series("troupe_job_step_seconds")
     )
+    eval_hidden_s: Number = number(
+        "Seconds of the evaluation of the step's weights beside the round's tail and learning.",
+        "seconds",
+        is_optional=True,
+    )
     busy_ratio: Number = number(
         "Share of the step in which something was generated or learnt.", "share"
     )

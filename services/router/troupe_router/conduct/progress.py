@@ -35,6 +35,7 @@ _TRAINER_PHASES: Mapping[str, Phase] = {
     "device": "learn",
     "learn": "learn",
     "checkpoint": "learn",
+    "evaluation": "play",
     "publish": "publish",
     "export": "export",
     "done": "export",
@@ -43,6 +44,7 @@ _WORDS: Mapping[Phase, str] = {
     "launch": "the trainer to load the models",
     "collect": "the trainer to collect the groups",
     "learn": "the trainer to learn",
+    "play": "the evaluation of its weights",
     "publish": "the new weights to reach every replica",
     "export": "the trainer to export the policies",
 }

@@ -6,26 +6,28 @@ plays an episode and never learns.
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from troupe.aio import WallClockDeadline
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
-from troupe.ids import eval_round, train_round
 from troupe.runtime.disk_space import DiskSpace
 from troupe.runtime.faults import reached
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import RoundState, StepLedger
 from troupe.runtime.streams.memory import RedisMemory
-from troupe.tasks.family import Split, Taskset
+from troupe.tasks.family import Taskset
 from troupe_router.conduct.lengths import TicketLengths
 from troupe_router.jobs.record import JobRecord
 from troupe_router.jobs.store import JobStore
-from troupe_router.jobs.tickets import eval_indices, make_tickets, train_indices
+from troupe_router.jobs.tickets import RoundTasks, eval_tasks, make_tickets, train_tasks
 from troupe_router.run.recorder import Recorder
 
 _LOOK_S = 1.0
 """The ledger is read this often even when it signals no change."""
+_TAIL = 1 / 8
+"""An evaluation begins when at most this share of its training round's tickets is unfinished."""
 
 
 class RoundRunner:
@@ -78,14 +80,18 @@ class RoundRunner:
         await self._record_learned(step)
         while True:
             await self._store.set_step(self._job.job_id, step)
-            is_due = self._spec.eval.num_tasks > 0 and step in self._evals
-            if is_due and not await self._recorder.has_eval(step):
-                await self._play_eval(step)
-            elif step >= self._spec.steps:
+            evaluation = await self._evaluation(step)
+            if step >= self._spec.steps:
+                if evaluation is not None:
+                    await self._play(evaluation)
                 return await self._wait_result()
-            else:
-                played = await self._play_train(step)
-                step = await self._next(step, since=played.opened_at)
+            if evaluation is not None and self._spec.max_staleness:
+                await self._play(evaluation)
+                evaluation = None
+            played = await self._play(
+                train_tasks(self._spec, step, self._taskset.size), in_tail=evaluation
+            )
+            step = await self._next(step, since=played.opened_at)
 
     async def _next(self, step: int, *, since: float) -> int:
         """The step after ``step``, once it may be played.
@@ -108,56 +114,77 @@ class RoundRunner:
             await self._recorder.learned(step, is_end=self._spec.max_staleness > 0)
         self._seen = max(self._seen, version)
 
-    async def _play_train(self, step: int) -> RoundState:
-        size = self._taskset.size("train")
-        indices = train_indices(self._spec, step, size)
-        kind = pb.ROUND_KIND_TRAIN
-        return await self._play(train_round(step), kind, step, "train", indices)
+    async def _evaluation(self, step: int) -> RoundTasks | None:
+        """The evaluation of version ``step``; None where none is due, or it is recorded."""
+        tasks = eval_tasks(self._spec, step, self._taskset.size)
+        if tasks is None or not await self._recorder.has_eval(step):
+            return tasks
+        if await self._ledger.round(tasks.round_id) is None:  # the trainer waits for its record
+            await self._ledger.open_round(tasks.round_id, tasks.kind, step, [])
+            await self._ledger.mark_recorded(tasks.round_id)
+        return None
 
-    async def _play_eval(self, step: int) -> None:
-        split = self._spec.eval.split
-        indices = eval_indices(self._spec, self._taskset.size(split))
-        await self._play(eval_round(step), pb.ROUND_KIND_EVAL, step, split, indices)
+    async def _play(self, tasks: RoundTasks, *, in_tail: RoundTasks | None = None) -> RoundState:
+        """Open the round unless it is open, await its last ticket, and record it.
 
-    async def _play(
-        self, round_id: str, kind: pb.RoundKind, step: int, split: Split, indices: list[int]
-    ) -> RoundState:
-        """Open the round unless it is open, await its last ticket, and record it."""
-        state = await self._ledger.round(round_id)
+        ``in_tail`` is opened in its tail: it fills the replicas that have nothing left to draw, and
+        goes on while the trainer learns, which publishes no version before it is recorded.
+        """
+        state = await self._ledger.round(tasks.round_id)
         if state is None:
             await self._wait_room()
-            now = time.time()
-            versions = await self._versions(kind, step)
-            tickets = make_tickets(
-                self._job.job_id,
-                round_id,
-                kind,
-                step,
-                split,
-                indices,
-                versions,
-                now,
-                omits_tokens=not self._records_tokens,
-            )
-            tickets = self._lengths.longest_first(tickets)
-            await self._ledger.open_round(round_id, kind, step, tickets)
-            reached("router.round_opened", round_id)
-            state = await self._round(round_id)
-            await self._emit_opened(state)
+            state = await self._open(tasks)
         if not self._spec.max_staleness:
             await self._recorder.next_opened(state)
         self._tail_began = time.monotonic()
-        while not state.is_complete:
-            state.check_drops(self._spec.limits.max_dropped_fraction)
-            await self._wait(self._unplayed(state), state.opened_at)
-            await self._look_around(step)
-            await self._cut_tail(state)
-            state = await self._round(round_id)
+        beside = await self._ledger.round(in_tail.round_id) if in_tail else None
+        while True:
+            state = await self._look(tasks, state)
+            if in_tail and beside:
+                beside = await self._look(in_tail, beside)
+            elif in_tail and _unfinished(state) <= _TAIL:
+                if state.is_recorded:
+                    await self._wait_room()
+                beside = await self._open(in_tail) if self._has_room else None
+            unrecorded = next((s for s in (state, beside) if s and not s.is_recorded), None)
+            if unrecorded is None:
+                return state
+            await self._wait(self._unplayed(unrecorded), unrecorded.opened_at)
+            await self._look_around(tasks.step)
+
+    async def _open(self, tasks: RoundTasks) -> RoundState:
+        versions = await self._versions(tasks.kind, tasks.step)
+        tickets = make_tickets(
+            self._job.job_id,
+            tasks.round_id,
+            tasks.kind,
+            tasks.step,
+            tasks.split,
+            tasks.indices,
+            versions,
+            time.time(),
+            omits_tokens=not self._records_tokens,
+        )
+        tickets = self._lengths.longest_first(tickets)
+        await self._ledger.open_round(tasks.round_id, tasks.kind, tasks.step, tickets)
+        reached("router.round_opened", tasks.round_id)
+        state = await self._round(tasks.round_id)
+        await self._emit_opened(state)
+        return state
+
+    async def _look(self, tasks: RoundTasks, state: RoundState) -> RoundState:
+        """The round's present state; record it when it is complete."""
+        if state.is_recorded:
+            return state
+        state = await self._round(tasks.round_id)
         state.check_drops(self._spec.limits.max_dropped_fraction)
-        if not state.is_recorded:
+        if not state.is_complete:
+            await self._cut_tail(state)
+        elif not state.is_recorded:
             episodes = await self._recorder.record(state)
-            self._lengths.learn(split, indices, episodes)
-            await self._ledger.mark_recorded(round_id)
+            self._lengths.learn(tasks.split, tasks.indices, episodes)
+            await self._ledger.mark_recorded(tasks.round_id)
+            state = replace(state, is_recorded=True)
         return state
 
     async def _cut_tail(self, state: RoundState) -> None:
@@ -212,6 +239,10 @@ class RoundRunner:
                 return result
             await self._wait("the trainer to export the trained policies", since)
 
+    @property
+    def _has_room(self) -> bool:
+        return not self._disk.is_short and not self._memory.is_short
+
     async def _wait_room(self) -> None:
         """Wait while disk or Redis is short of room: a step that is not open writes nothing."""
         while self._disk.is_short:
@@ -264,6 +295,11 @@ class RoundRunner:
         }
         event_id = f"{self._job.life}:round.opened:{state.round_id}"
         await self._events.emit("round.opened", data, event_id=event_id)
+
+
+def _unfinished(state: RoundState) -> float:
+    """The share of the round's tickets that are neither played nor dropped."""
+    return 1.0 - (state.num_done + state.num_dropped) / max(1, state.num_tickets)
 
 
 def kind_name(kind: int) -> str:

@@ -41,29 +41,44 @@ def eval_indices(spec: JobSpec, size: int | None) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RoundTasks:
-    """The tasks of a round: its id, their split, and their indices by position."""
+    """The tasks of a round: its id, kind and step, their split, and their indices by position."""
 
     round_id: str
+    kind: pb.RoundKind
+    step: int
     split: Split
     indices: list[int]
 
 
-def tasks_after(
-    spec: JobSpec, kind: pb.RoundKind, step: int, size: Callable[[Split], int | None]
-) -> RoundTasks | None:
-    """The round that follows the one of ``kind`` and ``step``; None after the last.
+SizeOf = Callable[[Split], int | None]
+"""The number of tasks of a split, or None if it does not end."""
 
-    ``size`` gives the number of tasks of a split, or None if it does not end.
-    """
-    following = step if kind == pb.ROUND_KIND_EVAL else step + 1
-    evals = spec.eval_steps()
-    if kind == pb.ROUND_KIND_TRAIN and following in evals:
-        split = spec.eval.split
-        return RoundTasks(eval_round(following), split, eval_indices(spec, size(split)))
-    if following >= spec.steps:
+
+def train_tasks(spec: JobSpec, step: int, size: SizeOf) -> RoundTasks:
+    """The training round of ``step``."""
+    indices = train_indices(spec, step, size("train"))
+    return RoundTasks(train_round(step), pb.ROUND_KIND_TRAIN, step, "train", indices)
+
+
+def eval_tasks(spec: JobSpec, step: int, size: SizeOf) -> RoundTasks | None:
+    """The evaluation of version ``step``; None where none is due."""
+    if step not in spec.eval_steps():
         return None
-    indices = train_indices(spec, following, size("train"))
-    return RoundTasks(train_round(following), "train", indices)
+    split = spec.eval.split
+    indices = eval_indices(spec, size(split))
+    return RoundTasks(eval_round(step), pb.ROUND_KIND_EVAL, step, split, indices)
+
+
+def tasks_after(spec: JobSpec, step: int, size: SizeOf) -> RoundTasks | None:
+    """The first round of the version that follows ``step``; None after the last.
+
+    An evaluation is played in the tail of its version's training round, and alone only after the
+    last step.
+    """
+    following = step + 1
+    if following < spec.steps:
+        return train_tasks(spec, following, size)
+    return eval_tasks(spec, following, size) if following == spec.steps else None
 
 
 def make_tickets(

@@ -103,7 +103,7 @@ class JobPlayer:
             return None
 
         def following(ticket: pb.Ticket) -> RoundTasks | None:
-            return tasks_after(spec, ticket.kind, ticket.step, sizes.__getitem__)
+            return tasks_after(spec, ticket.step, sizes.__getitem__)
 
         return NextRound(player, following, at_most=spec.limits.episodes_in_flight)
 

@@ -327,7 +327,14 @@ class Recorder:
                 if ("train", step) not in self._lines:
                     is_broken = any(a <= ended_at and b >= opened_at for a, b in self._breaks)
                     play, learned = PlayPart.from_wire(note), self._learned.of(step)
-                    line = train_line(step, play, learned, wall_s, interrupted=is_broken)
+                    line = train_line(
+                        step,
+                        play,
+                        learned,
+                        wall_s,
+                        interrupted=is_broken,
+                        eval_s=self._eval_s_in_tail(step),
+                    )
                     await self._append_line(line)
                     root_span(self._job.job_id, train_round(step), opened_at, ended_at)
                 await self._emit("step.recorded", str(step), self._lines["train", step])
@@ -337,6 +344,11 @@ class Recorder:
                 await self._store.forget_notes(self._job.job_id, *names)
                 self._learned.forget(step)
                 self._awaited.pop(step, None)
+
+    def _eval_s_in_tail(self, step: int) -> float | None:
+        """How long the evaluation was played that began in the tail of ``step``; None without."""
+        line = self._lines.get(("eval", step))
+        return None if line is None or self._job.spec.max_staleness else line["wall_s"]
 
     async def _append_line(self, line: dict[str, Any]) -> None:
         key = (str(line["kind"]), int(line["step"]))

@@ -84,8 +84,11 @@ def train_line(
     wall_s: float,
     *,
     interrupted: bool = False,
+    eval_s: float | None = None,
 ) -> dict[str, Any]:
     """The metrics.jsonl line of a training step. No two parts declare the same name.
+
+    ``eval_s``: how long the evaluation was played that began in the round's tail.
 
     ``interrupted``: a process of the job died or restarted meanwhile, so ``wall_s`` and
     ``busy_ratio`` hold its absence too. Without a trainer's report it is not known what was learnt.
@@ -97,6 +100,9 @@ def train_line(
         wall_s=round(wall_s, 4),
         busy_ratio=round(busy_s / wall_s, 4) if wall_s > 0 else None,
         interrupted=interrupted,
+        eval_hidden_s=None
+        if eval_s is None
+        else round(max(0.0, eval_s - phases.get("evaluation", 0.0)), 4),
     )
     return {
         "kind": "train",

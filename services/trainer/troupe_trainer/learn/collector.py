@@ -157,7 +157,7 @@ class Collector:
             if time.monotonic() > deadline:
                 raise JobFailedError(self._what_is_missing(step, state))
             if state is None and cover is not None and time.monotonic() > look_at:
-                await self._make_room(cover)
+                await self.make_room(cover)
                 look_at = time.monotonic() + UNOPENED_S
             if state is not None and state.is_complete:
                 for intake in self._intakes.values():
@@ -179,7 +179,7 @@ class Collector:
         below = self._recorded_below
         await asyncio.gather(*(i.ack_below(step, below) for i in self._intakes.values()))
 
-    async def _make_room(self, cover: Cover) -> None:
+    async def make_room(self, cover: Cover) -> None:
         """While Redis lacks room for a step, ack all that was learnt; nothing else would."""
         await self._memory.look(self._redis)
         if not self._memory.has_room_for_waiting:

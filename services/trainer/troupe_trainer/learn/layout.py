@@ -30,6 +30,7 @@ class Layout:
         *,
         shares_prompts: bool,
         num_ranks: int,
+        most_windows: int | None = None,
         trained_vision: VisionModel | None = None,
     ) -> None:
         self._policy = policy
@@ -41,7 +42,7 @@ class Layout:
         self._keeps_flat_groups = algorithm.needs.entropy or (
             algorithm.needs.reference and spec.algorithm.loss.kl.where == "loss"
         )
-        self._window_tickets = tickets_per_window(spec, algorithm.sampler())
+        self._window_tickets = tickets_per_window(spec, algorithm.sampler(), most=most_windows)
 
     def minibatches(
         self, groups: Sequence[CreditedGroup], optimizer_step: int

@@ -6,7 +6,7 @@ which algorithm it runs.
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,8 @@ from troupe.algorithms.algorithm import Algorithm
 from troupe.runtime.faults import reached
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn import trained_state
-from troupe_trainer.learn.ahead import Ahead, Computed
+from troupe_trainer.learn.ahead import Ahead
+from troupe_trainer.learn.gradient_sums import Batches, InTurn, Paired
 from troupe_trainer.learn.layout import Layout
 from troupe_trainer.learn.outcome import (
     FLOPS,
@@ -34,6 +35,7 @@ from troupe_trainer.learn.outcome import (
 from troupe_trainer.learn.passes import Passes
 from troupe_trainer.learn.schedule import learning_rate
 from troupe_trainer.learn.validation import oldest_version
+from troupe_trainer.learn.windows import MOST_PAIRED
 from troupe_trainer.model.flops import peak_flops
 from troupe_trainer.model.kernels import AttentionChoice, choose
 from troupe_trainer.model.learner_state import LearnerState, check_fits
@@ -87,12 +89,15 @@ class Learner:
         if teacher is not None:
             self.model.keep_teacher(teacher)
         self.model.spread(ranks)
+        # Sums of an adapter's gradients are small enough for several to wait on the host.
+        self._is_paired = self.model.is_lora and ranks.size == 1
         self._layout = Layout(
             policy,
             spec,
             algorithm,
             shares_prompts=self.model.shares_prompts,
             num_ranks=ranks.size,
+            most_windows=MOST_PAIRED if self._is_paired else None,
             trained_vision=self.model.vision if policy_spec.train.vision else None,
         )
         self._passes = Passes(self.model, algorithm, Coefficients.first(self._loss))
@@ -104,7 +109,7 @@ class Learner:
         self._parameters = self.model.trainable()
         self._held_bytes = held_bytes
         self._ahead = self._nothing_ahead()
-        self._done: dict[int, Computed] = {}
+        self._rest: dict[int, tuple[Sequence[CreditedGroup], Batches]] = {}
         self._optimizer = torch.optim.AdamW(
             list(self._parameters.values()),
             lr=self._config.learning_rate,
@@ -122,12 +127,12 @@ class Learner:
         return learner
 
     def next_window(self, num_tickets: int, finished: Collection[int]) -> int | None:
-        """The first window whose tickets are all ``finished`` and that ``ahead`` may compute."""
-        for window in range(self._ahead.turn, self._layout.num_windows(num_tickets)):
-            tickets = self._layout.tickets_of(window, num_tickets)
-            if self._ahead.may_take(window) and all(ticket in finished for ticket in tickets):
-                return window
-        return None
+        """A window whose tickets are all ``finished`` and that ``ahead`` may compute."""
+        return self._ahead.next_of(
+            window
+            for window in range(self._ahead.turn, self._layout.num_windows(num_tickets))
+            if all(t in finished for t in self._layout.tickets_of(window, num_tickets))
+        )
 
     def tickets_of(self, window: int, num_tickets: int) -> Sequence[int]:
         """Positions of the tickets of ``window``, in a round of ``num_tickets``."""
@@ -151,7 +156,7 @@ class Learner:
     def discard_ahead(self) -> None:
         """Forget what the next step was begun with."""
         self._optimizer.zero_grad(set_to_none=True)
-        self._ahead, self._done = self._nothing_ahead(), {}
+        self._ahead, self._rest = self._nothing_ahead(), {}
 
     def step(self, groups: Sequence[CreditedGroup], version: int | None = None) -> LearnOutcome:
         """Take one training step: each group is seen once, in one of the minibatches.
@@ -175,11 +180,12 @@ class Learner:
                 "rate or use float32.",
                 at_fault,
             ) from error
-        self._ahead, self._done = self._nothing_ahead(), {}
+        self._ahead, self._rest = self._nothing_ahead(), {}
         return replace(outcome, trained_groups=sum(self._layout.is_used(group) for group in groups))
 
     def _nothing_ahead(self) -> Ahead:
-        return Ahead(list(self._parameters.values()), self._held_bytes)
+        how = Paired if self._is_paired else InTurn
+        return Ahead(how(list(self._parameters.values()), self._held_bytes))
 
     def _compute(self, blocks: Sequence[Block]) -> Minibatch:
         batch = microbatch(blocks)
@@ -188,7 +194,7 @@ class Learner:
     @together
     def _step(self, shares: Sequence[Share], is_current: bool) -> LearnOutcome:
         """A step over this rank's shares of the minibatches; the outcome is of all ranks."""
-        if not self._done:
+        if not len(self._ahead):
             reset_peak(self.model.device)
         fixed = [self._fixed(share) for share in shares[1:]]
         later = zip(shares[1:], fixed, strict=True) if is_current else ()
@@ -293,18 +299,16 @@ class Learner:
         return self._layout.dealt([batches], [groups])
 
     def _deal_step(self, parts: Sequence[Sequence[CreditedGroup]]) -> Dealt:
-        """The step's minibatches: the first in windows, some of which may be computed."""
+        """The step's minibatches: the first in windows, without those that are computed."""
         windows = self._layout.windows(parts[0])
-        ready = self._ahead.laid_out(windows)
-        if len(self._ahead) and not ready:
+        if not self._ahead.fits(windows):
             self.discard_ahead()
-        first: list[Sequence[Block]] = []
-        self._done = {}
-        for number, groups in windows.items():
-            window = ready.get(number)
-            if window is not None:
-                self._done.update(enumerate(window.computed, start=len(first)))
-            first += self._layout.microbatches(groups) if window is None else window.batches
+        self._rest = {
+            number: (groups, self._layout.microbatches(groups))
+            for number, groups in windows.items()
+            if number not in self._ahead
+        }
+        first = [blocks for _, batches in self._rest.values() for blocks in batches]
         rest = [self._layout.microbatches(groups) for groups in parts[1:]]
         return self._layout.dealt([first, *rest], parts)
 
@@ -325,7 +329,8 @@ class Learner:
 
     def _minibatch(self, share: Share, fixed: Sequence[Fixed] | None, number: int) -> Minibatch:
         """Accumulate the gradient of all groups, then step once."""
-        outcome = self._gradient(share, fixed, {} if number else self._done)
+        is_in_windows = number == 0 and self.ranks.size == 1
+        outcome = self._in_windows(share) if is_in_windows else self._gradient(share, fixed)
         reached("trainer.learning", self._optimizer_step)
         for group_parameters in self._optimizer.param_groups:
             group_parameters["lr"] = self._rate(self._optimizer_step)
@@ -335,20 +340,27 @@ class Learner:
             self._update(outcome, number)
         return outcome
 
-    def _gradient(
-        self, share: Share, fixed: Sequence[Fixed] | None, done: Mapping[int, Computed]
-    ) -> Minibatch:
-        """Add up the micro-batches' gradients, those in ``done`` as computed, and divide once."""
+    def _in_windows(self, share: Share) -> Minibatch:
+        """Add up the gradients of the first minibatch's windows, and divide once."""
         outcome = Minibatch(sums=defaultdict(float))
-        for number, (blocks, counts) in enumerate(zip(share.batches, share.counts, strict=True)):
-            if (computed := done.get(number)) is not None:
-                self._ahead.settle(computed)
-                outcome.add(computed.part)
-                continue
-            batch = microbatch(blocks)
+        for number in range(max(self._rest, default=-1) + 1):
+            if number not in self._ahead:  # one without groups has nothing to add
+                groups, batches = self._rest.get(number, ((), ()))
+                self._ahead.take(number, groups, batches, self._compute)
+        for part in self._ahead.finish():
+            outcome.add(part)
+        return self._divided(outcome, share)
+
+    def _gradient(self, share: Share, fixed: Sequence[Fixed] | None) -> Minibatch:
+        """Add up the micro-batches' gradients, and divide once."""
+        outcome = Minibatch(sums=defaultdict(float))
+        for number, (batch, counts) in enumerate(share.microbatches()):
             logprobs = self._passes.fixed(batch) if fixed is None else fixed[number]
             outcome.add(self._passes.gradient(batch, logprobs, counts))
-        outcome = outcome.over(self.ranks)
+        return self._divided(outcome.over(self.ranks), share)
+
+    def _divided(self, outcome: Minibatch, share: Share) -> Minibatch:
+        """``outcome`` and the gradient, over the minibatch's tokens or completions."""
         if share.denominator:
             outcome.loss /= share.denominator
             for parameter in self._parameters.values():
@@ -382,7 +394,7 @@ class Learner:
     @together
     def _is_finite(self, shares: Sequence[Share]) -> bool:
         """Whether loss and gradient of the one minibatch are; no weight changes."""
-        outcome = self._gradient(shares[0], None, {})
+        outcome = self._gradient(shares[0], None)
         outcome.grad_norm = self._clip(math.inf) if outcome.num_tokens else 0.0
         self._optimizer.zero_grad(set_to_none=True)
         return outcome.is_finite()

@@ -19,8 +19,14 @@ FEWEST = 8
 nothing is played any more."""
 
 
-def tickets_per_window(spec: JobSpec, sampler: Sampler) -> int:
+MOST_PAIRED = 32
+"""A round has at most so many windows where each is summed apart: what waits is of windows then."""
+
+
+def tickets_per_window(spec: JobSpec, sampler: Sampler, *, most: int | None = None) -> int:
     """As many tickets as may fill a micro-batch with completions of the first minibatch.
+
+    More if a round would else have over ``most`` windows.
 
     Example: 8 candidates of at most 100 tokens, drawn by one agent for 2 turns, are 1,600 tokens;
     in 4,096 tokens there is room for 2 such tickets, or for 4 with two minibatches.
@@ -29,7 +35,8 @@ def tickets_per_window(spec: JobSpec, sampler: Sampler) -> int:
     most = draws * sum(spec.sampling_for(agent).max_new_tokens for agent in spec.workflow.order)
     budget = spec.batch.tokens_per_row * spec.batch.rows_per_microbatch
     room = budget * spec.algorithm.minibatches // max(1, most)
-    return max(1, min(room, spec.tasks_per_step // FEWEST))
+    fewest = 1 if most is None else -(-spec.tasks_per_step // most)
+    return max(fewest, min(room, spec.tasks_per_step // FEWEST))
 
 
 def by_window(groups: Sequence[CreditedGroup], size: int) -> dict[int, list[CreditedGroup]]:

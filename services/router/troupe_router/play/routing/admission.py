@@ -5,8 +5,8 @@ Owns the lines of waiting calls. Never decides which replica answers.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Generator
-from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 from troupe.errors import OverloadedError
 from troupe.runtime.telemetry import metrics
@@ -57,7 +57,10 @@ class Line:
 
 
 class Admission(Line):
-    """The bounded line of the Generate calls."""
+    """The bounded line of the Generate calls: ``with`` it each is under way.
+
+    Entering it raises OverloadedError when it is full.
+    """
 
     def __init__(self, job_id: str, *, max_calls: int) -> None:
         super().__init__()
@@ -67,9 +70,7 @@ class Admission(Line):
         self._waiting = metrics.ROUTER_WAITING.labels(job_id)
         metrics.start_at_zero(metrics.ROUTER_REFUSED, [job_id])
 
-    @contextmanager
-    def call(self) -> Generator[None]:
-        """One call, from its admission to its answer; raises OverloadedError when full."""
+    def __enter__(self) -> Self:
         if self._num_calls >= self._max_calls:
             metrics.ROUTER_REFUSED.labels(self._job_id).inc()
             raise OverloadedError(
@@ -78,10 +79,15 @@ class Admission(Line):
                 "later, lower limits.episodes_in_flight, or add replicas."
             )
         self._num_calls += 1
-        try:
-            yield
-        finally:
-            self._num_calls -= 1
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._num_calls -= 1
 
     async def wait(self, timeout_s: float) -> None:
         """Wait as in any line, and show it in the metrics."""

@@ -14,7 +14,7 @@ from troupe.errors import DeadlineError, TroupeError, UnavailableError
 from troupe.retry import Backoff
 from troupe.runtime.telemetry import metrics
 from troupe_router.play.routing.choose import Affinity
-from troupe_router.play.routing.fleet import ReplicaConnection, unless_closed
+from troupe_router.play.routing.fleet import ReplicaConnection, UnlessClosed
 
 _BACKOFF = Backoff(0.01, 1.0)
 _LOOKS_PER_S = 1000
@@ -116,13 +116,12 @@ async def _ask_one(
 ) -> _T:
     """Ask the picked replica and note the outcome."""
     try:
-        with unless_closed(connection):
+        with UnlessClosed(connection):
             answer = await ask(connection, picked, left_s)
     except TroupeError as error:
         metrics.ROUTER_ROUTED.labels(connection.replica_id, error.reason).inc()
         if isinstance(error, UnavailableError | DeadlineError):
             connection.failed()
         raise
-    metrics.ROUTER_ROUTED.labels(connection.replica_id, "OK").inc()
     connection.answered()
     return answer

@@ -8,17 +8,19 @@ in milliseconds.
 import asyncio
 import itertools
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 
 import grpc.aio
+from prometheus_client import Counter
 
 from troupe.aio import cancel_all
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.clients import EnvClient, RolloutClient
 from troupe.errors import TroupeError, UnavailableError
 from troupe.retry import STEADY, Backoff
+from troupe.runtime.telemetry import metrics
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec import JobSpec
 from troupe_router.members.store import Member, MemberStore
@@ -57,6 +59,10 @@ class ReplicaConnection:
     num_failures: int = 0
     suspected_until: float = 0.0
     _shown: RouteCandidate | None = None
+    _answers: Counter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._answers = metrics.ROUTER_ROUTED.labels(self.replica_id, "OK")
 
     def candidate(self, matched: float = 0.0, limit: int = UNBOUNDED) -> RouteCandidate:
         """The replica as ``choose`` sees it; ``matched`` is the share of the prompt sent before.
@@ -93,28 +99,42 @@ class ReplicaConnection:
         self.suspected_until = time.monotonic() + pause_s
 
     def answered(self) -> None:
-        """Note an answer: earlier failures are forgotten."""
+        """Count an answer: earlier failures are forgotten."""
+        self._answers.inc()
         self.num_failures, self.suspected_until = 0, 0.0
 
 
-@contextmanager
-def unless_closed(connection: ReplicaConnection) -> Generator[None]:
-    """Turn the error of a call whose connection was closed into UnavailableError.
+class UnlessClosed:
+    """Turns the error of a call whose connection was closed into UnavailableError.
 
     gRPC cancels the calls of a closed channel, though the task that waits for one was not
     cancelled, and refuses to begin one: a replica may leave between its choice and the call.
     """
-    try:
-        yield
-    except asyncio.CancelledError:
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: ReplicaConnection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        """Nothing begins."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Raise UnavailableError where the replica left."""
+        if error is None:
+            return
+        replica_id = self._connection.replica_id
+        if isinstance(error, grpc.aio.UsageError):
+            raise UnavailableError(f"replica {replica_id} left before it was asked") from error
         task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise UnavailableError(f"replica {connection.replica_id} left while it was asked") from None
-    except grpc.aio.UsageError as error:
-        raise UnavailableError(
-            f"replica {connection.replica_id} left before it was asked"
-        ) from error
+        is_caller = task is not None and task.cancelling() > 0
+        if isinstance(error, asyncio.CancelledError) and not is_caller:
+            raise UnavailableError(f"replica {replica_id} left while it was asked") from None
 
 
 class Fleet:
@@ -244,7 +264,7 @@ class Fleet:
             return
         asked_at = time.time()
         try:
-            with unless_closed(connection):
+            with UnlessClosed(connection):
                 status = await connection.client.status(timeout_s=2.0)
         except TroupeError:
             return

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from prometheus_client import Counter
+
 from troupe.candidates import GenerateRequest, Generation
 from troupe.clients import EnvClient, RolloutClient
 from troupe.episodes import busy
@@ -20,6 +22,7 @@ from troupe.runtime.telemetry import metrics
 from troupe.tasks.family import Observation, Split
 from troupe_router.play.routing.admission import Admission, Line
 from troupe_router.play.routing.choose import (
+    Affinity,
     Choice,
     RouteCandidate,
     RouteRequest,
@@ -58,6 +61,7 @@ class FleetRollout:
         self._max_in_flight = max_in_flight
         self._admission = Admission(fleet.job_id, max_calls=max_calls)
         self._pauses = Pauses()
+        self._affinities: dict[tuple[str, Affinity], Counter] = {}
 
     async def generate(
         self, request: GenerateRequest[Observation], *, timeout_s: float
@@ -67,7 +71,7 @@ class FleetRollout:
         Raises OverloadedError at once when too many calls wait already.
         """
         prefix = prefix_of(request.prompt)
-        with self._admission.call():
+        with self._admission:
             return await until_answered(
                 lambda avoid: self._pick(request, prefix, avoid),
                 lambda replica, picked, left_s: self._ask(request, prefix, replica, picked, left_s),
@@ -109,13 +113,14 @@ class FleetRollout:
     ) -> Generation:
         assert isinstance(connection.client, RolloutClient)
         policy, version = request.policy, picked.policy_version
-        metrics.ROUTER_AFFINITY.labels(self._fleet.job_id, policy, picked.affinity).inc()
+        self._count_affinity(policy, picked.affinity)
         self._fleet.prefixes.record(policy, version, prefix.blocks, connection.number)
         connection.num_in_flight += request.num_candidates
         try:
-            generation = await connection.client.generate(
-                replace(request, policy_version=version), timeout_s=left_s
-            )
+            asked = request
+            if version != request.policy_version:
+                asked = replace(request, policy_version=version)
+            generation = await connection.client.generate(asked, timeout_s=left_s)
         except VersionNotLoadedError:
             connection.versions.get(policy, set[int]()).discard(version)
             raise
@@ -126,6 +131,15 @@ class FleetRollout:
         busy.note_generate(ended - generation.engine_s, ended, replica=connection.replica_id)
         self._count_tokens(policy, generation)
         return generation
+
+    def _count_affinity(self, policy: str, affinity: Affinity) -> None:
+        """Look a counter up once: it is removed after the job's last play, and so is this port."""
+        counter = self._affinities.get((policy, affinity))
+        if counter is None:
+            labels = (self._fleet.job_id, policy, affinity)
+            counter = metrics.ROUTER_AFFINITY.labels(*labels)
+            self._affinities[policy, affinity] = counter
+        counter.inc()
 
     def _count_tokens(self, policy: str, generation: Generation) -> None:
         cached = generation.num_cached_tokens
