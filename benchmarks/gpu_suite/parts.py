@@ -102,6 +102,7 @@ PARTS: tuple[Part, ...] = (
         _team,
         can_resume=True,
     ),
+    Part("speculation", "drafts by prompt lookup", f"{_HERE}.speculation", 120, 600, _with_model),
     Part(
         "phases",
         "idle share and phases of that job",

@@ -52,12 +52,14 @@ class StepCase:
     prompt: int
     completion: int
     batch: dict[str, Any] = field(default_factory=dict[str, Any])
+    is_compiled: bool = False
 
     @property
     def name(self) -> str:
         """Of the row."""
         shape = f"{self.prompt}+{self.group_size}x{self.completion}"
         more = "".join(f" {k}" for k, v in self.batch.items() if v is True)
+        more += " compiled" if self.is_compiled else ""
         return f"{self.size} {self.train['kind']} {shape} {self.path}{more}"
 
 
@@ -67,6 +69,7 @@ CASES = (
     StepCase("Qwen3-1.7B", LORA, "segments", 8, 8, 512, 1024),
     StepCase("Qwen3-1.7B", FULL, "segments", 8, 8, 512, 1024),
     StepCase("Qwen3-1.7B", LORA, "tree", 64, 8, 128, 32),
+    StepCase("Qwen3-1.7B", LORA, "segments", 8, 8, 512, 1024, is_compiled=True),
     StepCase("Qwen3-1.7B", LORA, "mask", 8, 8, 512, 1024),
     StepCase("Qwen3-1.7B", LORA, "segments", 4, 4, 1024, 7168),
     StepCase("Qwen3-1.7B", FULL, "segments", 4, 4, 1024, 7168, {"checkpoint_activations": True}),
@@ -125,7 +128,8 @@ def row_of(case: StepCase, options: PartOptions, folder: Path) -> dict[str, Any]
     spec = asked.model_copy(update={"batch": batch})
     checkpointed = bool(batch.checkpoint_activations)
     with _path(case.path):
-        learner = Learner("p", spec, AtGrpo(spec.algorithm), device=options.device)
+        algorithm = AtGrpo(spec.algorithm)
+        learner = Learner("p", spec, algorithm, device=options.device, is_compiled=case.is_compiled)
         groups = random_groups(
             Shape(
                 {}, case.train, case.num_groups, case.group_size, case.prompt, case.completion, 0
@@ -216,6 +220,9 @@ def goals_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if name.endswith(" mask") and (other := speed.get(name[: -len("mask")] + "segments")):
             ratio = round(other / value, 3)
             goals.append(goal(f"segments over mask, {name[:-5]}", ratio, 1.0, ratio >= 1.0))
+        if name.endswith(" compiled") and (plain := speed.get(name[: -len(" compiled")])):
+            ratio = round(value / plain, 3)
+            goals.append(goal("compiled over plain, tokens/s", ratio, 1.0, ratio >= 1.0))
     return goals
 
 
