@@ -66,7 +66,7 @@ class SglangSettings(BaseSettings):
     """The device is the trainer's too: the server sleeps until the trainer wakes it, and gives its
     memory back when told to (a GPU; with TROUPE_TRAINER_COLOCATED)."""
     speculation: Literal["off", "ngram"] = "off"
-    """ngram: draft tokens by looking up what came before, in prompts and answers, and verify them by
+    """ngram: look draft tokens up in what came before, prompts and answers, and verify them by
     sampling; a GPU only, and without top-p or top-k. Never run on one."""
     speculation_tokens: int = Field(default=8, ge=2, le=64)
     """Draft tokens that are verified at once, where speculation is on."""
