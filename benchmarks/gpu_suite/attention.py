@@ -105,7 +105,10 @@ def heads_row(name: str, case: HeadCase, dtype: torch.dtype, device: str) -> dic
     def passes(attend: Any, number: torch.dtype, at: str) -> list[Tensor]:
         leaves = [x.to(at, number).requires_grad_() for x in inputs]
         output = attend(leaves)
-        return [output, *torch.autograd.grad((output * upstream.to(at, number)).sum(), leaves)]
+        return [
+            output.detach(),
+            *torch.autograd.grad((output * upstream.to(at, number)).sum(), leaves),
+        ]
 
     # With as many positions as fit into a CPU's float64 in a second or two.
     wanted = passes(lambda x: masked(x, sees), torch.float64, "cpu")
@@ -132,7 +135,7 @@ def batch_of(prompt: int, completions: Sequence[int], vocabulary: int) -> Microb
     samples = [
         Sample(
             index=number,
-            advantage=0.0,
+            reward=0.0,
             num_tokens=length,
             is_truncated=False,
             token_ids=[rng.randrange(4, vocabulary) for _ in range(length)],
