@@ -12,15 +12,13 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from unittest.mock import patch
 
 import torch
 
+from benchmarks.gpu_suite.attention import under_mask
 from benchmarks.gpu_suite.part import PartOptions, run_part, synchronize
 from benchmarks.random_model import save_random_model
 from benchmarks.report import goal
@@ -127,7 +125,7 @@ def row_of(case: StepCase, options: PartOptions, folder: Path) -> dict[str, Any]
     batch = fit_batch(asked, total).batch
     spec = asked.model_copy(update={"batch": batch})
     checkpointed = bool(batch.checkpoint_activations)
-    with _path(case.path):
+    with under_mask(case.path == "mask"):
         algorithm = AtGrpo(spec.algorithm)
         learner = Learner("p", spec, algorithm, device=options.device, is_compiled=case.is_compiled)
         groups = random_groups(
@@ -158,16 +156,6 @@ def row_of(case: StepCase, options: PartOptions, folder: Path) -> dict[str, Any]
         "measured_gb": measured and round(measured / GB, 2),
         "off": round(predicted / measured - 1, 4) if on_gpu and predicted and measured else None,
     }
-
-
-@contextmanager
-def _path(path: str) -> Generator[None]:
-    """Long groups under the mask of trees where that is asked for."""
-    if path != "mask":
-        yield
-        return
-    with patch("troupe_trainer.model.model.computes", lambda *_: False):
-        yield
 
 
 def _timed(learner: Learner, groups: Any, device: str) -> tuple[float, Any]:

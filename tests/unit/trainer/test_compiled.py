@@ -22,6 +22,11 @@ from troupe_trainer.model.compiled import attends, compile_parts, why_not
 from troupe_trainer.model.ranks.group import Ranks
 from troupe_trainer.samples import CreditedGroup, credit
 
+pytestmark = [
+    # Inductor's own modules warn of torch's own when they are imported.
+    pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning"),
+]
+
 CPU = torch.device("cpu")
 STEPS = 10
 MOST_GRAPHS = 12
