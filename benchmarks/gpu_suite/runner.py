@@ -5,7 +5,6 @@ killed. Never raises for a part that failed.
 """
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +20,9 @@ from benchmarks.record import last_line
 
 ROOT = Path(__file__).parents[2]
 GRACE_S = 30.0
+"""For a part to end in order."""
+LAST_S = 5.0
+"""For what it leaves behind."""
 TAIL = 12
 
 
@@ -76,13 +78,18 @@ def _read(child: "subprocess.Popen[str]", kept: list[str]) -> None:
 
 
 def _end(child: "subprocess.Popen[str]") -> None:
-    """End what is left of the part: itself, and whatever it started."""
+    """End the part in order, then what is left of all that it started."""
     try:
-        left = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
+        started = psutil.Process(child.pid).children(recursive=True)
     except psutil.NoSuchProcess:
-        left = []
-    if left and child.poll() is None:
-        os.kill(child.pid, signal.SIGTERM)
-    _, alive = psutil.wait_procs(left, timeout=GRACE_S)
-    for process in alive:
+        started = []
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    for process in (left := [one for one in started if one.is_running()]):
+        process.terminate()
+    for process in psutil.wait_procs(left, timeout=LAST_S)[1]:
         process.kill()
