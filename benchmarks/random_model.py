@@ -28,8 +28,15 @@ def save_random_model(
     context: int = 256,
     sharpness: float = 3.0,
     tied: bool = True,
+    intermediate: int = 0,
+    head_dim: int = 0,
+    dtype: str = "float32",
+    device: str = "cpu",
 ) -> Path:
-    """Write a model folder; ``sharpness`` scales the weights, so that tokens differ."""
+    """Write a model folder; ``sharpness`` scales the weights, so that tokens differ.
+
+    ``device``: where the weights are drawn, which takes minutes for billions of them on a CPU.
+    """
     words = [*SPECIAL, "system", "user", "assistant", "tool", *[f"w{i}" for i in range(num_words)]]
     inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -45,17 +52,18 @@ def save_random_model(
     config = Qwen3Config(
         vocab_size=len(words),
         hidden_size=hidden,
-        intermediate_size=hidden * 8 // 3 // 8 * 8,
+        intermediate_size=intermediate or hidden * 8 // 3 // 8 * 8,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
-        head_dim=hidden // heads,
+        head_dim=head_dim or hidden // heads,
         max_position_embeddings=context,
         tie_word_embeddings=tied,
         eos_token_id=2,
         pad_token_id=0,
     )
-    model = Qwen3ForCausalLM(config)
+    with torch.device(device):
+        model = Qwen3ForCausalLM(config).to(getattr(torch, dtype))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

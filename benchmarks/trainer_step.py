@@ -86,7 +86,7 @@ def measure(name: str, shape: Shape, folder: Path, n: int) -> dict[str, Any]:
     model = save_random_model(folder / name, sharpness=1.0, **shape.model)
     spec = _spec(model, shape)
     learner = Learner("p", spec, AtGrpo(spec.algorithm), device="cpu")
-    groups = _groups(shape, learner.model.vocabulary_size)
+    groups = random_groups(shape, learner.model.vocabulary_size)
     prompts = [prompt for group in groups for prompt in group.prompts]
     batches = list(pack(prompts, spec.batch))
     packed_tokens = sum(len(batch.tokens_M) for batch in batches)
@@ -149,7 +149,7 @@ def _spec(model: Path, shape: Shape) -> JobSpec:
     )
 
 
-def _groups(shape: Shape, vocabulary: int) -> list[CreditedGroup]:
+def random_groups(shape: Shape, vocabulary: int) -> list[CreditedGroup]:
     """Random completions that share nothing but the prompt, all of full length."""
     rng = random.Random(0)
     groups: list[CreditedGroup] = []

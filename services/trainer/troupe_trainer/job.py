@@ -137,6 +137,7 @@ class TrainingJob:
             policy=self._policy,
             held_bytes=settings.held_gradient_bytes,
             is_colocated=settings.colocated,
+            is_compiled=settings.compiled,
         )
         if shared is not None:
             shared.of(learners)

@@ -24,6 +24,9 @@ class TrainerSettings(ServingSettings):
     attention: Literal["auto", "tree", "packed"] = "auto"
     """tree: each prompt once, then a tree of its completions; packed: plain sequences side by side,
     as flash attention wants them; auto: packed where flash attention is installed and fits."""
+    compiled: bool = False
+    """torch.compile of the MLPs and norms of each layer, in place of Liger's kernels: the first
+    steps are slower by the compilation (a GPU: triton; a CPU: a C++ compiler). One rank only."""
     ranks: int = Field(default=1, ge=1, le=1024)
     """Processes of this machine that share the weights (FSDP2), one on each GPU, of a job whose
     spec has no trainer.gpus. For several machines start the trainer with torchrun instead, which

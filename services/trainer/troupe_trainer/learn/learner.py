@@ -66,9 +66,11 @@ class Learner:
         ranks: Ranks = SOLO,
         held_bytes: int = 0,
         teacher: PolicyModel | None = None,
+        is_compiled: bool = False,
     ) -> None:
         """``held_bytes``: for gradients of windows whose turn has not come; see ``ahead``.
-        ``teacher``: for steps of an algorithm that needs one."""
+        ``teacher``: for steps of an algorithm that needs one. ``is_compiled``: see ``compiled``; on
+        one rank alone."""
         self.policy = policy
         self.ranks = ranks
         self._make = (spec, algorithm)
@@ -78,7 +80,7 @@ class Learner:
             policy_spec,
             seed=spec.seed,
             device=device,
-            kernels=choose(policy_spec, device, attention),
+            kernels=choose(policy_spec, device, attention, is_compiled=is_compiled),
             checkpoint_activations=bool(spec.batch.checkpoint_activations),
             shares=[*shares, *([teacher] if teacher else [])] if ranks.size == 1 else (),
         )

@@ -21,6 +21,7 @@ from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.durable import replace_file
 from troupe.episodes.build import refuse_what_cannot_spread
+from troupe.errors import InvalidArgumentError
 from troupe.runtime.faults import reached
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
@@ -102,6 +103,7 @@ class Learners:
         policy: str = "",
         held_bytes: int = 0,
         is_colocated: bool = False,
+        is_compiled: bool = False,
     ) -> "Learners":
         """Load the models; raises InvalidArgumentError or JobFailedError.
 
@@ -113,6 +115,11 @@ class Learners:
         spec = fitted(spec, where, ranks, taken_bytes=asleep_bytes(spec) if is_colocated else 0)
         learners = cls(spec, load_algorithm(spec.algorithm), run_dir, policy=policy)
         refuse_what_cannot_spread(spec, learners._algorithm, ranks.size)
+        if is_compiled and ranks.size > 1:
+            raise InvalidArgumentError(
+                f"TROUPE_TRAINER_COMPILED is on and the trainer has {ranks.size} ranks: compiled "
+                "layers were never sharded. Leave the setting out, or take one rank."
+            )
         ranks.tell((policy, LOAD, (spec.model_dump_json(), attention)))
         for name in [policy] if policy else sorted(spec.policies):
             learners.by_policy[name] = await learners.on_thread(
@@ -125,6 +132,7 @@ class Learners:
                     shares=learners._models(),
                     ranks=ranks,
                     held_bytes=held_bytes,
+                    is_compiled=is_compiled,
                     teacher=teacher_of(
                         p,
                         spec,

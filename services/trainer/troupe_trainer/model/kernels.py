@@ -31,6 +31,8 @@ class Kernels:
     attention: str = "sdpa"
     is_packed: bool = False
     has_liger: bool = False
+    is_compiled: bool = False
+    """torch.compile of MLPs and norms; see ``compiled``."""
 
     def patch(self, model: Any) -> None:
         """Put Liger's kernels into ``model``."""
@@ -43,10 +45,13 @@ class Kernels:
 PLAIN = Kernels()
 
 
-def choose(policy: PolicySpec, device: str, attention: AttentionChoice) -> Kernels:
+def choose(
+    policy: PolicySpec, device: str, attention: AttentionChoice, *, is_compiled: bool = False
+) -> Kernels:
     """Flash attention for bfloat16 on an accelerator where it is installed, else the tree.
 
     ``attention`` "tree" or "packed" overrides it; packed without flash attention is PyTorch's.
+    ``is_compiled``: torch.compile takes the place of Liger's kernels.
     """
     is_accelerated = torch.device(device).type == "cuda"
     is_half = policy.dtype == "bfloat16"
@@ -55,5 +60,6 @@ def choose(policy: PolicySpec, device: str, attention: AttentionChoice) -> Kerne
     return Kernels(
         attention="flash_attention_2" if is_packed and has_flash else "sdpa",
         is_packed=is_packed,
-        has_liger=is_accelerated and bool(is_liger_kernel_available()),
+        has_liger=is_accelerated and not is_compiled and bool(is_liger_kernel_available()),
+        is_compiled=is_compiled,
     )

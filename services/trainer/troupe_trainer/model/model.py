@@ -23,6 +23,7 @@ from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe.tasks.content import ImagePart
 from troupe.vision.model import VisionModel
 from troupe_trainer.model.base_digest import base_digest
+from troupe_trainer.model.compiled import compile_parts
 from troupe_trainer.model.flash import computes
 from troupe_trainer.model.flops import StepFlops
 from troupe_trainer.model.kernels import PLAIN, Kernels
@@ -95,6 +96,8 @@ class PolicyModel:
         self._reference_sharded: Sharded | None = None
         if checkpoint_activations:
             _checkpoint_layers(self._causal)
+        if kernels.is_compiled and not is_frozen:
+            compile_parts(self._decoder, self.device)
 
     def has_base_of(self, spec: PolicySpec) -> bool:
         """Whether the frozen base under this adapter is the one that ``spec``'s adapter needs."""

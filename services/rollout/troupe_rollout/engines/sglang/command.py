@@ -74,6 +74,14 @@ def server_argv(settings: SglangSettings, plan: ServerPlan, *, python: str, port
         flags["--mm-preprocess-cache-size-mb"] = KEPT_IMAGES_MIB
         # As transformers, and so the trainer, places the patches of Qwen3-VL.
         switches.append("--enable-precise-embedding-interpolation")
+    if settings.speculation == "ngram":
+        # A chain of drafts, not a tree: any size of cache page takes it. SGLang's thresholds of
+        # acceptance stay at 1.0, with which what is accepted is sampled from the model.
+        flags |= {
+            "--speculative-algorithm": "NGRAM",
+            "--speculative-ngram-max-bfs-breadth": 1,
+            "--speculative-num-draft-tokens": settings.speculation_tokens,
+        }
     if settings.deterministic:
         switches.append("--enable-deterministic-inference")
     argv = [python, str(LAUNCH), "--parent-pid", str(os.getpid())]

@@ -35,6 +35,7 @@ from troupe_rollout.engines.sglang.supervisor import Supervisor
 from troupe_rollout.engines.sglang.translate import (
     cached_tokens,
     candidate_from,
+    check_speculation,
     engine_seconds,
     generate_body,
     prefill_body,
@@ -111,6 +112,8 @@ class SglangEngine:
     async def generate(self, request: GenerateRequest[Sequence[int]]) -> Generation:
         served = self._of(request.policy)
         limit = _check_request(served, request)
+        if self._settings.speculation != "off":
+            check_speculation(request)
         self._admit(request.num_candidates)
         try:
             async with (

@@ -20,7 +20,7 @@ from troupe_rollout.engines.sglang.command import CPU_TOTAL_TOKENS, LoraPlan, Se
 from troupe_rollout.engines.sglang.environment import Machine
 from troupe_rollout.engines.sglang.files import lora_targets
 from troupe_rollout.engines.sglang.model import SglangModel
-from troupe_rollout.engines.sglang.settings import SglangSettings
+from troupe_rollout.engines.sglang.settings import PREFIX, SPECULATION_ON_CPU, SglangSettings
 
 DEFAULT_MEM_FRACTION = 0.8
 CPU_MLP_MULTIPLE = 32
@@ -47,6 +47,11 @@ def plan_servers(
         raise InvalidArgumentError(
             f"TROUPE_ROLLOUT_SGLANG_URL names one server and the policies {sorted(policies)} need "
             f"{len(groups)} (one for each base model and each full-weight policy)."
+        )
+    if settings.speculation != "off" and machine.device == "cpu":
+        raise InvalidArgumentError(
+            f"{PREFIX}SPECULATION is '{settings.speculation}', and {SPECULATION_ON_CPU}. Leave it "
+            "out here."
         )
     if settings.colocated and len(groups) > 1:
         raise InvalidArgumentError(

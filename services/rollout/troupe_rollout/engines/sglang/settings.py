@@ -15,6 +15,12 @@ VERSION = "0.5.23"
 """The release of SGLang that the engine is written and tested against."""
 
 
+SPECULATION_ON_CPU = (
+    "speculation needs a GPU: on a CPU SGLang accepts draft tokens by the largest probability, so "
+    "it would not sample (_verify_uses_greedy in its speculative/eagle_utils.py)"
+)
+
+
 class SglangSettings(BaseSettings):
     """``TROUPE_ROLLOUT_SGLANG_*``. Zero or empty leaves the choice to the engine or to SGLang."""
 
@@ -59,6 +65,11 @@ class SglangSettings(BaseSettings):
     colocated: bool = False
     """The device is the trainer's too: the server sleeps until the trainer wakes it, and gives its
     memory back when told to (a GPU; with TROUPE_TRAINER_COLOCATED)."""
+    speculation: Literal["off", "ngram"] = "off"
+    """ngram: look draft tokens up in what came before, prompts and answers, and verify them by
+    sampling; a GPU only, and without top-p or top-k. Never run on one."""
+    speculation_tokens: int = Field(default=8, ge=2, le=64)
+    """Draft tokens that are verified at once, where speculation is on."""
     deterministic: bool = False
     """Honour seeds (SGLang's deterministic inference; a GPU only, about a third slower)."""
     extra_flags: str = ""
@@ -89,6 +100,10 @@ class SglangSettings(BaseSettings):
     def _choices_must_agree(self) -> "SglangSettings":
         if self.deterministic and self.device == "cpu":
             raise ValueError("deterministic needs a GPU: SGLang's CPU backends ignore seeds")
+        if self.speculation != "off" and self.device == "cpu":
+            raise ValueError(SPECULATION_ON_CPU)
+        if self.speculation != "off" and self.url:
+            raise ValueError("speculation is for a server that the sidecar starts itself")
         if self.colocated and (self.url or self.tp_size * self.dp_size > 1):
             raise ValueError("colocated is for a server of one GPU that the sidecar starts itself")
         if self.url and not _is_on_loopback(self.url):

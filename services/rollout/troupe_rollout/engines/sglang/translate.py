@@ -66,6 +66,16 @@ def prefill_body(body: dict[str, Any]) -> dict[str, Any]:
     return {"sampling_params": {"max_new_tokens": 0}, "extra_key": body["extra_key"], **first}
 
 
+def check_speculation(request: GenerateRequest[Sequence[int]]) -> None:
+    """Raises InvalidArgumentError for sampling whose logprobs SGLang withholds with drafts."""
+    if is_filtered(request):
+        raise InvalidArgumentError(
+            f"The request samples with top_p {request.sampling.top_p} and top_k "
+            f"{request.sampling.top_k}, whose log probabilities SGLang does not give with "
+            "TROUPE_ROLLOUT_SGLANG_SPECULATION. Leave them out, or switch speculation off."
+        )
+
+
 def is_filtered(request: GenerateRequest[Sequence[int]]) -> bool:
     """Top-p or top-k cut the distribution: the plain logprob is then not the sampled one's."""
     sampling = request.sampling
