@@ -17,6 +17,12 @@ def solves(call: Any) -> Mapping[str, float]:
     return _verdict(call, is_right=_paid(call) >= 1)
 
 
+def solves_in_chat(call: Any) -> Mapping[str, float]:
+    """The same where a group chat shows the solution as the solver's last words."""
+    said = call.messages[-1].content.rpartition("[solver]: ")[2]
+    return _verdict(call, is_right=call.judged(said) >= 1)
+
+
 def _paid(call: Any) -> float:
     """What the judge pays for the solution in the verifier's prompt."""
     return call.judged(call.messages[-1].content.partition("Solution: ")[2])
