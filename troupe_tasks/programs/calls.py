@@ -20,6 +20,8 @@ from troupe.wire.dialect import CALL
 from troupe.wire.request import CallKey, ModelRequest
 from troupe_tasks.programs.prompts import plain
 
+CONNECTIONS_A_CALL = 2
+"""Connections that a run may have for each call that may wait: some are kept for the next one."""
 _CALLS = re.compile(rf"\n?{CALL.pattern}\n?", re.DOTALL)
 """Calls, with the line ends that join them to the text."""
 
@@ -76,6 +78,7 @@ class ProgramRun:
         self.num_retries = 0
         self.num_events = 0
         self.ports: set[int] = set()
+        self.connections: set[object] = set()
         self.calls: list[ModelCall] = []
         self._digest = digest
         self._scripted = scripted
@@ -118,6 +121,11 @@ class ProgramRun:
     def is_scripted(self) -> bool:
         """Whether its calls are answered at once, to warm up or to probe."""
         return self._scripted is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more connection of it is too many: it would be at the expense of others."""
+        return len(self.connections) >= CONNECTIONS_A_CALL * self._max_waiting
 
     @property
     def num_calls(self) -> int:

@@ -226,6 +226,11 @@ class ProgramParams(BaseModel):
             raise ValueError(f"seats {', '.join(takers)} both say rest: true; only one may")
         if self.sandbox is not None and self.replay != "never":
             raise ValueError("a program in the sandbox is not repeated; set replay: never")
+        if self.sandbox is not None and self.python is None:
+            raise ValueError(
+                "a program in the sandbox needs a python of its own: without one it would be shown "
+                "the env service's packages"
+            )
         if self.score is None and (scored := [a for a, s in self.seats.items() if s.terms]):
             raise ValueError(f"seat {scored[0]} has terms and there is no function in 'score'")
         return self
