@@ -16,6 +16,7 @@ from troupe.sandbox.sandbox import SandboxSession
 from troupe_tasks.programs.activity import Look, holds_socket, look
 from troupe_tasks.programs.calls import ProgramRun
 from troupe_tasks.programs.endpoint import ProgramEndpoint
+from troupe_tasks.programs.image_launcher import ImageRun
 from troupe_tasks.programs.launcher import RunProcess
 from troupe_tasks.programs.params import ProgramParams
 from troupe_tasks.programs.queues import bytes_under_way, socket_of
@@ -28,6 +29,10 @@ BUSY_S = 1.0
 if a process of it is busy: a server or a build that its agent left in the background."""
 
 
+Process = RunProcess | ImageRun | SandboxSession
+"""A run's process, wherever it is."""
+
+
 class Settling:
     """Waits for one life of a program; ``deadline`` is of ``time.monotonic``."""
 
@@ -37,7 +42,7 @@ class Settling:
         self._params = params
         self.deadline = time.monotonic() + params.run_s
 
-    def wait(self, process: RunProcess | SandboxSession, *, is_answered: bool) -> None:
+    def wait(self, process: Process, *, is_answered: bool) -> None:
         """Return once the program has ended, or does nothing but wait for answers.
 
         Raises:
@@ -55,9 +60,9 @@ class Settling:
                     if self._run.end is None:
                         self._run.changed.wait(0.02)
                 continue
-            now = self._look(process.pid)
+            now = self._look(process)
             num_alike = num_alike + 1 if now is not None and now == before else 0
-            if num_alike >= NUM_LOOKS - 1 and self._is_quiet(process.pid, now):
+            if num_alike >= NUM_LOOKS - 1 and self._is_quiet(process, now):
                 return
             if num_events != self._run.num_events:
                 num_events, changed_at = self._run.num_events, time.monotonic()
@@ -66,36 +71,34 @@ class Settling:
             before = now
             time.sleep(LOOK_S)
 
-    def _look(self, pid: int) -> tuple[Look | None, int] | None:
+    def _look(self, process: Process) -> tuple[Look | None, int] | None:
         """Threads and events now; None while a thread runs."""
-        seen = look(pid)
+        seen = process.look() if isinstance(process, ImageRun) else look(process.pid)
         return (seen, self._run.num_events) if seen is not None and seen.is_asleep else None
 
-    def _is_quiet(self, pid: int, now: tuple[Look | None, int] | None) -> bool:
+    def _is_quiet(self, process: Process, now: tuple[Look | None, int] | None) -> bool:
         """Whether nothing is under way between two equal looks: no byte unsent, or unread."""
         endpoint = self._endpoint
         endpoint.drain()
-        if any(self._may_ask(pid, port) for port in endpoint.young(self._run)):
+        if any(self._may_ask(process, port) for port in endpoint.young(self._run)):
             return False
         if bytes_under_way(endpoint.port, frozenset(self._run.ports)):
             return False
         endpoint.drain()
-        return self._look(pid) == now
+        return self._look(process) == now
 
-    def _may_ask(self, pid: int, port: int | None) -> bool:
+    def _may_ask(self, process: Process, port: int | None) -> bool:
         """Whether the first request of a young connection may be this run's.
 
-        Where the kernel does not know whose it is, as of a client on another host, it may be: but
-        then a run that is never repeated does not wait for it.
+        Where nothing tells whose it is, as of a client on another host or in another container, it
+        may be: but then a run that is never repeated does not wait for it.
         """
         if port is None:
             return True
-        inode = socket_of(port, self._endpoint.port)
-        return holds_socket(pid, inode) if inode else self._params.replay == "always"
+        inode = 0 if isinstance(process, ImageRun) else socket_of(port, self._endpoint.port)
+        return holds_socket(process.pid, inode) if inode else self._params.replay == "always"
 
-    def _check_alive(
-        self, process: RunProcess | SandboxSession, idle_by: float, *, is_answered: bool
-    ) -> None:
+    def _check_alive(self, process: Process, idle_by: float, *, is_answered: bool) -> None:
         params = self._params
         is_final = is_answered and params.replay == "never"
         if not process.is_alive:

@@ -18,7 +18,6 @@ from troupe.errors import (
     ProgramRunTimeoutError,
 )
 from troupe.runtime.faults import reached
-from troupe.sandbox.sandbox import SandboxSession
 from troupe.seeds import derive_seed
 from troupe.tasks.actions import CutAction
 from troupe.tasks.program_ends import ANSWERED, PROGRAM_END
@@ -27,12 +26,13 @@ from troupe_tasks.adapters.world import Moment
 from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
 from troupe_tasks.programs.critical_path import PATH_TERM, CriticalPath
 from troupe_tasks.programs.endpoint import ProgramEndpoint
-from troupe_tasks.programs.launcher import ProgramLauncher, RunProcess
+from troupe_tasks.programs.image_launcher import ImageLauncher
+from troupe_tasks.programs.launcher import ProgramLauncher
 from troupe_tasks.programs.params import ProgramParams
 from troupe_tasks.programs.prompts import encoded
 from troupe_tasks.programs.sandboxed import SandboxedLauncher
 from troupe_tasks.programs.seats import Seats
-from troupe_tasks.programs.settling import Settling, too_long
+from troupe_tasks.programs.settling import Process, Settling, too_long
 
 COME_BACK_S = 10.0
 """Longest time for a client that gave a request up to send it again."""
@@ -51,7 +51,7 @@ class ProgramServices:
 
     params: ProgramParams
     seats: Seats
-    launcher: ProgramLauncher | SandboxedLauncher
+    launcher: ProgramLauncher | SandboxedLauncher | ImageLauncher
     endpoint: Callable[[], ProgramEndpoint]
     question: Callable[[int], Mapping[str, str]]
     paid: Callable[[int, str], tuple[float, bool]]
@@ -86,7 +86,7 @@ class ProgramWorld:
         self._services = services
         self._endpoint = services.endpoint()
         self._run = ProgramRun(services.params.max_waiting, services.seats.digest)
-        self._process: RunProcess | SandboxSession | None = None
+        self._process: Process | None = None
         self._tally = _Tally()
         self._payers = tuple(a for a, s in services.params.seats.items() if s.path_weight)
         self._path = CriticalPath(services.params.path_unit) if self._payers else None
