@@ -20,8 +20,9 @@ from troupe.wire.dialect import CALL
 from troupe.wire.request import CallKey, ModelRequest
 from troupe_tasks.programs.prompts import plain
 
-CONNECTIONS_A_CALL = 2
-"""Connections that a run may have for each call that may wait: some are kept for the next one."""
+FEWEST_CONNECTIONS, CONNECTIONS_A_CALL = 64, 2
+"""Connections that a run may have, at least and for each call that may wait: a flood of calls is
+refused by words, and a client keeps some connections for its next call."""
 _CALLS = re.compile(rf"\n?{CALL.pattern}\n?", re.DOTALL)
 """Calls, with the line ends that join them to the text."""
 
@@ -125,7 +126,8 @@ class ProgramRun:
     @property
     def is_full(self) -> bool:
         """Whether one more connection of it is too many: it would be at the expense of others."""
-        return len(self.connections) >= CONNECTIONS_A_CALL * self._max_waiting
+        most = max(FEWEST_CONNECTIONS, CONNECTIONS_A_CALL * self._max_waiting)
+        return len(self.connections) >= most
 
     @property
     def num_calls(self) -> int:

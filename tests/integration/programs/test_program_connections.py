@@ -24,4 +24,4 @@ def _begun_or_not(environment: object) -> None:
 
 def test_run_when_it_keeps_many_connections_then_those_above_its_share_are_closed() -> None:
     with program("crowds", max_waiting=3, warm=False) as environment:
-        assert environment.observe(begun(environment), "solver")[1].text == "6"
+        assert environment.observe(begun(environment), "solver")[1].text == "64"

@@ -270,9 +270,9 @@ _KEPT = []
 
 
 def crowds(task):
-    """Keeps a connection for each request; tells how many of 8 were served."""
+    """Keeps a connection for each request; tells how many of 70 were served."""
     url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
-    kept = [http.client.HTTPConnection(url.hostname, url.port, timeout=5) for _ in range(8)]
+    kept = [http.client.HTTPConnection(url.hostname, url.port, timeout=5) for _ in range(70)]
     num_served = 0
     for connection in kept:
         with contextlib.suppress(OSError, http.client.HTTPException):
