@@ -1,13 +1,17 @@
 """Arms of training on an agent program, compared at equal sampled tokens.
 
-Run: ``python -m benchmarks.program_arms follow|router [--tokens 60000] [--seeds 0,1] [--minutes 9]
-[--folder build/program_arms] [--quick]``. ``follow``: an outcome alone, paid at the end of a group
-chat, learnt by `follow` and by `grpo`. ``router``: the same agents, asked by a router seat that
-learns or in a fixed order. All arms of a question begin with one base model (the head of
-examples/programs/ag2_plan_path.yaml and routed.yaml says how it is made; ``--model`` names it) and
-play the same tasks. An arm is trained until it has sampled the tokens; ``--minutes`` bounds a call,
-and the next call goes on where it ended. Prints success on the same 100 held-out tasks at the
-budget, with Wilson's interval of the evaluation after it. The last line is one JSON object.
+Run: ``python -m benchmarks.program_arms follow|router|designed [--tokens 60000] [--seeds 0,1]
+[--minutes 9] [--folder build/program_arms] [--quick]``. ``follow``: an outcome alone, paid at the
+end of a group chat, learnt by `follow` and by `grpo`. ``router``: the same agents, asked by a
+router seat that learns or in a fixed order. ``designed``: one answer, five answers and a vote, a
+plan that a model designs with designer, executor or neither frozen (docs/tasks/designed.md).
+
+All arms of a question begin with one base model (the head of the question's example says how it is
+made; ``--model`` names it, and ``designed`` needs it) and play the same tasks. An arm is trained
+until it has sampled the tokens; ``--minutes`` bounds a call, and the next call goes on where it
+ended. Prints success on the same 100 held-out tasks at the budget, with Wilson's interval of the
+evaluation after it, and for ``designed`` the calls a problem and the operators. The last line is
+one JSON object.
 """
 
 import argparse
@@ -18,8 +22,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -43,16 +49,42 @@ CHAT: dict[str, Any] = {
 }
 FOLLOW = {"kind": "follow", "group_size": 4, "scale": "none", "follow": {"executions": 2}}
 GRPO = {"kind": "grpo", "group_size": 8, "scale": "none"}
+DESIGN = {
+    "kind": "follow",
+    "group_size": 4,
+    "scale": "none",
+    "follow": {"agents": ["designer"], "executions": 2, "goes_on": False},
+}
+PLANS: dict[str, Any] = {"operators": ["answer", "review", "revise", "pick", "vote"]}
+FIVE = "".join(f"{name} = answer()\n" for name in "abcde") + "f = vote(a, b, c, d, e)"
 QUESTIONS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "follow": (
-        "ag2_plan_path",
+        "programs/ag2_plan_path",
         {
             "follow": {"params": CHAT, "algorithm": FOLLOW},
             "grpo": {"params": CHAT, "algorithm": GRPO},
         },
     ),
+    "designed": (
+        "designed_math",
+        {
+            "one answer": {
+                "params": {**PLANS, "plan": "a = answer()"},
+                "algorithm": GRPO,
+                "seats": ("executor",),
+            },
+            "five answers and a vote": {
+                "params": {**PLANS, "plan": FIVE},
+                "algorithm": GRPO,
+                "seats": ("executor",),
+            },
+            "designer frozen": {"params": PLANS, "algorithm": DESIGN, "frozen": "designer"},
+            "executor frozen": {"params": PLANS, "algorithm": DESIGN, "frozen": "executor"},
+            "both learn": {"params": PLANS, "algorithm": DESIGN},
+        },
+    ),
     "router": (
-        "routed",
+        "programs/routed",
         {
             "router": {"algorithm": GRPO},
             "fixed": {
@@ -66,22 +98,34 @@ QUESTIONS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
 """Question -> the example that it changes, and each arm's changes."""
 
 
-def spec_of(question: str, arm: str, seed: int, model: str | None) -> dict[str, Any]:
-    """The job of an arm."""
+def spec_of(
+    question: str, arm: str, seed: int, model: str | None, judge: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The job of an arm; ``judge`` in the place of the example's."""
     example, arms = QUESTIONS[question]
-    changes, document = arms[arm], yaml.safe_load((EXAMPLES / f"{example}.yaml").read_text())
-    document["task"]["params"] |= changes.get("params", {})
+    changes = arms[arm]
+    document = yaml.safe_load((ROOT / "examples" / f"{example}.yaml").read_text())
+    params = document["task"]["params"]
+    params |= changes.get("params", {}) | ({"judge": judge} if judge else {})
     if seats := changes.get("seats"):
-        known = document["task"]["params"]["seats"]
-        document["task"]["params"]["seats"] = {seat: known[seat] for seat in seats}
+        if "seats" in params:
+            params["seats"] = {seat: params["seats"][seat] for seat in seats}
         document["agents"] = {seat: document["agents"][seat] for seat in seats}
         document["workflow"]["order"] = list(seats)
         used = {agent["policy"] for agent in document["agents"].values()}
         document["policies"] = {p: document["policies"][p] for p in sorted(used)}
-    if model is not None:
-        for policy in document["policies"].values():
-            policy["model"] = model
-    document.update(name=f"{question}-{arm}", seed=seed, steps=400, algorithm=changes["algorithm"])
+    for name, policy in document["policies"].items():
+        policy |= {"model": model} if model is not None else {}
+        if question == "designed":
+            policy |= {"dtype": "float32", "optimizer": {"learning_rate": 1e-3, "warmup_steps": 2}}
+        if name == changes.get("frozen"):
+            document["policies"][name] = {"model": policy["model"], "frozen": True}
+    if question == "designed":  # a tiny model's: its answers are short
+        document |= {"tasks_per_step": 8, "batch": {}}
+        for agent in document["agents"].values():
+            agent["sampling"] = {"max_new_tokens": 48}
+    name = f"{question}-{arm}".replace(" ", "-")
+    document.update(name=name, seed=seed, steps=400, algorithm=changes["algorithm"])
     document["eval"] = {"num_tasks": TASKS, "every": EVERY}
     return document
 
@@ -111,6 +155,27 @@ class Arm:
         """Steps, tokens and held-out success at each evaluation."""
         evals = {line["step"]: line["success"] for line in self.lines("eval")}
         return [(step, self.tokens(step), success) for step, success in sorted(evals.items())]
+
+    def plans(self) -> dict[str, Any]:
+        """Calls a problem and shares of operators in the newest evaluation, where plans are."""
+        calls, shares = list[float](), Counter[str]()
+        steps = {line["step"] for line in self.lines("eval")}
+        files = list(self.folder.glob("runs/*/episodes.jsonl"))
+        for text in files[0].read_text("utf-8").splitlines() if files else ():
+            line = json.loads(text)
+            if line["kind"] != "eval" or line["step"] != max(steps, default=-1):
+                continue
+            last = [c for g in line["groups"] for c in g["candidates"] if c["is_chosen"]][-1]
+            info = last.get("info", {})
+            if "operators" in info:
+                calls.append(info["calls"])
+                shares.update(info["operators"])
+        if not calls:
+            return {}
+        return {
+            "calls": round(fmean(calls), 2),
+            "operators": {name: round(n / len(calls), 3) for name, n in shares.most_common()},
+        }
 
     def is_done(self, budget: int) -> bool:
         """Whether an evaluation stands at the budget or after it."""
@@ -153,6 +218,7 @@ def row_of(arm: Arm, budget: int) -> dict[str, Any]:
         "interval": [round(low, 3), round(high, 3)],
         "base": curve[0][2],
         "curve": curve,
+        **arm.plans(),
     }
 
 
@@ -164,6 +230,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--model", help="the base's folder, instead of the example's")
+    parser.add_argument("--judge", type=json.loads, help="whose tasks, JSON: the example's judge")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "program_arms")
     parser.add_argument("--quick", action="store_true", help="1,500 tokens an arm")
     told = parser.parse_args()
@@ -174,8 +241,8 @@ def main() -> None:
     rows: dict[str, dict[str, Any]] = {}
     for seed in map(int, told.seeds.split(",")):
         for name in QUESTIONS[told.question][1]:
-            document = spec_of(told.question, name, seed, told.model)
-            arm = Arm(folder / f"{told.question}-{name}-{seed}", document)
+            document = spec_of(told.question, name, seed, told.model, told.judge)
+            arm = Arm(folder / f"{document['name']}-{seed}", document)
             if not arm.is_done(budget) and (left_s := ends_at - time.monotonic()) > 0:
                 arm.train(budget, left_s)
             rows[f"{name}, seed {seed}"] = row_of(arm, budget)
@@ -187,6 +254,8 @@ def main() -> None:
             continue
         low, high = row["interval"]
         print(f"| {name} | {row['base']:.0%} | {row['success']:.0%} | {low:.0%} to {high:.0%} |")
+        if "calls" in row:
+            print(f"| | {row['calls']} calls a problem; {row['operators']} | | |")
     about = {"benchmark": "program_arms", "commit": commit(), "machine": machine()}
     print(json.dumps({**about, "question": told.question, "tokens": budget, "arms": rows}))
 
