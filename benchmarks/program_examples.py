@@ -29,7 +29,7 @@ SEATS: dict[tuple[str, str], dict[str, Any]] = {
 SHAPES: dict[str, tuple[str, ...]] = {
     "langgraph": ("run", "streamed", "fan_out", "with_tool"),
     "openai_sdk": ("run", "responses"),
-    "ag2": ("run", "streamed", "with_tool"),
+    "ag2": ("run", "streamed", "with_tool", "chat:run"),
     "ag2_classic": ("run", "group"),
     "autogen": ("run", "with_tool", "selector", "swarm"),
     "llamaindex": ("run", "handoff"),
@@ -37,7 +37,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "anthropic_sdk": ("run", "with_tool"),
     "mcp_tools": ("run",),
 }
-"""Functions of each example's team.py."""
+"""Functions of each example's team.py, or module:function."""
 QUESTION = re.compile(r"What is (\d+) \+ (\d+)")
 
 
@@ -50,7 +50,7 @@ def spec_of(framework: str, shape: str, algorithm: str) -> JobSpec:
     """The example's job on one of its shapes; read it in EXAMPLES, whose paths are relative."""
     document = load_spec(EXAMPLES / f"{framework}.yaml").model_dump(mode="json")
     params, seats = document["task"]["params"], SEATS.get((framework, shape), {})
-    params["program"] = f"team:{shape}"
+    params["program"] = shape if ":" in shape else f"team:{shape}"
     params["seats"] = {**params["seats"], **seats}
     document["algorithm"].update(kind=algorithm, group_size=GROUP_SIZE)
     for agent in seats:

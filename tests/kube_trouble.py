@@ -4,10 +4,12 @@ Run on the fake API server and on the real one; ``cluster`` is a fixture of whoe
 """
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from kube_world import TEMPLATES, ClusterWorld, replica, until
 
+from troupe.runtime.launch.launcher import Component
 from troupe_router.cluster import names
 from troupe_router.cluster.api import CONFIG_MAP, JOB, POD, STATEFUL_SET, StaleError
 from troupe_router.cluster.templates import TEMPLATES_KEY
@@ -112,6 +114,31 @@ async def test_model_when_no_pool_takes_it_then_says_which_models_the_pools_take
     [found] = await cluster.launcher().reconcile("job", [replica("rollout-a-0", model="Qwen/X")])
     assert (found.state, found.condition) == ("failed", "InvalidTemplate")
     assert "*8B*; models/*" in found.detail
+
+
+async def test_program_when_in_an_image_then_the_pod_runs_it_and_others_are_refused_in_words(
+    cluster: ClusterWorld,
+) -> None:
+    plain = 'spec: {containers: [{name: env, image: "troupe/env:1"}]}'
+    both = plain.replace("}]}", "}, {name: program, image: x, command: [python, host.py]}]}")
+    labels = f"labels: {{{names.COMPONENT}: env}}"
+    listed = f'{labels}, annotations: {{{names.PROGRAM_REPOSITORIES}: "ghcr.io/acme/team"}}'
+    text = TEMPLATES.replace(plain, both).replace(labels, listed, 1)
+    await cluster.api.patch(CONFIG_MAP, "t-launcher", {"data": {TEMPLATES_KEY: text}})
+
+    def env_of(image: str) -> Component:
+        traits = {"program_image": image, "program_python": "/opt/python"}
+        return replace(replica("env-0"), traits=traits)
+
+    [refused] = await cluster.launcher().reconcile("other", [env_of("ghcr.io/acme/teams:1")])
+    assert (refused.state, refused.condition) == ("failed", "InvalidTemplate")
+    assert "ghcr.io/acme/team." in refused.detail
+    allowed = env_of("ghcr.io/acme/team:2")
+    await until(cluster.launcher(), [allowed], lambda s: s["env-0"].state == "running")
+    found = await cluster.api.get(STATEFUL_SET, "t-job-env")
+    program = found["spec"]["template"]["spec"]["containers"][1]
+    assert program["image"] == "ghcr.io/acme/team:2"
+    assert program["command"] == ["/opt/python", "host.py"]
 
 
 async def test_pool_when_its_pattern_fits_then_gives_the_image(cluster: ClusterWorld) -> None:

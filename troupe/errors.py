@@ -16,12 +16,14 @@ class TroupeError(Exception):
     """Root of all errors that Troupe raises on purpose.
 
     ``code`` is the name of a ``grpc.StatusCode``, so errors can be raised without loading gRPC.
-    ``pointer`` is a JSON pointer into the offending document where there is one.
+    ``pointer`` is a JSON pointer into the offending document where there is one. ``ends_episode``:
+    only the whole episode may be tried again, since no replica can answer this call any more.
     """
 
     code: ClassVar[str] = "INTERNAL"
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    ends_episode: ClassVar[bool] = False
     reason: ClassVar[str] = "INTERNAL"
 
     def __init__(self, message: str, *, pointer: str | None = None) -> None:
@@ -131,6 +133,20 @@ class ProgramDiedError(UnavailableError):
     """The process of an agent program died without an answer."""
 
     reason = "PROGRAM_DIED"
+
+
+class ProgramRunTimeoutError(ProgramTimeoutError):
+    """The same of a run that is never repeated: the episode is over."""
+
+    ends_episode = True
+    reason = "PROGRAM_RUN_TIMEOUT"
+
+
+class ProgramRunDiedError(ProgramDiedError):
+    """The same of a run that is never repeated: the episode is over."""
+
+    ends_episode = True
+    reason = "PROGRAM_RUN_DIED"
 
 
 class DeadlineError(TroupeError):

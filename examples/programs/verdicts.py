@@ -1,7 +1,11 @@
 """Pays a verifier for being right about the solution that it was shown."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+SOLUTION = re.compile(r"(?:Solution|\[solver\]): ")
+"""What stands before a solution in the verifier's prompt; in a group chat, the speaker's name."""
 
 
 def score(call: Any) -> Mapping[str, float]:
@@ -18,8 +22,8 @@ def solves(call: Any) -> Mapping[str, float]:
 
 
 def _paid(call: Any) -> float:
-    """What the judge pays for the solution in the verifier's prompt."""
-    return call.judged(call.messages[-1].content.partition("Solution: ")[2])
+    """What the judge pays for the newest solution in the verifier's prompt."""
+    return call.judged(SOLUTION.split(call.messages[-1].content)[-1])
 
 
 def _verdict(call: Any, *, is_right: bool) -> Mapping[str, float]:

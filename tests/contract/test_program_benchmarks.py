@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks import program_arms
 from benchmarks.program_answers import measure
 from benchmarks.program_episodes import played
 from benchmarks.program_examples import EXAMPLES, spec_of
 from benchmarks.programs import slope
+from troupe.episodes.build import load_parts
+from troupe.spec import parse_spec
 from troupe_tasks.plan_path import PlanPath, PlanPathParams
 
 STEPS, NUM_GRIDS = 2, 6
@@ -66,3 +69,37 @@ async def test_episodes_when_a_program_repeats_itself_then_none_is_dropped(
     assert tally.groups >= 3
     assert tally.runs >= 3
     assert tally.own_cpu_s > 0
+
+
+ARMS = [(question, arm) for question, (_, arms) in program_arms.QUESTIONS.items() for arm in arms]
+
+
+@pytest.mark.parametrize(("question", "arm"), ARMS)
+def test_arm_when_listed_then_its_job_can_be_played(
+    question: str, arm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    spec = parse_spec(program_arms.spec_of(question, arm, 1, "models/any", None))
+    assert load_parts(spec).family.agents
+    assert {policy.model for policy in spec.policies.values()} == {"models/any"}
+
+
+def test_arm_when_its_run_has_passed_the_budget_then_success_is_between_its_evaluations(
+    tmp_path: Path,
+) -> None:
+    arm = program_arms.Arm(tmp_path, {"name": "x"})
+    run = tmp_path / "runs" / "x-1"
+    run.mkdir(parents=True)
+    lines = [
+        {"kind": "eval", "step": 0, "success": 0.1},
+        {"kind": "train", "step": 0, "num_tokens": 100},
+        {"kind": "eval", "step": 1, "success": 0.2},
+        {"kind": "train", "step": 1, "num_tokens": 300},
+        {"kind": "eval", "step": 2, "success": 0.4},
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert arm.curve() == [(0, 0, 0.1), (1, 100, 0.2), (2, 400, 0.4)]
+    assert program_arms.row_of(arm, 250)["success"] == pytest.approx(0.3)
+    assert arm.is_done(400)
+    assert program_arms.row_of(arm, 500)["success"] is None

@@ -17,6 +17,9 @@ from benchmarks.program_examples import (
 from troupe.episodes.build import load_parts
 from troupe.episodes.dryrun import ticket_of
 from troupe.episodes.local import LocalEnv
+from troupe.spec import load_spec
+from troupe.tasks.registry import load_family
+from troupe_tasks.programs.family import Program
 
 EPISODES = 4
 PLAYS = [
@@ -50,3 +53,24 @@ async def test_framework_when_its_program_is_played_then_nothing_is_dropped(
         assert all(len(group.prompts) == 1 for group in groups)
     if shape in ("with_tool", "handoff", "swarm"):
         assert policy.num_tool_calls > 0
+
+
+def test_group_chat_when_its_toy_stands_in_for_it_then_both_ask_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The base model of ag2_plan_path.yaml is warmed up on the toy."""
+    if not python_of("ag2").exists():
+        pytest.skip("no .venv-programs/ag2: make program-venv NAME=ag2")
+    monkeypatch.chdir(EXAMPLES)
+    monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+    params = load_spec(EXAMPLES / "ag2_plan_path.yaml").task.params
+    asked = []
+    for changes in ({}, {"folder": "toy", "python": None, "preload": []}):
+        family = load_family("program", {**params, **changes})
+        assert isinstance(family, Program)
+        environment, task = family.environment(), family.taskset().task("train", 3)
+        told = environment.probe(task, ["plan R D", "REVISE", "plan U", "APPROVE"])
+        asked.append([(call["agent"], call["system"], call["turns"]) for call in told["calls"]])
+        environment.close()
+    assert asked[0] == asked[1]
+    assert [agent for agent, *_ in asked[0]] == ["solver", "verifier"] * 2

@@ -27,18 +27,19 @@ OF_OTHERS = ("bad_call", "no_call", "diverged", "timeout", "died")
 OTHER = "other"
 """An end that no family of ours reports: environments' words are no keys of metrics."""
 _KINDS = frozenset((ANSWERED, *OF_TEAM, *OF_OTHERS))
-_OF_ERROR = "PROGRAM_"
+_OF_ERROR, _OF_RUN = "PROGRAM_", "RUN_"
 
 
 def end_of_error(error: TroupeError) -> str | None:
     """The kind of a program's failure that raised, such as ``timeout``; None for other errors."""
-    reason = error.reason
-    return reason.removeprefix(_OF_ERROR).lower() if reason.startswith(_OF_ERROR) else None
+    return end_of_reason(error.reason)
 
 
-def reason_of(end: str) -> str:
-    """The reason of an error that is the failure ``end``: the inverse of ``end_of_error``."""
-    return f"{_OF_ERROR}{end.upper()}"
+def end_of_reason(reason: str) -> str | None:
+    """The same by the error's reason; of a run that is never repeated it is another one."""
+    if not reason.startswith(_OF_ERROR):
+        return None
+    return reason.removeprefix(_OF_ERROR).removeprefix(_OF_RUN).lower()
 
 
 def ends_of(infos_json: Iterable[str]) -> Counter[str]:

@@ -20,13 +20,17 @@ MAX_OUTPUT_CHARS = 1_600
 
 @dataclass(frozen=True, slots=True)
 class DesignRules:
-    """What plans may hold, as whom the inner family judges, and what a printed answer becomes."""
+    """What plans may hold, as whom the inner family judges, and what a printed answer becomes.
+
+    ``plan``: that of every problem, where nobody designs.
+    """
 
     agent: str
     operators: tuple[str, ...]
     max_lines: int
     printed: str
     limits: Limits
+    plan: tuple[Node, ...] = ()
 
 
 class DesignedEnvironment:
@@ -42,8 +46,8 @@ class DesignedEnvironment:
         close_environment(self._inner)
 
     def reset(self, task: Task) -> bytes:
-        """The inner family's first state, and no plan."""
-        return encode_state(State(self._inner.reset(task)))
+        """The inner family's first state, and no plan unless it is given."""
+        return encode_state(State(self._inner.reset(task), plan=self._rules.plan))
 
     def observe(self, state: bytes, agent: str) -> Observation:
         """The language of plans for the designer, the waiting line for the executor."""

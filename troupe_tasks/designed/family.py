@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from troupe.errors import InvalidArgumentError
 from troupe.sandbox.sandbox import Limits, Sandbox
 from troupe.tasks.family import HiddenTexts, Task, Taskset
 from troupe.tasks.optional import Policy, required_policy
@@ -13,7 +14,7 @@ from troupe.tasks.registry import make_environment
 from troupe_tasks.designed import text
 from troupe_tasks.designed.attackers import attackers_of
 from troupe_tasks.designed.environment import DesignedEnvironment, DesignRules
-from troupe_tasks.designed.plan import MAX_LINES
+from troupe_tasks.designed.plan import MAX_LINES, Node, read_plan
 from troupe_tasks.designed.state import State, decode_state
 from troupe_tasks.programs.judge import InnerFamily
 from troupe_tasks.programs.params import JudgeParams
@@ -45,6 +46,11 @@ class DesignedParams(BaseModel):
         description="Operators that a plan may use.",
     )
     max_lines: int = Field(default=6, ge=1, le=MAX_LINES, description="Most lines of a plan.")
+    plan: str | None = Field(
+        default=None,
+        description="The plan of every problem; nobody designs then, and the executor is the only "
+        "agent. To compare designed plans with, such as five answers and a vote.",
+    )
     printed: str = Field(
         default="\\boxed{...}",
         pattern=r"\.\.\.",
@@ -67,9 +73,9 @@ class Designed:
     """
 
     name: ClassVar[str] = "designed"
-    agents: ClassVar[tuple[str, ...]] = text.AGENTS
+    agents: tuple[str, ...] = text.AGENTS
     Params: ClassVar[type[BaseModel]] = DesignedParams
-    local_terms: ClassVar[Mapping[str, Mapping[str, float]]] = {
+    local_terms: Mapping[str, Mapping[str, float]] = {
         text.DESIGNER: {"legal": 0.2, "calls": -0.1},
         text.EXECUTOR: {"format": 0.05},
     }
@@ -80,7 +86,12 @@ class Designed:
         self._params = DesignedParams.model_validate(params.model_dump())
         self._inner = InnerFamily(self._params.judge)
         self.return_bound = self._inner.family.return_bound
-        self.needs_sandbox = self._inner.needs_sandbox or "program" in self._params.operators
+        self._plan = self._fixed_plan()
+        if self._plan:
+            self.agents = (text.EXECUTOR,)
+            self.local_terms = {text.EXECUTOR: self.local_terms[text.EXECUTOR]}
+        operators = {node.operator for node in self._plan} or self._params.operators
+        self.needs_sandbox = self._inner.needs_sandbox or "program" in operators
         self.usual_workflow = {
             "kind": "self_play",
             "order": list(self.agents),
@@ -127,6 +138,17 @@ class Designed:
         """Cheats at the lines of good plans, and plans that are none."""
         return attackers_of(self._plans())
 
+    def _fixed_plan(self) -> tuple[Node, ...]:
+        params = self._params
+        if params.plan is None:
+            return ()
+        reading = read_plan(params.plan, operators=params.operators, max_lines=params.max_lines)
+        if not reading.nodes:
+            raise InvalidArgumentError(
+                f"the plan can't be read: {reading.why}", pointer="/task/params/plan"
+            )
+        return reading.nodes
+
     def _plans(self) -> list[str]:
         """Good plans of operators that are there."""
         allowed, lines = self._params.operators, self._params.max_lines
@@ -164,6 +186,7 @@ class Designed:
             operators=params.operators,
             max_lines=params.max_lines,
             printed=params.printed,
+            plan=self._plan,
             limits=Limits(
                 wall_time_s=2 * params.program_time_s,
                 cpu_time_s=params.program_time_s,

@@ -55,6 +55,18 @@ def descendants(pid: int) -> list[int]:
     return pids
 
 
+def holds_socket(pid: int, inode: int) -> bool:
+    """Whether ``pid``, or a process that it or its children began, has the socket ``inode``."""
+    name = f"socket:[{inode}]"
+    for number in descendants(pid):
+        with contextlib.suppress(OSError):
+            for opened in (_PROC / str(number) / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if str(opened.readlink()) == name:
+                        return True
+    return False
+
+
 def cpu_seconds(pid: int) -> float:
     """Processor time that a process has used; 0 where it cannot be read."""
     return _ticks_s(pid, 11)

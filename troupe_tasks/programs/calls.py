@@ -20,6 +20,9 @@ from troupe.wire.dialect import CALL
 from troupe.wire.request import CallKey, ModelRequest
 from troupe_tasks.programs.prompts import plain
 
+FEWEST_CONNECTIONS, CONNECTIONS_A_CALL = 64, 2
+"""Connections that a run may have, at least and for each call that may wait: a flood of calls is
+refused by words, and a client keeps some connections for its next call."""
 _CALLS = re.compile(rf"\n?{CALL.pattern}\n?", re.DOTALL)
 """Calls, with the line ends that join them to the text."""
 
@@ -76,6 +79,7 @@ class ProgramRun:
         self.num_retries = 0
         self.num_events = 0
         self.ports: set[int] = set()
+        self.connections: set[object] = set()
         self.calls: list[ModelCall] = []
         self._digest = digest
         self._scripted = scripted
@@ -118,6 +122,12 @@ class ProgramRun:
     def is_scripted(self) -> bool:
         """Whether its calls are answered at once, to warm up or to probe."""
         return self._scripted is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more connection of it is too many: it would be at the expense of others."""
+        most = max(FEWEST_CONNECTIONS, CONNECTIONS_A_CALL * self._max_waiting)
+        return len(self.connections) >= most
 
     @property
     def num_calls(self) -> int:

@@ -37,7 +37,13 @@ JSON_TYPE, EVENTS_TYPE = b"application/json", b"text/event-stream"
 class EndpointConnection(asyncio.Protocol):
     """One connection of a client; requests on it come one after the other."""
 
-    def __init__(self, endpoint: "ProgramEndpoint", loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        endpoint: "ProgramEndpoint",
+        loop: asyncio.AbstractEventLoop,
+        run: ProgramRun | None = None,
+    ) -> None:
+        """``run``: the one whose own listener it came by."""
         self._endpoint = endpoint
         self._loop = loop
         self._http = h11.Connection(h11.SERVER)
@@ -45,6 +51,7 @@ class EndpointConnection(asyncio.Protocol):
         self._what = ""
         self._headers: dict[str, str] = {}
         self._body = bytearray()
+        self._came_for = run
         self._asker: ProgramRun | None = None
         self._run: ProgramRun | None = None
         self._call: ModelCall | None = None
@@ -59,16 +66,22 @@ class EndpointConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._peer_port = transport.get_extra_info("peername")[1]
-        self._endpoint.entered(self, transport)
-        if self._endpoint.is_full:
+        run = self._came_for
+        self._endpoint.entered(self, transport, self._peer_port, run)
+        if self._endpoint.is_full or (run is not None and run.is_full):
             transport.abort()
             return
+        if run is not None:
+            run.connections.add(self)
         self._first = self._loop.call_later(REQUEST_S, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._endpoint.has_left(self, self._transport)
         if self._first is not None:
             self._first.cancel()
+        for run in (self._run, self._came_for):
+            if run is not None:
+                run.connections.discard(self)
         if self._run is not None:
             self._run.ports.discard(self._peer_port)
         self._leave(is_delivered=False)
@@ -120,8 +133,9 @@ class EndpointConnection(asyncio.Protocol):
         if run is None:
             self._refuse_stranger()
             return
-        if self._run is not run:
-            self._belong_to(run)
+        if self._run is not run and not self._belongs_to(run):
+            self._transport.abort()
+            return
         if len(self._body) > MAX_BODY_BYTES:
             message = f"a request has at most {MAX_BODY_BYTES} bytes; send less, or smaller images"
             run.refuse(message)
@@ -129,18 +143,24 @@ class EndpointConnection(asyncio.Protocol):
             return
         self._routed(run, self._what)
 
-    def _belong_to(self, run: ProgramRun) -> None:
-        """Be a connection of ``run``; a client may ask for one episode after the other by it."""
+    def _belongs_to(self, run: ProgramRun) -> bool:
+        """Be a connection of ``run``, if it may have one more; a client may ask for one episode
+        after the other by it."""
+        if run.is_full and self not in run.connections:
+            return False
         if self._run is not None:
             self._run.ports.discard(self._peer_port)
+            self._run.connections.discard(self)
         self._run = run
+        run.connections.add(self)
         run.ports.add(self._peer_port)
-        self._endpoint.strangers.pop(self, None)
+        self._endpoint.has_asked(self)
         if self._first is not None:
             self._first.cancel()
+        return True
 
     def _refuse_stranger(self) -> None:
-        self._endpoint.strangers.pop(self, None)
+        self._endpoint.has_asked(self)
         if self._secret is not None:
             self._fail(GONE, "this run is over, or the URL is not that of a run")
             return

@@ -38,7 +38,7 @@ class ProgramEndpoint:
         self.port = 0
         self.keys = KeyRing()
         self._host = host
-        self.strangers: dict[object, float] = {}
+        self._young: dict[object, tuple[float, int, ProgramRun | None]] = {}
         self._open: set[asyncio.Transport] = set()
         self.num_overridden: dict[str, int] = {}
         self._runs: dict[str, ProgramRun] = {}
@@ -63,7 +63,7 @@ class ProgramEndpoint:
     def accept(self, run: ProgramRun, listener: socket.socket) -> None:
         """Serve at ``listener`` too, as long as ``run`` is served."""
         starting = self._loop.create_server(
-            lambda: EndpointConnection(self, self._loop), sock=listener.dup()
+            lambda: EndpointConnection(self, self._loop, run), sock=listener.dup()
         )
         self._servers[run.name] = asyncio.run_coroutine_threadsafe(starting, self._loop).result(
             START_S
@@ -111,21 +111,31 @@ class ProgramEndpoint:
         """Whether one more connection is too many."""
         return len(self._open) > MAX_CONNECTIONS
 
-    @property
-    def has_strangers(self) -> bool:
-        """Whether a connection is so young that its first request may be on its way."""
+    def young(self, run: ProgramRun) -> list[int | None]:
+        """Connections so young that their first request may be on its way: None for one of ``run``,
+        the client's port for one of which nothing tells yet for which run."""
         now = time.monotonic()
-        return any(now - at < STRANGER_S for at in list(self.strangers.values()))
+        return [
+            port if of is None else None
+            for at, port, of in list(self._young.values())
+            if now - at < STRANGER_S and (of is None or of is run)
+        ]
 
-    def entered(self, connection: object, transport: asyncio.Transport) -> None:
-        """A client has connected; nothing tells yet for which run."""
+    def entered(
+        self, connection: object, transport: asyncio.Transport, port: int, run: ProgramRun | None
+    ) -> None:
+        """A client has connected from ``port``, by the listener of ``run`` or by that of all."""
         self._open.add(transport)
-        self.strangers[connection] = time.monotonic()
+        self._young[connection] = (time.monotonic(), port, run)
+
+    def has_asked(self, connection: object) -> None:
+        """A connection's first request was read."""
+        self._young.pop(connection, None)
 
     def has_left(self, connection: object, transport: asyncio.Transport) -> None:
         """A connection is lost."""
         self._open.discard(transport)
-        self.strangers.pop(connection, None)
+        self._young.pop(connection, None)
 
     def count_overridden(self, names: Iterable[str]) -> None:
         """Count sampling fields that a program set and the job's spec decides."""

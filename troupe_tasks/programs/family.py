@@ -19,6 +19,7 @@ from troupe_tasks.adapters.record import decode
 from troupe_tasks.programs.calls import ModelCall, ProgramRun
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.environment import ProgramEnvironment
+from troupe_tasks.programs.image_launcher import ImageLauncher
 from troupe_tasks.programs.judge import AnswerJudge, InnerFamily, ScoredCall
 from troupe_tasks.programs.launcher import ProgramLauncher
 from troupe_tasks.programs.params import JUDGED, ProgramParams
@@ -53,9 +54,13 @@ class Program:
 
     def __init__(self, params: BaseModel) -> None:
         self.params = ProgramParams.model_validate(params.model_dump())
-        plugins.check(self.params.program, pointer="/task/params/program")
-        self._python = interpreter_of(self.params.python)
-        self._folder = folder_of(self.params.folder)
+        image = self.params.image
+        if image is None:
+            plugins.check(self.params.program, pointer="/task/params/program")
+            self._python = interpreter_of(self.params.python)
+            self._folder = folder_of(self.params.folder)
+        else:  # whoever allows the image allows the code in it
+            self._python, self._folder = self.params.python or "python", self.params.folder
         self._score = load_function(self.params.score, "/task/params/score")
         self._inner = InnerFamily(self.params.judge)
         self._seats = Seats(self.params.seats)
@@ -73,13 +78,7 @@ class Program:
         self._lock = threading.Lock()
         self._endpoint: ProgramEndpoint | None = None
         self._judge: AnswerJudge | None = None
-        self._launcher = ProgramLauncher(
-            self._python,
-            preload=list(self.params.preload),
-            folder=self._folder,
-            start_s=self.params.start_s,
-            is_forked=self.params.start == "fork",
-        )
+        self._launcher = self._made_launcher()
         weakref.finalize(self, self._launcher.close)
 
     def taskset(self) -> Taskset:
@@ -122,6 +121,14 @@ class Program:
         samples = [text for seat in self.params.seats.values() for text in seat.samples]
         words = [word for text in samples for word in text.split()]
         return [*dict.fromkeys([*self._inner.vocabulary(), *words])]
+
+    def _made_launcher(self) -> ProgramLauncher:
+        preload, is_forked = list(self.params.preload), self.params.start == "fork"
+        shared: Any = {"folder": self._folder, "start_s": self.params.start_s}
+        shared |= {"preload": preload, "is_forked": is_forked}
+        if self.params.image is None:
+            return ProgramLauncher(self._python, **shared)
+        return ImageLauncher(ProgramSettings().socket, self.params.image, **shared)
 
     def _environment(self, sandbox: Sandbox | None) -> ProgramEnvironment:
         launcher = self._launcher

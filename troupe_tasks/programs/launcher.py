@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe_tasks.programs.activity import descendants, start_time
@@ -75,6 +75,22 @@ class RunProcess:
                 os.kill(pid, signal.SIGKILL)
 
 
+class ServerProcess(Protocol):
+    """What forks runs: a process, or the other end of a connection to one."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+
+    def poll(self) -> int | None:
+        """None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return once it has ended, or raise subprocess.TimeoutExpired."""
+        ...
+
+
 class ProgramLauncher:
     """Starts runs; safe to use from several threads. Close it after use; it may be used again."""
 
@@ -93,9 +109,9 @@ class ProgramLauncher:
         self._start_s = start_s
         self._is_forked = is_forked
         self._lock = threading.Lock()
-        self._server: subprocess.Popen[bytes] | None = None
+        self._server: ServerProcess | None = None
         self._log: IO[bytes] | None = None
-        self._single: list[subprocess.Popen[bytes]] = []
+        self._single: list[ServerProcess] = []
 
     def start(
         self,
@@ -167,7 +183,7 @@ class ProgramLauncher:
             process.stdin.flush()
         return RunProcess(process.pid, start_time(process.pid))
 
-    def _popen(self, mode: str, stderr: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    def _popen(self, mode: str, stderr: IO[bytes] | int) -> ServerProcess:
         try:
             return subprocess.Popen(
                 [self._python, "-u", str(HOST), mode],
@@ -197,7 +213,7 @@ class ProgramLauncher:
             raise UnavailableError(f"it did not answer in {timeout_s:g} s, or ended")
         return json.loads(line)
 
-    def _line(self, server: "subprocess.Popen[bytes]", timeout_s: float) -> bytes:
+    def _line(self, server: ServerProcess, timeout_s: float) -> bytes:
         """One line of the server, which writes no second one before it is asked again."""
         assert server.stdout is not None
         line, deadline = b"", time.monotonic() + timeout_s

@@ -80,6 +80,7 @@ class ProgramWorlds(Worlds):
 
         Raises:
             ProgramDivergedError: a replay asked something else than the program asked before.
+            ProgramRunDiedError, ProgramRunTimeoutError: ``replay: never``, and the run is over.
             UnavailableError: ``replay: never``, and the run is not here.
         """
         world = self.taken(record)
@@ -87,11 +88,13 @@ class ProgramWorlds(Worlds):
             if world.is_live or (not self._is_replayed and world.comes_back()):
                 return world
             world.close()
+            if record.history and not self._is_replayed:
+                raise world.lost()
         if record.history and not self._is_replayed:
             raise UnavailableError(
-                "the run of this episode is not in this process: it died, its time was over "
-                "(answer_s, run_s), or its env service was replaced; replay: never forbids to "
-                "repeat it, so the episode is played again. Use an algorithm over whole runs (grpo)"
+                "the run of this episode is not in this process: nobody answered it in its time "
+                "(answer_s), or its env service was replaced; replay: never forbids to repeat it, "
+                "so the episode is played again. Use an algorithm over whole runs (grpo)"
             )
         return self._replayed(record)
 

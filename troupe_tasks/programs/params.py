@@ -130,6 +130,13 @@ class ProgramParams(BaseModel):
         description="Interpreter of the program, such as teams/.venv/bin/python; without it, "
         "Troupe's own. TROUPE_PROGRAM_INTERPRETERS says which may be named.",
     )
+    image: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}$",
+        description="On Kubernetes: container image that the program runs in, such as "
+        "ghcr.io/acme/team@sha256:...; the chart's env.program.repositories says of which. python "
+        "and folder are paths in it.",
+    )
     folder: str | None = Field(
         default=None,
         description="Folder that the program is imported from, if it is not installed. "
@@ -226,6 +233,16 @@ class ProgramParams(BaseModel):
             raise ValueError(f"seats {', '.join(takers)} both say rest: true; only one may")
         if self.sandbox is not None and self.replay != "never":
             raise ValueError("a program in the sandbox is not repeated; set replay: never")
+        if self.image is not None and (self.sandbox is not None or self.is_keyed):
+            raise ValueError(
+                "a program in an image of its own has neither the sandbox nor keys; leave image "
+                "out, or sandbox and key: true"
+            )
+        if self.sandbox is not None and self.python is None:
+            raise ValueError(
+                "a program in the sandbox needs a python of its own: without one it would be shown "
+                "the env service's packages"
+            )
         if self.score is None and (scored := [a for a, s in self.seats.items() if s.terms]):
             raise ValueError(f"seat {scored[0]} has terms and there is no function in 'score'")
         return self

@@ -17,6 +17,7 @@ _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ASKED = struct.Struct("=BBBxI")  # family, protocol, extensions, states
 _SOCKET = struct.Struct("!HH4s12x4s12xI8s")  # ports and addresses, interface, any cookie
 _ANSWERED = struct.Struct("=BB54xII")  # family, state; bytes to be read, and to be acknowledged
+_OWNED = struct.Struct("=68xI")  # the inode
 _LOOPBACK = socket.inet_aton("127.0.0.1")
 _ANY = bytes(4)
 _NO_COOKIE = b"\xff" * 8
@@ -48,6 +49,19 @@ def asked_of_kernel(port: int, ports: frozenset[int]) -> bool:
             if num_unread or (num_unsent and state != _LISTEN):
                 return True
     return False
+
+
+def socket_of(port: int, remote: int) -> int:
+    """Inode of the loopback socket from ``port`` to ``remote``; 0 where the kernel knows none."""
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+            kernel.settimeout(_TIMEOUT_S)
+            kernel.send(_request(0, port, remote))
+            message = kernel.recv(4096)
+    except OSError:
+        return 0
+    is_found = _HEADER.unpack_from(message)[1] != _ERROR
+    return _OWNED.unpack_from(message, _HEADER.size)[0] if is_found else 0
 
 
 def read_of_table(port: int, ports: frozenset[int]) -> bool:

@@ -28,6 +28,9 @@ class ProgramSettings(BaseSettings):
     containers of their own, which need seats with ``key: true``."""
     address: str | None = None
     """Name or address by which those containers reach this process; without it ``listen``."""
+    socket: str | None = None
+    """Unix socket of the container that runs programs of an image (``task.params.image``); the
+    chart sets it."""
     folders: str | None = None
     """Folders that specs may import programs from, in the same form. Without it: any where specs
     may name any code, else none."""

@@ -1,7 +1,7 @@
 """One life of a program as a live world: a call that waits is a prompt, its answer is an action.
 
-See ``troupe_tasks.adapters.world.World``. Owns settling: when the program will do nothing more by
-itself. Says whose failure an end is: the team's, the program's author's, or a machine's.
+See ``troupe_tasks.adapters.world.World``. Says whose failure an end is: the team's, the program's
+author's, or a machine's; when it has ended, or only waits, is told by ``Settling``.
 """
 
 import threading
@@ -13,32 +13,27 @@ from typing import Any
 from troupe.errors import (
     OverloadedError,
     ProgramBadCallError,
-    ProgramDiedError,
     ProgramNoCallError,
-    ProgramTimeoutError,
+    ProgramRunDiedError,
+    ProgramRunTimeoutError,
 )
 from troupe.runtime.faults import reached
-from troupe.sandbox.sandbox import SandboxSession
 from troupe.seeds import derive_seed
 from troupe.tasks.actions import CutAction
 from troupe.tasks.program_ends import ANSWERED, PROGRAM_END
 from troupe.wire.dialect import read_answer
 from troupe_tasks.adapters.world import Moment
-from troupe_tasks.programs.activity import Look, look
 from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
 from troupe_tasks.programs.critical_path import PATH_TERM, CriticalPath
 from troupe_tasks.programs.endpoint import ProgramEndpoint
-from troupe_tasks.programs.launcher import ProgramLauncher, RunProcess
+from troupe_tasks.programs.image_launcher import ImageLauncher
+from troupe_tasks.programs.launcher import ProgramLauncher
 from troupe_tasks.programs.params import ProgramParams
 from troupe_tasks.programs.prompts import encoded
-from troupe_tasks.programs.queues import bytes_under_way
 from troupe_tasks.programs.sandboxed import SandboxedLauncher
 from troupe_tasks.programs.seats import Seats
+from troupe_tasks.programs.settling import Process, Settling, too_long
 
-NUM_LOOKS = 3
-"""Looks at the program's threads that must be alike before it counts as waiting."""
-
-LOOK_S = 0.0015
 COME_BACK_S = 10.0
 """Longest time for a client that gave a request up to send it again."""
 LOST_S = 0.1
@@ -56,7 +51,7 @@ class ProgramServices:
 
     params: ProgramParams
     seats: Seats
-    launcher: ProgramLauncher | SandboxedLauncher
+    launcher: ProgramLauncher | SandboxedLauncher | ImageLauncher
     endpoint: Callable[[], ProgramEndpoint]
     question: Callable[[int], Mapping[str, str]]
     paid: Callable[[int, str], tuple[float, bool]]
@@ -91,12 +86,12 @@ class ProgramWorld:
         self._services = services
         self._endpoint = services.endpoint()
         self._run = ProgramRun(services.params.max_waiting, services.seats.digest)
-        self._process: RunProcess | SandboxSession | None = None
+        self._process: Process | None = None
         self._tally = _Tally()
         self._payers = tuple(a for a, s in services.params.seats.items() if s.path_weight)
         self._path = CriticalPath(services.params.path_unit) if self._payers else None
         self._seed = 0
-        self._deadline = time.monotonic() + services.params.run_s
+        self._settling = Settling(self._endpoint, self._run, services.params)
         self._first: Moment | None = None
         self._has_slot = False
         self._lock = threading.Lock()
@@ -112,7 +107,8 @@ class ProgramWorld:
         services = self._services
         self._seed = seed
         self._take_slot()
-        self._deadline = self._run.expires_at = time.monotonic() + services.params.run_s
+        self._settling.deadline = time.monotonic() + services.params.run_s
+        self._run.expires_at = self._settling.deadline
         self._run.expired = self.close
         base_url = self._endpoint.open(self._run)
         order = services.order(
@@ -137,7 +133,7 @@ class ProgramWorld:
         text = CutAction(action["cut"]) if isinstance(action, dict) else str(action)
         terms = self._services.terms(self._seed, agent, call, text)
         answer = read_answer(text, call.request.tools)
-        self._run.expires_at = self._deadline
+        self._run.expires_at = self._settling.deadline
         self._tally.num_answers += 1
         self._tally.answered.append([agent, call.key.digest[:8]])
         self._tally.tools_offered += bool(call.request.tools)
@@ -165,7 +161,7 @@ class ProgramWorld:
             self._is_running
             and self._run.end is None
             and bool(self._run.waiting)
-            and time.monotonic() < self._deadline
+            and time.monotonic() < self._settling.deadline
         )
 
     def comes_back(self) -> bool:
@@ -178,6 +174,14 @@ class ProgramWorld:
                     break
                 run.changed.wait(LOST_S)
         return self.is_live
+
+    def lost(self) -> ProgramRunDiedError | ProgramRunTimeoutError:
+        """Why it lives no more, though it was never ended: its episode is over."""
+        if time.monotonic() >= self._settling.deadline:
+            return ProgramRunTimeoutError(too_long(self._services.params))
+        return ProgramRunDiedError(
+            "the program's process died, or gave its call up, while the call waited for its answer"
+        )
 
     @property
     def is_closed(self) -> bool:
@@ -211,60 +215,9 @@ class ProgramWorld:
 
     def _settled(self, terms: Mapping[str, float]) -> Moment:
         """Run on until the program has ended, or does nothing but wait for answers."""
-        idle_by = time.monotonic() + self._services.params.idle_s
-        before: tuple[Look | None, int] | None = None
-        num_alike = 0
-        while self._run.end is None:
-            self._check_alive(idle_by)
-            if not self._run.waiting or self._run.is_sending:
-                with self._run.changed:
-                    if self._run.end is None:
-                        self._run.changed.wait(0.02)
-                continue
-            now = self._look()
-            num_alike = num_alike + 1 if now is not None and now == before else 0
-            if num_alike >= NUM_LOOKS - 1 and self._is_quiet(now):
-                break
-            before = now
-            time.sleep(LOOK_S)
+        assert self._process is not None
+        self._settling.wait(self._process, is_answered=self._tally.num_answers > 0)
         return self._ended(terms) if self._run.end is not None else self._shown(terms)
-
-    def _look(self) -> tuple[Look | None, int] | None:
-        """Threads and events now; None while a thread runs."""
-        assert self._process is not None
-        seen = look(self._process.pid)
-        return (seen, self._run.num_events) if seen is not None and seen.is_asleep else None
-
-    def _is_quiet(self, now: tuple[Look | None, int] | None) -> bool:
-        """Whether nothing is under way between two equal looks: no byte unsent, or unread."""
-        endpoint = self._endpoint
-        endpoint.drain()
-        if endpoint.has_strangers:
-            return False
-        if bytes_under_way(endpoint.port, frozenset(self._run.ports)):
-            return False
-        endpoint.drain()
-        return self._look() == now
-
-    def _check_alive(self, idle_by: float) -> None:
-        assert self._process is not None
-        params = self._services.params
-        if not self._process.is_alive:
-            # Its last request, the end, may have arrived and not been read yet.
-            self._endpoint.drain()
-            if self._run.end is None:
-                raise ProgramDiedError(
-                    "the program's process died without an answer: killed, out of memory, or past "
-                    f"cpu_s = {params.cpu_s}"
-                )
-        now = time.monotonic()
-        if now > idle_by:
-            raise ProgramTimeoutError(
-                f"the program neither asked a model nor ended for {params.idle_s:g} s (idle_s); "
-                "it hangs, or its tools are slow"
-            )
-        if now > self._deadline:
-            raise ProgramTimeoutError(f"the program ran for more than {params.run_s:g} s (run_s)")
 
     def _waiting(self) -> dict[str, ModelCall]:
         """The call that each agent is asked: of several, the first in an order that repeats."""
@@ -288,7 +241,7 @@ class ProgramWorld:
             return self._failed(terms, "too_many_calls", f"more than {params.max_calls} calls")
         if largest > params.max_prompt_bytes:
             return self._failed(terms, "prompt_too_long", f"a prompt of {largest} bytes")
-        self._run.expires_at = min(self._deadline, time.monotonic() + params.answer_s)
+        self._run.expires_at = min(self._settling.deadline, time.monotonic() + params.answer_s)
         return Moment(prompts, {**terms, TEAM: 0.0}, False, False, self._tally.document())
 
     def _ended(self, terms: Mapping[str, float]) -> Moment:

@@ -5,8 +5,9 @@ import os
 import urllib.request
 
 
-def ask(system, user):
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+def ask(system, *users):
+    told = [{"role": "user", "content": user} for user in users]
+    messages = [{"role": "system", "content": system}, *told]
     body = json.dumps({"model": "gpt-4o-mini", "messages": messages}).encode()
     url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
     headers = {

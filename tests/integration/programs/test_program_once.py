@@ -9,7 +9,12 @@ import pytest
 from program_world import begun, params_of, program
 
 from troupe.episodes.build import load_parts
-from troupe.errors import InvalidArgumentError, OverloadedError, ProgramDiedError, UnavailableError
+from troupe.errors import (
+    InvalidArgumentError,
+    OverloadedError,
+    ProgramRunDiedError,
+    ProgramRunTimeoutError,
+)
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import JobSpec
 from troupe_tasks.programs.environment import ProgramEnvironment
@@ -73,20 +78,35 @@ def test_runs_when_there_are_too_many_then_one_more_is_tried_again_and_none_is_e
             assert not environment.step(state, "solver", "7").done
 
 
-def test_run_when_its_process_is_killed_then_it_is_retryable_and_another_may_begin() -> None:
+def test_run_when_its_process_is_killed_then_its_episode_is_over_and_another_may_begin() -> None:
     with program("pair", replay="never", max_live=1) as environment:
         state = environment.step(begun(environment), "solver", "7").state
         process = process_of(environment)
         os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(UnavailableError):
+        with pytest.raises(ProgramRunDiedError):
             environment.step(state, "verifier", "fine")
         state = environment.step(begun(environment), "solver", "7").state
         assert environment.step(state, "verifier", "fine").done
 
 
 def test_run_when_it_dies_by_itself_then_nobody_is_paid() -> None:
-    with program("dies", replay="never") as environment, pytest.raises(ProgramDiedError):
+    with program("dies", replay="never") as environment, pytest.raises(ProgramRunDiedError):
         environment.step(begun(environment), "solver", "one")
+
+
+def test_run_when_it_hangs_after_an_answer_then_its_episode_is_over() -> None:
+    with (
+        program("hangs", replay="never", idle_s=1.0) as environment,
+        pytest.raises(ProgramRunTimeoutError, match="idle_s"),
+    ):
+        environment.step(begun(environment), "solver", "one")
+
+
+def test_run_when_a_process_is_left_busy_then_it_waits_all_the_same() -> None:
+    with program("leaves_a_busy_one", replay="never", idle_s=15.0) as environment:
+        step = environment.step(begun(environment), "solver", "7")
+        assert environment.observe(step.state, "verifier")
+        assert environment.step(step.state, "verifier", "fine").info["answer"] == "fine"
 
 
 def test_run_when_nobody_answers_it_then_it_ends_and_its_place_is_free() -> None:

@@ -15,7 +15,7 @@ import pytest
 from program_world import begun, params_of, program
 from test_program_once import process_of
 
-from troupe.errors import InvalidArgumentError, ProgramDiedError, UnavailableError
+from troupe.errors import InvalidArgumentError, ProgramRunDiedError
 from troupe.sandbox.sandbox import Sandbox
 from troupe.spec.issues import SpecInvalidError
 from troupe.tasks.registry import load_family
@@ -23,7 +23,11 @@ from troupe_env.sandbox import local_sandbox
 from troupe_tasks.programs.activity import descendants, start_time
 from troupe_tasks.programs.environment import ProgramEnvironment
 
-INSIDE: dict[str, Any] = {"sandbox": {"memory_mib": 256, "disk_mib": 8}, "replay": "never"}
+INSIDE: dict[str, Any] = {
+    "python": sys.executable,
+    "sandbox": {"memory_mib": 256, "disk_mib": 8},
+    "replay": "never",
+}
 SOLVER = {"seats": {"solver": {"key": True}}}
 
 
@@ -84,7 +88,7 @@ def test_run_in_the_sandbox_when_it_is_killed_then_it_is_retryable_and_nothing_i
         while process.is_alive or any(start_time(pid) for pid in begun_by_it):
             assert time.monotonic() < deadline
             time.sleep(0.005)
-        with pytest.raises(UnavailableError):
+        with pytest.raises(ProgramRunDiedError):
             environment.step(state, "verifier", "fine")
         assert not process.is_alive
         state = environment.step(begun(environment), "solver", "7").state
@@ -96,14 +100,16 @@ def test_run_in_the_sandbox_when_an_agent_kills_it_then_it_died_and_is_not_paid(
 ) -> None:
     with (
         program("looks_around", in_sandbox=sandbox, **INSIDE, **SOLVER) as environment,
-        pytest.raises(ProgramDiedError),
+        pytest.raises(ProgramRunDiedError),
     ):
         environment.step(begun(environment), "solver", "kill -9 $PPID; sleep 60")
 
 
 def test_sandbox_when_the_program_is_repeated_or_there_is_none_then_it_is_refused() -> None:
     with pytest.raises(SpecInvalidError, match="replay: never"):
-        load_family("program", params_of("pair", sandbox={}))
+        load_family("program", params_of("pair", sandbox={}, python=sys.executable))
+    with pytest.raises(SpecInvalidError, match="python of its own"):
+        load_family("program", params_of("pair", sandbox={}, replay="never"))
     with (
         pytest.raises(InvalidArgumentError, match="TROUPE_ENV_SANDBOX"),
         program("pair", **INSIDE),
@@ -122,12 +128,12 @@ def test_command_of_an_agent_when_it_takes_too_much_then_it_fails_and_its_run_go
 
 def test_service_when_it_is_killed_then_no_run_in_the_sandbox_outlives_it(sandbox: Sandbox) -> None:
     code = (
-        "import time\n"
+        "import sys, time\n"
         "from program_world import begun, program\n"
         "from test_program_once import process_of\n"
         "from troupe_env.sandbox import local_sandbox\n"
-        "inside = dict(in_sandbox=local_sandbox(), sandbox={}, replay='never')\n"
-        "with program('pair', **inside) as environment:\n"
+        "inside = dict(sandbox={}, replay='never', python=sys.executable)\n"
+        "with program('pair', in_sandbox=local_sandbox(), **inside) as environment:\n"
         "    begun(environment)\n"
         "    print(process_of(environment).pid, flush=True)\n"
         "    time.sleep(600)\n"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.errors import ProgramTimeoutError, UnavailableError
-from troupe.tasks.program_ends import OF_OTHERS, OF_TEAM, end_of_error, ends_of, reason_of
+from troupe.errors import ProgramRunDiedError, ProgramTimeoutError, UnavailableError
+from troupe.tasks.program_ends import OF_OTHERS, OF_TEAM, end_of_error, end_of_reason, ends_of
 from troupe_router.run.failing_programs import _REMEDY, failing_programs
 from troupe_router.run.round_metrics import eval_line, play_metrics
 
@@ -79,7 +79,8 @@ def test_failure_when_of_any_kind_then_there_is_advice(end: str) -> None:
 
 def test_errors_when_of_a_program_then_they_name_the_end() -> None:
     assert end_of_error(ProgramTimeoutError("late")) == "timeout"
-    assert reason_of("timeout") == ProgramTimeoutError.reason
+    assert end_of_error(ProgramRunDiedError("of a run that is never repeated")) == "died"
+    assert end_of_reason(ProgramTimeoutError.reason) == "timeout"
     assert end_of_error(UnavailableError("gone")) is None
 
 

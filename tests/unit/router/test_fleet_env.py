@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from fleet_parts import SPEC
 
 from troupe.api.router.v1 import router_pb2
 from troupe.clients import EnvClient
 from troupe.episodes.affinity import playing
 from troupe.episodes.ports import Start
+from troupe.errors import ProgramDiedError, ProgramRunDiedError, TroupeError
 from troupe.tasks.family import Split
+from troupe.tasks.program_ends import end_of_error
 from troupe_router.members.store import Member
 from troupe_router.play.routing.fleet import Fleet
 from troupe_router.play.routing.ports import FleetEnv
@@ -89,4 +92,37 @@ async def test_episode_when_it_goes_on_then_at_the_replica_that_answered_last() 
 
     for number in range(8):
         await played(number)
+    await fleet.close()
+
+
+class Failing(EnvClient):
+    """Raises ``error`` whenever it is asked."""
+
+    def __init__(self, error: TroupeError) -> None:
+        super().__init__("127.0.0.1:1", "program")
+        self.error, self.calls = error, 0
+
+    async def reset(
+        self, *, split: Split, index: int, observe: Sequence[str], timeout_s: float
+    ) -> Start:
+        self.calls += 1
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_asked_once"), [(ProgramRunDiedError, True), (ProgramDiedError, False)]
+)
+async def test_program_when_it_died_then_it_ends_as_died_and_others_are_asked_if_they_may_answer(
+    error: type[TroupeError], is_asked_once: bool
+) -> None:
+    fleet = Fleet("demo-1", SPEC, Members())  # type: ignore[arg-type]
+    await fleet.refresh()
+    clients = [Failing(error("the program's process died")) for _ in fleet.envs()]
+    for connection, client in zip(fleet.envs(), clients, strict=True):
+        await connection.client.close()
+        connection.client = client
+    with pytest.raises(error, match="process died") as raised:
+        await FleetEnv(fleet).reset(split="train", index=0, observe=(), timeout_s=0.2)
+    assert end_of_error(raised.value) == "died"
+    assert (sum(client.calls for client in clients) == 1) is is_asked_once
     await fleet.close()

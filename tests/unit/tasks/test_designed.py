@@ -72,8 +72,8 @@ def begun(**params: Any) -> tuple[DesignedEnvironment, bytes, int]:
     environment = made.environment_in(PrintingSandbox())
     task = made.taskset().task("train", 0)
     state = environment.reset(task)
-    asked = environment.observe(state, "designer")[1].content
-    return environment, state, sum(int(number) for number in re.findall(r"\d+", asked))
+    asked = environment.observe(state, made.agents[0])[1].content
+    return environment, state, sum(int(number) for number in re.findall(r"\d+", asked)[:2])
 
 
 def played(plan: str, *texts: str, **params: Any) -> list[Transition]:
@@ -286,3 +286,22 @@ class EchoSandbox(PrintingSandbox):
     def run(self, program: Program, limits: Limits) -> Execution:
         printed = program.source.partition("print('")[2].partition("')")[0]
         return Execution(printed, "", 0, None, 0.01, 0)
+
+
+FIVE_AND_VOTE = "".join(f"{name} = answer()\n" for name in "abcde") + "f = vote(a, b, c, d, e)"
+
+
+def test_plan_when_given_then_nobody_designs_and_the_executor_plays_it() -> None:
+    env, state, total = begun(plan=FIVE_AND_VOTE)
+    assert family(plan=FIVE_AND_VOTE).agents == ("executor",)
+    assert env.observe(state, "designer") == ()
+    for said in ("= 1", f"= {total}", "= 2", f"= {total}", "= 3"):
+        assert env.observe(state, "executor")
+        last = env.step(state, "executor", said)
+        state = last.state
+    assert (last.done, last.team_reward, last.info["calls"]) == (True, 1.0, 5)
+
+
+def test_plan_when_given_and_none_then_says_why() -> None:
+    with pytest.raises(InvalidArgumentError, match="can't be read"):
+        family(plan="a = vote(b, c)")

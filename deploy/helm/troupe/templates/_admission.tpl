@@ -29,6 +29,9 @@ true
 {{- $_ := set $labels $key (append (index $labels $key | default list) $value | uniq | sortAlpha) -}}
 {{- end -}}
 {{- $_ := set $lists "accounts" (append $lists.accounts $pod.serviceAccountName) -}}
+{{- with index ($workload.metadata.annotations | default dict) "troupe.dev/program-repositories" -}}
+{{- $_ := set $lists "repositories" (concat $lists.repositories (splitList "," .)) -}}
+{{- end -}}
 {{- range $pod.imagePullSecrets -}}
 {{- $_ := set $lists "pullSecrets" (append $lists.pullSecrets .name) -}}
 {{- end -}}

@@ -3,6 +3,7 @@
 {{- include "troupe.checkVolumes" . -}}
 {{- include "troupe.checkPools" . -}}
 {{- include "troupe.checkSandbox" . -}}
+{{- include "troupe.checkPrograms" . -}}
 {{- include "troupe.checkRedis" . -}}
 {{- include "troupe.checkDoor" . -}}
 {{- include "troupe.checkGateway" . -}}
@@ -14,6 +15,12 @@
 {{- include "troupe.checkTls" . -}}
 {{- include "troupe.checkServe" . -}}
 {{- include "troupe.checkBundles" . -}}
+{{- end -}}
+
+{{- define "troupe.checkPrograms" -}}
+{{- if and .Values.env.program.repositories (ne .Values.launcher.kind "kubernetes") -}}
+{{- fail "env.program.repositories is set and launcher.kind is none: the launcher gives a job's env pods the container of its image. Set launcher.kind: kubernetes, or empty the list." -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "troupe.checkServe" -}}

@@ -204,6 +204,31 @@ spec:
 {{- end -}}
 {{- end -}}
 
+{{/* "true" where jobs may bring an image for their agent program: each env pod's template has a container of it,
+     which the launcher keeps for such a job, with the job's image, and takes out for all others. */}}
+{{- define "troupe.hasPrograms" -}}
+{{- if and .Values.env.program.repositories (eq .Values.launcher.kind "kubernetes") -}}true{{- end -}}
+{{- end -}}
+
+{{/* Another user than the service's, of the same group: it shares a folder with it, and no more. */}}
+{{- define "troupe.programContainer" -}}
+- name: program
+  # The launcher puts the job's image and interpreter here.
+  image: {{ first .Values.env.program.repositories }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [python, /srv/program/image_host.py, /srv/program/host.sock]
+  resources: {{- toYaml .Values.env.program.resources | nindent 4 }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 10002
+    runAsGroup: 10001
+    {{- include "troupe.containerSecurity" . | nindent 4 }}
+  terminationMessagePolicy: FallbackToLogsOnError
+  volumeMounts:
+    - {name: program, mountPath: /srv/program}
+    - {name: program-tmp, mountPath: /tmp}
+{{- end -}}
+
 {{/* The pod of an env. */}}
 {{- define "troupe.envPod" -}}
 {{- $root := . -}}
@@ -239,6 +264,19 @@ spec:
   securityContext:
     {{- include "troupe.podSecurity" (dict "user" 10001 "group" 10001) | nindent 4 }}
   {{- end }}
+  {{- $hasPrograms := include "troupe.hasPrograms" $root }}
+  {{- if $hasPrograms }}
+  initContainers:
+    # Its files of the standard library go where the image's interpreter finds them.
+    - name: program-host
+      image: {{ include "troupe.image" (dict "root" $root "image" $root.Values.env.image "own" true) }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      args: [troupe_tasks.programs.image_host, --copy-to, /srv/program]
+      resources: {{- toYaml $root.Values.env.resources | nindent 8 }}
+      securityContext: {{- include "troupe.containerSecurity" . | nindent 8 }}
+      volumeMounts:
+        - {name: program, mountPath: /srv/program}
+  {{- end }}
   containers:
     - name: env
       image: {{ include "troupe.image" (dict "root" $root "image" $root.Values.env.image "own" true) }}
@@ -251,6 +289,10 @@ spec:
         {{- if ne $sandbox.level "none" }}
         - name: TROUPE_ENV_SANDBOX
           value: {{ $sandbox.level }}
+        {{- end }}
+        {{- if $hasPrograms }}
+        - name: TROUPE_PROGRAM_SOCKET
+          value: /srv/program/host.sock
         {{- end }}
         {{- include "troupe.settings" (dict "prefix" "TROUPE_ENV_" "settings" $root.Values.env.settings "extra" $root.Values.env.extraEnv) | nindent 8 }}
       {{- include "troupe.probes" (include "troupe.workerReadiness" $root) | nindent 6 }}
@@ -270,10 +312,22 @@ spec:
       terminationMessagePolicy: FallbackToLogsOnError
       volumeMounts:
         - {name: tmp, mountPath: /tmp}
+        {{- if $hasPrograms }}
+        - {name: program, mountPath: /srv/program}
+        {{- end }}
         {{- include "troupe.tlsMount" $root | nindent 8 }}
+    {{- if $hasPrograms }}
+    {{- include "troupe.programContainer" $root | nindent 4 }}
+    {{- end }}
   volumes:
     - name: tmp
       emptyDir: {sizeLimit: {{ $root.Values.env.tmpSize }}}
+    {{- if $hasPrograms }}
+    - name: program
+      emptyDir: {sizeLimit: 1Mi}
+    - name: program-tmp
+      emptyDir: {sizeLimit: {{ $root.Values.env.program.tmpSize }}}
+    {{- end }}
     {{- include "troupe.tlsVolume" (dict "root" $root "role" "env") | nindent 4 }}
 {{- end -}}
 
@@ -330,6 +384,10 @@ spec:
 - apiVersion: apps/v1
   kind: StatefulSet
   metadata:
+    {{- if include "troupe.hasPrograms" $root }}
+    annotations:
+      troupe.dev/program-repositories: {{ join "," .Values.env.program.repositories | quote }}
+    {{- end }}
     labels: {{- include "troupe.labels" (dict "root" $root "component" "env") | nindent 6 }}
   spec:
     podManagementPolicy: Parallel

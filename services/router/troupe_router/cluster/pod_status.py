@@ -110,8 +110,7 @@ def status_of(pod: Object, *, events: Sequence[str] = ()) -> PodStatus:
     """The status of one pod; ``events`` are the messages of its latest warnings."""
     status: Object = pod.get("status", {})
     phase = status.get("phase", "Pending")
-    containers: list[Object] = status.get("containerStatuses") or []
-    container = containers[0] if containers else {}
+    container = _first_in_trouble(status)
     restarts = int(container.get("restartCount", 0))
     if phase in ("Succeeded", "Failed"):
         return _ended(status, container, restarts)
@@ -126,6 +125,15 @@ def status_of(pod: Object, *, events: Sequence[str] = ()) -> PodStatus:
         last: Object = container.get("lastState", {}).get("terminated", {})
         return PodStatus("running", detail=str(last.get("message") or ""), restarts=restarts)
     return _unplaced(status, events)
+
+
+def _first_in_trouble(status: Object) -> Object:
+    """A pod is as the first of its containers that does not run, and as its first if all do."""
+    made: list[Object] = status.get("initContainerStatuses") or []
+    pending = [c for c in made if c.get("state", {}).get("terminated", {}).get("exitCode") != 0]
+    containers: list[Object] = status.get("containerStatuses") or []
+    troubled = [c for c in containers if "running" not in c.get("state", {})]
+    return next(iter([*pending, *troubled, *containers]), {})
 
 
 def _ended(status: Object, container: Object, restarts: int) -> PodStatus:

@@ -149,6 +149,8 @@ def render(
         )
     if gpus := workload.traits.get("gpus"):
         _give_gpus(rendered, gpus)
+    if workload.service == "env":
+        _place_program(rendered, workload.traits)
     _fill(pod["spec"]["containers"][0], workload, is_indexed=rendered["kind"] == "StatefulSet")
     metadata["annotations"] = {**metadata.get("annotations", {}), names.DIGEST: digest(rendered)}
     return rendered
@@ -168,6 +170,36 @@ def _give_gpus(rendered: Object, gpus: str) -> None:
             f"a trainer has {nodes} nodes of {limits[resource]} GPUs here (trainer.nodes), which "
             f"can't be {gpus}; leave trainer.gpus out of the spec"
         )
+
+
+def _place_program(rendered: Object, traits: Mapping[str, str]) -> None:
+    """The job's image in the container for agent programs; without one, no such container."""
+    spec = rendered["spec"]["template"]["spec"]
+    image = traits.get("program_image")
+    if image is None:
+        for kind in ("initContainers", "containers"):
+            kept = [c for c in spec.get(kind, []) if c["name"] not in names.PROGRAM_CONTAINERS]
+            spec.pop(kind, None)
+            spec |= {kind: kept} if kept else {}
+        return
+    allowed = rendered["metadata"].get("annotations", {}).get(names.PROGRAM_REPOSITORIES, "")
+    repositories = [name for name in allowed.split(",") if name]
+    if _repository(image) not in repositories:
+        raise InvalidArgumentError(
+            f"task.params.image is {image}; this installation runs programs in images of "
+            f"{', '.join(repositories) or 'no repository'}. Name one of them, or ask its operator "
+            "to add it to env.program.repositories"
+        )
+    [container] = [c for c in spec["containers"] if c["name"] == names.PROGRAM_CONTAINERS[0]]
+    container["image"] = image
+    container["command"] = [traits["program_python"], *container["command"][1:]]
+
+
+def _repository(image: str) -> str:
+    """An image's name without tag and digest."""
+    name = image.partition("@")[0]
+    head, _, last = name.rpartition("/")
+    return f"{head}/{last.partition(':')[0]}" if head else last.partition(":")[0]
 
 
 def _fill(container: Object, workload: Workload, *, is_indexed: bool) -> None:

@@ -86,8 +86,18 @@ def components(
         model = {"model": spec.policies[pool].model}
         more = _sglang(gpus, turns) if gpus else {}
         processes.append(component("rollout", name, traits=model, gpus=gpus, **more))
-    processes += [component("env", f"env-{i}") for i in range(wanted.envs)]
+    program = _program_traits(spec)
+    processes += [component("env", f"env-{i}", traits=program) for i in range(wanted.envs)]
     return processes
+
+
+def _program_traits(spec: JobSpec) -> dict[str, str]:
+    """Image and interpreter of an agent program that lives in an image of its own."""
+    params = spec.task.params if spec.task.name == "program" else {}
+    if not params.get("image"):
+        return {}
+    python = str(params.get("python") or "python")
+    return {"program_image": str(params["image"]), "program_python": python}
 
 
 def _replicas(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from troupe.api.records.v1 import records_pb2 as pb
-from troupe.tasks.program_ends import PROGRAM_END, failures_of, reason_of
+from troupe.tasks.program_ends import PROGRAM_END, end_of_reason, failures_of
 
 _SHOWN_CHARS, _IN_SENTENCE = 1000, 300
 _REMEDY = {
@@ -96,7 +96,7 @@ def _examples(episodes: Sequence[pb.Episode], kind: str) -> Iterator[tuple[str, 
     """Message and episode of each failure of ``kind`` that left a message."""
     for episode in episodes:
         reason, _, message = episode.dropped_reason.partition(": ")
-        if reason == reason_of(kind):
+        if end_of_reason(reason) == kind:
             yield message[:_SHOWN_CHARS], episode.episode_id
         for group in episode.groups:
             for candidate in group.candidates:

@@ -1,13 +1,18 @@
 """Programs of all the shapes that a run can take."""
 
+import contextlib
 import datetime
+import http.client
 import json
 import os
 import queue
 import random
+import socket
 import subprocess
+import sys
 import threading
 import time
+import urllib.parse
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -231,3 +236,48 @@ def where(task):
     """Asks with the run's key, which leaves the agent to the other rules, and tells the address."""
     headers = {"authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
     return say("You are anybody.", os.environ["OPENAI_BASE_URL"], headers=headers)
+
+
+def leaves_a_busy_one(task):
+    """An agent's command that goes on in the background, and never sleeps."""
+    said = say("You are the solver.", task["question"])
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        verdict = say("You are the verifier.", said)
+        busy.kill()
+    return verdict
+
+
+def knocks(task):
+    """On its first task connects again and again and asks nothing by it; else as ``pair``."""
+    if task["id"].endswith("/0"):
+        _knock()
+        threading.Thread(target=_knock_on, daemon=True).start()
+    return pair(task)
+
+
+def _knock_on():
+    while not threading.Event().wait(0.1):
+        with contextlib.suppress(OSError):
+            _knock()
+
+
+def _knock():
+    url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+    _KEPT.append(socket.create_connection((url.hostname, url.port), timeout=5))
+
+
+_KEPT = []
+
+
+def crowds(task):
+    """Keeps a connection for each request; tells how many of 70 were served."""
+    url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+    kept = [http.client.HTTPConnection(url.hostname, url.port, timeout=5) for _ in range(70)]
+    num_served = 0
+    for connection in kept:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("GET", url.path + "/models")
+            num_served += connection.getresponse().read() != b""
+    for connection in kept:
+        connection.close()
+    return say("You are the solver.", str(num_served))

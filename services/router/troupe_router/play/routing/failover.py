@@ -13,6 +13,7 @@ from typing import TypeVar
 from troupe.errors import DeadlineError, TroupeError, UnavailableError
 from troupe.retry import Backoff
 from troupe.runtime.telemetry import metrics
+from troupe.tasks.program_ends import end_of_error
 from troupe_router.play.routing.choose import Affinity
 from troupe_router.play.routing.fleet import ReplicaConnection, UnlessClosed
 
@@ -68,7 +69,7 @@ async def until_answered(
     refresh: Callable[[], Awaitable[None]],
     wait_for_room: Callable[[float], Awaitable[None]] | None = None,
 ) -> _T:
-    """Pick and ask until an answer, a non-retryable error, or ``timeout_s``.
+    """Pick and ask until an answer, an error that no replica can mend, or ``timeout_s``.
 
     Each failure names a replica to avoid; when all have failed, the pause before the next round
     grows and is jittered, so that callers who were refused together do not come back together.
@@ -89,7 +90,7 @@ async def until_answered(
             try:
                 return await _ask_one(picked.connection, picked, ask, left_s)
             except TroupeError as error:
-                if not error.retryable:
+                if not error.retryable or error.ends_episode:
                     raise
                 last = error
             avoid |= {picked.connection.replica_id}
@@ -103,7 +104,9 @@ async def until_answered(
         pause_s = _BACKOFF.pause_s(num_rounds, at_least_s=pauses.at_least_s(0.0))
         await pauses.pause(max(0.0, min(pause_s, left_s)))
     detail = f"; the last error was: {last.message}" if last else ""
-    raise UnavailableError(
+    # A program that failed at every replica is told from replicas that are down.
+    failure = type(last) if last is not None and end_of_error(last) else UnavailableError
+    raise failure(
         f"{missing} within {timeout_s:g} s{detail}. See the job's component logs."
     ) from last
 

@@ -1,0 +1,113 @@
+"""Programs in the container of an image: here its process runs on this machine, as another one."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from program_world import asked, begun, params_of, played, program
+
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.spec.issues import SpecInvalidError
+from troupe.tasks.registry import load_family
+from troupe_tasks.programs import image_host
+from troupe_tasks.programs.activity import descendants, start_time
+
+IMAGE = "ghcr.io/acme/team@sha256:" + "0" * 64
+
+
+class Container:
+    """What runs in the program's container: the interpreter, and the files that it was given."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "host.sock"
+        self._files = folder / "files"
+        self._files.mkdir()
+        image_host.copy_to(self._files)
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, str(self._files / "image_host.py"), str(self.socket)]
+        self.process = subprocess.Popen(command, env={"PATH": os.environ["PATH"]}, cwd="/")
+
+    def kill(self) -> None:
+        """As the kernel does when the first process of a container ends: all of them end."""
+        for pid in descendants(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Container]:
+    started = Container(tmp_path)
+    monkeypatch.setenv("TROUPE_PROGRAM_SOCKET", str(started.socket))
+    yield started
+    started.kill()
+
+
+def test_program_when_in_an_image_then_its_episodes_are_those_of_a_program_here(
+    container: Container,
+) -> None:
+    with program("fan_out") as here, program("fan_out", image=IMAGE) as there:
+        ends = [
+            [(s.state, s.team_reward, s.info) for s in played(e, 3, Random(1))]
+            for e in (here, there)
+        ]
+    assert ends[0] == ends[1]
+
+
+def test_program_when_in_an_image_then_it_is_replayed_and_sees_no_variable_of_the_service(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROUPE_SECRET_TEST", "secret")
+    with program("pair", image=IMAGE) as environment:
+        state = environment.step(begun(environment), "solver", "7").state
+        environment.worlds.close()
+        assert environment.step(state, "verifier", "fine").info["answer"] == "7"
+    with program("shows_environment", image=IMAGE) as environment:
+        state = begun(environment)
+        [agent] = asked(environment, state)
+        assert "SECRET" not in environment.observe(state, agent)[-1].text
+
+
+@pytest.mark.parametrize("start", ["fork", "fresh"])
+def test_run_when_its_episode_is_given_up_then_it_ends_with_all_that_it_began(
+    container: Container, start: str
+) -> None:
+    with program("leaves_children", image=IMAGE, start=start) as environment:
+        begun(environment)
+        assert len(descendants(container.process.pid)) > 3
+    deadline = time.monotonic() + 20.0
+    while any(start_time(pid) for pid in descendants(container.process.pid)[1:]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_container_when_it_dies_then_the_run_is_a_machines_failure_and_is_replayed_in_the_next(
+    container: Container,
+) -> None:
+    with program("pair", image=IMAGE, start_s=0.5, warm=False) as environment:
+        state = environment.step(begun(environment), "solver", "7").state
+        container.kill()
+        with pytest.raises(UnavailableError):
+            environment.step(state, "verifier", "fine")
+        container.start()
+        assert environment.step(state, "verifier", "fine").info["answer"] == "7"
+
+
+def test_image_when_there_is_no_container_then_says_what_is_needed() -> None:
+    with (
+        program("pair", image=IMAGE) as environment,
+        pytest.raises(InvalidArgumentError, match=r"env\.program\.repositories"),
+    ):
+        begun(environment)
+    for more in ({"sandbox": {}, "replay": "never"}, {"seats": {"solver": {"key": True}}}):
+        with pytest.raises(SpecInvalidError, match="image of its own"):
+            load_family("program", params_of("pair", image=IMAGE, **more))
