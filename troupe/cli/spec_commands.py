@@ -26,6 +26,7 @@ from troupe.spec.context import context_issues
 from troupe.spec.fit import fit_batch
 from troupe.spec.issues import suggest
 from troupe.spec.memory import GB
+from troupe.spec.sizes import rank_host_bytes
 from troupe.spec.vision import vision_issues
 
 _ANY_GPU_GB = 1e6
@@ -70,6 +71,15 @@ def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:
         f"trainer memory{which}: {fit.peak_bytes / GB:.1f} GB predicted, with micro-batches of "
         f"{batch.tokens_per_row * batch.rows_per_microbatch} tokens and activations {how}"
         + ("" if gpu_gb else "; on a GPU of a given size (--gpu-gb 24) they are made to fit")
+        + _on_host(spec, ranks)
+    )
+
+
+def _on_host(spec: JobSpec, ranks: int) -> str:
+    """What each of several ranks needs beside its GPU."""
+    needed = rank_host_bytes(spec, ranks) if ranks > 1 else None
+    return (
+        "" if needed is None else f"; host memory: {needed / GB:.1f} GB for each of {ranks} ranks"
     )
 
 

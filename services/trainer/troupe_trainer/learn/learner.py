@@ -260,8 +260,7 @@ class Learner:
     @together
     def state(self) -> LearnerState:
         """Copies of the trained parameters and Adam's moments; over ranks, on rank 0 alone."""
-        tensors = trained_state.read(self._parameters, self._optimizer, gathered)
-        return self._state(tensors)
+        return self._state(trained_state.read(self._parameters, self._optimizer, gathered))
 
     def state_in(self, path: Path) -> LearnerState:
         """The state, which over ranks is rank 0's part alone: the others begin to write theirs.
@@ -279,13 +278,14 @@ class Learner:
         own = partial(own_part, is_first=rank == 0)
         tensors = trained_state.read(self._parameters, self._optimizer, own)
         if 0 < rank < count:
-            name = part_names(Path(path).name, count)[rank]
-            begin_part(tensors, Path(path).with_name(name))
+            begin_part(tensors, Path(path).with_name(part_names(Path(path).name, count)[rank]))
         return self._state(tensors, num_parts=count)
 
     def _state(self, tensors: dict[str, Tensor], *, num_parts: int = 1) -> LearnerState:
-        tensors |= trained_state.coefficients(self._passes.coefficients, self._loss)
-        return LearnerState(tensors, self._optimizer_step, self.model.base_digest, num_parts)
+        small = trained_state.coefficients(self._passes.coefficients, self._loss)
+        return LearnerState(
+            tensors | small, self._optimizer_step, self.model.base_digest, num_parts
+        )
 
     def restore(self, state: LearnerState) -> None:
         """Go on from ``state``, bit for bit.

@@ -27,15 +27,13 @@ def read(
     copied: Callable[[Tensor], Tensor | None],
 ) -> dict[str, Tensor]:
     """What ``copied`` gives of each tensor on this rank: a copy on the CPU, or None."""
-    tensors: dict[str, Tensor] = {"rng": torch.get_rng_state()}
+    values: dict[str, Tensor] = {"rng": torch.get_rng_state()}
     for name, parameter in parameters.items():
+        values[f"param/{name}"] = parameter.detach()
         moments: Mapping[str, Tensor] = optimizer.state[parameter]
-        values = {f"param/{name}": parameter} | {f"adam.{k}/{name}": v for k, v in moments.items()}
-        for key, value in values.items():
-            copy = copied(value.detach())
-            if copy is not None:
-                tensors[key] = copy
-    return tensors
+        values |= {f"adam.{key}/{name}": value for key, value in moments.items()}
+    copies = {key: copied(value) for key, value in values.items()}
+    return {key: copy for key, copy in copies.items() if copy is not None}
 
 
 def write(

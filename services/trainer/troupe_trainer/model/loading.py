@@ -12,7 +12,6 @@ import torch
 from accelerate import init_empty_weights
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import AutoConfig
 from transformers.initialization import no_init_weights
@@ -166,7 +165,7 @@ def with_adapter(policy: str, base: Any, policy_spec: PolicySpec, seed: int) -> 
         bias="none",
         task_type="CAUSAL_LM",
     )
-    with torch.random.fork_rng(devices=[]), quiet_peft(), _made_on_cpu(base):
+    with torch.random.fork_rng(devices=[]), quiet_peft(), _stand_ins(base):
         torch.manual_seed(derive_seed(seed, "adapter", policy))
         try:
             adapted = get_peft_model(base, config)
@@ -196,23 +195,25 @@ def with_adapter(policy: str, base: Any, policy_spec: PolicySpec, seed: int) -> 
 
 
 @contextmanager
-def _made_on_cpu(base: Any) -> Generator[None]:
-    """Leave a new adapter of a ``base`` on "meta" where it is drawn: peft would take it there too,
-    and its numbers would be lost."""
-    if not any(parameter.is_meta for parameter in base.parameters()):
-        yield
-        return
-    kind: Any = BaseTunerLayer
-    move = kind._move_adapter_to_device_of_base_layer
-
-    def to_cpu(layer: Any, name: str, device: torch.device | None = None) -> None:
-        move(layer, name, device or torch.device("cpu"))
-
-    kind._move_adapter_to_device_of_base_layer = to_cpu
+def _stand_ins(base: Any) -> Generator[None]:
+    """Put tensors of the CPU that take no memory in the place of parameters on "meta" meanwhile:
+    peft takes a new adapter to the device of its layer, where its numbers would be lost."""
+    empty = [
+        (module, name, parameter)
+        for module in base.modules()
+        for name, parameter in module.named_parameters(recurse=False)
+        if parameter.is_meta
+    ]
+    for module, name, parameter in empty:
+        number = torch.zeros(1, dtype=parameter.dtype)
+        stand_in = nn.Parameter(number.expand(parameter.shape), parameter.requires_grad)
+        setattr(module, name, stand_in)
     try:
         yield
     finally:
-        kind._move_adapter_to_device_of_base_layer = move
+        for module, name, parameter in empty:
+            parameter.requires_grad_(getattr(module, name).requires_grad)
+            setattr(module, name, parameter)
 
 
 @contextmanager
