@@ -78,9 +78,9 @@ def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:
 def _on_host(spec: JobSpec, ranks: int) -> str:
     """What each of several ranks needs beside its GPU."""
     needed = rank_host_bytes(spec, ranks) if ranks > 1 else None
-    return (
-        "" if needed is None else f"; host memory: {needed / GB:.1f} GB for each of {ranks} ranks"
-    )
+    if needed is None:
+        return ""
+    return f"; {needed / GB:.1f} GB of host memory for each of {ranks} ranks"
 
 
 def schema(as_json: opt.AsJson = False) -> None:

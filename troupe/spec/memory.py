@@ -156,12 +156,12 @@ def predict(
     else:
         gathered = root * number + tower.gathered
         at_head += gathered + layer * number
-        at_first_layer += gathered + 2 * layer * number
-        at_end += gathered
+        at_first_layer += gathered + (2 if is_full else 3) * layer * number
+        at_end = max(at_end, activations + 2 * layer * number) + gathered
     if ranks > 1 and is_full:  # gradients come as they were computed, and are added up in float32
         at_head += table * number
-        at_first_layer += table * number + layer * (number + 8)
-        at_end = max(at_end, gradients + root * (number + 4))
+        at_first_layer += table * number + 4 * layer
+        at_end = max(at_end + (table + layer) * number, gradients + root * (number + 4))
     return Prediction(
         held, gradients, activations, head, held + max(at_head, at_first_layer, at_end)
     )

@@ -97,6 +97,7 @@ def rank_host_bytes(spec: JobSpec, ranks: int) -> float | None:
     (of adapters rank 0 copies all), and what is offloaded, with gradients.
     """
     parts: list[float] = []
+    has_reference = spec.algorithm.loss.kl.coef > 0.0
     for policy in spec.policies.values():
         shape = decoder_shape(policy.model)
         if shape is None:
@@ -104,7 +105,9 @@ def rank_host_bytes(spec: JobSpec, ranks: int) -> float | None:
         if isinstance(policy.train, LoraSpec):
             parts.append(3.0 * shape.lora_bytes(policy.train.rank, "float32"))
         else:
-            a_weight = 12 + (16 if spec.trainer.offload else 0)
+            number = 2 if policy.dtype == "bfloat16" else 4
+            offloaded = 16 + (number if has_reference else 0)
+            a_weight = 12 + (offloaded if spec.trainer.offload else 0)
             parts.append(shape.num_parameters() * a_weight / ranks)
     return PROCESS_BYTES + (max(parts) if spec.trainer.per_policy else sum(parts))
 
