@@ -4,10 +4,11 @@ Every operator runs with its real shapes and dtypes and without numbers: storage
 the operator that made them until nothing refers to them. What a kernel holds inside is not seen.
 """
 
+import gc
 import json
 import random
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -27,37 +32,125 @@ from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe_trainer.model.logprobs import tokens_per_chunk
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch, block_of, microbatch
+from troupe_trainer.model.ranks.group import SOLO, Ranks
 from troupe_trainer.samples import PromptSamples
 
 
 class AllocationCounter(TorchDispatchMode):
-    """``now`` and ``peak``: bytes of the fake tensors' storages that were made inside and live."""
+    """``now`` and ``peak``: bytes of the tensors' storages that were made inside and live.
 
-    def __init__(self) -> None:
+    Of fake tensors, or of ``kind``. A storage that FSDP empties, and fills again, counts with the
+    size that it has.
+    """
+
+    def __init__(self, kind: type[torch.Tensor] = FakeTensor) -> None:
         super().__init__()
         self.now = self.peak = 0
-        self._seen: set[int] = set()
+        self._kind = kind
+        self._sizes: dict[int, int] = {}
+        self._resized: dict[int, Any] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # its operator on this rank's rows comes here next
+        self._look_again()
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
-            if isinstance(leaf, FakeTensor):
+            if isinstance(leaf, self._kind):
                 self._note(leaf.untyped_storage())
+        self._look_again()
         return result
+
+    def watch(self, storages: Iterable[Any]) -> None:
+        """Storages whose size changes outside of any operator."""
+        for storage in storages:
+            self._resized[storage._cdata] = storage
+
+    def _look_again(self) -> None:
+        for key, storage in self._resized.items():
+            if key in self._sizes:
+                size = storage.nbytes()
+                self.now += size - self._sizes[key]
+                self._sizes[key] = size
+        self.peak = max(self.peak, self.now)
 
     def _note(self, storage: Any) -> None:
         key = storage._cdata
-        if key in self._seen:
+        if key in self._sizes:
             return
-        size = storage.nbytes()
-        self._seen.add(key)
-        self.now += size
+        self._sizes[key] = storage.nbytes()
+        self.now += self._sizes[key]
         self.peak = max(self.peak, self.now)
-        weakref.finalize(storage, self._forget, key, size)
+        weakref.finalize(storage, self._forget, key)
 
-    def _forget(self, key: int, size: int) -> None:
-        self._seen.discard(key)
-        self.now -= size
+    def _forget(self, key: int) -> None:
+        self.now -= self._sizes.pop(key)
+
+
+class GatheredCounter:
+    """The most decoder layers of FSDP2 whose weights are gathered, or on their way, at once.
+
+    Looks before and after each operator, and tells ``counter`` of storages that FSDP2 resizes.
+    """
+
+    def __init__(self, module: Any, counter: AllocationCounter) -> None:
+        self.most = 0
+        self._counter = counter
+        states = [getattr(part, "_get_fsdp_state", lambda: None)() for part in module.modules()]
+        groups = [state._fsdp_param_group for state in states if state is not None]
+        self._root, self._layers = groups[:1], groups[1:]
+
+    def look(self) -> None:
+        """Count now."""
+        for group in (*self._root, *self._layers):
+            outputs = [t for p in group.fsdp_params for t in p.all_gather_outputs]
+            self._counter.watch(t.untyped_storage() for t in outputs)
+        self.most = max(self.most, sum(map(_is_gathered, self._layers)))
+
+
+def _is_gathered(group: Any) -> bool:
+    outputs = (t for p in group.fsdp_params for t in p.all_gather_outputs)
+    held = any(t.untyped_storage().nbytes() for t in outputs)
+    return held or group._all_gather_result is not None
+
+
+class LayerCounter(TorchDispatchMode):
+    """Runs ``GatheredCounter``s before and after each operator."""
+
+    def __init__(self, *gathered: GatheredCounter) -> None:
+        super().__init__()
+        self._gathered = gathered
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._look()
+        result = func(*args, **(kwargs or {}))
+        self._look()
+        return result
+
+    def _look(self) -> None:
+        for gathered in self._gathered:
+            gathered.look()
+
+
+class FakeRanks(Ranks):
+    """Rank 0 of ``size``, whose collectives send nothing: what it allocates is a real rank's."""
+
+    def __init__(self, size: int) -> None:
+        self.size = self.num_shards = size
+        self.mesh = init_device_mesh("cpu", (size,), mesh_dim_names=("shards",))
+
+
+@contextmanager
+def fake_ranks(size: int) -> Generator[Ranks]:
+    """The ranks of a group of ``size`` in this process; SOLO for one."""
+    if size == 1:
+        yield SOLO
+        return
+    dist.init_process_group("fake", rank=0, world_size=size, store=FakeStore())
+    try:
+        yield FakeRanks(size)
+    finally:
+        dist.destroy_process_group()
 
 
 def save_config(shape: ModelShape, folder: Path) -> Path:
@@ -87,10 +180,15 @@ def count(
     completions: list[int],
     copies: int,
     checkpoint_activations: bool,
+    ranks: int = 1,
 ) -> dict[str, int]:
-    """Bytes held before a step, and at the peak of a pass over ``copies`` equal groups."""
+    """Bytes held before a step, and at the peak of a pass over ``copies`` equal groups.
+
+    Over ``ranks``: those of one of them, and the most layers that were gathered at once.
+    """
     batch = _batch(prompt, completions, copies)
     with (
+        fake_ranks(ranks) as group,
         _as_on_a_gpu(),
         FakeTensorMode(allow_non_fake_inputs=True),
         AllocationCounter() as counter,
@@ -98,11 +196,15 @@ def count(
         model = PolicyModel(
             "p", policy, seed=0, device="cpu", checkpoint_activations=checkpoint_activations
         )
+        model.spread(group)
         trained = list(model.trainable().values())
         moments = [torch.zeros_like(p) for p in trained for _ in range(2)]
-        before = counter.now
-        logprobs, entropy = model.logprobs(batch, want_entropy_grad=False)
-        (logprobs.sum() + 0.0 * entropy.sum()).backward()
+        gc.collect()
+        before = counter.peak = counter.now
+        gathered = GatheredCounter(model._sharded or torch.nn.Module(), counter)
+        with LayerCounter(gathered):
+            logprobs, entropy = model.logprobs(batch, want_entropy_grad=False)
+            (logprobs.sum() + 0.0 * entropy.sum()).backward()
         assert all(p.grad is not None for p in trained)
         gradients = sum(p.numel() * p.element_size() for p in trained)
         assert len(moments) == 2 * len(trained)
@@ -111,6 +213,7 @@ def count(
             "before": before,
             "gradients": gradients,
             "peak": counter.peak,
+            "layers": gathered.most,
         }
 
 

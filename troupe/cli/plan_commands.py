@@ -127,6 +127,7 @@ def layout_document(layout: GpuLayout) -> dict[str, Any]:
                 "gpus": trainer.gpus,
                 "peak_bytes": trainer.peak_bytes,
                 "microbatch_tokens": trainer.microbatch_tokens,
+                "rank_host_bytes": trainer.rank_host_bytes,
             }
             for trainer in layout.trainers
         ],

@@ -26,6 +26,7 @@ from troupe.spec.context import context_issues
 from troupe.spec.fit import fit_batch
 from troupe.spec.issues import suggest
 from troupe.spec.memory import GB
+from troupe.spec.sizes import rank_host_bytes
 from troupe.spec.vision import vision_issues
 
 _ANY_GPU_GB = 1e6
@@ -74,6 +75,7 @@ def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:
             if gpu_gb
             else "; on a GPU of a given size (--gpu-gb 24) they are made to fit"
         )
+        + _on_host(spec, ranks)
     )
 
 
@@ -86,6 +88,14 @@ def _on_dtype(spec: JobSpec) -> str:
         f"; {', '.join(names)} in float32: on a GPU `dtype: bfloat16` takes half the memory and a "
         "fraction of the time"
     )
+
+
+def _on_host(spec: JobSpec, ranks: int) -> str:
+    """What each of several ranks needs beside its GPU."""
+    needed = rank_host_bytes(spec, ranks) if ranks > 1 else None
+    if needed is None:
+        return ""
+    return f"; {needed / GB:.1f} GB of host memory for each of {ranks} ranks"
 
 
 def schema(as_json: opt.AsJson = False) -> None:

@@ -183,8 +183,11 @@ def layout_of(
 
 
 def refuse_what_cannot_spread(spec: JobSpec, algorithm: Algorithm, num_ranks: int) -> None:
-    """Raise SpecInvalidError for what only a trainer of one rank can do; one rank always passes."""
+    """Raise SpecInvalidError for what only a trainer of one rank can do, or of several."""
     if num_ranks == 1:
+        if spec.trainer.offload:
+            why = "the weights of one rank are not offloaded; set /trainer/gpus, or leave this out"
+            raise SpecInvalidError([Issue("/trainer/offload", why)])
         return
     issues: list[Issue] = []
 

@@ -165,6 +165,9 @@ class TrainerSpec(SpecModel):
     gpus: int | None = Field(default=None, ge=1, le=1024, exclude_if=lambda gpus: gpus is None)
     """GPUs of each trainer, which share its weights: one process (rank) runs on each, and without
     GPUs so many run on the CPU. Left out: as many as the installation gives a trainer."""
+    offload: bool = Field(default=False, exclude_if=lambda is_on: not is_on)
+    """Keep the weights of several ranks, their gradients and Adam's moments in the host's memory:
+    slower, where the GPUs would be too small. Each layer comes to the GPU when it is computed."""
 
 
 class EvalSpec(SpecModel):

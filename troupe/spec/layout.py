@@ -21,6 +21,7 @@ from troupe.spec.sizes import (
     asleep_bytes,
     fitting_ranks,
     host_bytes,
+    rank_host_bytes,
     server_bytes,
     server_split,
 )
@@ -45,12 +46,14 @@ class ServerPlace:
 
 @dataclass(frozen=True, slots=True)
 class TrainerPlace:
-    """One trainer, of ``policy`` or ("") of all: a rank on each device."""
+    """One trainer, of ``policy`` or ("") of all: a rank on each device. ``rank_host_bytes``: what
+    each of several ranks needs of the host's memory."""
 
     policy: str
     gpus: tuple[int, ...]
     peak_bytes: float | None
     microbatch_tokens: int
+    rank_host_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,8 @@ def seats(layout: GpuLayout) -> list[str]:
         what = f"trainer-{trainer.policy}-0" if trainer.policy else "trainer-0"
         ranks = f": {len(trainer.gpus)} rank{'s' if len(trainer.gpus) > 1 else ''}"
         takes = f"with micro-batches of {trainer.microbatch_tokens:,} tokens"
+        if trainer.rank_host_bytes is not None:
+            takes += f", and {trainer.rank_host_bytes / GB:.1f} GB of host memory a rank"
         lines.append(_seat(what + ranks, trainer.gpus, trainer.peak_bytes, takes))
     return lines
 
@@ -215,8 +220,9 @@ def _separate(
     servers, first = _seated(spec, splits, counts, cached)
     fit = fit_batch(spec, int(gpu_gb * GB), ranks=ranks)
     tokens = fit.batch.tokens_per_row * fit.batch.rows_per_microbatch
+    on_host = rank_host_bytes(spec, ranks) if ranks > 1 else None
     trainers = tuple(
-        TrainerPlace(name, _devices(first + i * ranks, ranks), fit.peak_bytes, tokens)
+        TrainerPlace(name, _devices(first + i * ranks, ranks), fit.peak_bytes, tokens, on_host)
         for i, name in enumerate(names)
     )
     layout = GpuLayout(gpus, gpu_gb, servers, trainers, cached, False, 0.0, "")

@@ -108,13 +108,14 @@ def predict(
     checkpoint_activations: bool,
     has_reference: bool = False,
     ranks: int = 1,
+    is_offloaded: bool = False,
     tower: TowerMemory = NO_TOWER,
 ) -> Prediction:
     """The memory of one policy's step, for micro-batches of ``tokens`` tokens, with a ``tower``.
 
     ``has_reference``: the loss or reward has a KL term, for which full weights keep a second copy.
-    Weights, moments and gradients are divided by ``ranks``; of embeddings, head and two layers
-    each rank also has whole copies while it computes.
+    Weights, moments and gradients are divided by ``ranks``, or in the host's memory
+    (``is_offloaded``); embeddings, head and two layers are gathered while they compute.
     """
     number = 2 if policy.dtype == "bfloat16" else 4
     is_full = isinstance(policy.train, FullSpec)
@@ -126,29 +127,44 @@ def predict(
         held = parameters * number + 12 * trained
     else:
         trained = parameters
-        held = 12 * trained + (4 * trained if has_reference else 0)
+        of_reference = 4 if ranks == 1 else number
+        held = 12 * trained + (of_reference * trained if has_reference else 0)
     held += tower.held
     gradients = 4.0 * trained + tower.gradients
-    gathered = 0.0
     if ranks > 1:
         held, gradients = held / ranks, gradients / ranks
-        gathered = (root + 2 * layer) * ((number + 4) if is_full else number) + tower.gathered
-    kept_a_token = _kept_a_token(shape, number, is_full=is_full)
+    if is_offloaded:
+        held = gradients = 0.0
+    kept_a_token = _kept_a_token(shape, number, is_full=is_full, is_spread=ranks > 1)
     one_layer = tokens * kept_a_token
     masks = tokens * _MASK_CELLS_A_TOKEN * number
     ends = tokens * shape.hidden * 3 * number
     if checkpoint_activations:
         activations = tokens * shape.layers * shape.hidden * number + masks + ends
     else:
-        copies = 2 * shape.layers * layer if is_full and number == 2 else 0
+        has_copies = is_full and number == 2 and ranks == 1  # autocast's
+        copies = 2 * shape.layers * layer if has_copies else 0
         activations = shape.layers * one_layer + copies + masks + ends
     activations += tower.activations
     head = head_chunk(shape.vocab, tokens) * shape.vocab * (6 + 1.5 * number + 1)
-    at_head = activations + head + (table * (6 if number == 2 else 4) if is_full else 0.0)
-    at_first_layer = gradients - (4 * table / ranks if is_full else 0.0)
+    at_head = activations + head
+    at_first_layer = gradients - (4 * table if is_full and ranks == 1 else 0.0)
     at_first_layer += activations + one_layer if checkpoint_activations else 0.0
-    peak = held + gathered + max(at_head, at_first_layer, gradients, tower.image)
-    return Prediction(held + gathered, gradients, activations, head, peak)
+    at_end = max(gradients, tower.image)
+    if ranks == 1:
+        at_head += table * (6 if number == 2 else 4) if is_full else 0.0
+    else:
+        gathered = root * number + tower.gathered
+        at_head += gathered + layer * number
+        at_first_layer += gathered + (2 if is_full else 3) * layer * number
+        at_end = max(at_end, activations + 2 * layer * number) + gathered
+    if ranks > 1 and is_full:  # gradients come as they were computed, and are added up in float32
+        at_head += table * number
+        at_first_layer += table * number + 4 * layer
+        at_end = max(at_end + (table + layer) * number, gradients + root * (number + 4))
+    return Prediction(
+        held, gradients, activations, head, held + max(at_head, at_first_layer, at_end)
+    )
 
 
 def beside_teacher(
@@ -161,13 +177,15 @@ def beside_teacher(
     """
     number = 2 if dtype == "bfloat16" else 4
     held = shape.num_parameters() * number / ranks
+    gathered = 0.0
     if ranks > 1:
         layer = sum(out * into for out, into in shape.targets().values())
-        held += (shape.vocab * shape.hidden * (1 if shape.is_tied else 2) + 2 * layer) * number
+        root = shape.vocab * shape.hidden * (1 if shape.is_tied else 2)
+        gathered = (root + 2 * layer) * number
     in_layer = tokens * number * (3 * shape.intermediate + 4 * shape.hidden)
     head = head_chunk(shape.vocab, tokens) * shape.vocab * (8 + number)
     at_head = head + tokens * shape.hidden * number
-    longest = max(policy.peak - policy.held, in_layer, at_head)
+    longest = max(policy.peak - policy.held, gathered + in_layer, gathered + at_head)
     return replace(policy, held=policy.held + held, peak=policy.held + held + longest)
 
 
@@ -177,7 +195,7 @@ def head_chunk(vocabulary: int, tokens: int) -> int:
     return min(tokens, most, max(least, _HEAD_CHUNK_LOGITS // vocabulary))
 
 
-def _kept_a_token(shape: ModelShape, number: int, *, is_full: bool) -> float:
+def _kept_a_token(shape: ModelShape, number: int, *, is_full: bool, is_spread: bool) -> float:
     """Bytes that one layer keeps of a token for the backward pass, without checkpointing."""
     q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     of_i, of_d, of_kv = {
@@ -186,6 +204,8 @@ def _kept_a_token(shape: ModelShape, number: int, *, is_full: bool) -> float:
         (2, True): (12.0, 12.8, 10.0),
         (4, True): (20.0, 14.9, 16.0),
     }[number, is_full]
+    if is_full and is_spread and number == 2:  # nothing is float32 beside the weights themselves
+        of_i, of_d, of_kv = 10.0, 10.5, 8.5
     return of_i * shape.intermediate + of_d * (shape.hidden + q) + of_kv * kv
 
 
@@ -235,6 +255,7 @@ def _parts(
                 checkpoint_activations=checkpoint_activations,
                 has_reference=has_reference,
                 ranks=ranks,
+                is_offloaded=spec.trainer.offload and ranks > 1,
                 tower=tower_memory(
                     tower,
                     policy,

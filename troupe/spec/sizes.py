@@ -18,6 +18,8 @@ SERVED = 0.8
 """Share of a GPU that a server takes (``presets.Preset.mem_fraction``)."""
 CACHED_TOKENS = (131_072, 65_536, 32_768)
 """Room of a server for keys and values: the first that a layout can be found for."""
+PROCESS_BYTES = 2.0 * GB
+"""A rank's own: Python, PyTorch's libraries, the buffers of a collective."""
 VERSIONS = 3
 """Adapters of one policy that a server has slots for (TROUPE_ROLLOUT_SGLANG_MAX_VERSIONS)."""
 SPLITS = (1, 2, 4, 8, 16, 32, 64)
@@ -86,6 +88,28 @@ def asleep_bytes(spec: JobSpec) -> float:
         if shape is not None and isinstance(policy.train, LoraSpec):
             adapters += VERSIONS * shape.lora_bytes(policy.train.rank, policy.dtype)
     return OVERHEAD_BYTES + adapters
+
+
+def rank_host_bytes(spec: JobSpec, ranks: int) -> float | None:
+    """What each of several ranks needs of the host's memory; None: an unknown shape.
+
+    Beside a process's own, its part of the state of full weights, which is copied for a checkpoint
+    (of adapters rank 0 copies all), and what is offloaded, with gradients.
+    """
+    parts: list[float] = []
+    has_reference = spec.algorithm.loss.kl.coef > 0.0
+    for policy in spec.policies.values():
+        shape = decoder_shape(policy.model)
+        if shape is None:
+            return None
+        if isinstance(policy.train, LoraSpec):
+            parts.append(3.0 * shape.lora_bytes(policy.train.rank, "float32"))
+        else:
+            number = 2 if policy.dtype == "bfloat16" else 4
+            offloaded = 16 + (number if has_reference else 0)
+            a_weight = 12 + (offloaded if spec.trainer.offload else 0)
+            parts.append(shape.num_parameters() * a_weight / ranks)
+    return PROCESS_BYTES + (max(parts) if spec.trainer.per_policy else sum(parts))
 
 
 def host_bytes(spec: JobSpec) -> float | None:

@@ -36,7 +36,13 @@ def follow_torchrun(torchrun: TorchrunSettings) -> int:
     settings = TrainerSettings()
     configure_logging("trainer", level=settings.log_level, rank=str(torchrun.rank))
     device = resolve_device(settings.device)
-    ranks = join("env://", torchrun.rank, torchrun.world_size, device=device)
+    ranks = join(
+        "env://",
+        torchrun.rank,
+        torchrun.world_size,
+        device=device,
+        shard_ranks=settings.shard_ranks,
+    )
     try:
         follow(ranks, device=device, threads=settings.torch_threads)
     except ConnectionError as error:

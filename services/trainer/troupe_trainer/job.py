@@ -101,7 +101,12 @@ class TrainingJob:
         device, threads = resolve_device(settings.device), settings.torch_threads
         asked = self._spec.trainer.gpus
         started = await asyncio.to_thread(
-            start, settings.ranks, device=device, threads=threads, asked=asked
+            start,
+            settings.ranks,
+            device=device,
+            threads=threads,
+            asked=asked,
+            shard_ranks=settings.shard_ranks,
         )
         try:
             await self._with(started.ranks, device)

@@ -31,6 +31,10 @@ class TrainerSettings(ServingSettings):
     """Processes of this machine that share the weights (FSDP2), one on each GPU, of a job whose
     spec has no trainer.gpus. For several machines start the trainer with torchrun instead, which
     sets rank and size."""
+    shard_ranks: int = Field(default=0, ge=0)
+    """Ranks in a row that share one copy of the weights, such as the GPUs of one node; further
+    ranks share further copies (HSDP), so that nodes exchange gradients alone. 0: all ranks share
+    one copy."""
     held_gradient_bytes: int = Field(default=2 << 30, ge=0)
     """Memory of the host for sums of gradients of tickets that ended before earlier ones, where a
     job's batch.overlap is on. 0: tickets are learnt from in their order alone."""

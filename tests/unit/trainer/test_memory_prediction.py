@@ -24,6 +24,7 @@ from troupe.spec.memory import (
     trainer_peak,
 )
 from troupe.spec.policy import FullSpec, LoraSpec, PolicySpec
+from troupe.spec.sizes import rank_host_bytes
 from troupe_trainer.model.logprobs import tokens_per_chunk
 
 ROOT = Path(__file__).parents[3]
@@ -77,6 +78,80 @@ def test_prediction_when_compared_with_an_allocation_counter_then_is_within_10_p
     print(f"\npredicted {predicted.peak / GB:.2f} GB, counted {counted['peak'] / GB:.2f} GB")
     assert predicted.peak == pytest.approx(counted["peak"], rel=0.1)
     assert predicted.held == pytest.approx(counted["before"], rel=0.05)
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+@pytest.mark.parametrize(
+    ("shape", "train", "dtype", "checkpointed", "layers", "vocabulary", "ranks"),
+    [
+        (LARGE, FULL, "bfloat16", True, 4, 151936, 8),
+        (LARGE, FULL, "bfloat16", True, 8, 2000, 2),
+        (LARGE, FULL, "bfloat16", False, 4, 2000, 8),
+        (SMALL, FULL, "float32", True, 4, 2000, 4),
+        (LARGE, LORA, "bfloat16", True, 4, 2000, 8),
+        (SMALL, LORA, "bfloat16", False, 4, 151936, 2),
+        pytest.param(LARGE, FULL, "bfloat16", True, 36, 151936, 8, marks=pytest.mark.slow),
+    ],
+)
+def test_prediction_for_ranks_when_counted_then_is_within_10_percent_and_two_layers_are_gathered(
+    shape: ModelShape,
+    train: LoraSpec | FullSpec,
+    dtype: str,
+    checkpointed: bool,
+    layers: int,
+    vocabulary: int,
+    ranks: int,
+    tmp_path: Path,
+) -> None:
+    shape = replace(shape, layers=layers, vocab=vocabulary, has_qk_norm=True, has_qkv_bias=False)
+    policy = PolicySpec.model_validate(
+        {"model": str(save_config(shape, tmp_path)), "train": train, "dtype": dtype}
+    )
+    counted = count(
+        policy,
+        prompt=512,
+        completions=[1024] * 4,
+        copies=3,
+        checkpoint_activations=checkpointed,
+        ranks=ranks,
+    )
+    predicted = predict(
+        shape, policy, tokens=counted["tokens"], checkpoint_activations=checkpointed, ranks=ranks
+    )
+    print(
+        f"\nof {ranks} ranks with {layers} layers each needs {counted['peak'] / GB:.2f} GB counted, "
+        f"{predicted.peak / GB:.2f} GB predicted; at most {counted['layers']} layers are gathered"
+    )
+    assert predicted.peak == pytest.approx(counted["peak"], rel=0.1)
+    assert predicted.held == pytest.approx(counted["before"], rel=0.05)
+    assert counted["layers"] <= 2
+
+
+def test_full_weights_of_8b_when_on_eight_gpus_then_fit_80_gb_and_say_their_host_memory() -> None:
+    spec = load_spec(ROOT / "examples/math.yaml")
+    policy = next(iter(spec.policies.values())).model_copy(
+        update={"model": "Qwen/Qwen3-8B", "dtype": "bfloat16", "train": FULL}
+    )
+    agents = {n: a.model_copy(update={"policy": "shared"}) for n, a in spec.agents.items()}
+    job = spec.model_copy(update={"policies": {"shared": policy}, "agents": agents})
+    with pytest.raises(InvalidArgumentError, match="GB on its GPU"):
+        fit_batch(job, 80 * GB)
+    fit = fit_batch(job, 80 * GB, ranks=8)
+    assert fit.peak_bytes is not None
+    assert fit.peak_bytes <= USABLE * 80 * GB
+    assert fit.batch.tokens_per_row * fit.batch.rows_per_microbatch == 65536
+    host = rank_host_bytes(job, 8)
+    assert host is not None
+    assert LARGE is not None
+    assert host <= 12 * LARGE.num_parameters() / 8 + 2 * GB
+    assert f"{host / GB:.1f} GB of host memory for each of 8 ranks" in spec_commands.predicted(
+        job, 80, 8
+    )
+    offloaded = job.model_copy(update={"trainer": job.trainer.model_copy(update={"offload": True})})
+    less = fit_batch(offloaded, 80 * GB, ranks=2).peak_bytes
+    assert less is not None
+    assert less < fit.peak_bytes
+    assert (rank_host_bytes(offloaded, 2) or 0.0) > 100 * GB
 
 
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")

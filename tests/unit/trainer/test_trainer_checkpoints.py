@@ -126,7 +126,9 @@ def test_load_when_the_format_is_another_then_says_so(tmp_path: Path) -> None:
     _save(checkpoints, {}, 1)
     path = tmp_path / "checkpoints" / "step-00001" / "state.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
-    with pytest.raises(CheckpointMismatchError, match="has format 1 and this trainer writes 2"):
+    with pytest.raises(
+        CheckpointMismatchError, match="has format 1 and this trainer reads 2 and 3"
+    ):
         checkpoints.load()
 
 

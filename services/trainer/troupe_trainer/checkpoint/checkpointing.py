@@ -123,8 +123,13 @@ class Checkpointing:
         if self._reached == self._began:
             return
         step, reports, trained = self._reached, list(self._reports), list(self._trained)
+        try:
+            folder = await asyncio.to_thread(self._checkpoints.begin, step)
+        except UnavailableError as error:
+            await self._refused(step, error)
+            return
         states, baselines = await self._learners.on_thread(
-            lambda: (self._learners.states(), self._learners.baselines())
+            lambda: (self._learners.states(folder), self._learners.baselines())
         )
         self._reports.clear()
         self._trained.clear()
@@ -137,13 +142,18 @@ class Checkpointing:
             await asyncio.to_thread(self._checkpoints.save, snapshot)
         except UnavailableError as error:
             self._reports[:0], self._trained[:0] = snapshot.reports, snapshot.trained
-            self._began, self._refusal = self._covered, error.message
-            _log.warning("checkpoint.failed", step=snapshot.step, error=error.message)
-            data = {"step": snapshot.step, "error": error.message}
-            event_id = f"checkpoint-failed-{self._mark}{snapshot.step}"
-            await self._events.emit("checkpoint.failed", data, event_id=event_id)
+            self._began = self._covered
+            await self._refused(snapshot.step, error)
             return
         self._covered = snapshot.step
+
+    async def _refused(self, step: int, error: UnavailableError) -> None:
+        """Note that the disk refused the checkpoint of ``step``, and report it."""
+        self._refusal = error.message
+        _log.warning("checkpoint.failed", step=step, error=error.message)
+        data = {"step": step, "error": error.message}
+        event_id = f"checkpoint-failed-{self._mark}{step}"
+        await self._events.emit("checkpoint.failed", data, event_id=event_id)
 
     async def _end(self) -> None:
         """Wait until the checkpoint being written is on disk or was refused."""

@@ -3,7 +3,7 @@
 Owns which parts of the spec must stay the same when a job is resumed. Pure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,15 @@ def spec_parts(spec: JobSpec) -> dict[str, Any]:
     return parts
 
 
-def check_spec(folder: Path, body: Mapping[str, Any], spec: JobSpec, *, format: int) -> None:
+def check_spec(
+    folder: Path, body: Mapping[str, Any], spec: JobSpec, *, formats: Sequence[int]
+) -> None:
     """Raises CheckpointMismatchError unless ``body`` is a checkpoint of ``spec``."""
-    if body["format"] != format:
+    if body["format"] not in formats:
+        known = " and ".join(map(str, formats))
         raise CheckpointMismatchError(
-            f"The checkpoint {folder} has format {body['format']} and this trainer writes "
-            f"{format}. Resume with the version of Troupe that made it, or start in an empty run "
-            "folder."
+            f"The checkpoint {folder} has format {body['format']} and this trainer reads {known}. "
+            "Resume with the version of Troupe that made it, or start in an empty run folder."
         )
     differences = list(_differences("", body["spec"], spec_parts(spec)))
     if differences:

@@ -10,6 +10,7 @@ policy that has its own trainer. Call it from any thread but the event loop's, o
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,10 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from troupe.durable import append, make_folder, put, replace_file, sync_tree
-from troupe.errors import FencedError, JobFailedError, TroupeError, UnavailableError
+from troupe.errors import (
+    FencedError,
+    JobFailedError,
+    TroupeError,
+    UnavailableError,
+    WeightsRejectedError,
+)
 from troupe.runtime.faults import reached
 from troupe.runtime.run_folder import (
     checkpoints_folder,
@@ -30,14 +37,19 @@ from troupe.runtime.run_folder import (
     step_of,
 )
 from troupe.runtime.telemetry.logging import get_logger
+from troupe.spec.deadlines import checkpoint_s
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.compatibility import check_spec, spec_parts
 from troupe_trainer.model.learner_state import LearnerState
+from troupe_trainer.model.stored import StoredTensors, failure_of, part_names
 
 _log = get_logger(__name__)
 
 FORMAT = 2
+FORMAT_IN_PARTS = 3
+"""Of a checkpoint with a policy whose state several ranks wrote."""
 STATE = "state.json"
+_POLL_S = 0.05
 _STAGING = ".staging-"
 
 Trained = Mapping[str, Mapping[str, Sequence[float]]]
@@ -92,6 +104,23 @@ class Checkpoints:
         self._keep_best = spec.checkpoint.keep_best
         self._spec = spec
 
+    def begin(self, step: int) -> Path:
+        """The empty folder that parts of the checkpoint of ``step`` are written to before ``save``.
+
+        Raises:
+            UnavailableError: the disk is full or failing.
+        """
+        staging = self._staging(step)
+        try:
+            shutil.rmtree(staging, ignore_errors=True)
+            make_folder(staging)
+        except OSError as error:
+            raise UnavailableError(_refusal(step, self._folder, error)) from error
+        return staging
+
+    def _staging(self, step: int) -> Path:
+        return self._folder / f"{_STAGING}{self._epoch}-{step_name(step)}"
+
     def save(self, snapshot: CheckpointContents) -> Path:
         """Write a checkpoint, completely or not at all.
 
@@ -100,7 +129,7 @@ class Checkpoints:
             FencedError: another trainer has taken over.
         """
         target = self._folder / step_name(snapshot.step)
-        staging = self._folder / f"{_STAGING}{self._epoch}-{target.name}"
+        staging = self._staging(snapshot.step)
         listed: int | None = None
         try:
             rewards = self._stage(snapshot, staging)
@@ -113,10 +142,7 @@ class Checkpoints:
             with suppress(OSError):
                 if listed is not None:
                     os.truncate(self._groups, listed)
-            raise UnavailableError(
-                f"The checkpoint of step {snapshot.step} can't be written to {self._folder} "
-                f"({error}); it is tried again. Free space there."
-            ) from error
+            raise UnavailableError(_refusal(snapshot.step, self._folder, error)) from error
         except TroupeError:
             shutil.rmtree(staging, ignore_errors=True)
             raise
@@ -139,15 +165,28 @@ class Checkpoints:
 
     def _stage(self, snapshot: CheckpointContents, staging: Path) -> dict[str, float]:
         """Write every file of the checkpoint safely to disk; returns the known rewards."""
-        shutil.rmtree(staging, ignore_errors=True)
         make_folder(staging)
         for name, state in snapshot.learners.items():
-            save_file(state.tensors, staging / f"{name}.safetensors")
+            own, *_ = part_names(name, state.num_parts)
+            save_file(dict(state.tensors), staging / own)
+        self._await_parts(snapshot, staging)
         rewards = self._rewards(snapshot)
         (staging / STATE).write_text(json.dumps(self._body(snapshot, rewards)))
         reached("trainer.checkpoint_staged", snapshot.step)
         sync_tree(staging)
         return rewards
+
+    def _await_parts(self, snapshot: CheckpointContents, staging: Path) -> None:
+        """Wait until every rank has written its parts; raises OSError where one does not."""
+        deadline = time.monotonic() + checkpoint_s(self._spec)
+        for name, state in snapshot.learners.items():
+            for part in part_names(name, state.num_parts)[1:]:
+                while not (staging / part).exists():
+                    if (failure := failure_of(staging / part)) is not None:
+                        raise OSError(f"{part}: {failure}")
+                    if time.monotonic() > deadline:
+                        raise OSError(f"{part} was not written in {checkpoint_s(self._spec):g} s")
+                    time.sleep(_POLL_S)
 
     def load(self, *, with_all: bool = False) -> CheckpointContents | None:
         """The newest complete checkpoint, or None; ``groups.jsonl`` is cut back to it.
@@ -165,7 +204,7 @@ class Checkpoints:
         for folder in newest_first(self._folder):
             try:
                 snapshot = self.read(folder)
-            except (OSError, ValueError, KeyError, SafetensorError) as error:
+            except (OSError, ValueError, KeyError, WeightsRejectedError) as error:
                 if with_all:
                     raise JobFailedError(
                         f"The checkpoint {folder} can't be read ({error}), and the other policies "
@@ -188,24 +227,26 @@ class Checkpoints:
                 shutil.rmtree(folder)
 
     def read(self, folder: Path) -> CheckpointContents:
-        """Read one checkpoint; raises CheckpointMismatchError, or a broken file's own error."""
+        """Read one checkpoint; raises CheckpointMismatchError, or a broken file's own error.
+
+        The numbers are read when a learner restores them.
+        """
         body = json.loads((folder / STATE).read_text())
-        check_spec(folder, body, self._spec, format=FORMAT)
-        bases = body.get("bases", {})  # absent in older checkpoints
-        learners = {
-            name: LearnerState(
-                load_file(folder / f"{name}.safetensors"), int(count), bases.get(name, "")
-            )
-            for name, count in body["optimizer_steps"].items()
-        }
+        check_spec(folder, body, self._spec, formats=(FORMAT, FORMAT_IN_PARTS))
+        bases, parts = body.get("bases", {}), body.get("parts", {})  # absent in older checkpoints
+        learners: dict[str, LearnerState] = {}
+        for name, count in body["optimizer_steps"].items():
+            files = [folder / part for part in part_names(name, parts.get(name, 1))]
+            learners[name] = LearnerState(StoredTensors(files), int(count), bases.get(name, ""))
         return CheckpointContents(
             int(body["step"]), learners, body["reports"], baselines=body["baselines"]
         )
 
     def _body(self, snapshot: CheckpointContents, rewards: Mapping[str, float]) -> dict[str, Any]:
         """The checkpoint's JSON. The data cursor is the step: a step's tasks follow from it."""
+        parts = {n: s.num_parts for n, s in snapshot.learners.items() if s.num_parts > 1}
         return {
-            "format": FORMAT,
+            "format": FORMAT_IN_PARTS if parts else FORMAT,
             "step": snapshot.step,
             "epoch": self._epoch,
             "spec": spec_parts(self._spec),
@@ -213,6 +254,7 @@ class Checkpoints:
             "tasks_seen": snapshot.step * self._spec.tasks_per_step,
             "optimizer_steps": {n: s.optimizer_step for n, s in snapshot.learners.items()},
             "bases": {n: s.base for n, s in snapshot.learners.items()},
+            **({"parts": parts} if parts else {}),
             "baselines": dict(snapshot.baselines),
             "reports": list(snapshot.reports),
             "rewards": dict(rewards),
@@ -287,6 +329,13 @@ def best_first(folder: Path) -> list[Path]:
         names = sorted(rewards, key=lambda name: (rewards[name], name), reverse=True)
         return [folder / name for name in names if (folder / name).is_dir()]
     return []
+
+
+def _refusal(step: int, folder: Path, error: Exception) -> str:
+    return (
+        f"The checkpoint of step {step} can't be written to {folder} ({error}); it is tried again. "
+        "Free space there."
+    )
 
 
 def _group_lines(snapshot: CheckpointContents) -> bytes:

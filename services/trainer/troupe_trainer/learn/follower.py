@@ -1,12 +1,14 @@
 """A rank above 0: holds its shard of every policy and runs the methods that rank 0 sends.
 
-``python -m troupe_trainer.learn.follower URL RANK SIZE DEVICE THREADS`` is a child of rank 0.
+``python -m troupe_trainer.learn.follower URL RANK SIZE DEVICE THREADS SHARD_RANKS`` is a child of
+rank 0.
 Decides nothing. Never serves, never talks to Redis and never writes a file.
 """
 
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +21,7 @@ from troupe.spec.job import JobSpec
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.outcome import NonFiniteError
 from troupe_trainer.learn.teacher import teacher_of
-from troupe_trainer.model.ranks.group import END, LOAD, Spread, join, runs_on_all_ranks
+from troupe_trainer.model.ranks.group import END, LOAD, SEES, Spread, join, runs_on_all_ranks
 
 _log = get_logger(__name__)
 
@@ -40,6 +42,9 @@ def follow(ranks: Spread, *, device: str, threads: int) -> None:
         if method == LOAD:
             spec = JobSpec.model_validate_json(arguments[0])
             learners = _load(ranks, spec, device, arguments[1], policy)
+            continue
+        if method == SEES:
+            ranks.num_blind(Path(arguments[0]))
             continue
         learner = learners[policy]
         owner: Any = learner if hasattr(Learner, method) else learner.model
@@ -65,7 +70,14 @@ def _load(
             device=device,
             attention=attention,
             ranks=ranks,
-            teacher=teacher_of(policy, spec, algorithm, device=device, attention=attention),
+            teacher=teacher_of(
+                policy,
+                spec,
+                algorithm,
+                device=device,
+                attention=attention,
+                is_spread=True,
+            ),
         )
         for policy in ([only] if only else sorted(spec.policies))
     }
@@ -81,9 +93,9 @@ def outlive_signals() -> None:
 
 def main() -> int:
     """Follow rank 0 until it ends the job; returns 1 when rank 0 is gone."""
-    url, rank, size, device, threads = sys.argv[1:]
+    url, rank, size, device, threads, shard_ranks = sys.argv[1:]
     outlive_signals()
-    ranks = join(url, int(rank), int(size), device=device)
+    ranks = join(url, int(rank), int(size), device=device, shard_ranks=int(shard_ranks))
     try:
         follow(ranks, device=device, threads=int(threads))
     except ConnectionError as error:

@@ -8,6 +8,8 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,9 +44,12 @@ from troupe_trainer.model.learner_state import LearnerState, check_fits
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Block, microbatch
 from troupe_trainer.model.peak_memory import peak_bytes, reset_peak
+from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together, whole
+from troupe_trainer.model.ranks.shard import own_part
 from troupe_trainer.model.relocation import Move, relocate
 from troupe_trainer.model.shares import Dealt, Share
+from troupe_trainer.model.stored import begin_part, part_names
 from troupe_trainer.samples import CreditedGroup
 
 _NAMED_GROUPS = 8
@@ -83,6 +88,7 @@ class Learner:
             kernels=choose(policy_spec, device, attention, is_compiled=is_compiled),
             checkpoint_activations=bool(spec.batch.checkpoint_activations),
             shares=[*shares, *([teacher] if teacher else [])] if ranks.size == 1 else (),
+            is_spread=ranks.size > 1,
         )
         self._algorithm = algorithm
         self._loss = spec.algorithm.loss
@@ -90,7 +96,7 @@ class Learner:
             self.model.keep_reference()
         if teacher is not None:
             self.model.keep_teacher(teacher)
-        self.model.spread(ranks)
+        self.model.spread(ranks, is_offloaded=spec.trainer.offload)
         # Sums of an adapter's gradients are small enough for several to wait on the host.
         self._is_paired = self.model.is_lora and ranks.size == 1
         self._layout = Layout(
@@ -263,9 +269,32 @@ class Learner:
     @together
     def state(self) -> LearnerState:
         """Copies of the trained parameters and Adam's moments; over ranks, on rank 0 alone."""
-        tensors = trained_state.read(self._parameters, self._optimizer)
-        tensors |= trained_state.coefficients(self._passes.coefficients, self._loss)
-        return LearnerState(tensors, self._optimizer_step, self.model.base_digest)
+        return self._state(trained_state.read(self._parameters, self._optimizer, gathered))
+
+    def state_in(self, path: Path) -> LearnerState:
+        """The state, which over ranks is rank 0's part alone: the others begin to write theirs.
+
+        Beside ``path``, under ``part_names``. An adapter's is small, and gathered as in ``state``.
+        """
+        if self.model.is_lora or self.ranks.num_shards == 1:
+            return self.state()
+        return self._part(str(path))
+
+    @together
+    def _part(self, path: str) -> LearnerState:
+        """Copies of this rank's part; ranks above 0 write them to a file meanwhile."""
+        rank, count = self.ranks.rank, self.ranks.num_shards
+        own = partial(own_part, is_first=rank == 0)
+        tensors = trained_state.read(self._parameters, self._optimizer, own)
+        if 0 < rank < count:
+            begin_part(tensors, Path(path).with_name(part_names(Path(path).name, count)[rank]))
+        return self._state(tensors, num_parts=count)
+
+    def _state(self, tensors: dict[str, Tensor], *, num_parts: int = 1) -> LearnerState:
+        small = trained_state.coefficients(self._passes.coefficients, self._loss)
+        return LearnerState(
+            tensors | small, self._optimizer_step, self.model.base_digest, num_parts
+        )
 
     def restore(self, state: LearnerState) -> None:
         """Go on from ``state``, bit for bit.
@@ -275,11 +304,13 @@ class Learner:
             BaseChangedError: they were learnt on another model; nothing was changed.
         """
         check_fits(f"policy '{self.policy}'", state, self._parameters, self.model.base_digest)
+        if self.model.is_lora:  # rank 0 gives it out: other nodes need not see its file
+            state = replace(state, tensors=dict(state.tensors))
         self._restore(state)
 
     @together
     def _restore(self, state: LearnerState) -> None:
-        """Take this rank's part of ``state``, whose numbers rank 0 has."""
+        """Take this rank's part of ``state``: from its files, else from rank 0."""
         trained_state.write(
             state.tensors,
             self._parameters,

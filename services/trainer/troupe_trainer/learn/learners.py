@@ -5,6 +5,7 @@ step is computed. Waits for nothing but that thread.
 """
 
 import asyncio
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -140,9 +141,11 @@ class Learners:
                         device=where,
                         attention=attention,
                         shares=learners._models() if ranks.size == 1 else (),
+                        is_spread=ranks.size > 1,
                     ),
                 )
             )
+        await learners.on_thread(lambda: learners._check_folder(ranks))
         learners._overlaps = not is_colocated and _overlaps(spec, learners._algorithm, where, ranks)
         learners._device = torch.device(where)
         view = learners._algorithm.needs.values
@@ -152,6 +155,24 @@ class Learners:
             )
         torch.manual_seed(derive_seed(spec.seed, "learner"))
         return learners
+
+    def _check_folder(self, ranks: Ranks) -> None:
+        """Raise InvalidArgumentError where ranks can't write their parts of full weights."""
+        if ranks.size == 1 or all(learner.model.is_lora for learner in self.by_policy.values()):
+            return
+        seen = self._run_dir / f".seen-{os.getpid()}"
+        replace_file(seen, "")
+        try:
+            blind = ranks.num_blind(seen)
+        finally:
+            seen.unlink(missing_ok=True)
+        if blind:
+            raise InvalidArgumentError(
+                f"{blind} of the trainer's {ranks.size} ranks do not see the run folder "
+                f"{self._run_dir}, to which each writes its part of full weights; mount it at this "
+                "path on every node, or set trainer.gpus to the GPUs of one node",
+                pointer="/trainer/gpus",
+            )
 
     def _models(self) -> list[PolicyModel]:
         models = [learner.model for learner in self.by_policy.values()]
@@ -230,9 +251,15 @@ class Learners:
         """
         return await self.on_thread(lambda: self._learn(batch))
 
-    def states(self) -> dict[str, LearnerState]:
-        """Learner states to checkpoint; call it on the thread."""
-        states = {policy: learner.state() for policy, learner in self.by_policy.items()}
+    def states(self, folder: Path | None = None) -> dict[str, LearnerState]:
+        """Learner states to checkpoint; call it on the thread.
+
+        With a ``folder`` ranks write their parts of them to it; without one rank 0 has all.
+        """
+        states = {
+            policy: learner.state() if folder is None else learner.state_in(folder / policy)
+            for policy, learner in self.by_policy.items()
+        }
         return states | (self._critics.states() if self._critics is not None else {})
 
     def baselines(self) -> Mapping[str, Any]:
@@ -340,7 +367,7 @@ def fitted(spec: JobSpec, device: str, ranks: Ranks = SOLO, *, taken_bytes: floa
         return spec
     memory = torch.cuda.get_device_properties(torch.device(device)).total_memory
     memory -= int(taken_bytes)
-    fit = fit_batch(spec, memory, ranks=ranks.size)
+    fit = fit_batch(spec, memory, ranks=ranks.num_shards)
     _log.info(
         "memory.predicted",
         peak_gb=None if fit.peak_bytes is None else round(fit.peak_bytes / GB, 1),

@@ -27,12 +27,18 @@ def teacher_of(
     device: str,
     attention: AttentionChoice = "auto",
     shares: Sequence[PolicyModel] = (),
+    is_spread: bool = False,
 ) -> PolicyModel | None:
     """The teacher of ``policy``; None where the algorithm needs none or the policy never learns."""
     if not (algorithm.needs.teacher and spec.trains(policy)):
         return None
     return load_teacher(
-        policy, spec.policies[policy], device=device, attention=attention, shares=shares
+        policy,
+        spec.policies[policy],
+        device=device,
+        attention=attention,
+        shares=shares,
+        is_spread=is_spread,
     )
 
 
@@ -43,10 +49,12 @@ def load_teacher(
     device: str,
     attention: AttentionChoice = "auto",
     shares: Sequence[PolicyModel] = (),
+    is_spread: bool = False,
 ) -> PolicyModel:
     """The frozen model ``spec.teacher``, in the number format of the policy.
 
-    ``shares``: models whose frozen weights it reuses where they are the same.
+    ``shares``: models whose frozen weights it reuses where they are the same. ``is_spread``: as
+    `PolicyModel`.
 
     Raises:
         InvalidArgumentError: it can't be loaded, or does not fit the policy.
@@ -70,6 +78,7 @@ def load_teacher(
             kernels=choose(frozen, device, attention),
             shares=shares,
             is_frozen=True,
+            is_spread=is_spread,
         )
     except InvalidArgumentError as error:
         raise InvalidArgumentError(error.message, pointer=pointer) from error

@@ -13,42 +13,44 @@ from torch.optim import Optimizer
 
 from troupe.algorithms.adaptive import Coefficients
 from troupe.spec.algorithm import LossSpec
-from troupe_trainer.model.ranks.exchange import gathered, shared
-from troupe_trainer.model.ranks.shard import spread_like
+from troupe_trainer.model.ranks.exchange import shared
+from troupe_trainer.model.ranks.shard import part_of, spread_like
+from troupe_trainer.model.stored import StoredTensors
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 _COEFFICIENTS = "coefficients"
 
 
-def read(parameters: Mapping[str, nn.Parameter], optimizer: Optimizer) -> dict[str, Tensor]:
-    """Copies of all tensors on the CPU; over ranks, on rank 0 alone."""
-    tensors: dict[str, Tensor] = {"rng": torch.get_rng_state()}
+def read(
+    parameters: Mapping[str, nn.Parameter],
+    optimizer: Optimizer,
+    copied: Callable[[Tensor], Tensor | None],
+) -> dict[str, Tensor]:
+    """What ``copied`` gives of each tensor on this rank: a copy on the CPU, or None."""
+    values: dict[str, Tensor] = {"rng": torch.get_rng_state()}
     for name, parameter in parameters.items():
+        values[f"param/{name}"] = parameter.detach()
         moments: Mapping[str, Tensor] = optimizer.state[parameter]
-        values = {f"param/{name}": parameter} | {f"adam.{k}/{name}": v for k, v in moments.items()}
-        for key, value in values.items():
-            copy = gathered(value.detach())
-            if copy is not None:
-                tensors[key] = copy
-    return tensors
+        values |= {f"adam.{key}/{name}": value for key, value in moments.items()}
+    copies = {key: copied(value) for key, value in values.items()}
+    return {key: copy for key, copy in copies.items() if copy is not None}
 
 
 def write(
     tensors: Mapping[str, Tensor],
     parameters: Mapping[str, nn.Parameter],
     optimizer: Optimizer,
-    load: Callable[[dict[str, Tensor]], None],
+    load: Callable[[Mapping[str, Tensor], str], None],
     *,
     is_spread: bool,
 ) -> None:
-    """Continue from ``tensors``; ``load`` writes the parameters. Other ranks' are on "meta"."""
-    rng = tensors["rng"]
-    torch.set_rng_state(shared(rng) if is_spread else rng)
-    load({name: tensors[f"param/{name}"] for name in parameters})
+    """Continue from ``tensors``; ``load`` writes the parameters of a prefix. See ``part_of``."""
+    torch.set_rng_state(_whole(tensors, "rng", is_spread=is_spread))
+    load(tensors, "param/")
     optimizer.state.clear()
     for name, parameter in parameters.items():
         moments = {
-            key: spread_like(parameter, tensors[f"adam.{key}/{name}"].clone())
+            key: spread_like(parameter, part_of(tensors, f"adam.{key}/{name}", parameter))
             for key in _MOMENTS
             if f"adam.{key}/{name}" in tensors
         }
@@ -71,6 +73,11 @@ def coefficients_in(
     """Those of ``coefficients``; the spec's where a checkpoint has none."""
     if _COEFFICIENTS not in tensors:
         return Coefficients.first(loss)
-    saved = tensors[_COEFFICIENTS]
-    kl, entropy, is_low = (shared(saved) if is_spread else saved).tolist()
+    kl, entropy, is_low = _whole(tensors, _COEFFICIENTS, is_spread=is_spread).tolist()
     return Coefficients(kl, entropy, bool(is_low))
+
+
+def _whole(tensors: Mapping[str, Tensor], name: str, *, is_spread: bool) -> Tensor:
+    """A small tensor on every rank; rank 0 has those that are not stored."""
+    value = tensors[name]
+    return shared(value) if is_spread and not isinstance(tensors, StoredTensors) else value

@@ -12,6 +12,8 @@ from typing import Any
 from torch import nn
 from transformers import PretrainedConfig
 
+from troupe_trainer.model.stored import StoredTensors
+
 SAMPLED = 1024
 """Numbers of one tensor that are hashed, evenly spread; another training moves every one."""
 
@@ -19,17 +21,21 @@ _OF_NO_MATTER = frozenset({"_name_or_path", "transformers_version", "torch_dtype
 """Settings that say where a model came from and how it was stored, not what it computes."""
 
 
-def base_digest(model: nn.Module, source: str) -> str:
+def base_digest(model: nn.Module, source: str, stored: StoredTensors | None = None) -> str:
     """Digest of ``model`` as it was loaded from ``source``, before any training.
 
-    The same for every device and rank; not for another dtype, which the spec names.
+    The same for every device and rank; not for another dtype, which the spec names. ``stored`` has
+    the numbers of a model that is on "meta".
     """
     digest = hashlib.sha256(_settings(source).encode())
     for name, parameter in sorted(model.named_parameters()):
-        flat = parameter.detach().flatten()
-        numbers = flat[:: max(1, len(flat) // SAMPLED)].float().cpu().numpy()
+        step = max(1, parameter.numel() // SAMPLED)
+        if stored is None:
+            numbers = parameter.detach().flatten()[::step]
+        else:
+            numbers = stored.sample(name, step).to(parameter.dtype)
         digest.update(f"{name} {tuple(parameter.shape)}".encode())
-        digest.update(numbers.tobytes())
+        digest.update(numbers.float().cpu().numpy().tobytes())
     return digest.hexdigest()
 
 

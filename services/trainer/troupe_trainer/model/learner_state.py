@@ -10,6 +10,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from troupe.errors import InvalidArgumentError
+from troupe_trainer.model.stored import shapes_of
 
 
 class CheckpointMismatchError(InvalidArgumentError):
@@ -35,12 +36,14 @@ class LearnerState:
     """A learner's full state: ``tensors`` by name and the optimizer's step count.
 
     ``base`` is the digest of the job's base model before any training; "" in a checkpoint of a
-    version that did not record it.
+    version that did not record it. ``num_parts`` above 1: the tensors are rank 0's rows alone, and
+    as many ranks write theirs beside them.
     """
 
-    tensors: dict[str, Tensor]
+    tensors: Mapping[str, Tensor]
     optimizer_step: int
     base: str = ""
+    num_parts: int = 1
 
 
 def state_of(states: Mapping[str, LearnerState], name: str) -> LearnerState:
@@ -65,7 +68,8 @@ def check_fits(
         IncompatibleWeightsError: a tensor is missing, unexpected or of another shape.
         BaseChangedError: all tensors fit, but the base model is another.
     """
-    saved = {n[6:]: tuple(t.shape) for n, t in state.tensors.items() if n.startswith("param/")}
+    shapes = shapes_of(state.tensors)
+    saved = {name[6:]: shape for name, shape in shapes.items() if name.startswith("param/")}
     expected = {name: tuple(p.shape) for name, p in parameters.items()}
     wrong = [n for n in {**expected, **saved} if expected.get(n) != saved.get(n)]
     if wrong:

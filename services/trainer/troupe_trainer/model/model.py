@@ -9,7 +9,7 @@ vocabulary.
 import copy
 import functools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -27,13 +27,19 @@ from troupe_trainer.model.compiled import compile_parts
 from troupe_trainer.model.flash import computes
 from troupe_trainer.model.flops import StepFlops
 from troupe_trainer.model.kernels import PLAIN, Kernels
-from troupe_trainer.model.loading import load_causal, same_weights, with_adapter
+from troupe_trainer.model.loading import (
+    Unfilled,
+    empty_causal,
+    load_causal,
+    same_weights,
+    with_adapter,
+)
 from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
 from troupe_trainer.model.packing import Microbatch, one_sequence
 from troupe_trainer.model.published import published
 from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together
-from troupe_trainer.model.ranks.shard import Sharded, fill
+from troupe_trainer.model.ranks.shard import Sharded, Spreading, fill, part_of
 from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
 from troupe_trainer.model.vision import Vision, freeze, vision_model
 
@@ -58,9 +64,11 @@ class PolicyModel:
         checkpoint_activations: bool = False,
         shares: "Sequence[PolicyModel]" = (),
         is_frozen: bool = False,
+        is_spread: bool = False,
     ) -> None:
         """``shares``: models whose frozen base this one reuses where it is the same. ``is_frozen``:
-        the base alone, without an adapter."""
+        the base alone, without an adapter. ``is_spread``: each rank reads its part of the weights
+        when ``spread`` is called, and none before."""
         self.policy = policy
         self.device = torch.device(device)
         if self.device.type == "cuda":
@@ -68,14 +76,23 @@ class PolicyModel:
         self._spec = spec
         self._kernels = kernels
         kin = next((other for other in shares if other.has_base_of(spec)), None)
-        base = load_causal(policy, spec, self.device, kernels) if kin is None else kin.base_again()
+        self._unfilled = empty_causal(policy, spec, kernels) if is_spread else None
+        if self._unfilled is not None:
+            base = self._unfilled.causal
+        elif kin is not None:
+            base = kin.base_again()
+        else:
+            base = load_causal(policy, spec, self.device, kernels)
         sees = vision_model(spec.model)
         freeze(base, policy, is_trained=spec.train.vision)
         self._vision = Vision(sees, self.device, is_trained=spec.train.vision) if sees else None
         self._has_tree = not kernels.is_packed and use_tree(base, policy)
-        self.base_digest = base_digest(base, spec.model) if kin is None else kin.base_digest
+        stored = None if self._unfilled is None else self._unfilled.stored
+        self.base_digest = base_digest(base, spec.model, stored) if kin is None else kin.base_digest
         """Of the model as it was found; see ``LearnerState.base``."""
-        self._bare: Any = same_weights(base) if isinstance(spec.train, LoraSpec) else None
+        self._places = [] if self._unfilled is None else self._unfilled.places()
+        is_bare = isinstance(spec.train, LoraSpec) and self._unfilled is None
+        self._bare: Any = same_weights(base) if is_bare else None
         self._config: Any = base.config.get_text_config()
         self.is_lora = isinstance(spec.train, LoraSpec) and not is_frozen
         self.module: Any = with_adapter(policy, base, spec, seed) if self.is_lora else base
@@ -86,6 +103,7 @@ class PolicyModel:
         self._head: nn.Module = self._causal.get_output_embeddings()
         self.flops = StepFlops(self._causal, is_lora=self.is_lora)
         self._reference: Any = None
+        self._empty_reference: Unfilled | None = None
         self.teacher: PolicyModel | None = None
         """Set by ``keep_teacher``."""
         self.ranks = SOLO
@@ -108,16 +126,27 @@ class PolicyModel:
         """New modules of the loaded base for another adapter; the weights are shared."""
         return same_weights(self._bare)
 
-    def spread(self, ranks: Ranks) -> None:
-        """Shard the weights over ``ranks``; the results stay the same."""
+    def spread(self, ranks: Ranks, *, is_offloaded: bool = False) -> None:
+        """Shard the weights over ``ranks``; the results stay the same.
+
+        ``is_offloaded``: they wait in the host's memory, and gradients and moments stay there.
+        """
         self.ranks = ranks
         if ranks.mesh is not None:
             self._bare = None
-            self._sharded = Sharded(self.module, ranks.mesh)
+            dtype = torch.bfloat16 if self._spec.dtype == "bfloat16" else None
+            spreading = Spreading(ranks.mesh, dtype, is_offloaded=is_offloaded)
+            self._sharded = Sharded(self.module, spreading)
+            if self._unfilled is not None:
+                self._sharded.read(self._places, self._unfilled.stored)
             if self._reference is not None:
-                self._reference_sharded = Sharded(self._reference, ranks.mesh)
+                self._reference_sharded = Sharded(self._reference, spreading)
+            if self._reference_sharded is not None and self._empty_reference is not None:
+                places = self._empty_reference.places()
+                self._reference_sharded.read(places, self._empty_reference.stored)
+            self._places, self._unfilled, self._empty_reference = [], None, None
         if self.teacher is not None:
-            self.teacher.spread(ranks)
+            self.teacher.spread(ranks, is_offloaded=is_offloaded)
 
     def modules(self) -> list[nn.Module]:
         """Every module with weights; some share them."""
@@ -197,15 +226,20 @@ class PolicyModel:
             finally:
                 error = None  # a cycle through this frame would keep what ``take`` holds
 
-    def load_trainable(self, tensors: dict[str, Tensor]) -> None:
-        """Overwrite the trained parameters; ``tensors`` has exactly the names of ``trainable``."""
+    def load_trainable(self, tensors: Mapping[str, Tensor], prefix: str = "") -> None:
+        """Overwrite the trained parameters with those of their names, after ``prefix``."""
         self.revision += 1
         for name, parameter in self.trainable().items():
-            fill(parameter, tensors[name])
+            fill(parameter, part_of(tensors, f"{prefix}{name}", parameter))
 
     def keep_reference(self) -> None:
         """Keep the present weights as the reference; for an adapter, switching it off is enough."""
-        if not self.is_lora and self._reference is None:
+        if self.is_lora or self._reference is not None:
+            return
+        if self._unfilled is not None:  # what bfloat16 weights compute with needs no master copy
+            self._empty_reference = self._unfilled.twin(self._compute_dtype())
+            self._reference = self._empty_reference.causal.requires_grad_(False)
+        else:
             self._reference = copy.deepcopy(self._causal).requires_grad_(False)
 
     def keep_teacher(self, teacher: "PolicyModel") -> None:
@@ -249,8 +283,11 @@ class PolicyModel:
 
     @property
     def autocast(self) -> torch.autocast:
-        """Computes bfloat16 weights and adapters, whose master copies are float32, in bfloat16."""
-        is_mixed = self._spec.dtype == "bfloat16"
+        """Computes bfloat16 weights and adapters, whose master copies are float32, in bfloat16.
+
+        Over ranks the weights are gathered in bfloat16; autocast would keep a copy of each.
+        """
+        is_mixed = self._spec.dtype == "bfloat16" and self._sharded is None
         return torch.autocast(self.device.type, torch.bfloat16, enabled=is_mixed)
 
     def logprobs(self, batch: Microbatch, *, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ of its longest block, H heads, S size of a head.
 """
 # ruff: noqa: N815 (tensor names carry shape suffixes)
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -166,13 +167,16 @@ def use_tree(causal: Any, policy: str) -> bool:
     Raises:
         InvalidArgumentError: some layers attend and others do something else.
     """
+    is_empty = any(parameter.is_meta for parameter in causal.parameters())
+    tried = copy.deepcopy(causal).to("meta") if is_empty else causal  # buffers too
+    tree = Tree([2], np.array([2, 2]), tried.device, tried.dtype)
+    tokens_1_2 = torch.zeros((1, 2), dtype=torch.long, device=tried.device)
     before = causal.config._attn_implementation
-    tree = Tree([2], np.array([2, 2]), causal.device, causal.dtype)
-    tokens_1_2 = torch.zeros((1, 2), dtype=torch.long, device=causal.device)
     try:
-        causal.set_attn_implementation(_for_decoder(causal, NAME))
+        for model in (causal, tried):
+            model.set_attn_implementation(_for_decoder(model, NAME))
         with torch.no_grad():
-            causal.model(input_ids=tokens_1_2, use_cache=False, **arguments(tree))
+            tried.model(input_ids=tokens_1_2, use_cache=False, **arguments(tree))
     except (TypeError, ValueError, LookupError, AttributeError, RuntimeError):
         # An unknown argument, a mask that it reads, or attention of its own.
         tree.num_uses = 0

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from troupe.errors import JobFailedError
 
@@ -53,7 +53,8 @@ def gathered(tensor: Tensor) -> Tensor | None:
         return tensor.detach().cpu().clone() if is_first else None
     local = tensor.to_local().detach().cpu().contiguous()
     if not is_first:
-        send(local, FIRST)
+        if dist.get_rank() < num_shards(tensor):  # the others have copies of what these have
+            send(local, FIRST)
         return None
     whole = torch.empty(tensor.shape, dtype=tensor.dtype)
     for rank, part in enumerate(_parts(whole, tensor)):
@@ -76,9 +77,9 @@ def scattered(value: Tensor, like: Tensor) -> Tensor:
     held = like.to_local()
     if dist.get_rank() == FIRST:
         parts = list(_parts(value.contiguous(), like))
-        for rank, part in enumerate(parts):
+        for rank in range(dist.get_world_size()):
             if rank != FIRST:
-                send(part, rank)
+                send(parts[rank % len(parts)], rank)
         local = parts[FIRST]
     else:
         local = receive(tuple(held.shape), value.dtype)
@@ -99,17 +100,34 @@ def gathered_numbers(values: Tensor, sizes: list[int]) -> list[Tensor] | None:
     return found
 
 
-def _parts(whole: Tensor, like: DTensor) -> Iterator[Tensor]:
-    """Views of the rows of ``whole`` that each rank holds of ``like``."""
-    if like.device_mesh.ndim != 1 or tuple(like.placements) != (Shard(0),):
+def num_shards(like: DTensor) -> int:
+    """Over how many ranks the rows of ``like`` are spread. The first so many have all of them."""
+    if tuple(like.placements) not in ((Shard(0),), (Replicate(), Shard(0))):
         raise JobFailedError(
             f"A tensor is spread as {like.placements} over {like.device_mesh}; the trainer moves "
-            "tensors that are spread by rows over one dimension of ranks."
+            "tensors that are spread by rows over the last dimension of ranks."
         )
-    size = like.device_mesh.size()
-    rows = -(-whole.shape[0] // size)
-    for rank in range(size):
-        yield whole[min(rank * rows, len(whole)) : min((rank + 1) * rows, len(whole))]
+    return like.device_mesh.size(like.device_mesh.ndim - 1)
+
+
+def rows_of(like: DTensor) -> tuple[int, int]:
+    """First and last row that this rank holds of ``like``."""
+    size = num_shards(like)
+    return _rows(like.shape[0], dist.get_rank() % size, size)
+
+
+def _parts(whole: Tensor, like: DTensor) -> Iterator[Tensor]:
+    """Views of the rows of ``whole`` that each shard of ``like`` has."""
+    size = num_shards(like)
+    for shard in range(size):
+        first, last = _rows(len(whole), shard, size)
+        yield whole[first:last]
+
+
+def _rows(count: int, shard: int, num_shards: int) -> tuple[int, int]:
+    """As FSDP2 deals them: all shards have equally many, but for the last ones."""
+    most = -(-count // num_shards)
+    return min(shard * most, count), min((shard + 1) * most, count)
 
 
 def _chunks(tensor: Tensor) -> Iterator[Tensor]:

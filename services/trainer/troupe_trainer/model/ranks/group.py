@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Callable, Generator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -21,7 +22,7 @@ from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
-from troupe.errors import JobFailedError
+from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe_trainer.model.ranks.exchange import gathered_numbers, receive, send
 from troupe_trainer.model.ranks.wire import Message, decode, encode
 from troupe_trainer.model.shares import Dealt
@@ -38,6 +39,7 @@ the end can be told to ranks that are held up in a collective."""
 _WITH = b"document:"
 END = "!end"
 LOAD = "!load"
+SEES = "!sees"
 _ON_ALL_RANKS = "_runs_on_all_ranks"
 
 
@@ -46,6 +48,8 @@ class Ranks:
 
     rank = 0
     size = 1
+    num_shards = 1
+    """Ranks that together hold the weights once; the first so many hold the first copy."""
     mesh: DeviceMesh | None = None
 
     @contextlib.contextmanager
@@ -66,6 +70,11 @@ class Ranks:
         _ = sizes
         return [values]
 
+    def num_blind(self, path: Path) -> int:
+        """Rank 0: how many other ranks do not see the file ``path``."""
+        _ = path
+        return 0
+
     def end(self) -> None:
         """Let the other ranks end."""
 
@@ -76,9 +85,11 @@ SOLO = Ranks()
 class Spread(Ranks):
     """Several processes. Make it with ``join``."""
 
-    def __init__(self, store: Any, rank: int, size: int, device: str) -> None:
-        self.rank, self.size = rank, size
-        self.mesh = init_device_mesh(device, (size,))
+    def __init__(self, store: Any, rank: int, size: int, device: str, num_shards: int) -> None:
+        self.rank, self.size, self.num_shards = rank, size, num_shards
+        shape = (size,) if num_shards == size else (size // num_shards, num_shards)
+        names = ("copies", "shards")[-len(shape) :]
+        self.mesh = init_device_mesh(device, shape, mesh_dim_names=names)
         self._store = store
         self._number = 0
         self._depth = 0
@@ -148,6 +159,12 @@ class Spread(Ranks):
         values: list[float] = [*total.tolist(), *largest.tolist()[:-1]]
         return dict(zip([*sums, *maxima], values, strict=True))
 
+    def num_blind(self, path: Path) -> int:
+        """As ``Ranks``; a follower calls it too, when it was told ``SEES``."""
+        if self.rank == 0:
+            self.tell(("", SEES, (str(path),)))
+        return int(self.added({"blind": float(not path.exists())}, {})["blind"])
+
     def end(self) -> None:
         """Tell the followers to end, and leave the group."""
         self.tell(("", END, ()))
@@ -157,12 +174,29 @@ class Spread(Ranks):
         return f"told/{self._number}"
 
 
-def join(url: str, rank: int, size: int, *, device: str, timeout_s: float = JOIN_S) -> Spread:
+def join(
+    url: str,
+    rank: int,
+    size: int,
+    *,
+    device: str,
+    shard_ranks: int = 0,
+    timeout_s: float = JOIN_S,
+) -> Spread:
     """Join the ranks that meet at ``url``: "env://", as torchrun sets it, or "tcp://host:port".
 
+    ``shard_ranks``: so many in a row hold the weights once, and all others copies; 0: all do.
+
     Raises:
+        InvalidArgumentError: the ranks can't be divided so.
         JobFailedError: not all ranks joined in time.
     """
+    if size % (shard_ranks or size):
+        raise InvalidArgumentError(
+            f"the trainer has {size} ranks, which can't be divided into sets of {shard_ranks}; set "
+            "TROUPE_TRAINER_SHARD_RANKS to a divisor, such as the GPUs of one node, or to 0",
+            pointer="/trainer/gpus",
+        )
     limit = timedelta(seconds=timeout_s)
     try:
         store, _, _ = next(rendezvous(url, rank, size, timeout=limit))
@@ -178,7 +212,7 @@ def join(url: str, rank: int, size: int, *, device: str, timeout_s: float = JOIN
         ) from error
     if rank == 0:
         shared.set("alive", b"1")
-    return Spread(shared, rank, size, device)
+    return Spread(shared, rank, size, device, shard_ranks or size)
 
 
 class Ranked(Protocol):

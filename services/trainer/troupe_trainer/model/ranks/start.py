@@ -59,10 +59,18 @@ class Started:
                     child.wait()
 
 
-def start(num_ranks: int, *, device: str, threads: int, asked: int | None = None) -> Started:
+def start(
+    num_ranks: int,
+    *,
+    device: str,
+    threads: int,
+    asked: int | None = None,
+    shard_ranks: int = 0,
+) -> Started:
     """Rank 0 with all others: those of torchrun, or ``num_ranks`` - 1 children; blocks.
 
-    ``asked`` is the job's own number (`trainer.gpus`), which goes before ``num_ranks``.
+    ``asked`` is the job's own number (`trainer.gpus`), which goes before ``num_ranks``. For
+    ``shard_ranks`` see ``join``.
 
     Raises:
         InvalidArgumentError: this machine has fewer GPUs, or torchrun started another number.
@@ -72,17 +80,18 @@ def start(num_ranks: int, *, device: str, threads: int, asked: int | None = None
     num_ranks = asked or num_ranks
     _check_size(num_ranks, asked, torchrun.world_size, device)
     if torchrun.world_size > 1:
-        return Started(join("env://", 0, torchrun.world_size, device=device))
+        size = torchrun.world_size
+        return Started(join("env://", 0, size, device=device, shard_ranks=shard_ranks))
     if num_ranks == 1:
         return Started()
     url = f"tcp://127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", FOLLOWER, url]
-    more = [str(num_ranks), device, str(threads)]
+    more = [str(num_ranks), device, str(threads), str(shard_ranks)]
     children = [subprocess.Popen([*command, str(rank), *more]) for rank in range(1, num_ranks)]
     started = Started(children=children)
     threading.Thread(target=_watch, args=(started,), name="ranks", daemon=True).start()
     try:
-        started.ranks = join(url, 0, num_ranks, device=device)
+        started.ranks = join(url, 0, num_ranks, device=device, shard_ranks=shard_ranks)
         return started
     except BaseException:
         started.ending.set()

@@ -2,13 +2,15 @@
 
 The ranks meet at an open port, so a message must be data and nothing else. The document is the
 same for all and names each tensor's dtype and length. A share's tensors follow it, for each rank
-its own; those of a state move while the ranks restore it, tensor by tensor.
+its own; those of a state move while the ranks restore it, tensor by tensor, and of a stored one
+each rank reads its own rows.
 """
 
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -19,6 +21,7 @@ from troupe.tasks.content import ImagePart
 from troupe.vision.wire import image_from_proto, image_table
 from troupe_trainer.model.learner_state import LearnerState
 from troupe_trainer.model.shares import Dealt, from_arrays, to_arrays
+from troupe_trainer.model.stored import StoredTensors
 
 Message = tuple[str, str, tuple[Any, ...]]
 """Policy, method, arguments."""
@@ -73,6 +76,13 @@ def decode(document: bytes, rank: int, receive: Receive) -> Message:
 
 
 def _put(argument: Any, num_ranks: int) -> Any:
+    if isinstance(argument, LearnerState) and isinstance(argument.tensors, StoredTensors):
+        return {
+            "kind": "stored",
+            "files": [str(path) for path in argument.tensors.files],
+            "optimizer_step": argument.optimizer_step,
+            "base": argument.base,
+        }
     if isinstance(argument, LearnerState):
         return {
             "kind": "state",
@@ -102,6 +112,9 @@ def _take(argument: Any, rank: int, receive: Receive) -> Any:
     if kind == "images":
         entries = (ImageData.FromString(b64decode(text)) for text in argument["entries"])
         return tuple(image_from_proto(entry) for entry in entries)
+    if kind == "stored":
+        stored = StoredTensors([Path(path) for path in argument["files"]])
+        return LearnerState(stored, argument["optimizer_step"], argument["base"])
     if kind == "state":
         state = {
             name: torch.empty(shape, dtype=_dtype(dtype), device="meta")

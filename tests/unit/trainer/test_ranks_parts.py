@@ -1,0 +1,161 @@
+"""Ranks write a checkpoint of full weights in parts, and any number of ranks goes on from it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trainer_data import groups_of_step, job_spec
+
+from troupe.algorithms.at_grpo import AtGrpo
+from troupe.candidates import group_outcome
+from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.spec.job import JobSpec
+from troupe_trainer.checkpoint.files import (
+    FORMAT,
+    FORMAT_IN_PARTS,
+    CheckpointContents,
+    Checkpoints,
+)
+from troupe_trainer.checkpoint.offline_export import export
+from troupe_trainer.learn.learner import Learner
+from troupe_trainer.model.learner_state import LearnerState
+from troupe_trainer.model.ranks.group import LOAD, Ranks, join
+from troupe_trainer.model.ranks.start import start
+from troupe_trainer.model.stored import StoredTensors, part_names
+from troupe_trainer.samples import CreditedGroup, credit
+
+
+def _spec(model: Path, **trainer: Any) -> JobSpec:
+    optimizer = {"learning_rate": 0.01, "warmup_steps": 0}
+    policy = {"model": str(model), "train": {"kind": "full"}, "optimizer": optimizer}
+    return job_spec(
+        model,
+        policies={"shared": policy},
+        algorithm={"group_size": 4, "loss": {"kl": {"coef": 0.1, "adaptive": {"target": 0.05}}}},
+        batch={"tokens_per_row": 32, "rows_per_microbatch": 1},
+        trainer=trainer,
+    )
+
+
+def _credited(step: int, spec: JobSpec) -> list[CreditedGroup]:
+    algorithm = AtGrpo(spec.algorithm)
+    groups = groups_of_step(step, tasks=3)
+    return [credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in groups]
+
+
+def _learner(spec: JobSpec, ranks: Ranks) -> Learner:
+    ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+    return Learner("shared", spec, AtGrpo(spec.algorithm), device="cpu", ranks=ranks)
+
+
+def _save(learner: Learner, step: int, checkpoints: Checkpoints) -> Path:
+    state = learner.state_in(checkpoints.begin(step) / "shared")
+    return checkpoints.save(CheckpointContents(step, {"shared": state}))
+
+
+def _same(one: LearnerState, other: LearnerState) -> bool:
+    return one.tensors.keys() == other.tensors.keys() and all(
+        torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors
+    )
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_checkpoint_when_two_ranks_write_it_then_one_and_four_go_on_with_the_same_bits(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    spec = _spec(tiny_model)
+    (run / "spec.json").write_text(spec.model_dump_json())
+    checkpoints = Checkpoints(run, spec)
+    two = start(2, device="cpu", threads=1)
+    try:
+        assert two.ranks.num_blind(tiny_model) == 0
+        assert two.ranks.num_blind(tmp_path / "nowhere") == 2
+        learner = _learner(spec, two.ranks)
+        learner.step(_credited(0, spec), 0)
+        folder = _save(learner, 1, checkpoints)
+        whole = learner.state()
+        assert _files(folder) == [*part_names("shared", 2), "state.json"]
+        body = json.loads((folder / "state.json").read_text())
+        assert (body["format"], body["parts"]) == (FORMAT_IN_PARTS, {"shared": 2})
+        sizes = [(folder / name).stat().st_size for name in part_names("shared", 2)]
+        assert max(sizes) < 0.7 * sum(sizes)
+        staging = checkpoints.begin(2)
+        (staging / part_names("shared", 2)[1]).with_suffix(".draft").mkdir()
+        with pytest.raises(UnavailableError, match=r"step 2 can't be written .*00001-of-00002"):
+            state = learner.state_in(staging / "shared")
+            checkpoints.save(CheckpointContents(2, {"shared": state}))
+        assert not staging.exists()
+        loaded = checkpoints.load()
+        assert loaded is not None and loaded.step == 1
+        learner.step(_credited(1, spec), 1)
+        learner.restore(loaded.learners["shared"])
+        assert _same(learner.state(), whole)
+    finally:
+        two.end()
+
+    alone = Learner("shared", spec, AtGrpo(spec.algorithm), device="cpu")
+    alone.restore(loaded.learners["shared"])
+    assert _same(alone.state(), whole)
+    paths = export(run, "latest", tmp_path / "out")
+    assert (Path(paths["shared"]["merged"]) / "model.safetensors").is_file()
+    want = alone.step(_credited(2, spec), 2)
+    old = _save(alone, 3, checkpoints)
+    assert json.loads((old / "state.json").read_text())["format"] == FORMAT
+    assert _files(old) == ["shared.safetensors", "state.json"]
+    of_one = LearnerState(StoredTensors([old / "shared.safetensors"]), 2, alone.model.base_digest)
+
+    four = start(4, device="cpu", threads=1, shard_ranks=2)  # two copies of two shards
+    try:
+        learner = _learner(spec, four.ranks)
+        assert four.ranks.num_shards == 2
+        held = sum(p.to_local().numel() for p in learner.model.trainable().values())  # type: ignore[attr-defined]
+        total = sum(p.numel() for p in learner.model.trainable().values())
+        assert 0.4 * total < held < 0.6 * total
+        learner.restore(loaded.learners["shared"])
+        assert _same(learner.state(), whole)
+        got = learner.step(_credited(2, spec), 2)
+        for name in ("loss", "grad_norm", "kl_ref", "entropy"):
+            assert got.metrics[name] == pytest.approx(want.metrics[name], rel=1e-3, abs=1e-5), name
+        for name, tensor in alone.state().tensors.items():
+            if name.startswith("param/"):
+                assert torch.allclose(learner.state().tensors[name], tensor, atol=2e-4), name
+        assert _files(_save(learner, 4, checkpoints)) == [*part_names("shared", 2), "state.json"]
+        learner.restore(of_one)
+        assert _same(learner.state(), LearnerState(dict(of_one.tensors), 2))
+        other = LearnerState(dict(whole.tensors), whole.optimizer_step, whole.base)
+        learner.restore(other)
+        assert _same(learner.state(), whole)
+    finally:
+        four.end()
+
+
+def test_weights_when_offloaded_then_two_ranks_learn_the_same(tiny_model: Path) -> None:
+    ranks = start(2, device="cpu", threads=1)
+    states: list[LearnerState] = []
+    try:
+        for offload in (False, True):
+            spec = _spec(tiny_model, gpus=2, **({"offload": True} if offload else {}))
+            learner = _learner(spec, ranks.ranks)
+            assert learner.model._sharded is not None
+            group = learner.model._sharded._get_fsdp_state()._fsdp_param_group  # type: ignore[operator]
+            assert all(p.offload_to_cpu is offload for p in group.fsdp_params)
+            for step in range(2):
+                learner.step(_credited(step, spec), step)
+            states.append(learner.state())
+    finally:
+        ranks.end()
+    assert _same(*states)
+
+
+def test_ranks_when_they_cannot_be_divided_into_copies_then_refused() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match="4 ranks, which can't be divided into sets of 3"
+    ):
+        join("tcp://127.0.0.1:1", 0, 4, device="cpu", shard_ranks=3)
