@@ -28,11 +28,13 @@ from troupe_trainer.model.flops import StepFlops
 from troupe_trainer.model.kernels import PLAIN, Kernels
 from troupe_trainer.model.loading import load_causal, same_weights, with_adapter
 from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
+from troupe_trainer.model.onednn import use_onednn
 from troupe_trainer.model.packing import Microbatch, one_sequence
 from troupe_trainer.model.published import published
 from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together
 from troupe_trainer.model.ranks.shard import Sharded, fill
+from troupe_trainer.model.tied_gradient import join_gradients
 from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
 from troupe_trainer.model.vision import Vision, freeze, vision_model
 
@@ -81,6 +83,9 @@ class PolicyModel:
         if is_frozen:
             self.module.requires_grad_(False)
         self.module.eval()
+        self._is_plain = self.device.type == "cpu" and spec.dtype == "float32"
+        if self._is_plain:
+            use_onednn(self.module)
         self._causal: Any = self.module.get_base_model() if self.is_lora else self.module
         self._head: nn.Module = self._causal.get_output_embeddings()
         self.flops = StepFlops(self._causal, is_lora=self.is_lora)
@@ -108,6 +113,8 @@ class PolicyModel:
     def spread(self, ranks: Ranks) -> None:
         """Shard the weights over ``ranks``; the results stay the same."""
         self.ranks = ranks
+        if ranks.mesh is None and self._is_plain:
+            join_gradients(self._causal)
         if ranks.mesh is not None:
             self._bare = None
             self._sharded = Sharded(self.module, ranks.mesh)

@@ -23,6 +23,7 @@ from transformers.utils.hub import cached_file
 from troupe.errors import InvalidArgumentError
 from troupe.spec.policy import PolicySpec
 from troupe.vision.model import KINDS, VisionModel, vision_model_of
+from troupe_rollout.engines.cpu.onednn import use_onednn
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def load_base(spec: PolicySpec, device: str) -> CpuModel:
         module.requires_grad_(False)
         if device == "cpu":
             _lay_out_by_columns(module)
+            use_onednn(module)
     except Exception as error:  # transformers raises many types for a broken folder
         detail = " ".join(str(error).split())[:400]
         raise InvalidArgumentError(
