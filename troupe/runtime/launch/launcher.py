@@ -17,7 +17,7 @@ class Component:
 
     ``name`` is deterministic inside its owner ("rollout-shared-0"); ``module`` is run with
     ``python -m``, or ``argv`` unchanged when it is set (programs that are not Python); ``env``
-    is added to the environment. A component with ``restarts`` False is not restarted after it
+    is added to the environment, and ``defaults`` to what the environment has nothing for. A component with ``restarts`` False is not restarted after it
     exits with status 0. ``traits`` are facts that a launcher may place it by, such as ``model`` or
     ``gpus``.
 
@@ -31,6 +31,7 @@ class Component:
     restarts: bool = True
     argv: Sequence[str] = ()
     traits: Mapping[str, str] = field(default_factory=dict[str, str])
+    defaults: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def use_onednn(module: nn.Module) -> None:
 
 
 class OneDnnLinear(nn.Linear):
-    """A linear layer without gradients. From 2 rows on, a row's numbers depend on that row alone."""
+    """A layer without gradients. From 2 rows on, a row's numbers depend on that row alone."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply the layer."""
