@@ -17,6 +17,9 @@ from troupe_trainer.samples import CreditedGroup
 FEWEST = 8
 """A round has at least so many windows, or one for each ticket: the last one is learnt from when
 nothing is played any more."""
+SMALLEST = 256
+"""Fewer windows where they would have fewer tokens than this: each adds to every gradient, which
+then costs as much as its tokens."""
 
 
 def tickets_per_window(spec: JobSpec, sampler: Sampler) -> int:
@@ -29,7 +32,7 @@ def tickets_per_window(spec: JobSpec, sampler: Sampler) -> int:
     most = draws * sum(spec.sampling_for(agent).max_new_tokens for agent in spec.workflow.order)
     budget = spec.batch.tokens_per_row * spec.batch.rows_per_microbatch
     room = budget * spec.algorithm.minibatches // max(1, most)
-    return max(1, min(room, spec.tasks_per_step // FEWEST))
+    return max(1, min(room, max(spec.tasks_per_step // FEWEST, SMALLEST // max(1, most))))
 
 
 def by_window(groups: Sequence[CreditedGroup], size: int) -> dict[int, list[CreditedGroup]]:

@@ -66,8 +66,9 @@ def _drawn(weights_RV: Tensor, uniforms_R: Tensor) -> tuple[Tensor, Tensor]:
     First the block of the vocabulary is found, then the token in it, so that sums in double
     precision, which cost more than the weights, run over blocks and not over tokens.
     """
-    missing = -weights_RV.shape[1] % BLOCK
-    weights_RNB = F.pad(weights_RV, (0, missing)).unflatten(1, (-1, BLOCK))
+    if missing := -weights_RV.shape[1] % BLOCK:
+        weights_RV = F.pad(weights_RV, (0, missing))
+    weights_RNB = weights_RV.unflatten(1, (-1, BLOCK))
     ends_RN = weights_RNB.sum(-1, dtype=torch.float64).cumsum(-1)
     total_R1 = ends_RN[:, -1:].contiguous()
     target_R1 = uniforms_R[:, None] * total_R1
@@ -75,7 +76,7 @@ def _drawn(weights_RV: Tensor, uniforms_R: Tensor) -> tuple[Tensor, Tensor]:
     rows_R = torch.arange(len(weights_RV), device=weights_RV.device)
     inside_RB = weights_RNB[rows_R, block_R1[:, 0]].double().cumsum(-1)
     before_R1 = ends_RN.gather(1, block_R1) - inside_RB[:, -1:]
-    token_R1 = _first_beyond(inside_RB, target_R1 - before_R1)
+    token_R1 = _first_beyond(inside_RB, (target_R1 - before_R1).clamp_(min=0.0))
     return (block_R1 * BLOCK + token_R1)[:, 0], total_R1[:, 0]
 
 
