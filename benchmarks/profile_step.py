@@ -1,4 +1,4 @@
-"""Where the processor time of a step of ``benchmarks.vs_peers`` goes: phases, operations, processes.
+"""Where the time of a step of ``benchmarks.vs_peers`` goes: phases, operations, processes.
 
 Run: ``python -m benchmarks.profile_step [--quick]``, with ``--model smollm2`` or a model's folder.
 Two parts: a step in one process under torch's profiler, where every operation of 5 % or more of
