@@ -19,7 +19,7 @@ import yaml
 from transformers.utils import logging as transformers_logging
 
 from benchmarks.peer_task import WRITER, PeerTask, prompt_of, reward_of
-from benchmarks.processes import cpu_s, family, peak_mb
+from benchmarks.processes import cpu_s, family, name_of, peak_mb
 from troupe.algorithms.grpo import Grpo
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.candidates import GenerateRequest, Generation, group_outcome
@@ -123,18 +123,12 @@ async def _in_process(spec: JobSpec, plan: Plan, folder: Path) -> dict[str, Any]
     tokens, rewards = list[int](), list[float]()
     try:
         for step in range(plan.steps):
-            await _serve(learner, engine, step, folder)
+            await serve(learner, engine, step, folder)
             texts = [next(prompts) for _ in range(plan.prompts_per_step)]
-            requests = [
-                GenerateRequest(
-                    "p", step, engine.render("p", [Message("user", text)]), plan.k, spec.sampling, i
-                )
-                for i, text in enumerate(texts)
-            ]
-            results = await asyncio.gather(*(engine.generate(request) for request in requests))
+            requests, results = await generate(engine, spec, plan, step, texts)
             marks.append((time.process_time(), time.perf_counter()))
             tokens += [sum(len(c.token_ids) for r in results for c in r.candidates)]
-            groups = [_group(q, r, algorithm) for q, r in zip(requests, results, strict=True)]
+            groups = [group_of(q, r, algorithm) for q, r in zip(requests, results, strict=True)]
             rewards.append(_mean_reward(results))
             learner.step(groups)
     finally:
@@ -145,12 +139,29 @@ async def _in_process(spec: JobSpec, plan: Plan, folder: Path) -> dict[str, Any]
     return figures | {"tokens": measured, "peak_mb": peak_mb(os.getpid()), "rewards": rewards}
 
 
+Requests = Sequence[GenerateRequest[Sequence[int]]]
+
+
+async def generate(
+    engine: CpuEngine, spec: JobSpec, plan: Plan, version: int, texts: Sequence[str]
+) -> tuple[Requests, Sequence[Generation]]:
+    """Completions of all prompts of a step."""
+    requests = [
+        GenerateRequest(
+            "p", version, engine.render("p", [Message("user", text)]), plan.k, spec.sampling, i
+        )
+        for i, text in enumerate(texts)
+    ]
+    return requests, await asyncio.gather(*(engine.generate(request) for request in requests))
+
+
 def _mean_reward(results: Sequence[Generation]) -> float:
     rewards = [reward_of(c.text) for result in results for c in result.candidates]
     return statistics.fmean(rewards)
 
 
-async def _serve(learner: Learner, engine: CpuEngine, version: int, folder: Path) -> None:
+async def serve(learner: Learner, engine: CpuEngine, version: int, folder: Path) -> None:
+    """Hand the learner's weights to the engine."""
     export = export_version(learner, version, folder, job_id="bench")
     await engine.stage(StagedWeights("p", version, "full", export.path, ""))
     await engine.activate("p", version)
@@ -159,9 +170,10 @@ async def _serve(learner: Learner, engine: CpuEngine, version: int, folder: Path
     export.path.unlink()
 
 
-def _group(
+def group_of(
     request: GenerateRequest[Sequence[int]], result: Generation, algorithm: Grpo
 ) -> CreditedGroup:
+    """The candidates of one prompt with their advantages."""
     digest = prompt_digest(request.prompt)
     prompt = pb.Prompt(digest=digest, token_ids=request.prompt)
     record = pb.Group(group_id=str(request.seed), agent=WRITER, prompts=[prompt])
@@ -189,8 +201,9 @@ def services(model: Path, plan: Plan, folder: Path) -> dict[str, Any]:
         stderr=subprocess.STDOUT,
         cwd=REPO,
     )
-    marks: dict[int, tuple[float, float]] = {}
-    peak = 0.0
+    marks: dict[int, tuple[dict[int, float], float]] = {}
+    names: dict[int, str] = {}
+    peaks: dict[int, float] = {}
     deadline = time.monotonic() + plan.timeout_s
     try:
         while process.poll() is None and time.monotonic() < deadline:
@@ -199,8 +212,9 @@ def services(model: Path, plan: Plan, folder: Path) -> dict[str, Any]:
             for step in (plan.warm_up, plan.steps - 1):
                 if done >= step and step not in marks:
                     members = family(process.pid)
-                    marks[step] = (sum(map(cpu_s, members)), time.perf_counter())
-                    peak = max(peak, sum(map(peak_mb, members)))
+                    marks[step] = ({pid: cpu_s(pid) for pid in members}, time.perf_counter())
+                    peaks = {pid: peak_mb(pid) for pid in members}
+                    names |= {pid: name_of(pid) for pid in members}
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
@@ -209,11 +223,24 @@ def services(model: Path, plan: Plan, folder: Path) -> dict[str, Any]:
     if len(marks) < 2:
         raise SystemExit(f"the services' job failed: {(folder / 'services.log').read_text()}")
     (cpu_0, wall_0), (cpu_1, wall_1) = marks[plan.warm_up], marks[plan.steps - 1]
-    figures = {"sequences": plan.sequences, "cpu_s": cpu_1 - cpu_0, "wall_s": wall_1 - wall_0}
+    spent = {pid: cpu_1[pid] - cpu_0.get(pid, 0.0) for pid in cpu_1}
+    figures = {
+        "sequences": plan.sequences,
+        "cpu_s": sum(cpu_1.values()) - sum(cpu_0.values()),
+        "wall_s": wall_1 - wall_0,
+        "peak_mb": sum(peaks.values()),
+        "processes": {
+            name: {
+                "cpu_s": round(sum(spent[pid] for pid in spent if names[pid] == name), 2),
+                "peak_mb": round(sum(peaks[pid] for pid in peaks if names[pid] == name)),
+            }
+            for name in sorted(set(names.values()))
+        },
+    }
     lines = [line for line in _metrics(runs) if line["kind"] == "train"]
     tokens = sum(line["num_tokens"] for line in lines[plan.warm_up : plan.steps - 1])
     rewards = [line["reward_mean"] for line in lines]
-    return figures | {"tokens": tokens, "peak_mb": peak, "rewards": rewards}
+    return figures | {"tokens": tokens, "rewards": rewards}
 
 
 def _steps_done(runs: Path) -> int:

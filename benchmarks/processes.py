@@ -38,6 +38,12 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * TICK_S if fields else 0.0
 
 
+def name_of(pid: int) -> str:
+    """The module that a Python process runs, else its program."""
+    words = [word.decode("utf-8", "replace") for word in _read(f"/proc/{pid}/cmdline").split(b"\0")]
+    return words[words.index("-m") + 1] if "-m" in words else Path(words[0]).name
+
+
 def peak_mb(pid: int) -> float:
     for line in _read(f"/proc/{pid}/status").decode("utf-8", "replace").splitlines():
         if line.startswith("VmHWM:"):

@@ -69,6 +69,17 @@ async def test_reconcile_twice_starts_one_process(launcher: LocalLauncher) -> No
     assert first[0].pid == second[0].pid
 
 
+async def test_default_when_the_environment_has_the_variable_then_that_counts(
+    launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROUPE_SET", "outside")
+    shows = "import os; print('of', os.environ['TROUPE_SET'], os.environ['TROUPE_NOT_SET'])"
+    defaults = {"TROUPE_SET": "default", "TROUPE_NOT_SET": "default"}
+    component = replace(python("a", f"{shows}\n{SLEEPER}"), defaults=defaults)
+    await launcher.reconcile("job", [component])
+    await says(tmp_path / "job" / "logs" / "a.log", "of outside default")
+
+
 async def test_another_launcher_adopts_what_runs(launcher: LocalLauncher, tmp_path: Path) -> None:
     (started,) = await launcher.reconcile("job", [python("a", SLEEPER)])
     (adopted,) = await LocalLauncher(tmp_path).reconcile("job", [python("a", SLEEPER)])

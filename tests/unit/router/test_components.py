@@ -1,5 +1,6 @@
 """What a failed component's log says to people."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,19 @@ def test_components_when_nothing_is_said_then_one_trainer() -> None:
     assert one.name == "trainer-0"
     assert one.env["TROUPE_TRAINER_REPLICA_ID"] == "demo-1-trainer-0"
     assert policy_of("demo-1-trainer-0", "demo-1", service="trainer") is None
+
+
+def test_components_of_one_machine_when_weights_are_handed_over_then_by_a_link_in_the_run() -> None:
+    found = components("demo-1", spec(), RouterSettings(launcher="local"), router="h:1")
+    defaults = {each.module: each.defaults for each in found}
+    store = defaults["troupe_trainer"]["TROUPE_TRAINER_WEIGHTS_URL"]
+    assert defaults["troupe_trainer"]["TROUPE_TRAINER_WEIGHTS_VIA"] == "store"
+    assert defaults["troupe_rollout"]["TROUPE_ROLLOUT_WEIGHTS_URL"] == store
+    staging = defaults["troupe_rollout"]["TROUPE_ROLLOUT_STAGING_DIR"]
+    assert Path(store).parent == Path(staging).parent  # a link needs one file system
+    assert not defaults["troupe_env"]
+    elsewhere = components("demo-1", spec(), RouterSettings(launcher="none"), router="h:1")
+    assert not any(each.defaults for each in elsewhere)
 
 
 def test_components_when_each_policy_has_a_trainer_then_their_names_say_which() -> None:

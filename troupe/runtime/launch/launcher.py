@@ -17,9 +17,9 @@ class Component:
 
     ``name`` is deterministic inside its owner ("rollout-shared-0"); ``module`` is run with
     ``python -m``, or ``argv`` unchanged when it is set (programs that are not Python); ``env``
-    is added to the environment. A component with ``restarts`` False is not restarted after it
-    exits with status 0. ``traits`` are facts that a launcher may place it by, such as ``model`` or
-    ``gpus``.
+    is added to the environment, and ``defaults`` where the environment has no such variable (on
+    this machine alone). A component with ``restarts`` False is not restarted after it exits with
+    status 0. ``traits`` are facts that a launcher may place it by, such as ``model`` or ``gpus``.
 
     Example: ``Component("trainer-0", "troupe_trainer", {"TROUPE_TRAINER_JOB_ID": "demo-1"})``.
     """
@@ -31,6 +31,7 @@ class Component:
     restarts: bool = True
     argv: Sequence[str] = ()
     traits: Mapping[str, str] = field(default_factory=dict[str, str])
+    defaults: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

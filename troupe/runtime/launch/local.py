@@ -196,7 +196,8 @@ class LocalLauncher:
             record.started_at = time.time()
             record.save(folder)
             # A child needs this process's whole environment (PATH, HOME, proxies), not settings.
-            environment = {**os.environ, **component.env, LAUNCH_ID: record.launch_id}
+            environment = {**component.defaults, **os.environ, **component.env}
+            environment[LAUNCH_ID] = record.launch_id
             try:
                 child = subprocess.Popen(
                     _argv(component),
@@ -226,7 +227,8 @@ def _argv(component: Component) -> list[str]:
 
 
 def _digest(component: Component) -> str:
-    document = json.dumps([_argv(component), dict(sorted(component.env.items()))])
+    variables = sorted({**component.defaults, **component.env}.items())
+    document = json.dumps([_argv(component), dict(variables)])
     return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()
 
 

@@ -8,10 +8,10 @@ fifth of a trainer's time on a small model. Owns the two settings; never measure
 import ctypes
 import gc
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGEST_OF_HEAP = 32 << 20
 """The largest threshold that glibc accepts: a larger block is still returned when it is freed."""
-_KEPT_BYTES = 2**31 - 1
+_NEVER = -1
 _NEW_OBJECTS = 20_000
 
 
@@ -30,9 +30,11 @@ def settle_heap() -> None:
 def keep_freed_memory() -> None:
     """Keep freed blocks of up to 32 MiB in the process for the next step (glibc's mallopt).
 
-    The process keeps its peak. Without glibc nothing happens.
+    All threads share one heap, for glibc returns what becomes free in a thread's own. The process
+    keeps its peak. Call it before the model is loaded. Without glibc nothing happens.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_OF_HEAP)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)

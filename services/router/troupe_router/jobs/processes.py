@@ -67,6 +67,7 @@ def components(
                 **(_devices(gpus, settings.shown_gpus) if layout else {}),
             },
             traits=traits or {},
+            defaults=_weights_by_link(service, job_id, settings),
         )
 
     # In a cluster the address comes from the pod's template: it may hold a password.
@@ -98,6 +99,21 @@ def _program_traits(spec: JobSpec) -> dict[str, str]:
         return {}
     python = str(params.get("python") or "python")
     return {"program_image": str(params["image"]), "program_python": python}
+
+
+def _weights_by_link(service: str, job_id: str, settings: RouterSettings) -> dict[str, str]:
+    """Processes of one machine hand weights over by a link to their file: no byte is copied.
+
+    Streamed over gRPC, they cost as much processor time as a decoder's pass over the round. Another
+    choice in the environment counts.
+    """
+    if settings.launcher != "local" or service == "env":
+        return {}
+    folder = settings.runs_dir.absolute() / job_id / "weights"
+    store = {f"TROUPE_{service.upper()}_WEIGHTS_URL": str(folder / "store")}
+    if service == "trainer":
+        return {"TROUPE_TRAINER_WEIGHTS_VIA": "store", **store}
+    return {"TROUPE_ROLLOUT_STAGING_DIR": str(folder / "staging"), **store}
 
 
 def _replicas(

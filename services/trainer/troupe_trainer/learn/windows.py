@@ -17,8 +17,9 @@ from troupe_trainer.samples import CreditedGroup
 FEWEST = 8
 """A round has at least so many windows, or one for each ticket: the last one is learnt from when
 nothing is played any more."""
-
-
+SMALLEST = 256
+"""Fewer windows where they would have fewer tokens than this: each adds to every gradient, which
+then costs as much as its tokens."""
 MOST_PAIRED = 32
 """A round has at most so many windows where each is summed apart: what waits is of windows then."""
 
@@ -32,11 +33,12 @@ def tickets_per_window(spec: JobSpec, sampler: Sampler, *, most: int | None = No
     in 4,096 tokens there is room for 2 such tickets, or for 4 with two minibatches.
     """
     draws = draws_per_act(sampler, spec) * spec.workflow.max_turns
-    most = draws * sum(spec.sampling_for(agent).max_new_tokens for agent in spec.workflow.order)
+    limits = [spec.sampling_for(agent).max_new_tokens for agent in spec.workflow.order]
+    num_tokens = max(1, draws * sum(limits))
     budget = spec.batch.tokens_per_row * spec.batch.rows_per_microbatch
-    room = budget * spec.algorithm.minibatches // max(1, most)
+    room = budget * spec.algorithm.minibatches // num_tokens
     fewest = 1 if most is None else -(-spec.tasks_per_step // most)
-    return max(fewest, min(room, spec.tasks_per_step // FEWEST))
+    return max(fewest, min(room, max(spec.tasks_per_step // FEWEST, SMALLEST // num_tokens)))
 
 
 def by_window(groups: Sequence[CreditedGroup], size: int) -> dict[int, list[CreditedGroup]]:

@@ -35,11 +35,13 @@ from troupe_trainer.model.loading import (
     with_adapter,
 )
 from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
+from troupe_trainer.model.onednn import use_onednn
 from troupe_trainer.model.packing import Microbatch, one_sequence
 from troupe_trainer.model.published import published
 from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together
 from troupe_trainer.model.ranks.shard import Sharded, Spreading, fill, part_of
+from troupe_trainer.model.tied_gradient import join_gradients
 from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
 from troupe_trainer.model.vision import Vision, freeze, vision_model
 
@@ -99,6 +101,9 @@ class PolicyModel:
         if is_frozen:
             self.module.requires_grad_(False)
         self.module.eval()
+        self._is_plain = self.device.type == "cpu" and spec.dtype == "float32"
+        if self._is_plain:
+            use_onednn(self.module)
         self._causal: Any = self.module.get_base_model() if self.is_lora else self.module
         self._head: nn.Module = self._causal.get_output_embeddings()
         self.flops = StepFlops(self._causal, is_lora=self.is_lora)
@@ -132,6 +137,8 @@ class PolicyModel:
         ``is_offloaded``: they wait in the host's memory, and gradients and moments stay there.
         """
         self.ranks = ranks
+        if ranks.mesh is None and self._is_plain:
+            join_gradients(self._causal)
         if ranks.mesh is not None:
             self._bare = None
             dtype = torch.bfloat16 if self._spec.dtype == "bfloat16" else None

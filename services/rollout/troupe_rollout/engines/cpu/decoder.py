@@ -75,9 +75,9 @@ class Decoder:
         number: int,
     ) -> Tensor:
         rows, size = len(hidden_R1D), self._head_size
-        query_RHS = _linear(attention.q_proj, hidden_R1D).view(rows, -1, size)
-        key_RHS = _linear(attention.k_proj, hidden_R1D).view(rows, -1, size)
-        value_RHS = _linear(attention.v_proj, hidden_R1D).view(rows, -1, size)
+        query_RHS = attention.q_proj.forward(hidden_R1D).view(rows, -1, size)
+        key_RHS = attention.k_proj.forward(hidden_R1D).view(rows, -1, size)
+        value_RHS = attention.v_proj.forward(hidden_R1D).view(rows, -1, size)
         if hasattr(attention, "q_norm"):
             query_RHS = _norm(attention.q_norm, query_RHS)
             key_RHS = _norm(attention.k_norm, key_RHS)
@@ -87,7 +87,7 @@ class Decoder:
         groups_RGQS = query_RHS.view(rows, keys.shape[1], -1, size) * attention.scaling
         scores_RGQC = torch.matmul(groups_RGQS, keys.transpose(2, 3)).add_(mask)
         attended_RGQS = torch.matmul(torch.softmax(scores_RGQC, -1), values)
-        return _linear(attention.o_proj, attended_RGQS.reshape(rows, 1, -1))
+        return attention.o_proj.forward(attended_RGQS.reshape(rows, 1, -1))
 
 
 def _rotate(heads_RHS: Tensor, cos_R1S: Tensor, signed_sin_R1S: Tensor) -> Tensor:
@@ -97,13 +97,9 @@ def _rotate(heads_RHS: Tensor, cos_R1S: Tensor, signed_sin_R1S: Tensor) -> Tenso
 
 
 def _mlp(mlp: Any, hidden: Tensor) -> Tensor:
-    gate = mlp.act_fn(_linear(mlp.gate_proj, hidden))
-    return _linear(mlp.down_proj, gate * _linear(mlp.up_proj, hidden))
+    gate = mlp.act_fn(mlp.gate_proj.forward(hidden))
+    return mlp.down_proj.forward(gate * mlp.up_proj.forward(hidden))
 
 
 def _norm(norm: Any, hidden: Tensor) -> Tensor:
     return F.rms_norm(hidden, norm.weight.shape, norm.weight, norm.variance_epsilon)
-
-
-def _linear(layer: Any, hidden: Tensor) -> Tensor:
-    return F.linear(hidden, layer.weight, layer.bias)

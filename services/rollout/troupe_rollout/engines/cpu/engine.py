@@ -88,6 +88,10 @@ class CpuEngine:
             await asyncio.wrap_future(
                 self._worker.call(lambda base=base, ids=prompt: score_tokens(base.module, ids))
             )
+        for key, base in loaded.items():
+            kinds = {p.train.kind for p in policies.values() if (p.model, p.dtype) == key}
+            if kinds == {"full"}:
+                base.drop_weights()
 
     def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
         self._base(policy)

@@ -23,6 +23,7 @@ from transformers.utils.hub import cached_file
 from troupe.errors import InvalidArgumentError
 from troupe.spec.policy import PolicySpec
 from troupe.vision.model import KINDS, VisionModel, vision_model_of
+from troupe_rollout.engines.cpu.onednn import use_onednn
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,15 @@ class CpuModel:
     kv_bytes_per_token: int
     vision: VisionModel | None
     """How it takes images; None for a model that takes none."""
+    device: torch.device
+
+    def drop_weights(self) -> None:
+        """Keep names, shapes and layouts alone: every version brings all of its weights."""
+        kept: dict[int, nn.Parameter] = {}
+        for name, old in list(self.module.named_parameters(remove_duplicate=False)):
+            if id(old) not in kept:
+                kept[id(old)] = nn.Parameter(torch.empty_like(old, device="meta"), False)
+            replace_parameter(self.module, name, kept[id(old)])
 
 
 def load_base(spec: PolicySpec, device: str) -> CpuModel:
@@ -65,6 +75,7 @@ def load_base(spec: PolicySpec, device: str) -> CpuModel:
         module.requires_grad_(False)
         if device == "cpu":
             _lay_out_by_columns(module)
+            use_onednn(module)
     except Exception as error:  # transformers raises many types for a broken folder
         detail = " ".join(str(error).split())[:400]
         raise InvalidArgumentError(
@@ -83,6 +94,7 @@ def load_base(spec: PolicySpec, device: str) -> CpuModel:
         context_length=int(config.max_position_embeddings),
         kv_bytes_per_token=_kv_bytes(config, module.dtype),
         vision=vision,
+        device=module.device,
     )
 
 

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 UNIFORM_BLOCK = 64
 """Uniforms that a row holds at once; a longer completion draws the next block."""
+
+BLOCK = 256
+"""Tokens of the vocabulary whose weights are summed up together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +49,41 @@ def sample(logits_RV: Tensor, filters: Filters, uniforms_R: Tensor) -> tuple[Ten
     """
     is_greedy_R = filters.temperature_R == 0.0
     divisor_R = torch.where(is_greedy_R, 1.0, filters.temperature_R)
-    logprobs_RV = torch.log_softmax(logits_RV / divisor_R[:, None], dim=-1)
+    scaled_RV = logits_RV / divisor_R[:, None]
     if filters.any_filtered:
-        logprobs_RV = _filtered(logprobs_RV, filters, is_greedy_R)
-    cdf_RV = logprobs_RV.double().exp_().cumsum(-1)
-    total_R1 = cdf_RV[:, -1:].contiguous()
-    drawn_R1 = torch.searchsorted(cdf_RV, uniforms_R[:, None] * total_R1, right=True)
-    last_R1 = torch.searchsorted(cdf_RV, total_R1)
-    drawn_R = torch.minimum(drawn_R1, last_R1)[:, 0]
+        scaled_RV = _filtered(torch.log_softmax(scaled_RV, dim=-1), filters, is_greedy_R)
+    largest_R1 = scaled_RV.amax(-1, keepdim=True)
+    weights_RV = scaled_RV.sub(largest_R1).exp_()
+    drawn_R, total_R = _drawn(weights_RV, uniforms_R)
     tokens_R = torch.where(is_greedy_R, logits_RV.argmax(-1), drawn_R)
-    return tokens_R, logprobs_RV.gather(1, tokens_R[:, None])[:, 0]
+    chosen_R1 = scaled_RV.gather(1, tokens_R[:, None]) - largest_R1
+    return tokens_R, (chosen_R1[:, 0] - total_R.log()).float()
+
+
+def _drawn(weights_RV: Tensor, uniforms_R: Tensor) -> tuple[Tensor, Tensor]:
+    """The token at which the sum of weights passes the uniform's share of all, and their sum.
+
+    First the block of the vocabulary is found, then the token in it, so that sums in double
+    precision, which cost more than the weights, run over blocks and not over tokens.
+    """
+    if missing := -weights_RV.shape[1] % BLOCK:
+        weights_RV = F.pad(weights_RV, (0, missing))
+    weights_RNB = weights_RV.unflatten(1, (-1, BLOCK))
+    ends_RN = weights_RNB.sum(-1, dtype=torch.float64).cumsum(-1)
+    total_R1 = ends_RN[:, -1:].contiguous()
+    target_R1 = uniforms_R[:, None] * total_R1
+    block_R1 = _first_beyond(ends_RN, target_R1)
+    rows_R = torch.arange(len(weights_RV), device=weights_RV.device)
+    inside_RB = weights_RNB[rows_R, block_R1[:, 0]].double().cumsum(-1)
+    before_R1 = ends_RN.gather(1, block_R1) - inside_RB[:, -1:]
+    token_R1 = _first_beyond(inside_RB, (target_R1 - before_R1).clamp_(min=0.0))
+    return (block_R1 * BLOCK + token_R1)[:, 0], total_R1[:, 0]
+
+
+def _first_beyond(ends_RN: Tensor, target_R1: Tensor) -> Tensor:
+    """The first place whose running sum is beyond the target, or else the last that adds to it."""
+    found_R1 = torch.searchsorted(ends_RN, target_R1, right=True)
+    return torch.minimum(found_R1, torch.searchsorted(ends_RN, ends_RN[:, -1:].contiguous()))
 
 
 def _filtered(logprobs_RV: Tensor, filters: Filters, is_greedy_R: Tensor) -> Tensor:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 
 from troupe.errors import WeightsRejectedError
 from troupe.runtime.engines.engine import StagedWeights
-from troupe.runtime.weights import TensorSum, TensorView, adapter_scale, sums_of
+from troupe.runtime.weights import TensorSum, TensorView, adapter_scale, read_layout, sums_of
 from troupe.runtime.weights.manifest import parse_adapter_config
 from troupe_rollout.engines.cpu.model import CpuModel, replace_parameter
 
@@ -33,16 +32,26 @@ _DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+_TYPES = {name: dtype for dtype, name in _DTYPES.items()}
 _UNSUPPORTED = ("use_dora", "fan_in_fan_out", "rank_pattern", "alpha_pattern", "modules_to_save")
 
 
 def load_tensors(path: Path) -> Generator[tuple[str, Tensor]]:
-    """The file's tensors one by one; raises WeightsRejectedError when it is not safetensors."""
+    """The file's tensors one by one, read and not mapped: beside the caller's there is one at a
+    time. Raises WeightsRejectedError when it is not safetensors.
+    """
     try:
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - it is no dict
-                yield name, file.get_tensor(name)
-    except Exception as error:  # safetensors raises its own type and OSError
+        with path.open("rb", buffering=0) as file:
+            for entry in read_layout(path):
+                tensor = torch.empty(entry.shape, dtype=_TYPES[entry.dtype])
+                file.seek(entry.begin)
+                data = _bytes(tensor)
+                while data and (num_read := file.readinto(data)):
+                    data = data[num_read:]
+                if data:
+                    raise OSError(f"it ends within tensor '{entry.name}'")
+                yield entry.name, tensor
+    except (OSError, KeyError) as error:
         raise WeightsRejectedError(
             f"{path} can't be read as safetensors ({error}). Export and send the weights again."
         ) from error
@@ -76,7 +85,7 @@ def build_module(
         if weights.kind == "lora":
             _merge_lora(module, dict(summed()), weights.adapter_config_json, where)
         else:
-            _replace_all(module, summed(), where)
+            _replace_all(module, summed(), base.device, where)
     return module, sums
 
 
@@ -131,7 +140,7 @@ def _merge_lora(module: Any, tensors: dict[str, Tensor], config_json: str, where
                 f"{where}: tensor '{target}.lora_B' {list(b.shape)} times 'lora_A' {list(a.shape)} "
                 f"does not give the layer's {list(weight.shape)}."
             )
-        layer.weight = _laid_out_as(weight, weight.float() + scale * (b @ a))
+        layer.weight = _laid_out_as(weight, weight.float() + scale * (b @ a), weight.device)
 
 
 def _linear(module: Any, target: str, where: str) -> nn.Linear:
@@ -148,7 +157,9 @@ def _linear(module: Any, target: str, where: str) -> nn.Linear:
     return layer
 
 
-def _replace_all(module: Any, tensors: Iterable[tuple[str, Tensor]], where: str) -> None:
+def _replace_all(
+    module: Any, tensors: Iterable[tuple[str, Tensor]], device: torch.device, where: str
+) -> None:
     """Every parameter as it comes; tied names may be given once or each time."""
     current: dict[str, nn.Parameter] = dict(module.named_parameters(remove_duplicate=False))
     ties, placed = _ties(current), dict[str, nn.Parameter]()
@@ -161,7 +172,7 @@ def _replace_all(module: Any, tensors: Iterable[tuple[str, Tensor]], where: str)
                     f"{where}: tensor '{name}' differs from '{twin}', and the model ties them."
                 )
             continue
-        placed[name] = _laid_out_as(current[name], tensor)
+        placed[name] = _laid_out_as(current[name], tensor, device)
         for tied in names_of[name]:
             replace_parameter(module, tied, placed[name])
     _check_complete(ties, placed, where)
@@ -190,9 +201,10 @@ def _check_complete(ties: list[list[str]], received: Container[str], where: str)
             raise WeightsRejectedError(f"{where}: tensor '{names[0]}' is missing.")
 
 
-def _laid_out_as(old: Tensor, values: Tensor) -> nn.Parameter:
-    """``values`` with the device, dtype and memory layout of ``old``."""
-    return nn.Parameter(torch.empty_like(old).copy_(values), requires_grad=False)
+def _laid_out_as(old: Tensor, values: Tensor, device: torch.device) -> nn.Parameter:
+    """``values`` on ``device`` with the dtype and memory layout of ``old``."""
+    placed = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=device)
+    return nn.Parameter(placed.copy_(values), requires_grad=False)
 
 
 def _bytes(tensor: Tensor) -> memoryview:
