@@ -6,8 +6,9 @@ Qwen2 of 1.1 million parameters, which measures overheads alone. All train the s
 weights, float32) on the same prompts with the same K, tokens and reward, one agent, one turn, one
 torch thread, 8 prompts a step; runs are interleaved. Troupe runs twice: its parts in one process,
 and the four services as processes, whose CPU time is added up, Valkey and router included. Only
-steps after the warm-up count; ``--peer-steps`` 3 leaves the peers one of them. A peak is the resident memory's (VmHWM), added up over processes. The
-last line is one JSON object; exits 0 whatever it shows.
+steps after the warm-up count; with ``--peer-steps`` 3 a peer has one of them. A peak is the
+resident memory's (VmHWM), added up over processes. The last line is one JSON object; exits 0
+whatever it shows.
 """
 
 import argparse
