@@ -6,8 +6,9 @@ Qwen2 of 1.1 million parameters, which measures overheads alone. All train the s
 weights, float32) on the same prompts with the same K, tokens and reward, one agent, one turn, one
 torch thread, 8 prompts a step; runs are interleaved. Troupe runs twice: its parts in one process,
 and the four services as processes, whose CPU time is added up, Valkey and router included. Only
-steps after the warm-up count. A peak is the resident memory's (VmHWM), added up over processes. The
-last line is one JSON object; exits 0 whatever it shows.
+steps after the warm-up count; with ``--peer-steps`` 3 a peer has one of them. A peak is the
+resident memory's (VmHWM), added up over processes. The last line is one JSON object; exits 0
+whatever it shows.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +101,15 @@ def main() -> None:
     parser.add_argument("--model", default="tiny", help="tiny, smollm2, or a model's folder")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=14)
+    parser.add_argument("--peer-steps", type=int, help="of the peers, whose steps take longer")
+    parser.add_argument("--warm-up", type=int, default=3, help="steps that are not measured")
     parser.add_argument("--only", help=f"some of {','.join((*PEERS, *OWN))}")
     parser.add_argument("--quick", action="store_true", help="one round of 6 steps, or 3 if real")
     args = parser.parse_args()
     clean_up_on_sigterm()
     is_real = args.model != "tiny"
     if args.quick:
-        args.rounds, args.steps = 1, 3 if is_real else 6
+        args.rounds, args.steps, args.warm_up = 1, 3 if is_real else 6, 1
     python = args.venv / "bin" / "python"
     peers = [name for name in PEERS if not (is_real and name == "comlrl_iac")]
     names = args.only.split(",") if args.only else [*peers, *OWN]
@@ -114,7 +117,9 @@ def main() -> None:
         print(f"no {python}: the peers are left out; run scripts/setup_peers.py", file=sys.stderr)
         names = [name for name in names if name in OWN]
     timeout_s = 7200.0 if is_real else 900.0
-    plan = Plan(steps=args.steps, warm_up=1 if args.quick else 3, timeout_s=timeout_s)
+    plan = Plan(steps=args.steps, warm_up=args.warm_up, timeout_s=timeout_s)
+    peer_steps = args.peer_steps or args.steps
+    peer_plan = replace(plan, steps=peer_steps, warm_up=min(args.warm_up, peer_steps - 2))
     torch.set_num_threads(1)
     transformers_logging.disable_progress_bar()
     figures: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
@@ -127,7 +132,7 @@ def main() -> None:
         }
         for _ in range(args.rounds):
             for name in names:
-                run = runners.get(name) or (lambda name=name: peer(name, python, model, plan))
+                run = runners.get(name) or (lambda name=name: peer(name, python, model, peer_plan))
                 figures[name].append(run())
                 print(json.dumps({"run": name, **figures[name][-1]}), flush=True)
     rows = {name: row_of(name, runs) for name, runs in figures.items()}
@@ -147,6 +152,7 @@ def main() -> None:
         "load": os.getloadavg()[0],
         "model": args.model,
         "spec": asdict(plan),
+        "peers_spec": asdict(peer_plan),
         "n": args.rounds,
         "rows": list(rows.values()),
         "goals": goals,

@@ -3,6 +3,7 @@
 import sys
 
 from troupe.runtime.serving.life import main
+from troupe.runtime.serving.memory import keep_freed_memory
 from troupe.runtime.telemetry.logging import configure_logging
 from troupe_trainer.app import TrainerService
 from troupe_trainer.learn.follower import follow, outlive_signals
@@ -23,6 +24,8 @@ def run() -> int:
     built: list[TrainerService] = []
 
     def build(settings: TrainerSettings) -> TrainerService:
+        if resolve_device(settings.device) == "cpu":
+            keep_freed_memory()
         built.append(TrainerService(settings))
         return built[0]
 

@@ -15,7 +15,7 @@ from troupe.clients.router import RouterClient
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.faults import reached
 from troupe.runtime.serving.life import replica_name
-from troupe.runtime.serving.memory import keep_freed_memory, settle_heap
+from troupe.runtime.serving.memory import settle_heap
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.fencing import Fence
 from troupe.runtime.streams.ledger import StepLedger
@@ -127,8 +127,6 @@ class TrainingJob:
     async def _with(self, ranks: Ranks, device: str) -> None:
         """Run the job on ``ranks``."""
         settings = self._settings
-        if device == "cpu":
-            keep_freed_memory()
         shared = SharedDevice(self._spec, self._publisher) if settings.colocated else None
         if shared is not None:
             await shared.take()  # before anything is loaded onto it

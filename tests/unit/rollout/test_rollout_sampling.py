@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from troupe_rollout.engines.cpu.sampling import Filters, candidate_stream, sample
+from troupe_rollout.engines.cpu.sampling import BLOCK, Filters, candidate_stream, sample
 
 
 def filters(num_rows: int, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0):
@@ -83,3 +83,30 @@ def test_candidate_stream_when_seed_or_index_differs_differs():
     draws = {(s, i): candidate_stream(s, i).random(4).tobytes() for s in (1, 2) for i in (0, 1)}
     assert len(set(draws.values())) == 4
     assert draws[1, 0] == np.random.Generator(np.random.Philox(key=[1, 0])).random(4).tobytes()
+
+
+def test_sample_over_several_blocks_finds_the_token_of_the_whole_running_sum():
+    torch.manual_seed(5)
+    logits = torch.randn(64, 3 * BLOCK + 17) * 4
+    logits[:, :BLOCK] = -torch.inf  # a block without weight
+    uniforms = torch.rand(64, dtype=torch.float64)
+    uniforms[0], uniforms[1] = 0.0, 1.0 - 2.0**-53
+    tokens, logprobs = sample(logits, filters(64), uniforms)
+    expected = torch.log_softmax(logits.double(), -1)
+    ends = expected.exp().cumsum(-1)
+    drawn = torch.searchsorted(ends, uniforms[:, None] * ends[:, -1:], right=True)[:, 0]
+    assert torch.equal(tokens[1:], drawn[1:]) and tokens[0] == BLOCK
+    torch.testing.assert_close(logprobs.double(), expected.gather(1, tokens[:, None])[:, 0])
+
+
+def test_sample_at_the_border_of_a_block_never_draws_what_has_no_probability():
+    logits = torch.zeros(1, 2 * BLOCK)
+    logits[0, BLOCK : BLOCK + 9] = -torch.inf
+    border = torch.tensor([BLOCK / (2 * BLOCK - 9)], dtype=torch.float64)
+    for uniforms in (
+        border,
+        torch.nextafter(border, border + 1),
+        torch.nextafter(border, border - 1),
+    ):
+        token = sample(logits, filters(1, top_p=0.999999), uniforms)[0].item()
+        assert token < BLOCK or token >= BLOCK + 9

@@ -21,12 +21,18 @@ def test_heap_when_settled_then_what_was_loaded_is_not_collected_again():
 
 _FAULTS = """
 import resource
+import threading
 from troupe.runtime.serving.memory import keep_freed_memory
 {keep}
+def work():
+    for _ in range(10):
+        blocks = [bytearray(20 << 20) for _ in range(4)]
+        del blocks
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(10):
-    blocks = [bytearray(20 << 20) for _ in range(4)]
-    del blocks
+work()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from troupe_trainer.model.onednn import OneDnnLinear, has_onednn, use_onednn
+from troupe_trainer.model.onednn import OneDnnLinear, has_onednn, padded, use_onednn
 from troupe_trainer.model.tied_gradient import TiedHead, join_gradients
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="this PyTorch has no oneDNN")
@@ -94,3 +95,10 @@ def test_tied_gradient_of_tokens_looked_up_twice_then_both_count():
         logits = model(inputs_embeds=one + 2 * two, use_cache=False).logits
         torch.log_softmax(logits, -1)[..., 7].sum().backward()
     _same_gradients(plain, joined)
+
+
+def test_padding_of_any_number_of_rows_is_little_and_leaves_few_numbers():
+    sizes = {count: len(padded(np.zeros(count), 0)) for count in range(1, 5000)}
+    assert all(0 <= size - count < max(16, count / 16 + 1) for count, size in sizes.items())
+    assert len({size for count, size in sizes.items() if count >= 256}) < 80
+    assert padded(np.array([5, 6]), 1).tolist() == [5, 6, *[1] * 14]

@@ -31,7 +31,7 @@ def keep_freed_memory() -> None:
     """Keep freed blocks of up to 32 MiB in the process for the next step (glibc's mallopt).
 
     All threads share one heap, for glibc returns what becomes free in a thread's own. The process
-    keeps its peak. Call it before the model is loaded. Without glibc nothing happens.
+    keeps its peak. Call it before there are other threads. Without glibc nothing happens.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

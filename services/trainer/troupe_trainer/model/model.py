@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
@@ -35,7 +36,7 @@ from troupe_trainer.model.loading import (
     with_adapter,
 )
 from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
-from troupe_trainer.model.onednn import use_onednn
+from troupe_trainer.model.onednn import padded, use_onednn
 from troupe_trainer.model.packing import Microbatch, one_sequence
 from troupe_trainer.model.published import published
 from troupe_trainer.model.ranks.exchange import gathered
@@ -302,7 +303,9 @@ class PolicyModel:
 
         Both are float32 of shape N; the entropy carries a gradient only if it is wanted.
         """
-        return self._gathered(lambda: self._logprobs(batch, want_entropy_grad))
+        parts = self._gathered(lambda: self._logprobs(batch, want_entropy_grad))
+        num_trained = len(batch.targets_N)
+        return parts[0][:num_trained], parts[1][:num_trained]
 
     def _gathered(self, work: Callable[[], _T]) -> _T:
         """Do ``work`` while the weights that it needs are gathered."""
@@ -311,8 +314,8 @@ class PolicyModel:
     def _logprobs(self, batch: Microbatch, want_entropy_grad: bool) -> tuple[Tensor, Tensor]:
         with self.autocast:
             hidden_N_D = self._hidden(batch)
-            targets_N = torch.from_numpy(batch.targets_N).to(self.device)
-            temperatures_N = torch.from_numpy(batch.temperatures_N).to(self.device)
+            targets_N = self._column(batch.targets_N)
+            temperatures_N = self._column(batch.temperatures_N, 1)
             size = tokens_per_chunk(self.vocabulary_size, on_cpu=self.device.type == "cpu")
             columns = [column.split(size) for column in (hidden_N_D, targets_N, temperatures_N)]
             chunks: list[tuple[Tensor, Tensor, Tensor]] = list(zip(*columns, strict=True))
@@ -357,8 +360,7 @@ class PolicyModel:
 
     def _hidden(self, batch: Microbatch) -> Tensor:
         """The decoder's output at each predictor, N x D."""
-        predictors_N = torch.from_numpy(batch.predictors_N).to(self.device)
-        return self._decoded(batch)[0].index_select(0, predictors_N)
+        return self._decoded(batch)[0].index_select(0, self._column(batch.predictors_N))
 
     def _decoded(self, batch: Microbatch) -> Tensor:
         """The decoder's output at every token, 1 x M x D."""
@@ -373,9 +375,14 @@ class PolicyModel:
     def _inputs(self, batch: Microbatch) -> dict[str, Any]:
         if self._vision is not None:
             return self._vision.inputs(self._causal, batch)
-        tokens_M = torch.from_numpy(batch.tokens_M).to(self.device)
-        positions_M = torch.from_numpy(batch.positions_M).to(self.device)
+        tokens_M, positions_M = self._column(batch.tokens_M), self._column(batch.positions_M)
         return {"input_ids": tokens_M[None], "position_ids": positions_M[None]}
+
+    def _column(self, values: NDArray[Any], padding: int = 0) -> Tensor:
+        """One value a token on the device, with ``padding`` where oneDNN computes the layers."""
+        if self._is_plain and self._has_tree and self._vision is None:
+            values = padded(values, padding)
+        return torch.from_numpy(values).to(self.device)
 
     def _attention(self, batch: Microbatch) -> dict[str, Any]:
         """The arguments that tell the layers which tokens see which."""

@@ -127,6 +127,8 @@ class Tree:
                 module, query, key, value, part.bias_B_1_T_T, **kwargs
             )
             outputs.append(part.flat(output_BTHS))
+        if missing := heads[0].shape[2] - sum(map(len, outputs)):  # padding, which sees nothing
+            outputs.append(outputs[0].new_zeros(missing, *outputs[0].shape[1:]))
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs))[None]
 
 

@@ -55,6 +55,8 @@ class CpuEngine:
 
     def __init__(self, settings: CpuEngineSettings | None = None) -> None:
         self._settings = settings or CpuEngineSettings()
+        if self._settings.device == "cpu":
+            keep_freed_memory()
         self._worker = Worker(torch_threads=self._settings.torch_threads)
         self._stager = ThreadPoolExecutor(
             1, "cpu-stage", initializer=torch.set_num_threads, initargs=(1,)
@@ -67,8 +69,6 @@ class CpuEngine:
         self._is_stopping = False
 
     async def start(self, policies: dict[str, PolicySpec]) -> None:
-        if self._settings.device == "cpu":
-            keep_freed_memory()
         loaded: dict[tuple[str, str], CpuModel] = {}
         loop = asyncio.get_running_loop()
         for policy, spec in policies.items():

@@ -51,7 +51,7 @@ def sample(logits_RV: Tensor, filters: Filters, uniforms_R: Tensor) -> tuple[Ten
     divisor_R = torch.where(is_greedy_R, 1.0, filters.temperature_R)
     scaled_RV = logits_RV / divisor_R[:, None]
     if filters.any_filtered:
-        scaled_RV = _filtered(torch.log_softmax(scaled_RV, dim=-1), filters, is_greedy_R)
+        scaled_RV = _filtered(scaled_RV, filters, is_greedy_R)
     largest_R1 = scaled_RV.amax(-1, keepdim=True)
     weights_RV = scaled_RV.sub(largest_R1).exp_()
     drawn_R, total_R = _drawn(weights_RV, uniforms_R)
@@ -86,18 +86,17 @@ def _first_beyond(ends_RN: Tensor, target_R1: Tensor) -> Tensor:
     return torch.minimum(found_R1, torch.searchsorted(ends_RN, ends_RN[:, -1:].contiguous()))
 
 
-def _filtered(logprobs_RV: Tensor, filters: Filters, is_greedy_R: Tensor) -> Tensor:
-    """Keep the top k, then the smallest set of those with mass top_p; renormalise."""
-    vocabulary = logprobs_RV.shape[1]
+def _filtered(scaled_RV: Tensor, filters: Filters, is_greedy_R: Tensor) -> Tensor:
+    """Keep the top k, then the smallest set of those with mass top_p; the others get -inf."""
+    vocabulary = scaled_RV.shape[1]
     keeps_all_R = filters.top_k_R == 0
     k_R = torch.where(keeps_all_R, vocabulary, filters.top_k_R)
-    sorted_RV, order_RV = logprobs_RV.sort(dim=-1, descending=True, stable=True)
-    rank_V = torch.arange(vocabulary, device=logprobs_RV.device)
+    sorted_RV, order_RV = scaled_RV.sort(dim=-1, descending=True, stable=True)
+    rank_V = torch.arange(vocabulary, device=scaled_RV.device)
     sorted_RV = sorted_RV.masked_fill(rank_V[None] >= k_R[:, None], -torch.inf)
     mass_RV = torch.softmax(sorted_RV.double(), dim=-1)
     before_RV = mass_RV.cumsum(-1) - mass_RV
     sorted_RV = sorted_RV.masked_fill(before_RV >= filters.top_p_R[:, None], -torch.inf)
-    kept_RV = torch.empty_like(logprobs_RV).scatter_(1, order_RV, sorted_RV)
+    kept_RV = torch.empty_like(scaled_RV).scatter_(1, order_RV, sorted_RV)
     is_plain_R = is_greedy_R | (keeps_all_R & (filters.top_p_R >= 1.0))
-    kept_RV = torch.log_softmax(kept_RV, dim=-1)
-    return torch.where(is_plain_R[:, None], logprobs_RV, kept_RV)
+    return torch.where(is_plain_R[:, None], scaled_RV, kept_RV)
