@@ -13,6 +13,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from trainer_data import groups_of_step, job_spec, make_group
 
 from troupe.algorithms.at_grpo import AtGrpo
@@ -116,8 +117,18 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
         assert all(torch.equal(one_by_one[n], weights[0][n]) for n in weights[1])
     with pytest.raises(ValueError, match="full"):
         spread.model.each_weight(_refuse)  # and the other ranks are not left waiting
-    paths = export_artifacts(spread.alone(), spec.policies[policy], tmp_path / policy)
-    assert (Path(paths["merged"]) / "model.safetensors").is_file()
+    exports = [
+        Path(export_artifacts(x, spec.policies[policy], tmp_path / f"{policy}{i}")["merged"])
+        for i, x in enumerate((spread, alone))
+    ]
+    names = [sorted(path.name for path in folder.iterdir()) for folder in exports]
+    assert names[0] == names[1]
+    for name in names[0]:
+        if name.endswith(".json"):
+            assert (exports[0] / name).read_text() == (exports[1] / name).read_text(), name
+    got_saved, want_saved = (load_file(folder / "model.safetensors") for folder in exports)
+    assert got_saved.keys() == want_saved.keys()
+    assert all(torch.allclose(got_saved[n], want_saved[n], atol=2e-4) for n in want_saved)
     _ = spread.model.score(tokens)  # gathers what a restored state must not be written to
     spread.restore(alone.state())
     kept, given = spread.state().tensors, alone.state().tensors
