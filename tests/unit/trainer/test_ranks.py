@@ -140,6 +140,32 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
         spread.step([*_credited(4, spec), spoilt], 4)
 
 
+def test_weights_in_bfloat16_when_spread_then_two_ranks_learn_nearly_what_one_does(
+    tiny_model: Path,
+) -> None:
+    body = _spec(tiny_model).model_dump(mode="json")
+    for policy in body["policies"].values():
+        policy["dtype"] = "bfloat16"
+    spec = JobSpec.model_validate(body)
+    algorithm = AtGrpo(spec.algorithm)
+    started = start(2, device="cpu", threads=1)
+    try:
+        started.ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+        for policy in sorted(spec.policies):
+            spread = Learner(policy, spec, algorithm, device="cpu", ranks=started.ranks)
+            alone = Learner(policy, spec, algorithm, device="cpu")
+            one, other = (x.model.weights() for x in (spread, alone))
+            assert all(torch.equal(one[name], other[name]) for name in other)
+            assert {p.dtype for p in spread.model.trainable().values()} == {torch.float32}
+            for step in range(2):
+                got, want = (x.step(_credited(step, spec), step) for x in (spread, alone))
+                for name in ("loss", "entropy", "kl_rollout"):
+                    assert got.metrics[name] == pytest.approx(want.metrics[name], rel=0.05), name
+                assert got.metrics["grad_norm"] == pytest.approx(want.metrics["grad_norm"], rel=0.1)
+    finally:
+        started.end()
+
+
 def _refuse(name: str, tensor: torch.Tensor) -> None:
     raise ValueError("full")
 
