@@ -48,7 +48,7 @@ class Unfilled:
         return [
             (module, attribute, f"{path}.{attribute}")
             for path, module in self.causal.named_modules()
-            for attribute, parameter in module.named_parameters(recurse=False)
+            for attribute, _ in module.named_parameters(recurse=False)
             if f"{path}.{attribute}" in self.stored
         ]
 

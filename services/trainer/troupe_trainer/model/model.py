@@ -137,6 +137,7 @@ class PolicyModel:
             self._sharded = Sharded(self.module, spreading)
             if self._unfilled is not None:
                 self._sharded.read(self._places, self._unfilled.stored)
+            self._sharded.begin()
             if self._reference is not None:
                 self._reference_sharded = Sharded(self._reference, spreading)
             if self._reference_sharded is not None and self._empty_reference is not None:
