@@ -26,7 +26,7 @@ from troupe.spec.context import context_issues
 from troupe.spec.fit import fit_batch
 from troupe.spec.issues import suggest
 from troupe.spec.memory import GB
-from troupe.spec.sizes import rank_host_bytes
+from troupe.spec.sizes import first_rank_bytes, rank_host_bytes
 from troupe.spec.vision import vision_issues
 
 _ANY_GPU_GB = 1e6
@@ -95,7 +95,11 @@ def _on_host(spec: JobSpec, ranks: int) -> str:
     needed = rank_host_bytes(spec, ranks) if ranks > 1 else None
     if needed is None:
         return ""
-    return f"; {needed / GB:.1f} GB of host memory for each of {ranks} ranks"
+    first = first_rank_bytes(spec) / GB
+    return (
+        f"; {needed / GB:.1f} GB of host memory for each of {ranks} ranks, and {first:.1f} GB more "
+        "for the first, which publishes and exports"
+    )
 
 
 def schema(as_json: opt.AsJson = False) -> None:

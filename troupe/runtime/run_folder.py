@@ -23,6 +23,17 @@ def groups_file(run_dir: Path, policy: str = "") -> Path:
     return run_dir / (f"groups-{policy}.jsonl" if policy else "groups.jsonl")
 
 
+def part_names(name: str, count: int) -> list[str]:
+    """The files of a state in ``count`` parts, in the order of their rows.
+
+    Example: ``part_names("a", 1) == ["a.safetensors"]``; of 8 the fourth is
+    "a.00003-of-00008.safetensors".
+    """
+    if count == 1:
+        return [f"{name}.safetensors"]
+    return [f"{name}.{rank:05d}-of-{count:05d}.safetensors" for rank in range(count)]
+
+
 def step_name(step: int) -> str:
     """Folder of the checkpoint after ``step`` steps. Example: ``step_name(12) == "step-00012"``."""
     return f"step-{step:05d}"

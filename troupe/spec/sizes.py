@@ -112,6 +112,17 @@ def rank_host_bytes(spec: JobSpec, ranks: int) -> float | None:
     return PROCESS_BYTES + (max(parts) if spec.trainer.per_policy else sum(parts))
 
 
+def first_rank_bytes(spec: JobSpec) -> float:
+    """What rank 0 needs beside ``rank_host_bytes``: the weights of a policy that it publishes or
+    exports."""
+    sizes = [0.0]
+    for policy in spec.policies.values():
+        shape = decoder_shape(policy.model)
+        if shape is not None:
+            sizes.append(shape.num_parameters() * (2.0 if policy.dtype == "bfloat16" else 4.0))
+    return max(sizes)
+
+
 def host_bytes(spec: JobSpec) -> float | None:
     """What the host keeps where server and trainer take turns on one GPU; None: an unknown shape.
 

@@ -247,7 +247,7 @@ class TrainingJob:
         for policy, learner in learners.by_policy.items():
             spec, folder = self._spec.policies[policy], self._run_dir / "policies" / policy
             policies[policy] = await learners.on_thread(
-                lambda source=learner, s=spec, f=folder: export_artifacts(source.alone(), s, f)
+                lambda source=learner, s=spec, f=folder: export_artifacts(source, s, f)
             )
         return {"step": self._spec.steps, "policies": policies}
 

@@ -76,6 +76,21 @@ def test_state_when_it_is_a_link_then_is_not_given_away(tmp_path: Path) -> None:
             archive(run_dir, SPEC, "step-00001", "p", kind)
 
 
+def test_state_when_ranks_wrote_it_in_parts_then_all_are_sent_or_none(tmp_path: Path) -> None:
+    run_dir = tmp_path / "demo-1"
+    folder = checkpoint(run_dir)
+    (folder / "state.json").write_text('{"step": 1, "parts": {"p": 2}}')
+    for number, text in enumerate((b"first", b"second")):
+        (folder / f"p.{number:05d}-of-00002.safetensors").write_bytes(text)
+    [listed] = checkpoint_list(run_dir, SPEC, 1).checkpoints
+    assert listed.size_bytes == 11
+    sent = b"".join(archive(run_dir, SPEC, "step-00001", "p", "state").chunks())
+    assert sent.index(b"first") < sent.index(b"second")
+    (folder / "p.00001-of-00002.safetensors").unlink()
+    with pytest.raises(NotFoundError):
+        archive(run_dir, SPEC, "step-00001", "p", "state")
+
+
 @pytest.mark.parametrize("linked", ["policies", "policies/p", "policies/p/adapter"])
 def test_policy_when_a_folder_is_a_link_then_is_not_given_away(tmp_path: Path, linked: str) -> None:
     run_dir, elsewhere = tmp_path / "demo-1", outside(tmp_path)

@@ -17,12 +17,13 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from troupe.runtime.run_folder import part_names
 from troupe.spec.policy import PolicySpec
 from troupe_trainer.model.base_digest import base_digest
 from troupe_trainer.model.kernels import PLAIN
 from troupe_trainer.model.loading import Unfilled, empty_causal, load_causal
 from troupe_trainer.model.model import PolicyModel
-from troupe_trainer.model.stored import StoredTensors, part_names, write_part
+from troupe_trainer.model.stored import StoredTensors, write_part
 from troupe_trainer.model.tree_attention import use_tree
 
 SIZES: dict[str, Any] = {

@@ -119,7 +119,7 @@ def test_prediction_for_ranks_when_counted_then_is_within_10_percent_and_two_lay
         shape, policy, tokens=counted["tokens"], checkpoint_activations=checkpointed, ranks=ranks
     )
     print(
-        f"\nof {ranks} ranks with {layers} layers each needs {counted['peak'] / GB:.2f} GB counted, "
+        f"\n{layers} layers, {ranks} ranks: {counted['peak'] / GB:.2f} GB counted, "
         f"{predicted.peak / GB:.2f} GB predicted; at most {counted['layers']} layers are gathered"
     )
     assert predicted.peak == pytest.approx(counted["peak"], rel=0.1)

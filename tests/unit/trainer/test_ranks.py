@@ -13,6 +13,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from trainer_data import groups_of_step, job_spec, make_group
 
 from troupe.algorithms.at_grpo import AtGrpo
@@ -116,8 +117,18 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
         assert all(torch.equal(one_by_one[n], weights[0][n]) for n in weights[1])
     with pytest.raises(ValueError, match="full"):
         spread.model.each_weight(_refuse)  # and the other ranks are not left waiting
-    paths = export_artifacts(spread.alone(), spec.policies[policy], tmp_path / policy)
-    assert (Path(paths["merged"]) / "model.safetensors").is_file()
+    exports = [
+        Path(export_artifacts(x, spec.policies[policy], tmp_path / f"{policy}{i}")["merged"])
+        for i, x in enumerate((spread, alone))
+    ]
+    names = [sorted(path.name for path in folder.iterdir()) for folder in exports]
+    assert names[0] == names[1]
+    for name in names[0]:
+        if name.endswith(".json"):
+            assert (exports[0] / name).read_text() == (exports[1] / name).read_text(), name
+    got_saved, want_saved = (load_file(folder / "model.safetensors") for folder in exports)
+    assert got_saved.keys() == want_saved.keys()
+    assert all(torch.allclose(got_saved[n], want_saved[n], atol=2e-4) for n in want_saved)
     _ = spread.model.score(tokens)  # gathers what a restored state must not be written to
     spread.restore(alone.state())
     kept, given = spread.state().tensors, alone.state().tensors
@@ -127,6 +138,32 @@ def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
     spoilt = credit(make_group(random.Random(1)), [math.inf, 0.0, 0.0, 0.0], 1.0)
     with pytest.raises(NonFiniteError, match=spoilt.record.group_id):
         spread.step([*_credited(4, spec), spoilt], 4)
+
+
+def test_weights_in_bfloat16_when_spread_then_two_ranks_learn_nearly_what_one_does(
+    tiny_model: Path,
+) -> None:
+    body = _spec(tiny_model).model_dump(mode="json")
+    for policy in body["policies"].values():
+        policy["dtype"] = "bfloat16"
+    spec = JobSpec.model_validate(body)
+    algorithm = AtGrpo(spec.algorithm)
+    started = start(2, device="cpu", threads=1)
+    try:
+        started.ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+        for policy in sorted(spec.policies):
+            spread = Learner(policy, spec, algorithm, device="cpu", ranks=started.ranks)
+            alone = Learner(policy, spec, algorithm, device="cpu")
+            one, other = (x.model.weights() for x in (spread, alone))
+            assert all(torch.equal(one[name], other[name]) for name in other)
+            assert {p.dtype for p in spread.model.trainable().values()} == {torch.float32}
+            for step in range(2):
+                got, want = (x.step(_credited(step, spec), step) for x in (spread, alone))
+                for name in ("loss", "entropy", "kl_rollout"):
+                    assert got.metrics[name] == pytest.approx(want.metrics[name], rel=0.05), name
+                assert got.metrics["grad_norm"] == pytest.approx(want.metrics["grad_norm"], rel=0.1)
+    finally:
+        started.end()
 
 
 def _refuse(name: str, tensor: torch.Tensor) -> None:

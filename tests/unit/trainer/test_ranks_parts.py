@@ -11,6 +11,7 @@ from trainer_data import groups_of_step, job_spec
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.candidates import group_outcome
 from troupe.errors import InvalidArgumentError, UnavailableError
+from troupe.runtime.run_folder import part_names
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.files import (
     FORMAT,
@@ -23,7 +24,7 @@ from troupe_trainer.learn.learner import Learner
 from troupe_trainer.model.learner_state import LearnerState
 from troupe_trainer.model.ranks.group import LOAD, Ranks, join
 from troupe_trainer.model.ranks.start import start
-from troupe_trainer.model.stored import StoredTensors, part_names
+from troupe_trainer.model.stored import StoredTensors
 from troupe_trainer.samples import CreditedGroup, credit
 
 

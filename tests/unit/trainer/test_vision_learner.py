@@ -38,9 +38,16 @@ def model(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_vision_model(tmp_path_factory.mktemp(kind), kind)
 
 
-def _spec(model: Path, *, train: dict[str, Any] | None = None, **algorithm: Any) -> JobSpec:
+def _spec(
+    model: Path,
+    *,
+    train: dict[str, Any] | None = None,
+    dtype: str = "float32",
+    **algorithm: Any,
+) -> JobSpec:
     policy = {
         "model": str(model),
+        "dtype": dtype,
         "train": train or {"kind": "lora", "rank": 4},
         "optimizer": {"learning_rate": 0.01, "warmup_steps": 0},
     }
@@ -209,6 +216,12 @@ def test_step_when_spread_over_two_ranks_then_learns_what_one_process_learns(
         one, other = spread.state().tensors, alone.state().tensors
         assert one.keys() == other.keys()
         assert all(torch.allclose(one[n], other[n], atol=2e-4) for n in one if "param" in n)
+        halved = _spec(model, train={"kind": train}, dtype="bfloat16")
+        ranks.tell(("", LOAD, (halved.model_dump_json(), "auto")))
+        groups = _credited(halved, model, kind)
+        got, want = (x.step(groups, 0) for x in (_learner(halved, ranks=ranks), _learner(halved)))
+        for name in ("entropy", "kl_rollout"):
+            assert got.metrics[name] == pytest.approx(want.metrics[name], rel=0.02), name
     finally:
         started.end()
 

@@ -17,7 +17,13 @@ from troupe.clients.rest.models.checkpoints import (
     CheckpointPolicyDocument,
 )
 from troupe.errors import ConflictError, NotFoundError
-from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_name, step_of
+from troupe.runtime.run_folder import (
+    checkpoints_folder,
+    newest_first,
+    part_names,
+    step_name,
+    step_of,
+)
 from troupe.spec import JobSpec
 from troupe_router.run.paths import is_within
 from troupe_router.run.peft_export import Spliced, adapter_files, exactly
@@ -84,10 +90,10 @@ def archive(run_dir: Path, spec: JobSpec, checkpoint: str, policy: str, format: 
         folder = run_dir / "policies" / policy / {"peft": "adapter", "merged": "merged"}[format]
         files = [(f"{stem}/{path.name}", path) for path in _files(run_dir, folder)]
         return Archive(stem, files)
-    path = _state_of(run_dir, checkpoint, policy, spec)
+    states = _state_of(_folder_of(run_dir, checkpoint, policy, spec), policy)
     if format == "state":
-        return Archive(stem, [(f"{stem}/{path.name}", path)])
-    parts = adapter_files(path, spec.policies[policy])
+        return Archive(stem, [(f"{stem}/{path.name}", path) for path in states])
+    parts = adapter_files(states[0], spec.policies[policy])
     return Archive(stem, [(f"{stem}/{name}", content) for name, content in parts])
 
 
@@ -116,20 +122,22 @@ def _checkpoint(run_dir: Path, step: int, spec: JobSpec) -> CheckpointDocument |
     policies: list[CheckpointPolicyDocument] = []
     name, newest = step_name(step), 0.0
     for policy, kind in ((n, p.train.kind) for n, p in spec.policies.items()):
-        path = _state_of(run_dir, name, policy, spec)
-        state_file = path.parent / "state.json"
-        if not (is_within(run_dir, state_file) and is_within(run_dir, path)):
+        folder = _folder_of(run_dir, name, policy, spec)
+        state_file = folder / "state.json"
+        if not is_within(run_dir, state_file):
             continue
         try:
             body = json.loads(state_file.read_text("utf-8"))
-            newest = max(newest, path.parent.stat().st_mtime)
+            newest = max(newest, folder.stat().st_mtime)
             step = int(body["step"])
-        except (OSError, ValueError, KeyError):
+            files = _state_of(folder, policy)
+        except (OSError, ValueError, KeyError, AttributeError):
             continue
-        if path.is_file():
+        if all(is_within(run_dir, path) and path.is_file() for path in files):
             formats: list[CheckpointFormat] = ["peft", "state"] if kind == "lora" else ["state"]
             version = int(body.get("versions", {}).get(policy, step))
-            policies.append(_policy(spec, policy, version, formats, path.stat().st_size))
+            size = sum(path.stat().st_size for path in files)
+            policies.append(_policy(spec, policy, version, formats, size))
     return _document(name, step, newest, policies)
 
 
@@ -157,10 +165,17 @@ def _document(
     )
 
 
-def _state_of(run_dir: Path, name: str, policy: str, spec: JobSpec) -> Path:
-    """The file of ``policy`` in the checkpoint ``name``."""
+def _folder_of(run_dir: Path, name: str, policy: str, spec: JobSpec) -> Path:
+    """The checkpoint ``name`` of the trainer of ``policy``."""
     trainer = policy if spec.trainer.per_policy else ""
-    return checkpoints_folder(run_dir, trainer) / name / f"{policy}.safetensors"
+    return checkpoints_folder(run_dir, trainer) / name
+
+
+def _state_of(folder: Path, policy: str) -> list[Path]:
+    """The files of ``policy`` in a checkpoint: one, or a part of each rank that wrote it."""
+    body = json.loads((folder / "state.json").read_text("utf-8"))
+    count = int(body.get("parts", {}).get(policy, 1))
+    return [folder / name for name in part_names(policy, count)]
 
 
 def _steps(run_dir: Path, spec: JobSpec) -> set[int]:

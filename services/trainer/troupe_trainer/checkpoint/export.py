@@ -158,11 +158,15 @@ def _write_all(file: Any, data: memoryview) -> None:
 def export_artifacts(learner: Learner, spec: PolicySpec, folder: Path) -> dict[str, str]:
     """Write ``adapter`` (LoRA only) and ``merged``; their paths by name.
 
-    The merged model is made from the written adapter, which proves that the files can be read.
+    The merged model is made from the written adapter, which proves that the files can be read. Full
+    weights of several ranks are gathered in the policy's dtype, without a copy of the learner.
     """
     paths: dict[str, str] = {}
     make_folder(folder)
-    module: Any = learner.model.module
+    module = learner.model.skeleton()
+    if module is None:
+        learner = learner.alone()
+        module = learner.model.module
     weights: dict[str, Tensor] | None = None
     if learner.model.is_lora:
         adapter = replace_folder(folder / "adapter", module.save_pretrained)

@@ -33,6 +33,7 @@ from troupe.runtime.run_folder import (
     checkpoints_folder,
     groups_file,
     newest_first,
+    part_names,
     step_name,
     step_of,
 )
@@ -41,7 +42,7 @@ from troupe.spec.deadlines import checkpoint_s
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.compatibility import check_spec, spec_parts
 from troupe_trainer.model.learner_state import LearnerState
-from troupe_trainer.model.stored import StoredTensors, failure_of, part_names
+from troupe_trainer.model.stored import StoredTensors, await_part
 
 _log = get_logger(__name__)
 
@@ -49,7 +50,6 @@ FORMAT = 2
 FORMAT_IN_PARTS = 3
 """Of a checkpoint with a policy whose state several ranks wrote."""
 STATE = "state.json"
-_POLL_S = 0.05
 _STAGING = ".staging-"
 
 Trained = Mapping[str, Mapping[str, Sequence[float]]]
@@ -181,12 +181,7 @@ class Checkpoints:
         deadline = time.monotonic() + checkpoint_s(self._spec)
         for name, state in snapshot.learners.items():
             for part in part_names(name, state.num_parts)[1:]:
-                while not (staging / part).exists():
-                    if (failure := failure_of(staging / part)) is not None:
-                        raise OSError(f"{part}: {failure}")
-                    if time.monotonic() > deadline:
-                        raise OSError(f"{part} was not written in {checkpoint_s(self._spec):g} s")
-                    time.sleep(_POLL_S)
+                await_part(staging / part, deadline=deadline)
 
     def load(self, *, with_all: bool = False) -> CheckpointContents | None:
         """The newest complete checkpoint, or None; ``groups.jsonl`` is cut back to it.

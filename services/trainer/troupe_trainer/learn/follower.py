@@ -2,7 +2,7 @@
 
 ``python -m troupe_trainer.learn.follower URL RANK SIZE DEVICE THREADS SHARD_RANKS`` is a child of
 rank 0.
-Decides nothing. Never serves, never talks to Redis and never writes a file.
+Decides nothing. Never serves, never talks to Redis, writes no file but its part of a checkpoint.
 """
 
 import os

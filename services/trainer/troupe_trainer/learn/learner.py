@@ -20,6 +20,7 @@ from torch import Tensor
 from troupe.algorithms.adaptive import Coefficients
 from troupe.algorithms.algorithm import Algorithm
 from troupe.runtime.faults import reached
+from troupe.runtime.run_folder import part_names
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn import trained_state
 from troupe_trainer.learn.ahead import Ahead
@@ -49,7 +50,7 @@ from troupe_trainer.model.ranks.group import SOLO, Ranks, together, whole
 from troupe_trainer.model.ranks.shard import own_part
 from troupe_trainer.model.relocation import Move, relocate
 from troupe_trainer.model.shares import Dealt, Share
-from troupe_trainer.model.stored import begin_part, part_names
+from troupe_trainer.model.stored import begin_part
 from troupe_trainer.samples import CreditedGroup
 
 _NAMED_GROUPS = 8

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,7 @@ from accelerate import init_empty_weights
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from torch import nn
-from transformers import AutoConfig
+from transformers import AutoConfig, GenerationConfig
 from transformers.initialization import no_init_weights
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
@@ -21,7 +21,7 @@ from troupe.errors import InvalidArgumentError, JobFailedError, WeightsRejectedE
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
 from troupe.spec.policy import LoraSpec, PolicySpec
-from troupe_trainer.model.kernels import Kernels
+from troupe_trainer.model.kernels import PLAIN, Kernels
 from troupe_trainer.model.stored import StoredTensors
 from troupe_trainer.model.vision import adapter_targets, auto_class
 
@@ -48,7 +48,7 @@ class Unfilled:
         return [
             (module, attribute, f"{path}.{attribute}")
             for path, module in self.causal.named_modules()
-            for attribute, parameter in module.named_parameters(recurse=False)
+            for attribute, _ in module.named_parameters(recurse=False)
             if f"{path}.{attribute}" in self.stored
         ]
 
@@ -81,6 +81,16 @@ def empty_causal(policy: str, spec: PolicySpec, kernels: Kernels) -> Unfilled | 
         if name in stored:
             buffer.copy_(stored[name])
     return Unfilled(causal, stored)
+
+
+def skeleton(policy: str, spec: PolicySpec) -> Any:
+    """A model of ``spec`` without numbers, for its ``save_pretrained``; None as `empty_causal`."""
+    unfilled = empty_causal(policy, spec, PLAIN)
+    if unfilled is None:
+        return None
+    with suppress(OSError):  # not every model has one
+        unfilled.causal.generation_config = GenerationConfig.from_pretrained(spec.model)
+    return unfilled.causal
 
 
 def _empty(spec: PolicySpec, kernels: Kernels) -> Any:

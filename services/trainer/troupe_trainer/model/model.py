@@ -33,6 +33,7 @@ from troupe_trainer.model.loading import (
     empty_causal,
     load_causal,
     same_weights,
+    skeleton,
     with_adapter,
 )
 from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
@@ -147,6 +148,7 @@ class PolicyModel:
             self._sharded = Sharded(self.module, spreading)
             if self._unfilled is not None:
                 self._sharded.read(self._places, self._unfilled.stored)
+            self._sharded.begin()
             if self._reference is not None:
                 self._reference_sharded = Sharded(self._reference, spreading)
             if self._reference_sharded is not None and self._empty_reference is not None:
@@ -193,6 +195,17 @@ class PolicyModel:
     def trainable(self) -> dict[str, nn.Parameter]:
         """Parameters that receive gradients, by name, in a fixed order."""
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+
+    def skeleton(self) -> Any:
+        """A model without numbers whose ``save_pretrained`` writes given ``weights``.
+
+        None of an adapter, and of weights that transformers had to convert when it loaded them.
+        """
+        if self.is_lora:
+            return None
+        if self.ranks.size == 1:
+            return self.module
+        return skeleton(self.policy, self._spec)
 
     @together
     def weights(self, adapter_dtype: str = "float32") -> dict[str, Tensor]:

@@ -2,10 +2,11 @@
 
 A tensor lies in one file, or in parts: then each rank's file has the rows that it holds, and the
 files in the order of their names are the whole. Bytes are read into the tensor that is asked for
-and no file stays mapped, so reading costs no other memory. Owns the names of parts. Never pickle.
+and no file stays mapped, so reading costs no other memory. Never pickle.
 """
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,6 +22,7 @@ from troupe.durable import sync
 from troupe.runtime.weights.group import TORCH_DTYPES
 from troupe.runtime.weights.layout import ITEM_BYTES, TensorLayout, read_layout
 
+_POLL_S = 0.05
 _DISK = ThreadPoolExecutor(1, "part")
 """Kept: where memory has run out, CPython waits for ever for a thread that could not start."""
 
@@ -104,16 +106,6 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def part_names(name: str, count: int) -> list[str]:
-    """The files of ``count`` parts in their order.
-
-    Example: ``part_names("a", 1) == ["a.safetensors"]``.
-    """
-    if count == 1:
-        return [f"{name}.safetensors"]
-    return [f"{name}.{rank:05d}-of-{count:05d}.safetensors" for rank in range(count)]
-
-
 def write_part(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write a file that appears when it is complete and on the disk."""
     draft = path.with_suffix(".draft")
@@ -127,12 +119,18 @@ def begin_part(tensors: Mapping[str, Tensor], path: Path) -> None:
     _DISK.submit(_write_or_say, tensors, path)
 
 
-def failure_of(path: Path) -> str | None:
-    """Why the part at ``path`` could not be written; None where nothing was said."""
-    try:
-        return _failed(path).read_text()
-    except OSError:
-        return None
+def await_part(path: Path, *, deadline: float) -> None:
+    """Return when the part at ``path`` is there.
+
+    Raises:
+        OSError: it could not be written, or not before ``deadline`` (of ``time.monotonic``).
+    """
+    while not path.exists():
+        with suppress(FileNotFoundError):
+            raise OSError(f"{path.name}: {_failed(path).read_text()}")
+        if time.monotonic() > deadline:
+            raise OSError(f"{path.name} was not written in time")
+        time.sleep(_POLL_S)
 
 
 def _write_or_say(tensors: Mapping[str, Tensor], path: Path) -> None:

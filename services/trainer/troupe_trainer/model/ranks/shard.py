@@ -77,6 +77,12 @@ class Sharded(nn.Module):
         """The result of ``work``."""
         return work()
 
+    def begin(self) -> None:
+        """Let FSDP2 settle dtypes now, on all ranks at once: it looks at what is trained, and the
+        first pass may be one with adapters switched off."""
+        with torch.no_grad():
+            self(lambda: None)
+
     def read(self, places: Iterable[tuple[nn.Module, str, str]], stored: StoredTensors) -> None:
         """Give parameters on "meta" their numbers: this rank reads its own rows of ``stored``.
 
@@ -86,7 +92,7 @@ class Sharded(nn.Module):
             empty: Any = getattr(module, attribute)
             if not empty.is_meta:
                 continue  # tied to one that was read
-            held = torch.empty_like(empty.detach(), device=self._device)
+            held: Any = torch.empty_like(empty.detach(), device=self._device)
             held.to_local().copy_(stored.rows(name, *rows_of(empty)))
             filled = nn.Parameter(held, requires_grad=empty.requires_grad)
             self._replace(empty, filled)
@@ -113,12 +119,12 @@ def part_of(tensors: Mapping[str, Tensor], name: str, parameter: Tensor) -> Tens
     A rank reads its own rows of stored tensors. Of others rank 0 has the numbers and sends them;
     the other ranks have them on "meta". A scalar comes whole.
     """
-    is_spread = isinstance(parameter, DTensor)
     if isinstance(tensors, StoredTensors):
-        is_whole = not is_spread or not tensors.shape(name)
-        return tensors[name] if is_whole else tensors.rows(name, *rows_of(parameter))
+        if not isinstance(parameter, DTensor) or not tensors.shape(name):
+            return tensors[name]
+        return tensors.rows(name, *rows_of(parameter))
     value = tensors[name]
-    return scattered(value, parameter).clone() if is_spread else value.clone()
+    return (scattered(value, parameter) if isinstance(parameter, DTensor) else value).clone()
 
 
 def fill(parameter: Tensor, part: Tensor) -> None:
