@@ -41,8 +41,8 @@ def main() -> None:
     lines = run_all(suite, args)
     goals = [g | {"name": f"{line['part']}: {g['name']}"} for line in lines for g in line["goals"]]
     states = {line["part"]: line["status"] for line in lines}
-    report |= {"device": name_of(args.device), "spec": vars(args) | {"results": str(args.results)}}
-    print(json.dumps(report | {"parts": states, "results": str(args.results), "goals": goals}))
+    report |= {"device": name_of(args.device), "spec": vars(args) | {"results": args.results.name}}
+    print(json.dumps(report | {"parts": states, "goals": goals}))
 
 
 def options() -> argparse.Namespace:
