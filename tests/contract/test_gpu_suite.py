@@ -179,8 +179,8 @@ def test_phases_when_summed_then_idle_is_what_neither_drew_nor_learnt() -> None:
 def test_steps_when_some_fail_then_goals_are_of_the_others() -> None:
     rows = [
         {"case": "m lora segments", "tokens_per_s": 300, "mfu": 0.2, "off": -0.05},
-        {"case": "m lora mask", "tokens_per_s": 200, "mfu": 0.1, "off": 0.12},
-        {"case": "m full segments", "tokens_per_s": 100, "mfu": 0.4, "off": 0.0},
+        {"case": "m lora mask", "tokens_per_s": 200, "mfu": 0.1, "off": 0.5},
+        {"case": "m full segments", "tokens_per_s": 100, "mfu": 0.4, "off": 0.12},
         {"case": "m lora segments compiled", "tokens_per_s": 330, "mfu": 0.3, "off": 0.0},
         {"case": "large", "error": "out of memory"},
     ]
