@@ -12,6 +12,7 @@ last line is one JSON object; exits 0 whatever it shows.
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ def main() -> None:
     lines = run_all(suite, args)
     goals = [g | {"name": f"{line['part']}: {g['name']}"} for line in lines for g in line["goals"]]
     states = {line["part"]: line["status"] for line in lines}
-    report |= {"device": name_of(args.device), "spec": vars(args) | {"results": str(args.results)}}
-    print(json.dumps(report | {"parts": states, "results": str(args.results), "goals": goals}))
+    report |= {"device": name_of(args.device), "spec": vars(args) | {"results": args.results.name}}
+    print(json.dumps(report | {"parts": states, "goals": goals}))
 
 
 def options() -> argparse.Namespace:
@@ -86,24 +87,42 @@ def run_all(suite: Suite, args: argparse.Namespace) -> list[dict[str, Any]]:
     """A line for each part, in order of what they tell."""
     results = Results(args.results, name_of(args.device))
     ends = time.monotonic() + args.minutes * 60 if args.minutes else None
-    again, lines = names(args.again), list[dict[str, Any]]()
-    for part in PARTS:
-        if args.only and part.name not in names(args.only):
-            continue
-        key, anew = part.key(suite), part.name in again or "all" in again
-        line = None if anew or part.is_read else results.done(part.name, key)
-        if line is not None:
-            line |= {"status": "done before"}
+    wanted = [part for part in PARTS if not args.only or part.name in names(args.only)]
+    again = {part.name for part in wanted if {part.name, "all"} & set(names(args.again))}
+    known = {
+        part.name: line
+        for part in wanted
+        if part.name not in again and not part.is_read
+        if (line := results.done(part.name, part.key(suite))) is not None
+    }
+    todo = [part for part in wanted if part.name not in known]
+    lines: list[dict[str, Any]] = []
+    for part in wanted:
+        if part.name in known:
+            line = known[part.name] | {"status": "done before"}
         else:
-            line = results.add(attempt(part, suite, ends, anew=anew), key)
+            left_s = seconds_for(part, todo, ends, time.monotonic())
+            line = attempt(part, suite, left_s, anew=part.name in again)
+            line = results.add(line, part.key(suite))
         lines.append(line)
         print(json.dumps(line), flush=True)
     return lines
 
 
-def attempt(part: Part, suite: Suite, ends: float | None, *, anew: bool) -> dict[str, Any]:
+def seconds_for(part: Part, todo: Sequence[Part], ends: float | None, now: float) -> float:
+    """What ``part`` may take: its limit, but what later parts need at the least is kept for them.
+
+    Where that is not there for all, the earlier ones go first.
+    """
+    if ends is None:
+        return part.limit_s
+    later = sum(other.least_s for other in todo[todo.index(part) + 1 :])
+    left = ends - now
+    return min(part.limit_s, left, max(part.least_s, left - later))
+
+
+def attempt(part: Part, suite: Suite, left_s: float, *, anew: bool) -> dict[str, Any]:
     """Run one part, if there is time for it."""
-    left_s = part.limit_s if ends is None else min(part.limit_s, ends - time.monotonic())
     if left_s < part.least_s and not suite.quick:
         why = f"{max(0.0, left_s):.0f} s are left and it takes {part.least_s:.0f} s or more"
         return {"part": part.name, "status": "no time", "why": why, "goals": []}

@@ -49,7 +49,7 @@ class HeadCase:
     blocks: tuple[tuple[int, ...], ...]
 
 
-LONG = ((700, 512, 130, 1), (1500,), (3, 900, 900, 257))
+LONG = ((350, 256, 130, 1), (700,), (3, 500, 400, 129))
 CASES = {
     "qwen3-1.7b": HeadCase((16, 8, 128), LONG),
     "qwen3-8b": HeadCase((32, 8, 128), LONG),
@@ -111,7 +111,6 @@ def heads_row(name: str, case: HeadCase, dtype: torch.dtype, device: str) -> dic
             *torch.autograd.grad((output * upstream.to(at, number)).sum(), leaves),
         ]
 
-    # With as many positions as fit into a CPU's float64 in a second or two.
     wanted = passes(lambda x: masked(x, sees), torch.float64, "cpu")
     on = torch.device(device)
     segments = Segments(case.blocks, on)

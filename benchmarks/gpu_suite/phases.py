@@ -7,6 +7,7 @@ that is not learning. On one shared device, both users count as one.
 
 import argparse
 import json
+import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +71,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     steps = steps_of(runs)
     if not steps:
         return {"skipped": f"{runs} has no learnt step yet", "goals": []}
-    figures = summary(steps, shared=args.shared) | {"run": str(runs)}
+    figures: dict[str, Any] = summary(steps, shared=args.shared) | {
+        "run": os.path.relpath(runs, ROOT)
+    }
     goals: list[dict[str, Any]] = []
     for name, share in figures["idle"].items():
         goals.append(goal(f"idle share: {name}", share, IDLE, share <= IDLE))

@@ -151,7 +151,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     read = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     line = last_line(read.stdout)
     rows = line.get("rows", [])
-    figures = {"run": str(run), "train_s": round(seconds), "rows": rows}
+    figures = {"run": os.path.relpath(run, ROOT), "train_s": round(seconds), "rows": rows}
     if status or len(rows) < 2:
         steps = sum(1 for _ in (run / "groups.jsonl").open()) if _learnt(run) else 0
         why = f"not ended: {steps} steps are learnt; the same command goes on (exit {status})"

@@ -121,7 +121,9 @@ def measure(options: PartOptions) -> dict[str, Any]:
     goals: list[dict[str, Any]] = []
     for row in rows:
         kind, limit = row["kind"], SAME_NATS[row["dtype"]]
-        goals.append(goal(f"{kind}: wake, s", row["wake_s"], WAKE_GOAL_S, row["wake_s"] <= 10))
+        goals.append(
+            goal(f"{kind}: wake, s", row["wake_s"], WAKE_GOAL_S, row["wake_s"] <= WAKE_GOAL_S)
+        )
         same = row["nats"] <= limit
         goals.append(goal(f"{kind}: nats between before and after", row["nats"], limit, same))
         if options.device == "cuda":

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from allocation_counter import count, count_forward, save_config
 
-from troupe.cli import spec_commands
 from troupe.cli.starter import starter_spec
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import ModelShape
@@ -207,14 +206,6 @@ def _checked(spec: JobSpec, gpu_gb: int) -> float:
 def test_preset_of_init_when_predicted_then_fits_a_gpu_of_24_gb() -> None:
     for sharing in ("shared", "each"):
         _checked(parse_spec(starter_spec("math", sharing=sharing), source="init"), 24)
-
-
-def test_validate_when_a_policy_is_in_float32_then_says_what_a_gpu_wants() -> None:
-    spec = load_spec(ROOT / "examples/math.yaml")
-    assert "float32" not in spec_commands.predicted(spec, 24, 1)
-    policies = {n: p.model_copy(update={"dtype": "float32"}) for n, p in spec.policies.items()}
-    said = spec_commands.predicted(spec.model_copy(update={"policies": policies}), 48, 1)
-    assert "tool, reasoner in float32" in said and "dtype: bfloat16" in said
 
 
 def test_fit_when_the_gpu_shrinks_then_activations_go_first_tokens_next_and_then_it_refuses() -> (
