@@ -340,7 +340,7 @@ def _row(cell: Cell, steps: list[dict[str, Any]], idle: Mapping[str, float]) -> 
         "play_processes": cell.num_play if cell.players == "outside" else 0,
         "tokens": steps[0]["num_tokens"],
         "tokens_per_s": round(statistics.median(s["num_tokens"] / s["step_s"] for s in steps)),
-        "us_per_token": _us_per_token(steps),
+        "us_per_token": _us_per_token(steps, idle),
         "step_s": round(statistics.median(seconds), 2),
         "collected_s": round(statistics.median(s["collected_s"] for s in steps), 2),
         "spread_s": [round(min(seconds), 2), round(max(seconds), 2)],
@@ -350,13 +350,17 @@ def _row(cell: Cell, steps: list[dict[str, Any]], idle: Mapping[str, float]) -> 
     }
 
 
-def _us_per_token(steps: list[dict[str, Any]]) -> dict[str, float]:
-    """Processor time of each process a sampled token; of several play processes together."""
+def _us_per_token(steps: list[dict[str, Any]], idle: Mapping[str, float]) -> dict[str, float]:
+    """Processor time of each process a sampled token, of several play processes together; without
+    what it takes in the same time when nothing is played."""
     us: dict[str, float] = {}
     for name in steps[0]["cpu_s"]:
         part = "play" if name.startswith("play") else name
-        each = [1e6 * step["cpu_s"][name] / step["num_tokens"] for step in steps]
-        us[part] = round(us.get(part, 0.0) + statistics.median(each), 4)
+        each = [
+            1e6 * (step["cpu_s"][name] - idle[name] * step["step_s"]) / step["num_tokens"]
+            for step in steps
+        ]
+        us[part] = round(us.get(part, 0.0) + max(0.0, statistics.median(each)), 4)
     return us
 
 

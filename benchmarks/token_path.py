@@ -16,7 +16,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class Clock:
     seconds: dict[str, float]
 
     @contextlib.contextmanager
-    def of(self, name: str, pid: int | None = None):
+    def of(self, name: str, pid: int | None = None) -> Generator[None]:
         """Add what the block takes."""
         before = _cpu_s(pid)
         yield
@@ -89,16 +89,19 @@ def _cpu_s(pid: int | None) -> float:
 
 
 @contextlib.asynccontextmanager
-async def child(*argv: str, says: Callable[[str], Any] | None = None) -> AsyncGenerator[Any]:
-    """A process until the block ends: its number, and the first line that it printed."""
+async def child(*argv: str, says: bool = False) -> AsyncGenerator[tuple[int, str]]:
+    """A process until the block ends: its number, and the first thing that it ``says`` as JSON."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
+        line = b""
         async with asyncio.timeout(START_S):
-            line = await process.stdout.readline() if says else b""
-        yield process.pid, says(line.decode()) if says else None
+            while says and not line.startswith(b'"'):  # the services' log comes between
+                line = await process.stdout.readline()
+                assert line, "it ended; its error is above"
+        yield process.pid, json.loads(line) if says else ""
     finally:
         process.stdin.close()
         if not says:
@@ -126,7 +129,7 @@ async def generations(folder: Path, size: Size, clock: Clock) -> list[Generation
     """Ask the sidecar; its time and that of the caller's end."""
     argv = [sys.executable, "-m", "benchmarks.token_engines", "--sidecar", str(folder)]
     argv += ["--python", str(interpreter(folder))]
-    async with child(*argv, says=json.loads) as (pid, address):
+    async with child(*argv, says=True) as (pid, address):
         client = RolloutClient(address)
         sampling = SamplingSpec(max_new_tokens=size.tokens)
         messages = [Message("user", "Write a page of documentation. " * 40)]

@@ -16,6 +16,7 @@ NO_QUICK_FORM = {
     "real_model": "reads a run folder that there is",
     "record": "runs the others",
     "scale_engines": "processes of scale_sim",
+    "token_engines": "processes of token_path",
 }
 """Modules with a command that are no benchmark."""
 
