@@ -143,19 +143,22 @@ class RoundRunner:
         self._tail_began = time.monotonic()
         beside = await self._ledger.round(in_tail.round_id) if in_tail else None
         while True:
-            state = await self._look(tasks, state)
-            if in_tail and beside:
-                beside = await self._look(in_tail, beside)
-            elif in_tail and _num_unfinished(state) <= _TAIL * state.num_tickets:
+            state = await self._look(state)
+            if in_tail and beside is None and (state.is_recorded or self._has_tail(state)):
                 if state.is_recorded:
                     await self._wait_room()
-                beside = await self._open(in_tail) if self._has_room else None
+                beside = await self._open(in_tail)
+            state = await self._record(tasks, state)
+            if in_tail and beside:
+                beside = await self._record(in_tail, await self._look(beside))
             unrecorded = next((s for s in (state, beside) if s and not s.is_recorded), None)
-            if unrecorded is None:
+            if unrecorded:
+                await self._wait(self._unplayed(unrecorded), unrecorded.opened_at)
+                pause_s = _PER_TICKET_S * _num_unfinished(unrecorded)
+                await asyncio.sleep(min(_LONGEST_PAUSE_S, pause_s))
+                await self._look_around(tasks.step)
+            elif beside or not in_tail:
                 return state
-            await self._wait(self._unplayed(unrecorded), unrecorded.opened_at)
-            await asyncio.sleep(min(_LONGEST_PAUSE_S, _PER_TICKET_S * _num_unfinished(unrecorded)))
-            await self._look_around(tasks.step)
 
     async def _open(self, tasks: RoundTasks) -> RoundState:
         versions = await self._versions(tasks.kind, tasks.step)
@@ -177,20 +180,23 @@ class RoundRunner:
         await self._emit_opened(state)
         return state
 
-    async def _look(self, tasks: RoundTasks, state: RoundState) -> RoundState:
-        """The round's present state; record it when it is complete."""
-        if state.is_recorded:
-            return state
-        state = await self._round(tasks.round_id)
-        state.check_drops(self._spec.limits.max_dropped_fraction)
+    async def _look(self, state: RoundState) -> RoundState:
+        """The round's present state."""
+        if not state.is_recorded:
+            state = await self._round(state.round_id)
+            state.check_drops(self._spec.limits.max_dropped_fraction)
         if not state.is_complete:
             await self._cut_tail(state)
-        elif not state.is_recorded:
-            episodes = await self._recorder.record(state)
-            self._lengths.learn(tasks.split, tasks.indices, episodes)
-            await self._ledger.mark_recorded(tasks.round_id)
-            state = replace(state, is_recorded=True)
         return state
+
+    async def _record(self, tasks: RoundTasks, state: RoundState) -> RoundState:
+        """Record the round if it is complete, and not recorded yet."""
+        if not state.is_complete or state.is_recorded:
+            return state
+        episodes = await self._recorder.record(state)
+        self._lengths.learn(tasks.split, tasks.indices, episodes)
+        await self._ledger.mark_recorded(tasks.round_id)
+        return replace(state, is_recorded=True)
 
     async def _cut_tail(self, state: RoundState) -> None:
         """Cut a training round that has waited long enough for tickets that may be dropped."""
@@ -244,9 +250,10 @@ class RoundRunner:
                 return result
             await self._wait("the trainer to export the trained policies", since)
 
-    @property
-    def _has_room(self) -> bool:
-        return not self._disk.is_short and not self._memory.is_short
+    def _has_tail(self, state: RoundState) -> bool:
+        """Whether an evaluation may begin in the round's tail: it is there, and there is room."""
+        is_there = _num_unfinished(state) <= _TAIL * state.num_tickets
+        return is_there and not self._disk.is_short and not self._memory.is_short
 
     async def _wait_room(self) -> None:
         """Wait while disk or Redis is short of room: a step that is not open writes nothing."""
