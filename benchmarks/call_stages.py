@@ -4,6 +4,7 @@ Owns the instants that both processes note of calls made one at a time; their cl
 machine's monotonic one. Measures nothing by itself.
 """
 
+import itertools
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -68,7 +69,7 @@ def stages_ms(
         caller = mine[call * outer : (call + 1) * outer]
         callee = theirs[call * inner : (call + 1) * inner]
         at = [*caller[: outer // 2], *callee, *caller[outer // 2 :]]
-        took = [end - begin for begin, end in zip(at, at[1:], strict=False)]
+        took = [end - begin for begin, end in itertools.pairwise(at)]
         took[len(took) // 2] -= engine_s
         rows.append(took)
     return {

@@ -40,9 +40,10 @@ def main() -> int:
         if not (model / "config.json").is_file():
             model = quick_model(Path(scratch) / "model")
         overrides.append(f"policies.shared.model={model}")
-        lines = _train(args.spec, overrides, Path(scratch) / "runs")
+        lines = run_job(args.spec, overrides, Path(scratch) / "runs")
     if lines is None:
         return 1
+    lines = [line for line in lines if line["kind"] == "train"]
     print(json.dumps(_report(args.spec, overrides, lines)))
     return 0
 
@@ -59,8 +60,8 @@ def quick_model(folder: Path) -> Path:
     return folder
 
 
-def _train(spec: Path, overrides: list[str], runs_dir: Path) -> list[dict[str, Any]] | None:
-    """Lines of metrics.jsonl of the training steps, or None when the job failed."""
+def run_job(spec: Path, overrides: list[str], runs_dir: Path) -> list[dict[str, Any]] | None:
+    """Lines of metrics.jsonl of a job, or None when it failed."""
     flags = [part for override in overrides for part in ("--set", override)]
     for name in ("rest", "grpc", "admin", "redis"):
         flags += [f"--{name}-port", str(free_port())]
@@ -68,8 +69,7 @@ def _train(spec: Path, overrides: list[str], runs_dir: Path) -> list[dict[str, A
     if _run([*command, *flags]) != 0:
         return None
     [metrics] = runs_dir.glob("*/metrics.jsonl")
-    lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
-    return [line for line in lines if line["kind"] == "train"]
+    return [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
 
 
 def _run(command: list[str]) -> int:

@@ -49,6 +49,7 @@ MOST_TOKENS = 128
 """Tokens of the longest answer of the fixed-time engine; a longer one only takes longer."""
 START_TIMEOUT_S = 300.0
 DIRECT_TIMEOUT_S = 300.0
+MOST_LINE_BYTES = 1 << 24
 _instants = Instants()
 
 
@@ -142,7 +143,9 @@ async def spawn_sidecar(engine: str, model: Path, folder: Path) -> AsyncGenerato
     """A child process that serves ``model`` until the block ends."""
     argv = [sys.executable, "-m", "benchmarks.overhead_sidecar", engine, str(model), str(folder)]
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdin=pipe, stdout=pipe, limit=MOST_LINE_BYTES
+    )
     overhead = OverheadSidecar(process)
     try:
         overhead.address, overhead.floor_address = await overhead.read(START_TIMEOUT_S)

@@ -4,12 +4,12 @@ Run: ``python -m benchmarks.router_overhead [--quick]``. The sidecar runs in a p
 as it is deployed (`benchmarks.overhead_sidecar`). The direct call is the engine in that process;
 the routed one goes through the router's fleet here (admission, choice, failing over), gRPC, the
 servicer and the same engine. The floor is a bare gRPC call of as many bytes between the same two
-processes that waits as long. With one request at a time the difference is latency; with 64 in
-flight it is throughput; ``stages`` says where a call's time goes. A fixed-time engine (``--engine fixed``, 5 ms a token) shows the overhead
-alone, for completions as short as a move in a game (16 tokens) and longer ones (128). With 1,024
-calls of 5 s in flight, the distributions of routed and bare calls are compared: what a bare call
-loses there is shown and subtracted. The last line is one JSON object; exits 0 whatever the numbers
-are.
+processes that waits as long, to a server without interceptors. With one request at a time the
+difference is latency; with 64 in flight it is throughput; ``stages`` says where a call's time goes.
+A fixed-time engine (``--engine fixed``, 5 ms a token) shows the overhead alone, for completions as
+short as a move in a game (16 tokens) and longer ones (128). With 1,024 calls of 5 s in flight, the
+distributions of routed and bare calls are compared: what a bare call loses there is shown and
+subtracted. The last line is one JSON object; exits 0 whatever the numbers are.
 """
 
 import argparse
@@ -305,7 +305,7 @@ def main() -> None:
     )
     parser.add_argument("--engine", choices=["fixed", "cpu", "sglang"], default="fixed")
     parser.add_argument("--n", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="two rounds of 20, a crowd of 128")
     args = parser.parse_args()
     if args.quick:

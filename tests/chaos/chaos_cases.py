@@ -168,6 +168,11 @@ OVERLAP = (
     Case("router", SUMMING),
 )
 """On a job that learns while a round is played, compared with one that does not."""
+IN_TAIL = tuple(
+    Case(role, Phase("evaluated in a round's tail", "router.ticket_completing@eval-00000"))
+    for role in ("trainer", "router", "rollout", "redis")
+)
+"""An evaluation is played beside its round's tail and the learning."""
 
 PARTITION, DELAY, RESETS, SLOW = "partition", "delay", "resets", "slow"
 HALF_OPEN = "half-open"
@@ -339,6 +344,7 @@ ALL = (
     *SANDBOX,
     *PROGRAMS,
     *OVERLAP,
+    *IN_TAIL,
     *NETWORK,
     *STREAMS,
     *SECONDS,

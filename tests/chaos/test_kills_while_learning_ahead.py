@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos_cases import OVERLAP, Case
+from chaos_cases import IN_TAIL, OVERLAP, Case
 from chaos_world import ChaosWorld
 from platform_world import adapter_bytes, trained_groups
 
@@ -30,6 +30,13 @@ def test_weights_when_learnt_while_the_round_is_played_then_are_the_same_bits(
     for name in ("loss", "grad_norm", "kl_rollout", "trained_tokens"):
         one, other = ([line[name] for line in of] for of in lines.values())
         assert one == other, name
+
+
+@pytest.mark.parametrize("case", IN_TAIL, ids=lambda case: case.id)
+def test_job_when_hit_while_it_evaluates_beside_its_learning_then_ends_as_one_that_is_not(
+    world: ChaosWorld, overlapping: dict[str, Any], undisturbed: Path, case: Case
+):
+    assert world.run(case, overlapping, undisturbed).faults == []
 
 
 @pytest.mark.parametrize("case", OVERLAP, ids=lambda case: case.id)

@@ -72,7 +72,9 @@ async def test_wait_when_a_step_is_learnt_again_then_is_none(redis: Redis) -> No
 
 async def test_wait_when_rounds_are_played_ahead_then_is_none(redis: Redis) -> None:
     async with asyncio.timeout(5):
-        await _evaluations(redis, max_staleness=1).before_publishing(2)
+        algorithm = {"group_size": 4, "loss": {"importance": {}}}
+        evaluations = _evaluations(redis, max_staleness=1, algorithm=algorithm)
+        await evaluations.before_publishing(2)
 
 
 async def test_wait_when_nobody_conducts_the_evaluation_then_ends_with_what_to_look_at(

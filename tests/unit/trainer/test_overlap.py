@@ -161,6 +161,26 @@ async def test_weights_when_a_group_came_after_its_ticket_was_learnt_from_then_i
         team.close()
 
 
+@pytest.mark.parametrize("train", [LORA, {"kind": "full"}])
+async def test_weights_when_a_ticket_among_others_gave_no_group_then_are_those_without_overlap(
+    tiny_model: Path, tmp_path: Path, train: dict[str, Any]
+) -> None:
+    weights: list[dict[str, torch.Tensor]] = []
+    for overlap in (False, True):
+        spec = _spec(tiny_model, overlap=overlap, train=train)
+        team = await Learners.load(spec, tmp_path, device="cpu", threads=1, held_bytes=PLENTY)
+        try:
+            for step in range(STEPS):
+                groups = [g for g in _groups(step) if ticket_position(g.ticket_id) not in (1, 4)]
+                if overlap:  # nobody says that ticket 1 is over before the round is
+                    await _play(team, step, groups, [2, 0, 5, 3, 4])
+                await team.learn(Batch(step, {"shared": groups}, {}))
+            weights.append(_weights(team))
+        finally:
+            team.close()
+    _assert_same_bits(*weights)
+
+
 async def test_weights_when_restored_in_the_middle_of_a_round_then_what_was_summed_is_forgotten(
     tiny_model: Path, tmp_path: Path
 ) -> None:

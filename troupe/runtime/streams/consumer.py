@@ -49,7 +49,7 @@ return #ours - 3
 _KEPT_AT_ONCE = 1000
 _RELEASED_MS = 24 * 3600 * 1000
 """Longer than any ``claim_idle_s``."""
-_LOOK_S = 0.05
+_LOOK_S = 0.2
 """Seconds between two checks for a stream that does not exist yet."""
 
 _PARK = f"""{FENCE}
@@ -83,11 +83,11 @@ class Consumer:
     """One named reader of one consumer group.
 
     A reader that returns under its old name first gets what it held. Entries that another reader
-    held for ``claim_idle_s`` without ``keep`` are claimed. A stream has one group: an ack deletes
-    the entry. ``max_attempts`` 0 never calls an entry exhausted. ``fence`` is for a stream that
-    belongs to a role: acks of a superseded reader are refused. ``makes_stream`` False: only the
-    writer creates the stream, so a reader that does not know yet that its job ended can't create
-    it again.
+    held for ``claim_idle_s`` without ``keep`` are claimed; None claims none. A stream has one
+    group: an ack deletes the entry. ``max_attempts`` 0 never calls an entry exhausted. ``fence`` is
+    for a stream that belongs to a role: acks of a superseded reader are refused. ``makes_stream``
+    False: only the writer creates the stream, so a reader that does not know yet that its job ended
+    can't create it again.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Consumer:
         group: str,
         consumer: str,
         *,
-        claim_idle_s: float,
+        claim_idle_s: float | None,
         max_attempts: int,
         fence: Fence | None = None,
         makes_stream: bool = True,
@@ -109,7 +109,7 @@ class Consumer:
         self._key = key
         self._group = group
         self._consumer = consumer
-        self._claim_idle_ms = max(1, round(claim_idle_s * 1000))
+        self._claim_idle_ms = None if claim_idle_s is None else max(1, round(claim_idle_s * 1000))
         self._max_attempts = max_attempts
         self._backlog_after: bytes | None = b"0"
         self._claim_after: bytes = b"0-0"
@@ -226,6 +226,8 @@ class Consumer:
         return streams[0][1] if streams else []
 
     async def _claim(self, count: int) -> list[Entry]:
+        if self._claim_idle_ms is None:
+            return []
         answer = await self._redis.xautoclaim(
             self._key,
             self._group,

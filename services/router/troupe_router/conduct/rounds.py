@@ -4,6 +4,7 @@ Level-triggered on the step ledger, so it may be stopped at any moment and start
 plays an episode and never learns.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -26,6 +27,9 @@ from troupe_router.run.recorder import Recorder
 
 _LOOK_S = 1.0
 """The ledger is read this often even when it signals no change."""
+_PER_TICKET_S, _LONGEST_PAUSE_S = 2e-4, 0.5
+"""After a change the ledger is left alone for so long for each unfinished ticket, at most: of
+10,000 tickets that end 70 a second, not each is worth a look."""
 _TAIL = 1 / 8
 """An evaluation begins when at most this share of its training round's tickets is unfinished."""
 
@@ -139,18 +143,22 @@ class RoundRunner:
         self._tail_began = time.monotonic()
         beside = await self._ledger.round(in_tail.round_id) if in_tail else None
         while True:
-            state = await self._look(tasks, state)
-            if in_tail and beside:
-                beside = await self._look(in_tail, beside)
-            elif in_tail and _unfinished(state) <= _TAIL:
+            state = await self._look(state)
+            if in_tail and beside is None and (state.is_recorded or self._has_tail(state)):
                 if state.is_recorded:
                     await self._wait_room()
-                beside = await self._open(in_tail) if self._has_room else None
+                beside = await self._open(in_tail)
+            state = await self._record(tasks, state)
+            if in_tail and beside:
+                beside = await self._record(in_tail, await self._look(beside))
             unrecorded = next((s for s in (state, beside) if s and not s.is_recorded), None)
-            if unrecorded is None:
+            if unrecorded:
+                await self._wait(self._unplayed(unrecorded), unrecorded.opened_at)
+                pause_s = _PER_TICKET_S * _num_unfinished(unrecorded)
+                await asyncio.sleep(min(_LONGEST_PAUSE_S, pause_s))
+                await self._look_around(tasks.step)
+            elif beside or not in_tail:
                 return state
-            await self._wait(self._unplayed(unrecorded), unrecorded.opened_at)
-            await self._look_around(tasks.step)
 
     async def _open(self, tasks: RoundTasks) -> RoundState:
         versions = await self._versions(tasks.kind, tasks.step)
@@ -172,20 +180,23 @@ class RoundRunner:
         await self._emit_opened(state)
         return state
 
-    async def _look(self, tasks: RoundTasks, state: RoundState) -> RoundState:
-        """The round's present state; record it when it is complete."""
-        if state.is_recorded:
-            return state
-        state = await self._round(tasks.round_id)
-        state.check_drops(self._spec.limits.max_dropped_fraction)
+    async def _look(self, state: RoundState) -> RoundState:
+        """The round's present state."""
+        if not state.is_recorded:
+            state = await self._round(state.round_id)
+            state.check_drops(self._spec.limits.max_dropped_fraction)
         if not state.is_complete:
             await self._cut_tail(state)
-        elif not state.is_recorded:
-            episodes = await self._recorder.record(state)
-            self._lengths.learn(tasks.split, tasks.indices, episodes)
-            await self._ledger.mark_recorded(tasks.round_id)
-            state = replace(state, is_recorded=True)
         return state
+
+    async def _record(self, tasks: RoundTasks, state: RoundState) -> RoundState:
+        """Record the round if it is complete, and not recorded yet."""
+        if not state.is_complete or state.is_recorded:
+            return state
+        episodes = await self._recorder.record(state)
+        self._lengths.learn(tasks.split, tasks.indices, episodes)
+        await self._ledger.mark_recorded(tasks.round_id)
+        return replace(state, is_recorded=True)
 
     async def _cut_tail(self, state: RoundState) -> None:
         """Cut a training round that has waited long enough for tickets that may be dropped."""
@@ -239,9 +250,10 @@ class RoundRunner:
                 return result
             await self._wait("the trainer to export the trained policies", since)
 
-    @property
-    def _has_room(self) -> bool:
-        return not self._disk.is_short and not self._memory.is_short
+    def _has_tail(self, state: RoundState) -> bool:
+        """Whether an evaluation may begin in the round's tail: it is there, and there is room."""
+        is_there = _num_unfinished(state) <= _TAIL * state.num_tickets
+        return is_there and not self._disk.is_short and not self._memory.is_short
 
     async def _wait_room(self) -> None:
         """Wait while disk or Redis is short of room: a step that is not open writes nothing."""
@@ -275,7 +287,7 @@ class RoundRunner:
 
     def _unplayed(self, state: RoundState) -> str:
         """The unfinished tickets, in words."""
-        left = state.num_tickets - state.num_done - state.num_dropped
+        left = _num_unfinished(state)
         failure = state.last_failure
         why = f" (playing one failed last with {failure})" if failure else ""
         return f"{left} of {state.num_tickets} tickets of {state.round_id}{why}"
@@ -297,9 +309,9 @@ class RoundRunner:
         await self._events.emit("round.opened", data, event_id=event_id)
 
 
-def _unfinished(state: RoundState) -> float:
-    """The share of the round's tickets that are neither played nor dropped."""
-    return 1.0 - (state.num_done + state.num_dropped) / max(1, state.num_tickets)
+def _num_unfinished(state: RoundState) -> int:
+    """The round's tickets that are neither played nor dropped."""
+    return state.num_tickets - state.num_done - state.num_dropped
 
 
 def kind_name(kind: int) -> str:

@@ -32,6 +32,11 @@ class Ahead:
     def __len__(self) -> int:
         return len(self._windows)
 
+    @property
+    def end(self) -> int:
+        """One more than the last window that is computed."""
+        return max(self._windows, default=-1) + 1
+
     def __contains__(self, window: int) -> bool:
         return window in self._windows
 

@@ -32,7 +32,6 @@ _log = get_logger(__name__)
 CONSUMER = "trainer"
 """A job has one trainer; under a stable name it gets back what it held when it died."""
 
-NEVER_S = 10.0 * 365 * 86400
 READ_COUNT = 256
 POLL_S = 1.0
 UNOPENED_S = 5.0
@@ -297,7 +296,7 @@ class _Intake:
             key,
             keys.TRAINER_GROUP,
             CONSUMER,
-            claim_idle_s=NEVER_S,
+            claim_idle_s=None,
             max_attempts=0,
             fence=fence,
         )

@@ -377,8 +377,8 @@ class Learner:
     def _in_windows(self, share: Share) -> Minibatch:
         """Add up the gradients of the first minibatch's windows, and divide once."""
         outcome = Minibatch(sums=defaultdict(float))
-        for number in range(max(self._rest, default=-1) + 1):
-            if number not in self._ahead:  # one without groups has nothing to add
+        for number in range(max(self._ahead.end, *(n + 1 for n in self._rest), 0)):
+            if number not in self._ahead:  # one without groups too: those after it have their turn
                 groups, batches = self._rest.get(number, ((), ()))
                 self._ahead.take(number, groups, batches, self._compute)
         for part in self._ahead.finish():
