@@ -75,12 +75,41 @@ class RunProcess:
                 os.kill(pid, signal.SIGKILL)
 
 
+class StartedRun(Protocol):
+    """A run's process, wherever it is."""
+
+    @property
+    def pid(self) -> int:
+        """Of the program's own process."""
+        ...
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the program's own process still runs."""
+        ...
+
+    def kill(self) -> None:
+        """End the run and all that it began."""
+        ...
+
+
 class ServerProcess(Protocol):
     """What forks runs: a process, or the other end of a connection to one."""
 
-    pid: int
-    stdin: IO[bytes] | None
-    stdout: IO[bytes] | None
+    @property
+    def pid(self) -> int:
+        """0 for that of another container."""
+        ...
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """Takes orders."""
+        ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """Gives replies."""
+        ...
 
     def poll(self) -> int | None:
         """None while it runs."""
@@ -118,7 +147,7 @@ class ProgramLauncher:
         run: ProgramRun,
         order: Mapping[str, Any],
         warm: Callable[[], Mapping[str, Any] | None],
-    ) -> RunProcess:
+    ) -> StartedRun:
         """Begin ``run`` as ``order`` says; ``warm`` gives the run that warms a fork server up.
 
         Raises:
