@@ -235,7 +235,7 @@ class ProgramLauncher:
         try:
             server.stdin.write(json.dumps(document).encode() + b"\n")
             server.stdin.flush()
-        except BrokenPipeError as error:
+        except ConnectionError as error:  # a pipe or a connection
             raise UnavailableError("the process that forks programs has ended") from error
         line = self._line(server, timeout_s)
         if not line:
@@ -250,7 +250,10 @@ class ProgramLauncher:
             left_s = max(0.0, deadline - time.monotonic())
             if not select.select([server.stdout], [], [], left_s)[0]:
                 return b""
-            part = os.read(server.stdout.fileno(), 65536)
+            try:
+                part = os.read(server.stdout.fileno(), 65536)
+            except ConnectionError:
+                part = b""
             if not part:
                 return b""
             line += part
@@ -265,7 +268,7 @@ class ProgramLauncher:
     def _stop(self) -> None:
         for process in [p for p in (self._server, *self._single) if p is not None]:
             if process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):
+                with contextlib.suppress(ConnectionError):
                     process.stdin.close()
             try:
                 process.wait(1.0 if process is self._server else 0)
