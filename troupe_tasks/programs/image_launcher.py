@@ -69,7 +69,7 @@ class ConnectedServer:
     def __init__(self, connection: socket.socket) -> None:
         self.pid = 0
         self.stdin: IO[bytes] = connection.makefile("wb")
-        self.stdout: IO[bytes] = connection.makefile("rb", buffering=0)
+        self.stdout: IO[bytes] = connection.makefile("rb")
         self._connection = connection
 
     def poll(self) -> int | None:

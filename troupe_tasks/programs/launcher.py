@@ -75,12 +75,41 @@ class RunProcess:
                 os.kill(pid, signal.SIGKILL)
 
 
+class StartedRun(Protocol):
+    """A run's process, wherever it is."""
+
+    @property
+    def pid(self) -> int:
+        """Of the program's own process."""
+        ...
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the program's own process still runs."""
+        ...
+
+    def kill(self) -> None:
+        """End the run and all that it began."""
+        ...
+
+
 class ServerProcess(Protocol):
     """What forks runs: a process, or the other end of a connection to one."""
 
-    pid: int
-    stdin: IO[bytes] | None
-    stdout: IO[bytes] | None
+    @property
+    def pid(self) -> int:
+        """0 for that of another container."""
+        ...
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """Takes orders."""
+        ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """Gives replies."""
+        ...
 
     def poll(self) -> int | None:
         """None while it runs."""
@@ -118,7 +147,7 @@ class ProgramLauncher:
         run: ProgramRun,
         order: Mapping[str, Any],
         warm: Callable[[], Mapping[str, Any] | None],
-    ) -> RunProcess:
+    ) -> StartedRun:
         """Begin ``run`` as ``order`` says; ``warm`` gives the run that warms a fork server up.
 
         Raises:
@@ -206,7 +235,7 @@ class ProgramLauncher:
         try:
             server.stdin.write(json.dumps(document).encode() + b"\n")
             server.stdin.flush()
-        except BrokenPipeError as error:
+        except ConnectionError as error:  # a pipe or a connection
             raise UnavailableError("the process that forks programs has ended") from error
         line = self._line(server, timeout_s)
         if not line:
@@ -221,7 +250,10 @@ class ProgramLauncher:
             left_s = max(0.0, deadline - time.monotonic())
             if not select.select([server.stdout], [], [], left_s)[0]:
                 return b""
-            part = os.read(server.stdout.fileno(), 65536)
+            try:
+                part = os.read(server.stdout.fileno(), 65536)
+            except ConnectionError:
+                part = b""
             if not part:
                 return b""
             line += part
@@ -236,7 +268,7 @@ class ProgramLauncher:
     def _stop(self) -> None:
         for process in [p for p in (self._server, *self._single) if p is not None]:
             if process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):
+                with contextlib.suppress(ConnectionError):
                     process.stdin.close()
             try:
                 process.wait(1.0 if process is self._server else 0)

@@ -12,12 +12,11 @@ from troupe.errors import (
     ProgramRunTimeoutError,
     ProgramTimeoutError,
 )
-from troupe.sandbox.sandbox import SandboxSession
 from troupe_tasks.programs.activity import Look, holds_socket, look
 from troupe_tasks.programs.calls import ProgramRun
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.image_launcher import ImageRun
-from troupe_tasks.programs.launcher import RunProcess
+from troupe_tasks.programs.launcher import StartedRun
 from troupe_tasks.programs.params import ProgramParams
 from troupe_tasks.programs.queues import bytes_under_way, socket_of
 
@@ -29,10 +28,6 @@ BUSY_S = 1.0
 if a process of it is busy: a server or a build that its agent left in the background."""
 
 
-Process = RunProcess | ImageRun | SandboxSession
-"""A run's process, wherever it is."""
-
-
 class Settling:
     """Waits for one life of a program; ``deadline`` is of ``time.monotonic``."""
 
@@ -42,7 +37,7 @@ class Settling:
         self._params = params
         self.deadline = time.monotonic() + params.run_s
 
-    def wait(self, process: Process, *, is_answered: bool) -> None:
+    def wait(self, process: StartedRun, *, is_answered: bool) -> None:
         """Return once the program has ended, or does nothing but wait for answers.
 
         Raises:
@@ -71,12 +66,12 @@ class Settling:
             before = now
             time.sleep(LOOK_S)
 
-    def _look(self, process: Process) -> tuple[Look | None, int] | None:
+    def _look(self, process: StartedRun) -> tuple[Look | None, int] | None:
         """Threads and events now; None while a thread runs."""
         seen = process.look() if isinstance(process, ImageRun) else look(process.pid)
         return (seen, self._run.num_events) if seen is not None and seen.is_asleep else None
 
-    def _is_quiet(self, process: Process, now: tuple[Look | None, int] | None) -> bool:
+    def _is_quiet(self, process: StartedRun, now: tuple[Look | None, int] | None) -> bool:
         """Whether nothing is under way between two equal looks: no byte unsent, or unread."""
         endpoint = self._endpoint
         endpoint.drain()
@@ -87,7 +82,7 @@ class Settling:
         endpoint.drain()
         return self._look(process) == now
 
-    def _may_ask(self, process: Process, port: int | None) -> bool:
+    def _may_ask(self, process: StartedRun, port: int | None) -> bool:
         """Whether the first request of a young connection may be this run's.
 
         Where nothing tells whose it is, as of a client on another host or in another container, it
@@ -98,7 +93,7 @@ class Settling:
         inode = 0 if isinstance(process, ImageRun) else socket_of(port, self._endpoint.port)
         return holds_socket(process.pid, inode) if inode else self._params.replay == "always"
 
-    def _check_alive(self, process: Process, idle_by: float, *, is_answered: bool) -> None:
+    def _check_alive(self, process: StartedRun, idle_by: float, *, is_answered: bool) -> None:
         params = self._params
         is_final = is_answered and params.replay == "never"
         if not process.is_alive:

@@ -27,12 +27,12 @@ from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
 from troupe_tasks.programs.critical_path import PATH_TERM, CriticalPath
 from troupe_tasks.programs.endpoint import ProgramEndpoint
 from troupe_tasks.programs.image_launcher import ImageLauncher
-from troupe_tasks.programs.launcher import ProgramLauncher
+from troupe_tasks.programs.launcher import ProgramLauncher, StartedRun
 from troupe_tasks.programs.params import ProgramParams
 from troupe_tasks.programs.prompts import encoded
 from troupe_tasks.programs.sandboxed import SandboxedLauncher
 from troupe_tasks.programs.seats import Seats
-from troupe_tasks.programs.settling import Process, Settling, too_long
+from troupe_tasks.programs.settling import Settling, too_long
 
 COME_BACK_S = 10.0
 """Longest time for a client that gave a request up to send it again."""
@@ -86,7 +86,7 @@ class ProgramWorld:
         self._services = services
         self._endpoint = services.endpoint()
         self._run = ProgramRun(services.params.max_waiting, services.seats.digest)
-        self._process: Process | None = None
+        self._process: StartedRun | None = None
         self._tally = _Tally()
         self._payers = tuple(a for a, s in services.params.seats.items() if s.path_weight)
         self._path = CriticalPath(services.params.path_unit) if self._payers else None

@@ -128,12 +128,20 @@ def status_of(pod: Object, *, events: Sequence[str] = ()) -> PodStatus:
 
 
 def _first_in_trouble(status: Object) -> Object:
-    """A pod is as the first of its containers that does not run, and as its first if all do."""
+    """A pod is as the first of its containers that does not run, and as its first if all do.
+
+    One that makes the pod ready and has done so, or is about to, is no trouble.
+    """
     made: list[Object] = status.get("initContainerStatuses") or []
-    pending = [c for c in made if c.get("state", {}).get("terminated", {}).get("exitCode") != 0]
     containers: list[Object] = status.get("containerStatuses") or []
+    states = [(container, container.get("state", {})) for container in made]
+    stuck = [
+        container
+        for container, state in states
+        if "waiting" in state or state.get("terminated", {}).get("exitCode", 0)
+    ]
     troubled = [c for c in containers if "running" not in c.get("state", {})]
-    return next(iter([*pending, *troubled, *containers]), {})
+    return next(iter([*stuck, *troubled, *containers]), {})
 
 
 def _ended(status: Object, container: Object, restarts: int) -> PodStatus:
