@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from allocation_counter import count, count_forward, save_config
 
+from troupe.cli.spec_commands import predicted as memory_sentence
 from troupe.cli.starter import starter_spec
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import ModelShape
@@ -143,9 +144,8 @@ def test_full_weights_of_8b_when_on_eight_gpus_then_fit_80_gb_and_say_their_host
     assert host is not None
     assert LARGE is not None
     assert host <= 12 * LARGE.num_parameters() / 8 + 2 * GB
-    assert f"{host / GB:.1f} GB of host memory for each of 8 ranks" in spec_commands.predicted(
-        job, 80, 8
-    )
+    said = memory_sentence(job, 80, 8)
+    assert f"{host / GB:.1f} GB of host memory for each of 8 ranks" in said
     offloaded = job.model_copy(update={"trainer": job.trainer.model_copy(update={"offload": True})})
     less = fit_batch(offloaded, 80 * GB, ranks=2).peak_bytes
     assert less is not None
