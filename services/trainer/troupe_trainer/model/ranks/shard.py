@@ -78,10 +78,10 @@ class Sharded(nn.Module):
         return work()
 
     def begin(self) -> None:
-        """Let FSDP2 settle dtypes now, on all ranks at once: it looks at what is trained, and the
-        first pass may be one with adapters switched off."""
-        with torch.no_grad():
-            self(lambda: None)
+        """Let FSDP2 settle dtypes now, which it does in the first pass by what is trained then:
+        that may be a pass with adapters switched off."""
+        module: Any = self
+        module._get_fsdp_state()._lazy_init()
 
     def read(self, places: Iterable[tuple[nn.Module, str, str]], stored: StoredTensors) -> None:
         """Give parameters on "meta" their numbers: this rank reads its own rows of ``stored``.
