@@ -75,6 +75,8 @@ class Batcher:
         self._joining = []
         if len(self._rows):
             self._decode()
+        if not len(self._rows):
+            self._pool = KvPool()  # versions that are kept and idle hold none of their keys
 
     def abandon(self, error: BaseException) -> None:
         """Fail everything; the lane is empty afterwards."""
