@@ -77,6 +77,8 @@ class Batcher:
         self._joining = []
         if len(self._rows):
             self._decode()
+        if not len(self._rows):
+            self._pool = KvPool()  # versions that are kept and idle hold none of their keys
 
     def hand_over(self, to: "Batcher") -> None:
         """Let what follows updates go on in ``to``, which computes with a newer version.
