@@ -39,7 +39,7 @@ async def test_groups_when_the_longest_are_started_first_then_are_those_of_any_o
     assert list(tail.idle_by_replica) == [f"{JOB}-{1}"]
 
     for number, episode in enumerate(sorted(episodes, key=lambda e: e.episode_id)):
-        episode.groups[0].candidates[0].token_ids.extend([1] * 100 * number)
+        episode.groups[0].candidates[0].num_tokens += 100 * number
     lengths = TicketLengths()
     lengths.learn("train", range(world.num_tickets), episodes)
     longest_first = lengths.longest_first(opened)

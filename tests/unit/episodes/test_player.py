@@ -180,13 +180,24 @@ async def test_evaluation_when_played_then_one_candidate_and_nothing_to_train_on
     assert all(len(g.candidates) == 1 for g in played.episode.groups)
 
 
-async def test_episode_record_when_made_then_candidates_keep_tokens_and_prompts_do_not():
+async def test_episode_record_when_made_then_tokens_are_in_the_trained_groups_alone():
     played = await player(TreeSampler(K), CountingRollout(), AddingEnv()).play(ticket())
     assert played.episode.num_tokens == 4 * K
     shown = [c for g in played.episode.groups for c in g.candidates]
-    assert all(len(c.rollout_logprobs) == len(c.token_ids) > 0 for c in shown)
+    held = [c for g in played.groups for c in g.candidates]
+    assert all(len(c.rollout_logprobs) == len(c.token_ids) > 0 for c in held)
+    assert [c.num_tokens for c in shown] == [len(c.token_ids) for c in held]
+    assert not any(c.token_ids or c.rollout_logprobs for c in shown)
     assert not any(p.token_ids for g in played.episode.groups for p in g.prompts)
     assert all(p.token_ids for g in played.groups for p in g.prompts)
+
+
+async def test_episode_record_when_an_evaluation_then_candidates_keep_their_tokens():
+    evaluated = ticket(pb.ROUND_KIND_EVAL)
+    played = await player(TreeSampler(K), CountingRollout(), AddingEnv()).play(evaluated)
+    shown = [c for g in played.episode.groups for c in g.candidates]
+    assert all(len(c.rollout_logprobs) == len(c.token_ids) > 0 for c in shown)
+    assert not any(p.token_ids for g in played.episode.groups for p in g.prompts)
 
 
 async def test_equal_candidates_when_judged_then_the_environment_is_asked_once():
