@@ -138,8 +138,10 @@ class Client:
         return not self._is_closed and _is_answer_lost(error.__cause__)
 
     def _may_pass(self, error: Exception) -> bool:
-        """Whether the same address may answer later; not after a missing version or a timeout."""
+        """Whether the same address may answer later; not after a missing version, a timeout, or
+        what ends an episode."""
         is_other = isinstance(error, DeadlineError | VersionNotLoadedError)
+        is_other |= isinstance(error, TroupeError) and error.ends_episode
         return not self._is_closed and is_retryable(error) and not is_other
 
 
