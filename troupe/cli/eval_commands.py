@@ -160,7 +160,7 @@ def _run(
 def _job_of(what: Path, eval_flags: EvalFlags, overrides: list[str]) -> Begin:
     """The job of zero steps that evaluates ``what``."""
     _refuse_flags(what, eval_flags)
-    spec = _eval_spec(what, eval_flags.num_tasks, eval_flags.split, overrides)
+    spec = evaluation_spec(what, eval_flags.num_tasks, eval_flags.split, overrides)
     bundle = _bundle_of(what, spec) if what.is_dir() else None
     return submitting(with_local_paths(spec), bundle)
 
@@ -217,7 +217,7 @@ def _refuse_flags(what: Path, eval_flags: EvalFlags) -> None:
         )
 
 
-def _eval_spec(
+def evaluation_spec(
     what: Path, num_tasks: int | None, split: str | None, overrides: list[str]
 ) -> JobSpec:
     """A job of zero steps, over the weights in ``what``."""
@@ -239,8 +239,9 @@ def _eval_spec(
                     "that has succeeded, or a spec"
                 )
             policy["model"] = str(merged)
+        document = with_overrides(document, overrides)
     else:
-        document = read_spec(what, overrides).model_dump(mode="json")
+        document = read_spec(what, [*overrides, "steps=0"]).model_dump(mode="json")
     document["name"] = f"{document['name'][:35]}-eval"
     document["steps"] = 0
     changes = {"num_tasks": num_tasks, "split": split, "every": 0}

@@ -183,6 +183,8 @@ def _per_policy(spec: JobSpec) -> list[Issue]:
 
 
 def _sampling(spec: JobSpec) -> list[Issue]:
+    if spec.steps == 0:  # an evaluation trains nothing
+        return []
     issues = _trainable("/sampling", spec.sampling)
     for name, agent in spec.agents.items():
         if agent.sampling is not None:

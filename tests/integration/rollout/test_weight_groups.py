@@ -2,19 +2,20 @@
 
 import asyncio
 import itertools
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 from torch import Tensor
 from weight_fleet import Fleet
 
 from benchmarks.rollout_fleet import publisher
-from troupe.errors import OverloadedError, TroupeError
+from troupe.errors import OverloadedError, TroupeError, UnavailableError
 from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe_rollout.engines.cpu import CpuEngine
 from troupe_rollout.engines.cpu.receive import Memberships
 from troupe_trainer.publish.broadcast import BroadcastTransport
 from troupe_trainer.publish.stream import StreamTransport
+from troupe_trainer.publish.transport import Target
 
 
 async def test_broadcast_with_a_replica_that_fails_is_done_again_with_all_that_lack_it(
@@ -134,4 +135,34 @@ async def test_broadcast_when_the_host_is_not_the_trainers_then_says_which_setti
     )
     with pytest.raises(TroupeError, match="TROUPE_TRAINER_ADVERTISE_HOST"):
         await publish.publish(fleet.trainer.live(0))
+    await publish.close()
+
+
+async def test_broadcast_when_the_learner_is_busy_for_longer_then_is_given_up_and_sent_again(
+    fleet: Fleet,
+) -> None:
+    transport = BroadcastTransport(
+        StreamTransport(), host="127.0.0.1", device="cpu", join_timeout_s=1.0
+    )
+    publish = publisher(
+        fleet.members, fleet.policies, 30, transport=transport, listener=fleet.notes
+    )
+    export = fleet.trainer.live(0)
+    assert export.live is not None
+    real, is_learnt, calls = export.live.on_thread, asyncio.Event(), itertools.count()
+
+    async def busy(work: Callable[[], None]) -> object:
+        if next(calls) == 1:  # the check has passed, and a step begins before the first bucket
+            await is_learnt.wait()
+        return await real(work)
+
+    export.live.on_thread = busy
+    targets = [Target(r.name, r.client, r.incarnation) for r in fleet.replicas]
+    with pytest.raises(UnavailableError, match="is not done"):
+        async with transport.session(export, targets, timeout_s=1.0) as send:
+            answers = await asyncio.gather(*map(send, targets), return_exceptions=True)
+    assert all(isinstance(answer, TroupeError) for answer in answers)
+    is_learnt.set()
+    await publish.publish(export)
+    assert await fleet.serving() == [(0, ())] * 2
     await publish.close()

@@ -16,7 +16,7 @@ import torch
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.clients.rollout import RolloutStatus, WeightsReceipt
-from troupe.errors import InvalidArgumentError, JobFailedError, TroupeError
+from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
 from troupe.runtime.weights.group import BUCKET_BYTES
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.checkpoint.live import LiveWeights
@@ -88,12 +88,15 @@ class BroadcastTransport:
             await _first_of(has_begun, sending)
             yield send
         finally:
-            # gloo ends by the group's own time-out; NCCL has none while it connects.
+            # gloo ends by the group's own time-out; NCCL has none while it connects, and a learner
+            # that began a step meanwhile sends nothing before its end.
             await asyncio.wait({sending}, timeout=timeout_s + 2 * self._join_timeout_s)
             if not sending.done():
-                raise JobFailedError(
-                    f"The broadcast of policy '{policy}' does not end: a replica never joined its "
-                    "group, or is silent. Set TROUPE_TRAINER_WEIGHTS_VIA to grpc or store."
+                self._give_up(policy)
+                sending.add_done_callback(_heard)
+                raise UnavailableError(
+                    f"The broadcast of policy '{policy}' is not done: the trainer learns, or a "
+                    "replica never joined its group. It is sent again through another one."
                 )
             failed = sending.exception()
             if failed is not None or failures:
@@ -162,6 +165,11 @@ class BroadcastTransport:
 
 def _member(target: Target) -> Member:
     return target.replica_id, target.incarnation
+
+
+def _heard(sending: "asyncio.Future[None]") -> None:
+    """Somebody has seen how it ended, too late to matter."""
+    sending.exception()
 
 
 async def _statuses(targets: Sequence[Target]) -> list[RolloutStatus]:

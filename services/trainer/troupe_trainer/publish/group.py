@@ -90,6 +90,8 @@ class PushGroup:
             self._communicator = communicator
 
     def _send(self, live: LiveWeights, bucket_bytes: int) -> None:
+        if self._communicator is None:
+            raise RuntimeError("it was given up before the first bucket")
         going = Broadcasts(distributed_c10d, self._communicator, timeout_s=self._timeout_s)
         device = "cuda" if self._backend == "nccl" else "cpu"
 
