@@ -12,6 +12,7 @@ from troupe.tasks.family import BoundedObservation, Message, observed_images
 from troupe.vision.chat import expanded_prompt, template_messages
 from troupe.vision.layout import grid_of
 from troupe.vision.model import VisionModel
+from troupe_rollout.engines.byte_level import byte_table
 from troupe_rollout.engines.tool_forms import answer_in_hermes_form
 from troupe_rollout.engines.tool_template import (
     TemplateMessages,
@@ -41,6 +42,7 @@ class ChatTemplate:
     ) -> None:
         check_template(tokenizer, model, variables or {})
         self._tokenizer = tokenizer
+        self._bytes = byte_table(tokenizer)
         self._model = model
         self._variables = variables or {}
         self._vision = vision
@@ -102,7 +104,9 @@ class ChatTemplate:
         return f"{before}{mark}{after}"
 
     def _decoded(self, token_ids: Sequence[int]) -> str:
-        return _decoded(self._tokenizer, list(token_ids))
+        if self._bytes is not None:
+            return self._bytes.decode(token_ids)
+        return self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
 
     def _rendered(
         self, chat: TemplateMessages, tools: Sequence[dict[str, Any]] | None, asks: bool
@@ -124,16 +128,6 @@ def _encoded(tokenizer: Any, text: str) -> list[int]:
     if backend is not None and backend.truncation is None and backend.padding is None:
         return backend.encode(text, add_special_tokens=False).ids
     return [int(token) for token in tokenizer.encode(text, add_special_tokens=False)]
-
-
-def _decoded(tokenizer: Any, token_ids: list[int]) -> str:
-    """The text of sampled tokens, as transformers' own ``decode`` gives it.
-
-    That looks at each id before it asks the fast tokenizer, which costs as much again.
-    """
-    is_plain = getattr(tokenizer, "is_fast", False) and not tokenizer.clean_up_tokenization_spaces
-    decode = tokenizer.backend_tokenizer.decode if is_plain else tokenizer.decode
-    return decode(token_ids, skip_special_tokens=True)
 
 
 def refuse_images(images: Sequence[ImagePart], model: str) -> None:

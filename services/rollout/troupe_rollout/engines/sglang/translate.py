@@ -6,6 +6,7 @@ numbers, and a finish reason other than abort.
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from troupe.candidates import Candidate, GenerateRequest
@@ -17,6 +18,8 @@ from troupe_rollout.engines.sglang.images import sent_prompt
 from troupe_rollout.engines.sglang.model import SglangModel
 
 SEED_MASK = 2**31 - 1
+_LOGPROB, _TOKEN = itemgetter(0), itemgetter(1)
+"""Of a token's entry in SGLang's answer: [log probability, id, text or null]."""
 
 
 def generate_body(
@@ -133,8 +136,8 @@ def candidate_from(
         logprobs = meta["output_token_sampling_logprobs"]
     else:
         entries = meta["output_token_logprobs"]
-        logprobs = [entry[0] for entry in entries]
-        if [entry[1] for entry in entries] != token_ids:
+        logprobs = list(map(_LOGPROB, entries))
+        if list(map(_TOKEN, entries)) != token_ids:
             raise _malformed("its logprobs are of other tokens than it sampled")
     if len(logprobs) != len(token_ids) or not _are_finite(logprobs):
         raise _malformed(f"{len(token_ids)} tokens came with {len(logprobs)} usable logprobs")
