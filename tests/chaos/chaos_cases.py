@@ -171,7 +171,7 @@ OVERLAP = (
 IN_TAIL = tuple(
     Case(role, Phase("evaluated in a round's tail", "router.ticket_completing@eval-00000"))
     for role in ("trainer", "router", "rollout", "redis")
-)
+) + (Case("router", Phase("evaluation in the file", "router.evaluation_in_file@eval-00000")),)
 """An evaluation is played beside its round's tail and the learning."""
 
 PARTITION, DELAY, RESETS, SLOW = "partition", "delay", "resets", "slow"

@@ -11,6 +11,7 @@ several prompts, and each candidate names its own.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,7 +73,7 @@ def num_tokens(candidate: pb.Candidate) -> int:
 
 def _tokens(candidate: pb.Candidate) -> Line:
     ids, logprobs = candidate.token_ids, candidate.rollout_logprobs
-    if not ids or len(logprobs) != len(ids):
+    if not ids or len(logprobs) != len(ids) or not math.isfinite(math.fsum(logprobs)):
         return {}
     return {"tokens": {"ids": ids[:], "logprobs": _rounded(logprobs[:])}}
 

@@ -228,7 +228,7 @@ class TrainingJob:
             StepLedger(self._redis, self._job_id, fence=self._fence),
             self._control,
             lambda: collector.make_room(checkpointing.cover),
-            is_colocated=self._settings.colocated,
+            is_first=self._settings.colocated or self._sends_live(),
         )
         return Parts(
             learners,
@@ -240,6 +240,11 @@ class TrainingJob:
             self._progress,
             self._control,
         )
+
+    def _sends_live(self) -> bool:
+        """Whether a policy's weights are in its learner alone, which sends them from there."""
+        is_full = any(policy.train.kind == "full" for policy in self._spec.policies.values())
+        return is_full and self._publisher.takes_live
 
     async def _export(self, learners: Learners) -> dict[str, Any]:
         """Export the artifacts of every policy; their paths are in the job's result."""

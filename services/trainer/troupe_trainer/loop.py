@@ -56,6 +56,7 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
             await parts.evaluations.before_learning(step)
         with progress.during("device"):
             await parts.device.take()
+        parts.checkpointing.begin_learning()
         with progress.during("learn"):
             learned = await parts.learners.learn(batch)
         learn_s = progress.phase_seconds["learn"]
@@ -64,10 +65,10 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
         await parts.checkpointing.emit_flat(report, batch)
         await parts.checkpointing.emit_sparse(report, batch)
         await parts.checkpointing.emit_truncated(report)
+        with progress.during("evaluation"):
+            await parts.evaluations.before_checkpoint(step)
         with progress.during("checkpoint"):
             covered = await parts.checkpointing.write(step + 1, batch, learned, report)
-        with progress.during("evaluation"):
-            await parts.evaluations.before_publishing(step)
         with progress.during("publish"):
             pushed = await parts.versions.publish(step + 1)
         await parts.collector.ack_below(covered)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from job_world import JOB, World, job_spec
 from redis.asyncio import Redis
 
@@ -123,3 +124,36 @@ async def test_evaluation_when_it_is_recorded_and_redis_is_lost_then_its_round_s
         assert (await _opened(world, train_round(0))).num_tickets == TASKS
     finally:
         await cancel_all(conducting)
+
+
+async def test_evaluation_when_the_router_dies_between_its_line_and_its_mark_then_is_marked(
+    redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, record = await _job(redis, tmp_path)
+    has_line, mark = asyncio.Event(), StepLedger.mark_recorded
+
+    async def dies(ledger: StepLedger, round_id: str) -> None:
+        if round_id != eval_round(0):
+            await mark(ledger, round_id)
+            return
+        has_line.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(StepLedger, "mark_recorded", dies)
+    conducting = asyncio.create_task(JobController(world.parts(), record).run())
+    await world.ledger.commit_version("p", 0, "first")
+    await _opened(world, train_round(0))
+    await _complete(world, train_round(0), range(TASKS - 1), pb.ROUND_KIND_TRAIN)
+    await _opened(world, eval_round(0))
+    await _complete(world, eval_round(0), range(EVAL_TASKS), pb.ROUND_KIND_EVAL)
+    async with asyncio.timeout(20):
+        await has_line.wait()
+    await cancel_all(conducting)
+    monkeypatch.undo()
+
+    conducting = asyncio.create_task(JobController(world.parts(), record).run())
+    try:
+        await _recorded(world, eval_round(0))
+    finally:
+        await cancel_all(conducting)
+    assert [line["kind"] for line in _lines(world)] == ["eval"]

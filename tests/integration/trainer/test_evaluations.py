@@ -18,7 +18,7 @@ from troupe_trainer.publish.evaluations import Evaluations
 
 
 def _evaluations(
-    redis: Redis, control: Control | None = None, *, is_colocated: bool = False, **more: Any
+    redis: Redis, control: Control | None = None, *, is_first: bool = False, **more: Any
 ) -> Evaluations:
     spec = job_spec(Path("model"), steps=4, eval={"num_tasks": 2, "every": 2}, **more)
 
@@ -26,7 +26,7 @@ def _evaluations(
         return None
 
     ledger = StepLedger(redis, JOB)
-    return Evaluations(spec, ledger, control or Control(), make_room, is_colocated=is_colocated)
+    return Evaluations(spec, ledger, control or Control(), make_room, is_first=is_first)
 
 
 async def _record(redis: Redis, step: int) -> None:
@@ -39,9 +39,9 @@ async def test_wait_when_an_evaluation_is_due_then_lasts_until_it_is_recorded(
     redis: Redis,
 ) -> None:
     evaluations = _evaluations(redis)
-    await evaluations.before_publishing(1)  # none is due
+    await evaluations.before_checkpoint(1)  # none is due
     await evaluations.before_learning(2)  # the device is the trainer's own
-    waiting = asyncio.create_task(evaluations.before_publishing(2))
+    waiting = asyncio.create_task(evaluations.before_checkpoint(2))
     ticket = pb.Ticket(ticket_id=f"{JOB}/e/0", job_id=JOB, round_id=eval_round(2))
     ledger = StepLedger(redis, JOB)
     await ledger.open_round(eval_round(2), pb.ROUND_KIND_EVAL, 2, [ticket])
@@ -56,7 +56,7 @@ async def test_wait_when_an_evaluation_is_due_then_lasts_until_it_is_recorded(
 async def test_wait_when_the_servers_give_the_device_away_then_comes_before_learning(
     redis: Redis,
 ) -> None:
-    waiting = asyncio.create_task(_evaluations(redis, is_colocated=True).before_learning(0))
+    waiting = asyncio.create_task(_evaluations(redis, is_first=True).before_learning(0))
     done, _ = await asyncio.wait({waiting}, timeout=0.1)
     assert not done
     await _record(redis, 0)
@@ -67,14 +67,14 @@ async def test_wait_when_the_servers_give_the_device_away_then_comes_before_lear
 async def test_wait_when_a_step_is_learnt_again_then_is_none(redis: Redis) -> None:
     await StepLedger(redis, JOB).commit_version("shared", 3, "digest")
     async with asyncio.timeout(5):
-        await _evaluations(redis).before_publishing(2)
+        await _evaluations(redis).before_checkpoint(2)
 
 
 async def test_wait_when_rounds_are_played_ahead_then_is_none(redis: Redis) -> None:
     async with asyncio.timeout(5):
         algorithm = {"group_size": 4, "loss": {"importance": {}}}
         evaluations = _evaluations(redis, max_staleness=1, algorithm=algorithm)
-        await evaluations.before_publishing(2)
+        await evaluations.before_checkpoint(2)
 
 
 async def test_wait_when_nobody_conducts_the_evaluation_then_ends_with_what_to_look_at(
@@ -82,12 +82,12 @@ async def test_wait_when_nobody_conducts_the_evaluation_then_ends_with_what_to_l
 ) -> None:
     evaluations = _evaluations(redis, limits={"step_timeout_s": 0.2})
     with pytest.raises(JobFailedError, match="evaluation of version 0, which is not begun"):
-        await evaluations.before_publishing(0)
+        await evaluations.before_checkpoint(0)
 
 
 async def test_wait_when_the_job_is_stopped_then_ends(redis: Redis) -> None:
     control = Control()
-    waiting = asyncio.create_task(_evaluations(redis, control).before_publishing(0))
+    waiting = asyncio.create_task(_evaluations(redis, control).before_checkpoint(0))
     control.stop("enough")
     with pytest.raises(StoppedError):
         async with asyncio.timeout(5):

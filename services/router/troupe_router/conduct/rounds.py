@@ -95,7 +95,8 @@ class RoundRunner:
             played = await self._play(
                 train_tasks(self._spec, step, self._taskset.size), in_tail=evaluation
             )
-            step = await self._next(step, since=played.opened_at)
+            began = played.opened_at if evaluation is None else time.time()  # it is over now
+            step = await self._next(step, since=began)
 
     async def _next(self, step: int, *, since: float) -> int:
         """The step after ``step``, once it may be played.
@@ -123,16 +124,18 @@ class RoundRunner:
         tasks = eval_tasks(self._spec, step, self._taskset.size)
         if tasks is None or not await self._recorder.has_eval(step):
             return tasks
-        if await self._ledger.round(tasks.round_id) is None:  # the trainer waits for its record
+        state = await self._ledger.round(tasks.round_id)
+        if state is None:
             await self._ledger.open_round(tasks.round_id, tasks.kind, step, [])
-            await self._ledger.mark_recorded(tasks.round_id)
+        if state is None or (state.is_complete and not state.is_recorded):
+            await self._ledger.mark_recorded(tasks.round_id)  # the trainer waits for this
         return None
 
     async def _play(self, tasks: RoundTasks, *, in_tail: RoundTasks | None = None) -> RoundState:
         """Open the round unless it is open, await its last ticket, and record it.
 
         ``in_tail`` is opened in its tail: it fills the replicas that have nothing left to draw, and
-        goes on while the trainer learns, which publishes no version before it is recorded.
+        goes on while the trainer learns, which keeps and publishes nothing before it is recorded.
         """
         state = await self._ledger.round(tasks.round_id)
         if state is None:

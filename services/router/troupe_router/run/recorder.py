@@ -181,6 +181,7 @@ class Recorder:
             root_span(self._job.job_id, state.round_id, state.opened_at, time.time())
             line = eval_line(state.step, play)
             await self._append_line(line)
+            reached("router.evaluation_in_file", state.round_id)
             data = {k: line[k] for k in ("step", "success", "num_tasks", "wall_s")}
             await self._emit("eval.done", str(state.step), data)
         else:

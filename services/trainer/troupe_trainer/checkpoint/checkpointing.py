@@ -47,6 +47,7 @@ class Checkpointing:
         self._trained: list[tuple[int, Trained]] = []
         self._writing: asyncio.Task[None] | None = None
         self._began = 0
+        self._is_learning = False
         self._refusal = ""
         self._is_truncated = False
         self._was_sparse = False
@@ -69,6 +70,13 @@ class Checkpointing:
         _log.info("checkpoint.restored", step=snapshot.step)
         return snapshot.step
 
+    def begin_learning(self) -> None:
+        """Note that weights move: what the learners hold is no step's state until ``write``.
+
+        A checkpoint that is asked for meanwhile is not made; the newest one on disk stands.
+        """
+        self._is_learning = True
+
     async def write(self, reached: int, batch: Batch, learned: Learned, report: TrainerPart) -> int:
         """Note the step that led to ``reached`` and begin a checkpoint when it is due.
 
@@ -79,6 +87,7 @@ class Checkpointing:
         Raises:
             UnavailableError: the last step's was refused for ``deadlines.checkpoint_s``.
         """
+        self._is_learning = False
         self._trained.append((batch.step, _trained(batch, learned)))
         self._reports.append(report.to_wire())
         self._reached = reached
@@ -89,11 +98,14 @@ class Checkpointing:
         return self._covered
 
     async def save(self) -> None:
-        """Checkpoint the current state, and return when it is on disk.
+        """Checkpoint the current state, and return when it is on disk; nothing while learning.
 
         Raises:
             UnavailableError: the disk refused it for ``deadlines.checkpoint_s``.
         """
+        if self._is_learning:
+            await self._end()
+            return
         await retry(self._save_once, _BACKOFF, within_s=checkpoint_s(self._spec))
 
     async def cover(self) -> int:
@@ -120,7 +132,7 @@ class Checkpointing:
     async def _begin(self) -> None:
         """Copy the state and write it on another thread; one checkpoint is written at a time."""
         await self._end()
-        if self._reached == self._began:
+        if self._is_learning or self._reached == self._began:
             return
         step, reports, trained = self._reached, list(self._reports), list(self._trained)
         try:

@@ -1,7 +1,8 @@
-"""Waits for the evaluation of the weights that serve: no version is published before it is over.
+"""Waits for the evaluation of the weights that serve: no later version is kept before it is over.
 
 Strictly on-policy, a version is evaluated in the tail of its training round and while it is learnt
-from. Owns that wait. Never opens a round.
+from. The next one's checkpoint waits: a trainer that went on from it could no longer give a replica
+the version that is evaluated. Owns that wait. Never opens a round.
 """
 
 import time
@@ -15,14 +16,15 @@ from troupe.spec.job import JobSpec
 from troupe_trainer.control import Control
 
 _LOOK_S = 1.0
-_UNOPENED_S = 5.0
-"""An evaluation that is not open for so long may wait for memory of Redis."""
+_MAKE_ROOM_S = 5.0
+"""Between two looks at whether Redis lacks memory, for which the evaluation may wait."""
 
 
 class Evaluations:
     """The evaluations of one job. ``ledger`` is this waiter's own.
 
-    ``is_colocated``: the servers leave the device to the learners, so they must have played it.
+    ``is_first``: learning waits too, since no replica can be given this version from then on: they
+    leave the device to the learners, or take weights from the learners' own tensors.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class Evaluations:
         control: Control,
         make_room: Callable[[], Awaitable[None]],
         *,
-        is_colocated: bool,
+        is_first: bool,
     ) -> None:
         self._steps = frozenset(() if spec.max_staleness else spec.eval_steps())
         self._policies = tuple(spec.policies)
@@ -40,14 +42,14 @@ class Evaluations:
         self._ledger = ledger
         self._control = control
         self._make_room = make_room
-        self._is_colocated = is_colocated
+        self._is_first = is_first
 
     async def before_learning(self, step: int) -> None:
-        """Wait as ``before_publishing`` where learning needs the device that plays."""
-        if self._is_colocated:
-            await self.before_publishing(step)
+        """Wait as ``before_checkpoint`` where learning takes this version from the replicas."""
+        if self._is_first:
+            await self.before_checkpoint(step)
 
-    async def before_publishing(self, step: int) -> None:
+    async def before_checkpoint(self, step: int) -> None:
         """Wait until the evaluation of version ``step`` is recorded, if one is due.
 
         Raises:
@@ -58,13 +60,13 @@ class Evaluations:
         if step not in self._steps:
             return
         began = time.monotonic()
-        deadline, look_at, is_open = began + self._timeout_s, began + _UNOPENED_S, False
+        deadline, look_at, is_open = began + self._timeout_s, began + _MAKE_ROOM_S, False
         while not await self._is_over(step, state := await self._ledger.round(eval_round(step))):
             if state is not None and not is_open:
                 deadline, is_open = time.monotonic() + self._timeout_s, True
-            if state is None and time.monotonic() > look_at:
+            if time.monotonic() > look_at:
                 await self._make_room()
-                look_at = time.monotonic() + _UNOPENED_S
+                look_at = time.monotonic() + _MAKE_ROOM_S
             if time.monotonic() > deadline:
                 raise JobFailedError(
                     f"Waited limits.step_timeout_s = {self._timeout_s:g} s for the evaluation of "

@@ -1,0 +1,73 @@
+"""A checkpoint that is asked for while weights move, as when a job is paused then."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from trainer_data import job_spec
+
+from troupe.runtime.step_report.trainer import TrainerPart
+from troupe_trainer.checkpoint.checkpointing import Checkpointing
+from troupe_trainer.checkpoint.files import CheckpointContents
+from troupe_trainer.learn.collector import Batch
+from troupe_trainer.learn.learners import Learned
+
+
+class _Learners:
+    """Learners whose weights are one number."""
+
+    policy = ""
+
+    def __init__(self) -> None:
+        self.weights = 0
+
+    async def on_thread(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+    def states(self, folder: Path) -> dict[str, Any]:
+        del folder
+        return {"shared": self.weights}
+
+    def baselines(self) -> dict[str, Any]:
+        return {}
+
+
+class _Disk:
+    """The weights that each step's checkpoint holds."""
+
+    def __init__(self) -> None:
+        self.weights: dict[int, Any] = {}
+
+    def begin(self, step: int) -> Path:
+        return Path(str(step))
+
+    def save(self, contents: CheckpointContents) -> None:
+        self.weights[contents.step] = contents.learners["shared"]
+
+
+@pytest.mark.parametrize("every", [1, 2])
+async def test_checkpoint_when_asked_for_while_weights_move_then_is_not_made(every: int) -> None:
+    learners, disk = _Learners(), _Disk()
+    spec = job_spec(Path("model"), steps=4, checkpoint={"every": every})
+    events = cast("Any", None)  # nothing is said here
+    checkpointing = Checkpointing(spec, cast("Any", learners), cast("Any", disk), events)
+
+    async def learn(step: int) -> None:
+        checkpointing.begin_learning()
+        learners.weights = step
+
+    async def note(step: int) -> None:
+        batch = Batch(step=step, groups={}, dropped={})
+        await checkpointing.write(step, batch, Learned({}, {}), TrainerPart(step=step))
+
+    await learn(1)
+    await note(1)
+    await learn(2)
+    covered = await checkpointing.cover()
+    await checkpointing.save()
+    assert disk.weights == ({1: 1} if every == 1 else {})  # never step 1 with the weights of 2
+    assert covered == (1 if every == 1 else 0)
+    await note(2)
+    await checkpointing.save()
+    assert disk.weights == ({1: 1, 2: 2} if every == 1 else {2: 2})
