@@ -168,10 +168,11 @@ OVERLAP = (
     Case("router", SUMMING),
 )
 """On a job that learns while a round is played, compared with one that does not."""
-IN_TAIL = tuple(
-    Case(role, Phase("evaluated in a round's tail", "router.ticket_completing@eval-00000"))
-    for role in ("trainer", "router", "rollout", "redis")
-) + (Case("router", Phase("evaluation in the file", "router.evaluation_in_file@eval-00000")),)
+_BESIDE = Phase("evaluated in a round's tail", "router.ticket_completing@eval-00000")
+IN_TAIL = (
+    *(Case(role, _BESIDE) for role in ("trainer", "router", "rollout", "redis")),
+    Case("router", Phase("evaluation in the file", "router.evaluation_in_file@eval-00000")),
+)
 """An evaluation is played beside its round's tail and the learning."""
 
 PARTITION, DELAY, RESETS, SLOW = "partition", "delay", "resets", "slow"
