@@ -1,14 +1,14 @@
 """The gradient of a weight that is embedding and output head in one, in one buffer.
 
 PyTorch makes a table of the vocabulary for the head's gradient, another for the embedding's and
-adds them up for each micro-batch; of a small model that is a third of a backward pass, most of it
-for fetching fresh pages. Here the head's gradient is computed into a buffer that is kept, and the
-embedding's rows are added there. Owns that buffer. For one process.
+adds them up for each micro-batch: of a small model, two thirds of the pages that a pass fetches.
+Here the head's gradient is computed into a buffer that is kept, and the embedding's rows are added
+there. Owns that buffer. For one process.
 
 Shape suffixes: M tokens, C tokens of a chunk, V vocabulary, D hidden.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -89,19 +89,16 @@ class TiedHead(nn.Linear):
 
 def join_gradients(causal: Any) -> None:
     """Give the tied embedding and head of ``causal`` one buffer; without effect on other models."""
-    embedding, head = causal.get_input_embeddings(), causal.get_output_embeddings()
+    embedding: Any = causal.get_input_embeddings()
+    head: Any = causal.get_output_embeddings()
     is_plain = type(embedding) is nn.Embedding and isinstance(head, nn.Linear) and has_onednn()
-    if (
-        not is_plain
-        or not embedding.weight.requires_grad
-        or head.weight is not embedding.weight
-        or head.bias is not None
-    ):
+    if not is_plain or head.weight is not embedding.weight or head.bias is not None:
         return
     if embedding.max_norm is not None or embedding.scale_grad_by_freq or embedding.sparse:
         return
-    embedding.__class__, head.__class__ = TiedEmbedding, TiedHead
-    embedding.gradient = cast("Any", head).gradient = TiedGradient()
+    if embedding.weight.requires_grad:
+        embedding.__class__, head.__class__ = TiedEmbedding, TiedHead
+        embedding.gradient = head.gradient = TiedGradient()
 
 
 class _LookUp(torch.autograd.Function):

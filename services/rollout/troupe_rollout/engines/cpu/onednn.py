@@ -21,8 +21,11 @@ def use_onednn(module: nn.Module) -> None:
     if _LINEAR is None or not torch.backends.mkldnn.is_available():
         return
     for layer in module.modules():
-        is_plain = type(layer) is nn.Linear and layer.weight.dtype == torch.float32
-        if is_plain and layer.weight.numel() >= SMALLEST:
+        if (
+            type(layer) is nn.Linear
+            and layer.weight.dtype == torch.float32
+            and layer.weight.numel() >= SMALLEST
+        ):
             layer.__class__ = OneDnnLinear
 
 
