@@ -88,11 +88,17 @@ class TinyTrainer:
         self, prompt: Sequence[int], completion: Sequence[int], temperature: float
     ) -> torch.Tensor:
         """The trainer's logprobs of a completion under the sampled distribution."""
-        ids = torch.tensor([[*prompt, *completion]])
-        with torch.no_grad():
-            logits = self.model._causal(input_ids=ids, use_cache=False).logits[0]
-        table = torch.log_softmax(logits[len(prompt) - 1 : -1].float() / temperature, -1)
+        table = self.table(prompt, completion, temperature)
         return table.gather(1, torch.tensor(completion)[:, None])[:, 0]
+
+    def table(
+        self, prompt: Sequence[int], completion: Sequence[int], temperature: float
+    ) -> torch.Tensor:
+        """The same of every word, at each token of the completion."""
+        ids = torch.tensor([[*prompt, *completion]])
+        with torch.no_grad(), self.model.autocast:
+            logits = self.model._causal(input_ids=ids, use_cache=False).logits[0]
+        return torch.log_softmax(logits[len(prompt) - 1 : -1].float() / temperature, -1)
 
 
 @dataclass

@@ -67,9 +67,7 @@ def errors_of(
     differences: list[float] = []
     ratios: list[float] = []
     for tokens, logprobs in candidates:
-        with torch.no_grad():
-            logits = trainer.model._causal(input_ids=torch.tensor([prompt + tokens])).logits[0]
-        table = torch.log_softmax(logits[len(prompt) - 1 : -1].float(), -1)
+        table = trainer.table(prompt, tokens, 1.0)
         entropy = -(table.exp() * table).sum(-1)
         own = table.gather(1, torch.tensor(tokens)[:, None])[:, 0]
         differences += (-own - entropy).tolist()

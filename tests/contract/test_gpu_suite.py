@@ -14,7 +14,10 @@ from benchmarks.gpu_suite.parts import PARTS, Part
 from benchmarks.gpu_suite.phases import summary
 from benchmarks.gpu_suite.pushes import with_extrapolation
 from benchmarks.gpu_suite.steps import CASES, goals_of
+from benchmarks.random_model import save_random_model
+from benchmarks.rollout_fleet import TinyTrainer
 from troupe.spec.memory import decoder_shape
+from troupe.spec.policy import LoraSpec, PolicySpec
 
 GOOD = """
 import json, pathlib, sys
@@ -202,3 +205,14 @@ def test_table_when_read_then_each_part_is_a_module_and_each_shape_is_known() ->
     assert len({part.name for part in PARTS}) == len(PARTS)
     assert all(decoder_shape(case.size) for case in CASES)
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_judge_when_its_base_is_bfloat16_then_it_computes_as_the_trainer_does(
+    tmp_path: Path,
+) -> None:
+    model = save_random_model(tmp_path / "model", sharpness=1.0)
+    spec = PolicySpec(model=str(model), dtype="bfloat16", train=LoraSpec(rank=4, alpha=8))
+    trainer = TinyTrainer("p", spec, tmp_path / "out")
+    trainer.learn(0, size=0.05)
+    found = trainer.logprobs([5, 9, 12], [7, 30, 41], 1.0).tolist()
+    assert found == pytest.approx(trainer.model.score([5, 9, 12, 7, 30, 41])[2:], abs=1e-3)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(3000)
 
 ROOT = Path(__file__).parents[2]
 STEPS = 3
-REPORTED = ("groups_trained", "tokens_trained", "kl_rollout", "ratio_max", "phases", "reward_mean")
+REPORTED = ("groups_trained", "kl_rollout", "ratio_max", "phases", "reward_mean")
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,8 @@ from troupe_trainer.model.compiled import attends, compile_parts, why_not
 from troupe_trainer.model.ranks.group import Ranks
 from troupe_trainer.samples import CreditedGroup, credit
 
-pytestmark = [
-    # Inductor's own modules warn of torch's own when they are imported.
-    pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning"),
-]
+# The compiler's own modules warn where they are imported and where they look at tensors.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 CPU = torch.device("cpu")
 STEPS = 10
