@@ -1,7 +1,7 @@
 """The best of several programs: a coder writes K, a tester's tests tell right from wrong ones.
 
-The K attempts are acts of the episode whose prompts are equal, and the programs are in the state, so
-the execution matrix is a pure function of it (`matrix`). Neither agent sees the other's work.
+The K attempts are acts of one episode with equal prompts, and the programs are in the state, so the
+execution matrix is a pure function of it (`matrix`). Neither agent sees the other's work.
 """
 
 import json
@@ -50,7 +50,7 @@ class Attempts:
 
 
 class BestOfEnvironment:
-    """The pure function of the best of several programs: see ``troupe.tasks.family.Environment``."""
+    """The pure function of this family: see ``troupe.tasks.family.Environment``."""
 
     def __init__(self, problems: Problems, sandbox: Sandbox, params: BestOfParams) -> None:
         self._problems = problems

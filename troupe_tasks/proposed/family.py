@@ -139,7 +139,9 @@ class Proposed:
         if split == "train":
             pool = self._drawn_pool(rng)
             return encode_state(State(pool, params.attempts)) if pool else None
-        numbers = tuple(sorted(rng.randint(1, params.largest_number) for _ in range(params.numbers)))
+        numbers = tuple(
+            sorted(rng.randint(1, params.largest_number) for _ in range(params.numbers))
+        )
         targets = targets_of(numbers, params.largest_target)
         if split_of_key(_key(numbers)) != split or not targets:
             return None

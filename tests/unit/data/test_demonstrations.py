@@ -31,7 +31,7 @@ def test_rows_when_they_are_good_then_are_read_in_order(tmp_path: Path) -> None:
 def test_row_when_the_job_has_one_agent_then_needs_no_name(tmp_path: Path) -> None:
     path = _file(tmp_path, {"prompt": "2 + 2", "answer": "4"})
     assert read_demonstrations(path, ["solver"])[0].agent == "solver"
-    with pytest.raises(InvalidArgumentError, match="row 1: agent is None, .* solver, checker"):
+    with pytest.raises(InvalidArgumentError, match=r"row 1: agent is None, .* solver, checker"):
         read_demonstrations(path, ["solver", "checker"])
 
 

@@ -9,10 +9,10 @@ import pytest
 from code_world import ADD, ProcessSandbox
 
 from troupe.tasks.family import Transition
+from troupe_tasks.code import text
 from troupe_tasks.code.best_of import BestOfEnvironment, BestOfParams, CodeBestOf
 from troupe_tasks.code.matrix import Cell, Program, chosen, worth_of_tests
 from troupe_tasks.code.problem import write_problems
-from troupe_tasks.code import text
 
 P: Cell = "passed"
 F: Cell = "failed"

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import operator
 from random import Random
 from typing import Any
 
@@ -68,12 +69,12 @@ def test_expression_when_it_is_read_then_is_worth_what_arithmetic_says(
 
 
 def test_targets_when_all_are_tried_by_brute_force_then_are_the_same() -> None:
-    """Both shapes of an expression of three numbers, every order and operator, by Python."""
+    """Both shapes of an expression of three numbers, every order and operator, in Python."""
     numbers = (2, 5, 7)
     reached: set[int] = set()
-    for a, b, c in itertools.permutations(map(str, numbers)):
-        for one, other in itertools.product("+-*", repeat=2):
-            reached |= {int(eval(f"({a}{one}{b}){other}{c}")), int(eval(f"{a}{one}({b}{other}{c})"))}  # noqa: S307
+    for a, b, c in itertools.permutations(numbers):
+        for one, other in itertools.product([operator.add, operator.sub, operator.mul], repeat=2):
+            reached |= {other(one(a, b), c), one(a, other(b, c))}
     assert targets_of(numbers, 999) == sorted(n for n in reached if 1 <= n <= 999)
     for target in targets_of(numbers, 999):
         assert value_of(solution_of(numbers, target) or "", numbers) == target

@@ -85,9 +85,7 @@ def _learner(spec: JobSpec, shown: Demonstrations | None, **more: Any) -> Learne
 
 def _credited(spec: JobSpec, step: int = 0) -> list[CreditedGroup]:
     algorithm = AtGrpo(spec.algorithm)
-    return [
-        credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in groups_of_step(step)
-    ]
+    return [credit(g, algorithm.advantages(group_outcome(g)), 1.0) for g in groups_of_step(step)]
 
 
 def _gradient(learner: Learner, groups: list[CreditedGroup]) -> tuple[Any, Any]:
@@ -311,7 +309,11 @@ def test_policies_when_each_has_agents_then_gets_their_rows_alone(
     ("row", "more", "why"),
     [
         ({**ROW, "agent": "tol"}, {}, "row 2: agent is 'tol'"),
-        ({**ROW, "answer": "right " * 300}, {}, r"row 2: the answer has \d+ tokens .* may write 256"),
+        (
+            {**ROW, "answer": "right " * 300},
+            {},
+            r"row 2: the answer has \d+ tokens .* may write 256",
+        ),
         (ROW, {"sha256": "0" * 64}, "is another file than the job began with"),
     ],
 )

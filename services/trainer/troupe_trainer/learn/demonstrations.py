@@ -31,7 +31,11 @@ class Demonstrations:
     """
 
     def __init__(
-        self, spec: DemonstrationsSpec, prompts: Sequence[PromptSamples], seed: int, num_updates: int
+        self,
+        spec: DemonstrationsSpec,
+        prompts: Sequence[PromptSamples],
+        seed: int,
+        num_updates: int,
     ) -> None:
         self._spec = spec
         self._prompts = prompts
@@ -42,7 +46,9 @@ class Demonstrations:
     def of_update(self, optimizer_step: int) -> list[PromptSamples]:
         """What the optimizer step imitates."""
         size, count = len(self._prompts), self._spec.per_update
-        places = (divmod(n, size) for n in range(optimizer_step * count, (optimizer_step + 1) * count))
+        places = (
+            divmod(n, size) for n in range(optimizer_step * count, (optimizer_step + 1) * count)
+        )
         return [self._prompts[self._order(epoch)[place]] for epoch, place in places]
 
     def weight(self, optimizer_step: int) -> float:
@@ -97,9 +103,10 @@ def _tokenized(
             "read demonstrations; give a model folder that has one."
         ) from error
     if tokenizer.eos_token_id is None or not tokenizer.chat_template:
+        missing = "chat template" if not tokenizer.chat_template else "end token"
         raise InvalidArgumentError(
-            f"The tokenizer of '{model}' has no {'chat template' if tokenizer.eos_token_id else 'end token'}, "
-            "which demonstrations need. Add it to the model folder, or leave them out."
+            f"The tokenizer of '{model}' has no {missing}, which demonstrations need. Add it to "
+            "the model folder, or leave them out."
         )
     return [_one(row, tokenizer, path, policy, spec) for row in rows]
 

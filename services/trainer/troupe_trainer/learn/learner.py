@@ -24,8 +24,8 @@ from troupe.runtime.run_folder import part_names
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn import trained_state
 from troupe_trainer.learn.ahead import Ahead
-from troupe_trainer.learn.gradient_sums import Batches, InTurn, Paired
 from troupe_trainer.learn.demonstrations import Demonstrations
+from troupe_trainer.learn.gradient_sums import Batches, InTurn, Paired
 from troupe_trainer.learn.layout import Layout
 from troupe_trainer.learn.outcome import (
     FLOPS,
