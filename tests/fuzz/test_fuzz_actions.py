@@ -164,7 +164,7 @@ PARAMS: dict[str, dict[str, Any]] = {
 }
 ELSEWHERE = {"openenv", "program", "textarena"}
 """Adapters that need a server or a package; tests/integration/adapters plays them."""
-SANDBOXED = {"code", "code_cooperative", "designed", "math", "repair", "verilog"}
+SANDBOXED = {"code", "code_best_of", "code_cooperative", "designed", "math", "repair", "verilog"}
 """Families that run programs. The kit writes anything to each (test_every_task_conforms)."""
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from troupe import plugins
 from troupe.cli.model_fetch import MODELS
+from troupe.data.demonstrations import digest_of
 from troupe.errors import InvalidArgumentError
 from troupe.spec import (
     Issue,
@@ -23,6 +24,7 @@ from troupe.spec import (
     plain_yaml,
     read_file,
 )
+from troupe.spec.algorithm import DemonstrationsSpec
 
 
 def read_spec(path: Path, overrides: Sequence[str] = ()) -> JobSpec:
@@ -62,6 +64,12 @@ def with_local_paths(spec: JobSpec) -> JobSpec:
     ]
     if issues:
         raise SpecInvalidError(issues)
+    shown, shown_issues = _with_digest(spec)
+    if shown_issues:
+        raise SpecInvalidError(shown_issues)
+    spec = spec.model_copy(
+        update={"algorithm": spec.algorithm.model_copy(update={"demonstrations": shown})}
+    )
     policies = {
         name: policy.model_copy(
             update={field: _absolute(model) for field, model in policy.models().items()}
@@ -80,6 +88,19 @@ def with_local_paths(spec: JobSpec) -> JobSpec:
         if spec.bundle is None
     }
     return spec.model_copy(update={"policies": policies, **code})
+
+
+def _with_digest(spec: JobSpec) -> tuple[DemonstrationsSpec | None, list[Issue]]:
+    """The demonstrations by the file's absolute path and digest; a given digest stays."""
+    given = spec.algorithm.demonstrations
+    if given is None or not spec.steps:
+        return given, []
+    path = Path(given.path).expanduser()
+    if not path.is_file():
+        why = f"there is no file '{given.path}'; give one of rows (docs/algorithms.md)"
+        return None, [Issue("/algorithm/demonstrations/path", why)]
+    digest = given.sha256 or digest_of(path)
+    return given.model_copy(update={"path": str(path.resolve()), "sha256": digest}), []
 
 
 def is_missing_folder(model: str) -> bool:

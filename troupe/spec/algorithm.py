@@ -189,6 +189,25 @@ class AlternateSpec(SpecModel):
     """Training steps of a policy's turn."""
 
 
+class DemonstrationsSpec(SpecModel):
+    """Supervised learning in the same job: the loss of each optimizer step has the added term
+    `weight` * mean cross-entropy of the demonstrations' answer tokens."""
+
+    path: str = Field(min_length=1)
+    """File of rows `{"agent": ..., "messages": [{"role": ..., "content": ...}], "answer": ...}`,
+    JSON Lines or Parquet, where the trainer runs; `prompt`, a text, may stand for `messages`."""
+    weight: float = Field(default=1.0, gt=0.0)
+    """What the mean cross-entropy of an answer's token counts beside the loss of the groups."""
+    per_update: int = Field(default=8, ge=1, le=65_536)
+    """Demonstrations of each optimizer step, of each policy. Each is shown once before any is shown
+    again; the seed sets the order."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """linear: the weight falls to 0 over the policy's optimizer steps."""
+    sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$", exclude_if=is_empty)
+    """Digest of the file; another file is refused. `troupe train` writes it, so that a job is never
+    resumed with other rows."""
+
+
 class AlgorithmSpec(SpecModel):
     """How groups are drawn and what is learnt from them."""
 
@@ -213,6 +232,10 @@ class AlgorithmSpec(SpecModel):
     """Completions and groups that are left out of the loss."""
     overlong: OverlongSpec | None = Field(default=None, exclude_if=lambda part: part is None)
     """Penalty of completions that come near the token limit; none when left out."""
+    demonstrations: DemonstrationsSpec | None = Field(
+        default=None, exclude_if=lambda part: part is None
+    )
+    """Answers that are imitated beside what the algorithm learns; none when left out."""
     redraws: int = Field(default=0, ge=0, le=64)
     """Dynamic sampling: other tasks that a ticket may play while no group has any variance."""
     alternate: AlternateSpec | None = None

@@ -34,6 +34,8 @@ def vision_issues(spec: JobSpec) -> list[Issue]:
         if policy.train.vision and sees is False:
             message = f"the model '{policy.model}' takes no images; leave it out"
             issues.append(Issue(f"/policies/{name}/train/vision", message))
+        if spec.algorithm.demonstrations is not None and sees and spec.trains(name):
+            issues.append(Issue("/algorithm/demonstrations", demonstrations_refusal(name)))
         if spec.algorithm.critic is not None and sees:
             issues.append(Issue("/algorithm/critic", critic_refusal(name)))
         if policy.teacher is not None and (sees or takes_images(policy.teacher)):
@@ -47,6 +49,14 @@ def critic_refusal(policy: str) -> str:
     return (
         f"a critic reads text alone, and the model of policy '{policy}' takes images; use an "
         "algorithm without a critic, such as at_grpo or gagpo"
+    )
+
+
+def demonstrations_refusal(policy: str) -> str:
+    """Why ``policy``, whose model takes images, can't be shown demonstrations."""
+    return (
+        f"demonstrations are of text alone, and the model of policy '{policy}' takes images; leave "
+        "them out, or use a language model"
     )
 
 

@@ -33,7 +33,7 @@ def judge_tests(grader: Grader, problem: Problem, pairs: Sequence[Pair]) -> Judg
     """Verdicts and shares for the tests of one answer."""
     if not problem.references:
         return _by_public_tests(grader, problem, pairs)
-    fresh = _fresh(problem, pairs)
+    fresh = fresh_tests(problem, pairs)
     ran = grader.outputs(problem, problem.references[0], [pairs[n][0] for n in fresh])
     truths = {
         n: truth
@@ -64,7 +64,7 @@ def _by_public_tests(grader: Grader, problem: Problem, pairs: Sequence[Pair]) ->
     return JudgedTests(proposals, sum(agreed.values()) / max(1, len(pairs)), 0.0)
 
 
-def _fresh(problem: Problem, pairs: Sequence[Pair]) -> list[int]:
+def fresh_tests(problem: Problem, pairs: Sequence[Pair]) -> list[int]:
     """Tests whose input is neither that of a public test nor of an earlier one."""
     keys = {_key(problem, test.input) for test in problem.public_tests if test.script is None}
     fresh: list[int] = []

@@ -1,6 +1,7 @@
 """Commands that need no service: dry run, schema, version."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from troupe import __version__
 from troupe.cli.main import run
 from troupe.cli.specs import is_missing_folder, read_spec, tiny_model_args, with_local_paths
-from troupe.spec import JobSpec
+from troupe.spec import JobSpec, SpecInvalidError
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "plan_path_6x6.yaml"
 
@@ -75,6 +76,23 @@ def test_is_missing_folder_when_a_name_may_be_a_hub_id_then_is_not_missing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert is_missing_folder(model) is is_missing
+
+
+def test_with_local_paths_when_demonstrations_are_named_then_their_file_and_digest_are_fixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text("{}")
+    (tmp_path / "shown.jsonl").write_text('{"prompt": "a", "answer": "b"}\n')
+    model, shown = "policies.shared.model=m", "algorithm.demonstrations={path: shown.jsonl}"
+    given = with_local_paths(read_spec(EXAMPLE, [model, shown])).algorithm.demonstrations
+    assert given is not None
+    assert given.path == str((tmp_path / "shown.jsonl").resolve())
+    assert given.sha256 == sha256((tmp_path / "shown.jsonl").read_bytes()).hexdigest()
+    missing = "algorithm.demonstrations={path: other.jsonl}"
+    with pytest.raises(SpecInvalidError, match=r"there is no file 'other\.jsonl'"):
+        with_local_paths(read_spec(EXAMPLE, [model, missing]))
 
 
 def test_with_local_paths_when_a_folder_is_relative_then_it_becomes_absolute(

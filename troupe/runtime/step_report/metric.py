@@ -13,7 +13,7 @@ from troupe.runtime.step_report.reductions import ONCE, Reduction
 Unit = Literal[
     "number", "share", "seconds", "bytes", "tokens", "tokens/s", "nats", "count", "steps", "flag"
 ]
-Source = Literal["play", "trainer", "loss", "critic", "router"]
+Source = Literal["play", "trainer", "loss", "critic", "demonstrations", "router"]
 Number = float | None
 Count = int | None
 ByKey = Mapping[str, Number]

@@ -128,6 +128,13 @@ PANELS = (
         "Before clipping, by policy where there are several.",
     ),
     Panel(
+        "demonstrations",
+        _STABILITY,
+        "Demonstrations",
+        "Mean cross-entropy of the tokens that are imitated beside what the groups teach.",
+        is_optional=True,
+    ),
+    Panel(
         "value",
         _STABILITY,
         "Critic",

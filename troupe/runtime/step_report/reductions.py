@@ -91,6 +91,21 @@ def mean_by(count: Count) -> Reduction:
     )
 
 
+def mean_by_value(weight: str) -> Reduction:
+    """The mean weighted by another number of each policy, such as its tokens of another kind."""
+
+    def mean(name: str, parts: Sequence[Measured]) -> float | None:
+        pairs = [
+            (float(part.values[weight]), float(part.values[name]))
+            for part in parts
+            if part.values.get(weight) and part.values.get(name) is not None
+        ]
+        total = math.fsum(of for of, _ in pairs)
+        return math.fsum(of / total * number for of, number in pairs) if total else None
+
+    return Reduction(f"mean by {weight}", mean)
+
+
 def spread_by(count: Count, mean: str) -> Reduction:
     """The standard deviation over all ``count``, from that of each policy and its ``mean``."""
 
@@ -144,3 +159,4 @@ CRITIC_MEAN = Reduction(
 )
 BY_GROUPS = mean_by("groups")
 BY_CANDIDATES = mean_by("candidates")
+BY_DEMONSTRATED = mean_by_value("demonstration_tokens")

@@ -23,6 +23,7 @@ from troupe.runtime.step_report.metric import (
 from troupe.runtime.step_report.reductions import (
     ALL,
     BY_CANDIDATES,
+    BY_DEMONSTRATED,
     BY_GROUPS,
     BY_TOKENS,
     CRITIC_MEAN,
@@ -241,6 +242,28 @@ class TrainerPart(Part):
         "share",
         CRITIC_MEAN,
         source="critic",
+        is_optional=True,
+    )
+    demonstration_loss: Number = number(
+        "Mean cross-entropy of a demonstrated token, before the step.",
+        "nats",
+        BY_DEMONSTRATED,
+        source="demonstrations",
+        curve=Curve("demonstrations", "cross-entropy", by_policy=True),
+        is_optional=True,
+    )
+    demonstration_tokens: Count = number(
+        "Demonstrated tokens that were imitated.",
+        "tokens",
+        SUM,
+        source="demonstrations",
+        is_optional=True,
+    )
+    demonstration_weight: Number = number(
+        "Weight of the demonstrations' mean cross-entropy in the loss.",
+        "number",
+        BY_DEMONSTRATED,
+        source="demonstrations",
         is_optional=True,
     )
     by_policy: Mapping[str, ByKey] = numbers(

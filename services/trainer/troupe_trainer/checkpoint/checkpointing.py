@@ -256,6 +256,8 @@ def _moved(report: TrainerPart) -> str:
     parts = ["the KL term or entropy bonus"] if report.groups_trained else []
     if report.value_loss is not None:
         parts.append("the critic")
+    if report.demonstration_tokens:
+        parts.append("demonstrations")
     return f"only {' and '.join(parts)} moved any weight" if parts else "nothing was learnt"
 
 

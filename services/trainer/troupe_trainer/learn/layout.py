@@ -13,7 +13,7 @@ from troupe_trainer.learn.minibatches import minibatches
 from troupe_trainer.learn.windows import by_window, tickets_per_window
 from troupe_trainer.model.packing import Block, lay_out
 from troupe_trainer.model.shares import Dealt, deal
-from troupe_trainer.samples import CreditedGroup
+from troupe_trainer.samples import CreditedGroup, PromptSamples
 
 Batches = Sequence[Sequence[Block]]
 """Micro-batches."""
@@ -76,7 +76,18 @@ class Layout:
     def microbatches(self, groups: Sequence[CreditedGroup], *, with_all: bool = False) -> Batches:
         """The micro-batches of the groups that are used, or ``with_all`` of all."""
         used = [group for group in groups if with_all or self.is_used(group)]
-        prompts = [prompt for group in used for prompt in group.prompts]
+        return self._laid_out([prompt for group in used for prompt in group.prompts])
+
+    def imitated(self, parts: Sequence[Sequence[PromptSamples]]) -> Dealt:
+        """The micro-batches of each minibatch's demonstrations, dealt to the ranks.
+
+        Each share is divided by its number of tokens.
+        """
+        tokens = [sum(s.num_tokens for p in prompts for s in p.samples) for prompts in parts]
+        batches = [self._laid_out(prompts) for prompts in parts]
+        return deal(batches, tokens, [0] * len(parts), self._num_ranks)
+
+    def _laid_out(self, prompts: Sequence[PromptSamples]) -> Batches:
         return lay_out(
             prompts,
             self._spec.batch,

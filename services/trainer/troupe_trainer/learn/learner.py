@@ -24,6 +24,7 @@ from troupe.runtime.run_folder import part_names
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn import trained_state
 from troupe_trainer.learn.ahead import Ahead
+from troupe_trainer.learn.demonstrations import Demonstrations
 from troupe_trainer.learn.gradient_sums import Batches, InTurn, Paired
 from troupe_trainer.learn.layout import Layout
 from troupe_trainer.learn.outcome import (
@@ -51,7 +52,7 @@ from troupe_trainer.model.ranks.shard import own_part
 from troupe_trainer.model.relocation import Move, relocate
 from troupe_trainer.model.shares import Dealt, Share
 from troupe_trainer.model.stored import begin_part
-from troupe_trainer.samples import CreditedGroup
+from troupe_trainer.samples import CreditedGroup, PromptSamples
 
 _NAMED_GROUPS = 8
 """An error names so many groups; the file has all."""
@@ -72,11 +73,13 @@ class Learner:
         ranks: Ranks = SOLO,
         held_bytes: int = 0,
         teacher: PolicyModel | None = None,
+        demonstrations: Demonstrations | None = None,
         is_compiled: bool = False,
     ) -> None:
         """``held_bytes``: for gradients of windows whose turn has not come; see ``ahead``.
-        ``teacher``: for steps of an algorithm that needs one. ``is_compiled``: see ``compiled``; on
-        one rank alone."""
+        ``teacher``: for steps of an algorithm that needs one. ``demonstrations``: imitated beside
+        the groups; over ranks, rank 0 has them. ``is_compiled``: see ``compiled``; on one rank
+        alone."""
         self.policy = policy
         self.ranks = ranks
         self._make = (spec, algorithm)
@@ -92,6 +95,7 @@ class Learner:
             is_spread=ranks.size > 1,
         )
         self._algorithm = algorithm
+        self._demonstrations = demonstrations
         self._loss = spec.algorithm.loss
         if algorithm.needs.reference or algorithm.needs.log_ratios:
             self.model.keep_reference()
@@ -180,7 +184,8 @@ class Learner:
         parts = self._layout.minibatches(groups, self._optimizer_step)
         is_current = version is None or all(oldest_version(g.record) == version for g in groups)
         try:
-            outcome = self._step(self._deal_step(parts), is_current)
+            shown, weights = self._imitated(parts)
+            outcome = self._step(self._deal_step(parts), is_current, shown, weights)
         except NonFiniteError as error:
             self.discard_ahead()
             at_fault = self._offenders(parts[error.minibatch])
@@ -200,21 +205,44 @@ class Learner:
         batch = microbatch(blocks)
         return self._passes.gradient(batch, self._passes.fixed(batch), counts=True)
 
+    def _imitated(self, parts: Sequence[Sequence[CreditedGroup]]) -> tuple[Dealt, list[float]]:
+        """Demonstrations of each minibatch with groups, dealt to the ranks, and their weights."""
+        prompts: list[list[PromptSamples]] = []
+        weights: list[float] = []
+        optimizer_step = self._optimizer_step
+        for groups in parts:
+            is_shown = self._demonstrations is not None and bool(groups)
+            prompts.append(self._demonstrations.of_update(optimizer_step) if is_shown else [])
+            weights.append(self._demonstrations.weight(optimizer_step) if is_shown else 0.0)
+            optimizer_step += bool(groups)
+        return self._layout.imitated(prompts), weights
+
     @together
-    def _step(self, shares: Sequence[Share], is_current: bool) -> LearnOutcome:
-        """A step over this rank's shares of the minibatches; the outcome is of all ranks."""
+    def _step(
+        self,
+        shares: Sequence[Share],
+        is_current: bool,
+        shown: Sequence[Share],
+        weights: Sequence[float],
+    ) -> LearnOutcome:
+        """A step over this rank's shares of the minibatches; the outcome is of all ranks.
+
+        ``shown``: its shares of the minibatches' demonstrations, and ``weights`` theirs.
+        """
         if not len(self._ahead):
             reset_peak(self.model.device)
         fixed = [self._fixed(share) for share in shares[1:]]
         later = zip(shares[1:], fixed, strict=True) if is_current else ()
         unmoved = [self._drift(share, share_fixed) for share, share_fixed in later]
         outcomes = [
-            self._minibatch(share, fixed[number - 1] if number else None, number)
-            for number, share in enumerate(shares)
+            self._minibatch(
+                share, fixed[number - 1] if number else None, number, (shown[number], weight)
+            )
+            for number, (share, weight) in enumerate(zip(shares, weights, strict=True))
         ]
         trained = sum(outcome.num_tokens for outcome in outcomes)
         speed = peak_flops(self.model.device)
-        num_flops = sum(outcome.sums.get(FLOPS, 0.0) for outcome in outcomes)
+        num_flops = sum(o.sums.get(FLOPS, 0.0) + o.imitated.flops for o in outcomes)
         ideal_s = None if speed is None else num_flops / (speed * self.ranks.size)
         metrics = step_metrics(outcomes)
         if is_current:
@@ -361,16 +389,24 @@ class Learner:
             outcome.add(self._passes.drift(batch, logprobs, counts))
         return outcome.over(self.ranks)
 
-    def _minibatch(self, share: Share, fixed: Sequence[Fixed] | None, number: int) -> Minibatch:
-        """Accumulate the gradient of all groups, then step once."""
+    def _minibatch(
+        self,
+        share: Share,
+        fixed: Sequence[Fixed] | None,
+        number: int,
+        shown: tuple[Share, float],
+    ) -> Minibatch:
+        """Accumulate the gradient of all groups and demonstrations, then step once."""
         is_in_windows = number == 0 and self.ranks.size == 1
         outcome = self._in_windows(share) if is_in_windows else self._gradient(share, fixed)
+        if shown[0].denominator:
+            outcome.imitated = self._passes.imitate(*shown)
         reached("trainer.learning", self._optimizer_step)
         for group_parameters in self._optimizer.param_groups:
             group_parameters["lr"] = self._rate(self._optimizer_step)
         # Only steps with groups count: a policy whose turn it is not keeps its warm-up.
         self._optimizer_step += 1 if share.num_groups else 0
-        if outcome.num_tokens:
+        if outcome.num_tokens or outcome.imitated.num_tokens:
             self._update(outcome, number)
         return outcome
 
@@ -407,9 +443,9 @@ class Learner:
         if not outcome.is_finite():
             self._optimizer.zero_grad(set_to_none=True)
             raise NonFiniteError(
-                f"Policy '{self.policy}': loss is {outcome.loss} and gradient norm "
-                f"{outcome.grad_norm} at optimizer step {self._optimizer_step}; no weight was "
-                "changed.",
+                f"Policy '{self.policy}': loss is {outcome.loss}, the demonstrations' "
+                f"{outcome.imitated.loss} and gradient norm {outcome.grad_norm} at optimizer step "
+                f"{self._optimizer_step}; no weight was changed.",
                 minibatch=number,
             )
         self._optimizer.step()

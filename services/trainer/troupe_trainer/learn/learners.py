@@ -33,6 +33,7 @@ from troupe.spec.sizes import asleep_bytes
 from troupe_trainer.learn.collector import Arrived, Batch, LearnAhead
 from troupe_trainer.learn.credit import AssignedCredit, CreditAssigner
 from troupe_trainer.learn.critics import Critics
+from troupe_trainer.learn.demonstrations import demonstrations_of
 from troupe_trainer.learn.learner import Learner, LearnOutcome, NonFiniteError
 from troupe_trainer.learn.teacher import teacher_of
 from troupe_trainer.model.kernels import AttentionChoice
@@ -134,6 +135,7 @@ class Learners:
                     ranks=ranks,
                     held_bytes=held_bytes,
                     is_compiled=is_compiled,
+                    demonstrations=demonstrations_of(p, spec),
                     teacher=teacher_of(
                         p,
                         spec,

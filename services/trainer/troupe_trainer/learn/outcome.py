@@ -69,6 +69,17 @@ class LearnOutcome:
     ideal_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Imitated:
+    """Demonstrations of one optimizer step: the cross-entropy of their tokens, in nats and summed,
+    and the weight of its mean in the loss."""
+
+    loss: float = 0.0
+    num_tokens: int = 0
+    weight: float = 0.0
+    flops: float = 0.0
+
+
 @dataclass(slots=True)
 class Minibatch:
     """Running sums of one minibatch."""
@@ -79,6 +90,7 @@ class Minibatch:
     ratio_max: float = 0.0
     drift_max: float = 0.0
     num_tokens: int = 0
+    imitated: Imitated = Imitated()
 
     def over(self, ranks: Ranks) -> "Minibatch":
         """The sums of all ranks."""
@@ -108,7 +120,7 @@ class Minibatch:
 
     def is_finite(self) -> bool:
         """Loss and gradient are numbers."""
-        return math.isfinite(self.loss) and math.isfinite(self.grad_norm)
+        return all(map(math.isfinite, (self.loss, self.imitated.loss, self.grad_norm)))
 
     def add_drift(self, trainer_N: Tensor, rollout_N: Tensor) -> None:
         """Count tokens that the rollout sampled with ``rollout_N`` and the trainer scores."""
@@ -135,7 +147,19 @@ def step_metrics(minibatches: Sequence[Minibatch]) -> dict[str, float]:
     low, high = metrics.get("clip_fraction_low"), metrics.get("clip_fraction_high")
     if low is not None and high is not None:
         metrics["clip_fraction"] = low + high
-    return metrics
+    return metrics | _imitation_metrics([part.imitated for part in minibatches])
+
+
+def _imitation_metrics(parts: Sequence[Imitated]) -> dict[str, float]:
+    """The mean cross-entropy of the demonstrations' tokens; empty where none were shown."""
+    num_tokens = sum(part.num_tokens for part in parts)
+    if not num_tokens:
+        return {}
+    return {
+        "demonstration_loss": sum(part.loss for part in parts) / num_tokens,
+        "demonstration_tokens": num_tokens,
+        "demonstration_weight": sum(p.weight * p.num_tokens for p in parts) / num_tokens,
+    }
 
 
 def parity(minibatches: Sequence[Minibatch]) -> dict[str, float]:

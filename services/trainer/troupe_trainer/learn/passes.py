@@ -14,11 +14,13 @@ from torch import Tensor
 
 from troupe.algorithms.adaptive import Coefficients
 from troupe.algorithms.algorithm import Algorithm, LossInputs
+from troupe.algorithms.losses.imitation import imitation_loss
 from troupe.algorithms.losses.kl import kl_estimate
 from troupe.runtime.step_report.catalogue import loss_metric_name
-from troupe_trainer.learn.outcome import FLOPS, Fixed, Minibatch, correction
+from troupe_trainer.learn.outcome import FLOPS, Fixed, Imitated, Minibatch, correction
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch
+from troupe_trainer.model.shares import Share
 
 
 class Passes:
@@ -108,6 +110,24 @@ class Passes:
         outcome.num_tokens = len(batch.targets_N) if counts else 0
         outcome.sums[FLOPS] = scale * self._model.flops.of(batch)
         return outcome
+
+    def imitate(self, share: Share, weight: float) -> Imitated:
+        """Add the gradient of ``weight`` * the mean cross-entropy of the share's tokens.
+
+        ``share.denominator``: the tokens of all ranks.
+        """
+        ranks = self._model.ranks
+        sums = {"loss": 0.0, "flops": 0.0}
+        for batch, counts in share.microbatches():
+            logprobs_N, _ = self._model.logprobs(batch, want_entropy_grad=False)
+            scale = 1.0 if counts else 0.0
+            loss = imitation_loss(logprobs_N, weight, share.denominator) * scale
+            spread_loss: Any = loss * ranks.size  # as in ``gradient``
+            spread_loss.backward()
+            sums["loss"] -= scale * float(logprobs_N.detach().sum())
+            sums["flops"] += scale * self._model.flops.of(batch)
+        total = ranks.added(sums, {})
+        return Imitated(total["loss"], share.denominator, weight, total["flops"])
 
     def _weights(self, batch: Microbatch) -> NDArray[np.float32]:
         """1 a token, or 1 / length where completions are averaged over their token means."""

@@ -19,7 +19,11 @@ from troupe_trainer.learn.learners import Learned
 from troupe_trainer.learn.validation import oldest_version
 from troupe_trainer.samples import CreditedGroup
 
-_OF_CRITICS = frozenset(n for n, metric in METRICS["train"].items() if metric.source == "critic")
+_BESIDE_GROUPS = frozenset(
+    name
+    for name, metric in METRICS["train"].items()
+    if metric.source in ("critic", "demonstrations")
+)
 
 
 def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str = "") -> TrainerPart:
@@ -90,9 +94,9 @@ def _learning(learned: Learned, *, with_policies: bool) -> dict[str, Any]:
 
 
 def _measured_numbers(outcome: LearnOutcome) -> Mapping[str, float | None]:
-    """A policy's numbers; without training only its critic's are measured."""
+    """A policy's numbers; without training only its critic's and demonstrations' are measured."""
     is_trained = outcome.trained_tokens > 0
-    return {k: v if is_trained or k in _OF_CRITICS else None for k, v in outcome.metrics.items()}
+    return {k: v if is_trained or k in _BESIDE_GROUPS else None for k, v in outcome.metrics.items()}
 
 
 def _sampled(credited: list[CreditedGroup]) -> list[tuple[str, pb.Candidate]]:

@@ -45,7 +45,7 @@ class MetricFieldDocument(Document):
     name: str
     """Its name there; of a mapping, what dotted names begin with."""
     source: str
-    """Who measures it: play, trainer, loss, critic or router."""
+    """Who measures it: play, trainer, loss, critic, demonstrations or router."""
     unit: str
     """Its unit; a share is from 0 to 1, a flag 0 or 1."""
     description: str

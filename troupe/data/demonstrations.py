@@ -1,0 +1,91 @@
+"""Demonstrations in a file of rows: what an agent was shown, and the answer to imitate.
+
+Owns the form of a row and its errors. Never tokenizes: that is the policy's chat template's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any, cast
+
+from troupe.data.rows import read_rows
+from troupe.errors import InvalidArgumentError
+from troupe.tasks.family import Message
+
+_ROLES = ("system", "user", "assistant")
+_FORM = '{"agent": "...", "messages": [{"role": "user", "content": "..."}], "answer": "..."}'
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """One answer to imitate; ``row`` is its number in the file, from 1.
+
+    Example: ``Demonstration(1, "solver", (Message("user", "2 + 2"),), "4")``.
+    """
+
+    row: int
+    agent: str
+    messages: tuple[Message, ...]
+    answer: str
+
+
+def read_demonstrations(path: Path, agents: Sequence[str]) -> list[Demonstration]:
+    """The demonstrations of the file; a row without `agent` is of the only one of ``agents``.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidArgumentError: it has no rows, or a row is no demonstration; names the row.
+    """
+    found = [
+        _demonstration(row, number, path, agents) for number, row in enumerate(read_rows(path), 1)
+    ]
+    if not found:
+        raise InvalidArgumentError(f"{path} has no rows; give at least one: {_FORM}")
+    return found
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the file, hexadecimal."""
+    with path.open("rb") as data:
+        return file_digest(data, "sha256").hexdigest()
+
+
+def _demonstration(
+    row: Mapping[str, Any], number: int, path: Path, agents: Sequence[str]
+) -> Demonstration:
+    def refuse(what: str) -> InvalidArgumentError:
+        return InvalidArgumentError(f"{path}, row {number}: {what}; a row is {_FORM}")
+
+    agent = row.get("agent", agents[0] if len(agents) == 1 else None)
+    if agent not in agents:
+        raise refuse(f"agent is {agent!r}, and the job's agents are {', '.join(agents)}")
+    if ("messages" in row) == ("prompt" in row):
+        raise refuse("give either 'messages' or 'prompt'")
+    answer = row.get("answer")
+    if not isinstance(answer, str) or not answer:
+        raise refuse("'answer' must be a text that is not empty")
+    shown = row.get("messages", [{"role": "user", "content": row.get("prompt")}])
+    if not isinstance(shown, list) or not shown:
+        raise refuse("'messages' must be a list of at least one message")
+    messages: list[Message] = []
+    for place, item in enumerate(cast("list[Any]", shown), 1):
+        message = _message(item)
+        if message is None:
+            raise refuse(
+                f"message {place} must have a role ({', '.join(_ROLES)}) and a content of text, "
+                "and nothing else"
+            )
+        messages.append(message)
+    return Demonstration(number, str(agent), tuple(messages), answer)
+
+
+def _message(item: Any) -> Message | None:
+    if not isinstance(item, Mapping):
+        return None
+    fields = cast("Mapping[str, Any]", item)
+    role, content = fields.get("role"), fields.get("content")
+    is_text = isinstance(content, str) and bool(content)
+    if fields.keys() != {"role", "content"} or role not in _ROLES or not is_text:
+        return None
+    return Message(role, cast("str", content))
