@@ -17,7 +17,8 @@ from troupe_trainer.samples import credit
 
 
 def test_flops_when_counted_by_torch_then_agree(tiny_model: Path) -> None:
-    spec = PolicySpec(model=str(tiny_model), train=FullSpec())
+    # In bfloat16, for PyTorch's counter does not know the products of oneDNN.
+    spec = PolicySpec(model=str(tiny_model), train=FullSpec(), dtype="bfloat16")
     model = PolicyModel("shared", spec, seed=0, device="cpu")
     groups = [make_group(random.Random(4), task=task) for task in range(4)]
     prompts = [p for g in groups for p in credit(g, [1.0] * 4, 0.7).prompts]

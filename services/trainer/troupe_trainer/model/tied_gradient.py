@@ -98,7 +98,13 @@ def join_gradients(causal: Any) -> None:
         return
     if embedding.weight.requires_grad:
         embedding.__class__, head.__class__ = TiedEmbedding, TiedHead
-        embedding.gradient = head.gradient = TiedGradient()
+        _share(embedding, head)
+
+
+def _share(*layers: Any) -> None:
+    gradient = TiedGradient()
+    for layer in layers:
+        layer.gradient = gradient
 
 
 class _LookUp(torch.autograd.Function):
