@@ -280,8 +280,7 @@ def main() -> None:
     parser.add_argument("--replicas", default="1,2,4")
     parser.add_argument("--via", default="grpc", help="of grpc,store,distributed")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
-    adapters = {"default": "float32", "choices": ["float32", "bfloat16"]}
-    parser.add_argument("--adapter-dtype", **adapters, help="in which an adapter is sent")
+    parser.add_argument("--adapter-dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--n", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="cpu, tiny, one replica, 5 pushes")
     args = parser.parse_args()
