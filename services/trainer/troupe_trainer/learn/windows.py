@@ -32,9 +32,9 @@ def tickets_per_window(spec: JobSpec, sampler: Sampler, *, most: int | None = No
     in 4,096 tokens there is room for 2 such tickets, or for 4 with two minibatches.
     """
     draws = draws_per_act(sampler, spec) * spec.workflow.max_turns
-    most = draws * sum(spec.sampling_for(agent).max_new_tokens for agent in spec.workflow.order)
+    tokens = draws * sum(spec.sampling_for(agent).max_new_tokens for agent in spec.workflow.order)
     budget = spec.batch.tokens_per_row * spec.batch.rows_per_microbatch
-    room = budget * spec.algorithm.minibatches // max(1, most)
+    room = budget * spec.algorithm.minibatches // max(1, tokens)
     fewest = 1 if most is None else -(-spec.tasks_per_step // most)
     return max(fewest, min(room, spec.tasks_per_step // FEWEST))
 
