@@ -198,7 +198,8 @@ async def serve(name: str, model: Path, folder: Path) -> None:
         await engine.start({"p": policy})
         await engine.stage(TinyTrainer("p", policy, folder / "out").staged(0))
         await engine.activate("p", 0)
-        RolloutServicer.Generate = _instants.around(RolloutServicer.Generate)
+        noted: Any = _instants.around(RolloutServicer.Generate)
+        RolloutServicer.Generate = noted
         item = await stack.enter_async_context(sidecar(engine, folder / "in"))
         floor = await stack.enter_async_context(_serving(Floor(is_timed=name == "fixed")))
         settle_heap()  # as a service does when it is up

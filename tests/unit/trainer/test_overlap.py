@@ -9,6 +9,7 @@ import pytest
 import torch
 from trainer_data import groups_of_step, job_spec
 
+from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.build import refuse_what_cannot_spread
 from troupe.errors import InvalidArgumentError
@@ -17,6 +18,7 @@ from troupe.spec.job import JobSpec
 from troupe_trainer.learn.collector import Arrived, Batch
 from troupe_trainer.learn.learner import NonFiniteError
 from troupe_trainer.learn.learners import Learned, Learners
+from troupe_trainer.learn.windows import MOST_PAIRED, tickets_per_window
 
 TICKETS = 6
 STEPS = 2
@@ -161,6 +163,15 @@ async def test_weights_when_a_group_came_after_its_ticket_was_learnt_from_then_i
         team.close()
 
 
+def test_windows_when_a_round_has_many_tickets_then_are_as_few_as_asked_for(
+    tiny_model: Path,
+) -> None:
+    spec = _spec(tiny_model, overlap=True, tasks_per_step=256)
+    sampler = load_algorithm(spec.algorithm).sampler()
+    assert tickets_per_window(spec, sampler) == 1  # each may fill a micro-batch
+    assert tickets_per_window(spec, sampler, most=MOST_PAIRED) == 8
+
+
 @pytest.mark.parametrize("train", [LORA, {"kind": "full"}])
 async def test_weights_when_a_ticket_among_others_gave_no_group_then_are_those_without_overlap(
     tiny_model: Path, tmp_path: Path, train: dict[str, Any]
@@ -244,8 +255,6 @@ async def test_step_when_the_spec_and_the_algorithm_allow_it_then_begins_while_p
 
 
 def test_overlap_when_asked_for_over_ranks_then_is_refused_by_name(tiny_model: Path) -> None:
-    from troupe.algorithms.load import load_algorithm
-
     spec = _spec(tiny_model, overlap=True)
     with pytest.raises(InvalidArgumentError, match="/batch/overlap: gradients") as caught:
         refuse_what_cannot_spread(spec, load_algorithm(spec.algorithm), 2)
