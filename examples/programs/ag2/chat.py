@@ -2,16 +2,17 @@
 
 The user posts the question and leaves when the verifier approves, after two rounds at most. Each
 has a connection of its own: on a shared one the verifier would hear the user's words a turn late.
+An agent that says nothing passes: AG2 posts no empty message, and the chat would wait for it.
 """
 
 from contextlib import AsyncExitStack
 
 from ag2 import Agent
 from ag2.knowledge import MemoryKnowledgeStore
-from ag2.network import EV_TEXT, Hub, HubClient, LocalLink, Passport
+from ag2.network import EV_TEXT, Channel, Hub, HubClient, LocalLink, Passport, default_handler
 from team import config
 
-ROUNDS = 2
+ROUNDS, NOTHING = 2, "(nothing)"
 PROMPTS = {
     "solver": "You are the solver.",
     "verifier": "You are the verifier. Say APPROVE or REVISE.",
@@ -26,6 +27,20 @@ async def said_by(user, speaker):
     return spoke.event_data["text"]
 
 
+def answering(hub_client, agent):
+    """Take the agent's turns as AG2 does, and pass where it had nothing to say."""
+
+    async def heard(envelope):
+        await default_handler(envelope, agent)
+        channel = envelope.channel_id
+        if envelope.event_type == EV_TEXT and await hub_client.can_send(channel, agent.agent_id):
+            metadata = await hub_client.get_channel(channel)
+            await Channel(metadata=metadata, client=agent).send(NOTHING)
+
+    agent.on_envelope(heard)
+    return agent
+
+
 async def run(task):
     """A group chat of three."""
     hub = await Hub.open(MemoryKnowledgeStore())
@@ -35,13 +50,13 @@ async def run(task):
         async def connection():
             return await ends.enter_async_context(HubClient(LocalLink(hub), hub=hub))
 
+        async def joined(name):
+            client = await connection()
+            agent = Agent(name, prompt=PROMPTS[name], config=config())
+            return answering(client, await client.register(agent, attach_plugin=False))
+
         user = await (await connection()).register_human(Passport(name="user"))
-        solver, verifier = [
-            await (await connection()).register(
-                Agent(name, prompt=prompt, config=config()), attach_plugin=False
-            )
-            for name, prompt in PROMPTS.items()
-        ]
+        solver, verifier = [await joined(name) for name in PROMPTS]
         chat = await user.open(type="discussion", target=list(PROMPTS))
         words = task["question"]
         for _ in range(ROUNDS):

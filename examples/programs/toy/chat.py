@@ -8,9 +8,9 @@ def run(task):
     question = f"[user]: {task['question']}"
     asked, heard = [question], [question]
     for _ in range(2):
-        said = ask("You are the solver.", *asked)
+        said = ask("You are the solver.", *asked) or "(nothing)"
         heard.append(f"[solver]: {said}")
-        verdict = ask("You are the verifier. Say APPROVE or REVISE.", *heard)
+        verdict = ask("You are the verifier. Say APPROVE or REVISE.", *heard) or "(nothing)"
         if "APPROVE" in verdict:
             break
         asked += [f"[verifier]: {verdict}", "[user]: Once more, please."]
