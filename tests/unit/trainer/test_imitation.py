@@ -121,7 +121,7 @@ def _plain(learner: Learner, model: Path, prompts: Sequence[PromptSamples]) -> t
             num_tokens += 1
     mean: Any = total / num_tokens
     gradients = torch.autograd.grad(mean, list(parameters.values()))
-    return float(mean), dict(zip(parameters, gradients, strict=True))
+    return float(mean.detach()), dict(zip(parameters, gradients, strict=True))
 
 
 @pytest.mark.parametrize("train", [FULL, LORA], ids=["full", "lora"])
@@ -346,7 +346,8 @@ async def test_job_when_it_imitates_then_the_report_has_it_and_the_answers_becom
     finally:
         team.close()
     losses = [line["demonstration_loss"] for line in lines]
-    assert losses[-1] < 0.7 * losses[0], losses
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < 0.85 * losses[0], losses
     assert all(line["demonstration_tokens"] == lines[0]["demonstration_tokens"] for line in lines)
     assert all(line["demonstration_weight"] == 1.0 for line in lines)
 
