@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from troupe.tasks.family import Split, Task
-from troupe.tasks.optional import Policy
 from troupe.tasks.splits import DrawnTaskset, split_of_key
 from troupe_tasks.proposed import text
 from troupe_tasks.proposed.countdown import MAX_NUMBERS, solution_of, targets_of
@@ -117,22 +116,6 @@ class Proposed:
         now = decode_state(task.payload)
         solution = solution_of(now.numbers, now.target) if now.numbers else None
         return [solution] if solution else []
-
-    def attackers(self) -> Mapping[str, Policy]:
-        """Teams of which one seat plays for the other's pay."""
-        return {
-            "gives_in": self._gives_in,
-            "hides_the_answer": lambda state, agent, rng: (
-                f"make {' '.join(map(str, decode_state(state).numbers))}\n"
-                f"{self.demonstrate(state, agent, rng)}\n{decode_state(state).target}"
-            ),
-        }
-
-    def _gives_in(self, state: bytes, agent: str, rng: Random) -> str:
-        """Solves one attempt of all: the proposer's best pay, at the solver's cost."""
-        if agent == text.SOLVER and any(decode_state(state).right):
-            return "make"
-        return self.demonstrate(state, agent, rng)
 
     def _draw(self, rng: Random, split: Split) -> bytes | None:
         params = self._params

@@ -12,7 +12,7 @@ import pytest
 import torch
 from algorithm_world import build_planner
 from trainer_data import VOCABULARY, groups_of_step, job_spec, make_group
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.candidates import Sample, group_outcome
@@ -102,50 +102,53 @@ def _gradient(learner: Learner, groups: list[CreditedGroup]) -> tuple[Any, Any]:
     return metrics, taken
 
 
-@pytest.mark.parametrize("train", [FULL, LORA], ids=["full", "lora"])
-def test_step_when_demonstrations_are_shown_then_its_gradient_is_plain_arithmetics(
-    train: dict[str, Any], tiny_model: Path
-) -> None:
-    """Groups alone + 0.5 * the mean cross-entropy, by autograd over transformers' own logits, both
-    in float64. An adapter's product begins at 0, so its second step is looked at."""
-    spec = _spec(tiny_model, train)
-    alone, both = _learner(spec, None), _learner(spec, _shown(spec))
-    for learner in (alone, both):
-        learner.model.module.double()
-    if train is LORA:
-        with torch.no_grad():
-            for one, other in zip(
-                alone.model.trainable().values(), both.model.trainable().values(), strict=True
-            ):
-                noise = torch.randn(one.shape, dtype=torch.float64) * 0.1
-                one.add_(noise), other.add_(noise)
-    prompts = _shown(spec).of_update(0)
-    total = torch.zeros((), dtype=torch.float64)
+def _plain(learner: Learner, model: Path, prompts: Sequence[PromptSamples]) -> tuple[Any, Any]:
+    """The mean cross-entropy by transformers alone, and its gradient by name: of full weights by
+    another model in float64, of an adapter by peft's own forward pass."""
+    if learner.model.is_lora:
+        module, parameters = learner.model.module, learner.model.trainable()
+    else:
+        module = AutoModelForCausalLM.from_pretrained(model).double()
+        parameters = dict(module.named_parameters())
+    total, num_tokens = torch.zeros((), dtype=torch.float64), 0
     for prompt in prompts:
         answer = list(prompt.samples[0].token_ids)
         row = torch.tensor([[*prompt.prompt, *answer]], dtype=torch.long)
-        logits = both.model.module(input_ids=row).logits[0].double()
+        logits = module(input_ids=row).logits[0].double()
         table = logits - torch.logsumexp(logits, -1, keepdim=True)
         for place, token in enumerate(answer, len(prompt.prompt)):
             total = total - table[place - 1, int(token)]
-    num_tokens = sum(len(p.samples[0].token_ids) for p in prompts)
+            num_tokens += 1
     mean: Any = total / num_tokens
-    parameters = both.model.trainable()
-    wanted = torch.autograd.grad(0.5 * mean, list(parameters.values()))
-    groups = _credited(spec)
-    _, of_groups = _gradient(alone, groups)
-    metrics, found = _gradient(both, groups)
-    assert metrics["demonstration_loss"] == pytest.approx(float(mean), abs=1e-6)
-    assert metrics["demonstration_tokens"] == num_tokens
+    gradients = torch.autograd.grad(mean, list(parameters.values()))
+    return float(mean.detach()), dict(zip(parameters, gradients, strict=True))
+
+
+@pytest.mark.parametrize("train", [FULL, LORA], ids=["full", "lora"])
+def test_step_when_demonstrations_are_shown_then_adds_their_weighted_mean_to_the_gradient(
+    train: dict[str, Any], tiny_model: Path
+) -> None:
+    """To the precision of float32; the loss itself is compared at 1e-9 in test_imitation_loss."""
+    spec = _spec(tiny_model, train)
+    alone, both = _learner(spec, None), _learner(spec, _shown(spec))
+    if train is LORA:  # an adapter's product begins at 0: give every matrix a gradient
+        pairs = zip(alone.model.trainable().values(), both.model.trainable().values(), strict=True)
+        with torch.no_grad():
+            for one, other in pairs:
+                noise = torch.randn_like(one) * 0.1
+                one.add_(noise)
+                other.add_(noise)
+    prompts = _shown(spec).of_update(0)
+    mean, wanted = _plain(both, tiny_model, prompts)
+    _, of_groups = _gradient(alone, _credited(spec))
+    metrics, found = _gradient(both, _credited(spec))
+    assert metrics["demonstration_loss"] == pytest.approx(mean, abs=1e-5)
+    assert metrics["demonstration_tokens"] == sum(len(p.samples[0].token_ids) for p in prompts)
     assert metrics["demonstration_weight"] == 0.5
-    largest = 0.0
-    for name, gradient in zip(parameters, wanted, strict=True):
-        difference = found[name] - of_groups[name] - gradient
-        largest = max(largest, float(difference.abs().max()))
-    assert largest < TOLERANCE, largest
-
-
-TOLERANCE = 1e-6
+    assert max(float(gradient.abs().max()) for gradient in wanted.values()) > 0.01
+    for name, gradient in wanted.items():
+        added = (found[name] - of_groups[name]).double()
+        assert torch.allclose(added, 0.5 * gradient.double(), atol=2e-5), name
 
 
 def test_step_when_every_group_is_flat_then_demonstrations_alone_teach(tiny_model: Path) -> None:
@@ -343,7 +346,8 @@ async def test_job_when_it_imitates_then_the_report_has_it_and_the_answers_becom
     finally:
         team.close()
     losses = [line["demonstration_loss"] for line in lines]
-    assert losses[-1] < 0.7 * losses[0], losses
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < 0.85 * losses[0], losses
     assert all(line["demonstration_tokens"] == lines[0]["demonstration_tokens"] for line in lines)
     assert all(line["demonstration_weight"] == 1.0 for line in lines)
 
