@@ -5,11 +5,13 @@ killed. Never raises for a part that failed.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +95,5 @@ def _end(child: "subprocess.Popen[str]") -> None:
         process.terminate()
     for process in psutil.wait_procs(left, timeout=LAST_S)[1]:
         process.kill()
+    with suppress(ProcessLookupError):  # what a part that ended by itself has left
+        os.killpg(child.pid, signal.SIGKILL)

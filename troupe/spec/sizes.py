@@ -102,10 +102,11 @@ def rank_host_bytes(spec: JobSpec, ranks: int) -> float | None:
         shape = decoder_shape(policy.model)
         if shape is None:
             return None
+        number = 2 if policy.dtype == "bfloat16" else 4
         if isinstance(policy.train, LoraSpec):
-            parts.append(3.0 * shape.lora_bytes(policy.train.rank, "float32"))
+            base = shape.num_parameters() * number / ranks if spec.trainer.offload else 0.0
+            parts.append(3.0 * shape.lora_bytes(policy.train.rank, "float32") + base)
         else:
-            number = 2 if policy.dtype == "bfloat16" else 4
             offloaded = 16 + (number if has_reference else 0)
             a_weight = 12 + (offloaded if spec.trainer.offload else 0)
             parts.append(shape.num_parameters() * a_weight / ranks)

@@ -247,3 +247,15 @@ async def test_trainer_killed_in_mid_push_leaves_the_old_version_and_nothing_els
 
 def _files(folder: Path) -> list[Path]:
     return [p for name in ("r0", "r1") for p in (folder / name).rglob("*") if p.is_file()]
+
+
+async def test_store_when_a_trainer_died_then_its_successor_deletes_what_it_left(fleet: Fleet):
+    for life in (range(3), range(2, 5)):
+        publish = fleet.publisher("store")
+        for version in life:
+            fleet.trainer.learn(10 * len(life) + version + life.start)
+            await publish.publish(fleet.trainer.export(version))
+            await publish.forget_before("p", version)
+        await publish.close()
+    left = sorted(p.name.split("-")[0] for p in fleet.store.rglob("*") if p.is_file())
+    assert left == ["v00004", "v00004"]

@@ -73,3 +73,19 @@ def test_key_that_is_taken_stays_below_the_store(key: str):
 def test_store_that_makes_no_sense_says_so(url: str, words: str):
     with pytest.raises(InvalidArgumentError, match=words):
         open_store(url)
+
+
+def test_keys_are_those_of_one_folder(store: FolderStore):
+    for key in ("job/p/v00001", "job/p/v00002", "job/q/v00001"):
+        store.put_bytes(b"", key)
+    assert store.keys("job/p") == ["job/p/v00001", "job/p/v00002"]
+    assert store.keys("job/none") == []
+
+
+def test_file_that_is_put_again_leaves_no_second_name(tmp_path: Path):
+    store = FolderStore(tmp_path / "store")
+    source = tmp_path / "source"
+    source.write_bytes(b"weights")
+    store.put(source, "key")
+    store.put(source, "key")  # both names are links to one file, and a rename does nothing
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["key"]

@@ -132,3 +132,16 @@ def test_stored_tensors_when_in_parts_then_rows_and_samples_are_those_of_the_who
     assert torch.equal(one.sample("m", 6), whole["m"].flatten()[::6])
     with pytest.raises(OSError, match=r"lack rows of 'm'"):
         stored.rows("m", 5, 8)
+
+
+def test_empty_model_when_tied_tensors_differ_in_the_files_then_is_left_to_transformers(
+    tmp_path: Path,
+) -> None:
+    model = _model("qwen2")
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    head = tensors["model.embed_tokens.weight"]
+    for copy, is_filled in ((head.clone(), True), (head + 1.0, False)):
+        save_file(tensors | {"lm_head.weight": copy}, tmp_path / "model.safetensors")
+        spec = PolicySpec.model_validate({"model": str(tmp_path), "train": {"kind": "full"}})
+        assert (empty_causal("p", spec, PLAIN) is not None) == is_filled

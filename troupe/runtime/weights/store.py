@@ -44,6 +44,10 @@ class WeightStore(Protocol):
         """Delete a key; a missing one is no error."""
         ...
 
+    def keys(self, prefix: str) -> list[str]:
+        """The keys below the folder ``prefix``, which is one itself."""
+        ...
+
 
 def open_store(url: str, options: Mapping[str, str] | None = None) -> WeightStore:
     """The store at ``url``: a folder, or ``s3://``, ``gs://``, ``az://`` and what obstore knows.
@@ -120,6 +124,10 @@ class FolderStore:
     def delete(self, key: str) -> None:
         self._path(key).unlink(missing_ok=True)
 
+    def keys(self, prefix: str) -> list[str]:
+        names = sorted(p.name for p in self._path(prefix).glob("*") if p.is_file())
+        return [f"{prefix}/{name}" for name in names if not name.startswith(".")]
+
     def _path(self, key: str) -> Path:
         check_key(key)
         return self._folder / key
@@ -133,6 +141,7 @@ class FolderStore:
             draft.unlink(missing_ok=True)
             write(draft)
             put(draft, path)
+            draft.unlink(missing_ok=True)  # still there where both are links to one file
         except OSError as error:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
@@ -187,6 +196,13 @@ class ObjectStore:
     def delete(self, key: str) -> None:
         with contextlib.suppress(NotFoundError):
             self._do(key, lambda: self._api.delete(self._store, key))
+
+    def keys(self, prefix: str) -> list[str]:
+        def names() -> list[str]:
+            parts = self._api.list(self._store, prefix=f"{prefix}/")
+            return sorted(str(entry["path"]) for part in parts for entry in part)
+
+        return self._do(prefix, names)
 
     def _do(self, key: str, call: Any) -> Any:
         check_key(key)

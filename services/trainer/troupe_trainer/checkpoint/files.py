@@ -103,6 +103,7 @@ class Checkpoints:
         self._keep_last = spec.checkpoint.keep_last
         self._keep_best = spec.checkpoint.keep_best
         self._spec = spec
+        self._attempt = 0
 
     def begin(self, step: int) -> Path:
         """The empty folder that parts of the checkpoint of ``step`` are written to before ``save``.
@@ -110,16 +111,17 @@ class Checkpoints:
         Raises:
             UnavailableError: the disk is full or failing.
         """
+        self._attempt += 1  # a rank may still write a part of a refused one
         staging = self._staging(step)
         try:
-            shutil.rmtree(staging, ignore_errors=True)
             make_folder(staging)
         except OSError as error:
             raise UnavailableError(_refusal(step, self._folder, error)) from error
         return staging
 
     def _staging(self, step: int) -> Path:
-        return self._folder / f"{_STAGING}{self._epoch}-{step_name(step)}"
+        name = f"{_STAGING}{self._epoch}-{self._attempt}-{step_name(step)}"
+        return self._folder / name
 
     def save(self, snapshot: CheckpointContents) -> Path:
         """Write a checkpoint, completely or not at all.

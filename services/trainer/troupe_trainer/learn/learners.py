@@ -5,8 +5,8 @@ step is computed. Waits for nothing but that thread.
 """
 
 import asyncio
-import os
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -162,7 +162,7 @@ class Learners:
         """Raise InvalidArgumentError where ranks can't write their parts of full weights."""
         if ranks.size == 1 or all(learner.model.is_lora for learner in self.by_policy.values()):
             return
-        seen = self._run_dir / f".seen-{os.getpid()}"
+        seen = self._run_dir / f".seen-{self.policy}-{uuid.uuid4().hex[:12]}"
         replace_file(seen, "")
         try:
             blind = ranks.num_blind(seen)

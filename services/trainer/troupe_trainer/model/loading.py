@@ -73,6 +73,11 @@ def empty_causal(policy: str, spec: PolicySpec, kernels: Kernels) -> Unfilled | 
     ]
     is_converted = getattr(causal.config, "quantization_config", None) is not None
     is_mixed = bool(causal._keep_in_fp32_modules or causal._keep_in_fp32_modules_strict)
+    if _has_untied_copies(causal, stored):  # transformers ties nothing then
+        _log.info(
+            "model.loaded_whole", policy=policy, why="its files hold tied tensors that differ"
+        )
+        return None
     if wrong or is_converted or (is_mixed and causal.dtype != torch.float32):
         why = f"{len(wrong)} tensors are not in its files, {wrong[:1]}" if wrong else "converted"
         _log.info("model.loaded_whole", policy=policy, why=why)
@@ -81,6 +86,14 @@ def empty_causal(policy: str, spec: PolicySpec, kernels: Kernels) -> Unfilled | 
         if name in stored:
             buffer.copy_(stored[name])
     return Unfilled(causal, stored)
+
+
+def _has_untied_copies(causal: Any, stored: StoredTensors) -> bool:
+    """Whether two tensors that the model ties are both in its files, with other numbers."""
+    return any(
+        {copy, source} <= stored.keys() and not torch.equal(stored[copy], stored[source])
+        for copy, source in causal.all_tied_weights_keys.items()
+    )
 
 
 def skeleton(policy: str, spec: PolicySpec) -> Any:

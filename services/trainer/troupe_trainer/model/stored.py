@@ -134,6 +134,8 @@ def await_part(path: Path, *, deadline: float) -> None:
 
 
 def _write_or_say(tensors: Mapping[str, Tensor], path: Path) -> None:
+    if not path.parent.exists():
+        return  # rank 0 has given this checkpoint up
     try:
         write_part(tensors, path)
     except Exception as error:

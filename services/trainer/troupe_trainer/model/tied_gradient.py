@@ -53,10 +53,11 @@ class TiedGradient:
     ) -> Tensor:
         """The whole gradient, with that of the embedding's outputs; valid until the next pass.
 
-        Without the head's where tokens were looked up again since pass ``number`` began.
+        Raises:
+            RuntimeError: tokens were looked up again since pass ``number`` began.
         """
         if number != self._number:
-            return torch.zeros_like(weight_V_D).index_add_(0, tokens_M, grad_M_D)
+            raise RuntimeError("a pass through a tied head goes backward before the next begins")
         if self._buffer_V_D is None:
             self._buffer_V_D = torch.empty_like(weight_V_D)
         if not self._is_begun:
@@ -72,6 +73,8 @@ class TiedEmbedding(nn.Embedding):
 
     def forward(self, input: Tensor) -> Tensor:
         """Look the tokens up."""
+        if not torch.is_grad_enabled():
+            return super().forward(input)
         apply: Any = _LookUp.apply
         return apply(input, self.weight, self.gradient, self.padding_idx)
 

@@ -47,24 +47,42 @@ class StoredTransport:
         yield send
 
     async def forget(self, export: Export) -> None:
-        """Delete it; what can't be deleted is left behind and named in the log."""
+        """Delete it, and older versions, which a predecessor of this trainer left behind.
+
+        What can't be deleted is left behind and named in the log.
+        """
         key = self._key(export)
         self._stored_keys.discard(key)
         try:
-            for entry in (f"{key}.manifest.json", key):
-                await asyncio.to_thread(self._store.delete, entry)
+            await asyncio.to_thread(self._delete, key)
         except TroupeError as error:
             _log.warning("publisher.forget_failed", key=key, error=error.message)
 
     async def close(self) -> None:
         """Nothing is kept."""
 
+    def _delete(self, key: str) -> None:
+        kept = {entry for held in self._stored_keys for entry in _entries(held)}
+        stored = self._store.keys(key.rpartition("/")[0])
+        older = [e for e in stored if e not in kept and _version(e) <= _version(key)]
+        for entry in dict.fromkeys([*_entries(key), *older]):
+            self._store.delete(entry)
+
     def _put(self, export: Export, key: str) -> None:
         self._store.put(export.file, key)
         manifest = json_format.MessageToJson(export.manifest, indent=None)
-        self._store.put_bytes(manifest.encode(), f"{key}.manifest.json")
+        self._store.put_bytes(manifest.encode(), _entries(key)[0])
 
     def _key(self, export: Export) -> str:
         manifest = export.manifest
         name = f"v{manifest.policy_version:05d}-{manifest.tensor_digest[:12]}.safetensors"
         return f"{self._job_id}/{manifest.policy}/{name}"
+
+
+def _version(key: str) -> int:
+    return int(key.rpartition("/")[2].partition("-")[0].removeprefix("v"))
+
+
+def _entries(key: str) -> tuple[str, str]:
+    """The manifest, which goes first, and the file."""
+    return f"{key}.manifest.json", key

@@ -10,6 +10,7 @@ once, so that the collectives inside match. Owns torch.distributed. Never sees g
 import contextlib
 import functools
 import math
+import time
 from collections.abc import Callable, Generator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +32,8 @@ _T = TypeVar("_T")
 
 JOIN_S = 300.0
 """Time for all ranks to come, and for one collective."""
+_SEEN_S = 5.0
+"""Time for a mount to show a new file to the other ranks."""
 LISTEN_S = 10.0
 """A follower looks so often whether rank 0 is still there."""
 _SHORT_BYTES = 1 << 20
@@ -163,6 +166,9 @@ class Spread(Ranks):
         """As ``Ranks``; a follower calls it too, when it was told ``SEES``."""
         if self.rank == 0:
             self.tell(("", SEES, (str(path),)))
+        deadline = time.monotonic() + _SEEN_S
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(_SEEN_S / 50)
         return int(self.added({"blind": float(not path.exists())}, {})["blind"])
 
     def end(self) -> None:
