@@ -160,9 +160,9 @@ def test_weights_in_bfloat16_when_spread_then_two_ranks_learn_nearly_what_one_do
             for step in range(2):
                 got, want = (x.step(_credited(step, spec), step) for x in (spread, alone))
                 for name in ("loss", "entropy", "kl_rollout"):
-                    near = pytest.approx(want.metrics[name], rel=0.05, abs=0.01)
+                    near = pytest.approx(want.metrics[name], rel=0.1, abs=0.01)
                     assert got.metrics[name] == near, name
-                assert got.metrics["grad_norm"] == pytest.approx(want.metrics["grad_norm"], rel=0.1)
+                assert got.metrics["grad_norm"] == pytest.approx(want.metrics["grad_norm"], rel=0.2)
     finally:
         started.end()
 
