@@ -60,7 +60,8 @@ class Passes:
 
     def drift(self, batch: Microbatch, fixed: Fixed, counts: bool) -> Minibatch:
         """How far the present weights are from the rollout's probabilities; no gradient."""
-        outcome = Minibatch(sums=defaultdict(float))
+        # A rank whose micro-batches do not count has the same names: their sums are added up.
+        outcome = Minibatch(sums=defaultdict(float, kl_rollout=0.0))
         trainer_N = self.old_logprobs(batch) if fixed.old_N is None else fixed.old_N
         if counts:
             outcome.add_drift(trainer_N, torch.from_numpy(batch.rollout_logprobs_N))
