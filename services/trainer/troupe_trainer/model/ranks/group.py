@@ -203,6 +203,12 @@ def join(
             "TROUPE_TRAINER_SHARD_RANKS to a divisor, such as the GPUs of one node, or to 0",
             pointer="/trainer/gpus",
         )
+    if device == "cpu" and shard_ranks not in (0, size):
+        raise InvalidArgumentError(
+            "several copies of the weights need GPUs: over gloo a step of FSDP2 with copies does "
+            "not end; set TROUPE_TRAINER_SHARD_RANKS to 0",
+            pointer="/trainer/gpus",
+        )
     limit = timedelta(seconds=timeout_s)
     try:
         store, _, _ = next(rendezvous(url, rank, size, timeout=limit))
