@@ -211,9 +211,9 @@ class Learner:
         weights: list[float] = []
         optimizer_step = self._optimizer_step
         for groups in parts:
-            is_shown = self._demonstrations is not None and bool(groups)
-            prompts.append(self._demonstrations.of_update(optimizer_step) if is_shown else [])
-            weights.append(self._demonstrations.weight(optimizer_step) if is_shown else 0.0)
+            shown = self._demonstrations if groups else None
+            prompts.append(shown.of_update(optimizer_step) if shown is not None else [])
+            weights.append(shown.weight(optimizer_step) if shown is not None else 0.0)
             optimizer_step += bool(groups)
         return self._layout.imitated(prompts), weights
 
