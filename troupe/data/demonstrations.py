@@ -86,6 +86,6 @@ def _message(item: Any) -> Message | None:
     fields = cast("Mapping[str, Any]", item)
     role, content = fields.get("role"), fields.get("content")
     is_text = isinstance(content, str) and bool(content)
-    if fields.keys() != {"role", "content"} or role not in _ROLES or not is_text:
+    if set(fields) != {"role", "content"} or role not in _ROLES or not is_text:
         return None
     return Message(role, cast("str", content))
