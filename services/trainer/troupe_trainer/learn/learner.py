@@ -207,14 +207,14 @@ class Learner:
 
     def _imitated(self, parts: Sequence[Sequence[CreditedGroup]]) -> tuple[Dealt, list[float]]:
         """Demonstrations of each minibatch with groups, dealt to the ranks, and their weights."""
-        prompts: list[list[PromptSamples]] = []
-        weights: list[float] = []
-        optimizer_step = self._optimizer_step
-        for groups in parts:
-            shown = self._demonstrations if groups else None
-            prompts.append(shown.of_update(optimizer_step) if shown is not None else [])
-            weights.append(shown.weight(optimizer_step) if shown is not None else 0.0)
-            optimizer_step += bool(groups)
+        prompts = [list[PromptSamples]() for _ in parts]
+        weights = [0.0 for _ in parts]
+        optimizer_step, demonstrations = self._optimizer_step, self._demonstrations
+        for number, groups in enumerate(parts):
+            if demonstrations is not None and groups:
+                prompts[number] = demonstrations.of_update(optimizer_step)
+                weights[number] = demonstrations.weight(optimizer_step)
+                optimizer_step += 1
         return self._layout.imitated(prompts), weights
 
     @together
