@@ -12,6 +12,7 @@ SYNCED = (
     "services/trainer/troupe_trainer/checkpoint/export.py",
     "services/trainer/troupe_trainer/checkpoint/files.py",
     "services/trainer/troupe_trainer/gguf_model/convert.py",
+    "services/trainer/troupe_trainer/model/stored.py",
     "services/trainer/troupe_trainer/publish/versions.py",
     "services/trainer/troupe_trainer/tiny_model/build.py",
     "troupe/cli/model_fetch.py",

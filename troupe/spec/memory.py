@@ -121,14 +121,8 @@ def predict(
     is_full = isinstance(policy.train, FullSpec)
     layer = sum(out * into for out, into in shape.targets().values())
     table = shape.vocab * shape.hidden
-    root, parameters = table * (1 if shape.is_tied else 2), shape.num_parameters()
-    if isinstance(policy.train, LoraSpec):
-        trained = shape.lora_bytes(policy.train.rank, "float32") // 4
-        held = parameters * number + 12 * trained
-    else:
-        trained = parameters
-        of_reference = 4 if ranks == 1 else number
-        held = 12 * trained + (of_reference * trained if has_reference else 0)
+    root = table * (1 if shape.is_tied else 2)
+    held, trained = _held_weights(shape, policy, number, ranks, has_reference=has_reference)
     held += tower.held
     gradients = 4.0 * trained + tower.gradients
     if ranks > 1:
@@ -165,6 +159,18 @@ def predict(
     return Prediction(
         held, gradients, activations, head, held + max(at_head, at_first_layer, at_end)
     )
+
+
+def _held_weights(
+    shape: ModelShape, policy: PolicySpec, number: int, ranks: int, *, has_reference: bool
+) -> tuple[float, int]:
+    """Bytes of weights, moments and reference on all ranks, and how many numbers are trained."""
+    parameters = shape.num_parameters()
+    if isinstance(policy.train, LoraSpec):
+        trained = shape.lora_bytes(policy.train.rank, "float32") // 4
+        return parameters * number + 12 * trained, trained
+    of_reference = 4 if ranks == 1 else number
+    return (12 + (of_reference if has_reference else 0)) * parameters, parameters
 
 
 def beside_teacher(

@@ -61,7 +61,7 @@ def wheel(word: str) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         for name, text in files.items():
-            archive.writestr(name, text)
+            archive.writestr(zipfile.ZipInfo(name), text)  # the same bytes at any time
     return target.getvalue()
 
 

@@ -40,4 +40,4 @@ def test_gradient_when_compared_with_plain_arithmetic_then_is_within_1e_9() -> N
             share = math.exp(value - largest) / total
             wanted = weight / size * (share - (1.0 if token == target else 0.0))
             assert found[token] == pytest.approx(wanted, abs=1e-9)
-    assert float(loss) == pytest.approx(wanted_loss, abs=1e-9)
+    assert float(loss.detach()) == pytest.approx(wanted_loss, abs=1e-9)

@@ -17,7 +17,7 @@ from troupe.vision.layout import position_ids
 from troupe.vision.model import VisionModel, vision_model_of
 from troupe.vision.patches import patches_of
 from troupe_trainer.tiny_model.build import build
-from troupe_trainer.tiny_model.demonstrations import Demonstration, demonstrations
+from troupe_trainer.tiny_model.demonstrations import TokenDemonstration, demonstrations
 from troupe_trainer.tiny_model.recipe import Recipe, TinyModelShape, TinyVisionShape, WarmStart
 from troupe_trainer.tiny_model.vision import preprocessor_of
 
@@ -97,7 +97,7 @@ def test_warm_start_when_the_answer_is_a_place_in_the_image_then_the_model_reads
 
 
 @torch.no_grad()
-def _answer(model: Any, vision: VisionModel, sample: Demonstration) -> int:
+def _answer(model: Any, vision: VisionModel, sample: TokenDemonstration) -> int:
     patches = np.concatenate([patches_of(image, vision) for image in sample.images])
     positions = torch.from_numpy(position_ids(sample.prompt, sample.grids, vision))
     logits = model(

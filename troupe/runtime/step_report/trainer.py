@@ -253,11 +253,7 @@ class TrainerPart(Part):
         is_optional=True,
     )
     demonstration_tokens: Count = number(
-        "Demonstrated tokens that were imitated.",
-        "tokens",
-        SUM,
-        source="demonstrations",
-        is_optional=True,
+        "Tokens that were imitated.", "tokens", SUM, source="demonstrations", is_optional=True
     )
     demonstration_weight: Number = number(
         "Weight of the demonstrations' mean cross-entropy in the loss.",

@@ -27,7 +27,7 @@ RECENT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Demonstration:
+class TokenDemonstration:
     """Token ids of one prompt and of the answer to imitate, which ends with the end token.
 
     ``images`` are those of the prompt, in the order of their placeholders, and ``grids`` theirs.
@@ -45,7 +45,7 @@ def demonstrations(
     recipe: WarmStart,
     rng: Random,
     vision: VisionModel | None = None,
-) -> Iterator[Demonstration]:
+) -> Iterator[TokenDemonstration]:
     """Demonstrations without end: train tasks 0, 1, 2, ..., and again when they end.
 
     ``vision`` is that of the model which imitates them; without one, observations are of text.
@@ -91,7 +91,7 @@ def _encoded(
     observation: Observation,
     answer: str,
     vision: VisionModel | None,
-) -> Demonstration:
+) -> TokenDemonstration:
     observation = in_hermes_form(observation)  # the template of a model made here knows no tools
     images = observed_images(observation)
     if images and vision is None:
@@ -108,6 +108,6 @@ def _encoded(
     prompt = tokenizer.encode(cast("str", rendered), add_special_tokens=False)
     completion = tokenizer.encode(answer + END, add_special_tokens=False)
     if vision is None:
-        return Demonstration(prompt, completion)
+        return TokenDemonstration(prompt, completion)
     prompt, grids = expanded_prompt(prompt, images, vision)
-    return Demonstration(prompt, completion, images, grids)
+    return TokenDemonstration(prompt, completion, images, grids)

@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from troupe.vision.layout import position_ids
 from troupe.vision.model import VisionModel
 from troupe.vision.patches import patches_of
-from troupe_trainer.tiny_model.demonstrations import Demonstration
+from troupe_trainer.tiny_model.demonstrations import TokenDemonstration
 from troupe_trainer.tiny_model.recipe import WarmStart
 
 Progress = Callable[[int, int, float], None]
@@ -27,7 +27,7 @@ _IGNORED = -100
 
 def imitate(
     model: Any,
-    samples: Iterator[Demonstration],
+    samples: Iterator[TokenDemonstration],
     recipe: WarmStart,
     progress: Progress,
     vision: VisionModel | None = None,
@@ -90,7 +90,7 @@ def _rate(step: int, recipe: WarmStart) -> float:
     return warmup * fall
 
 
-def _batch(samples: list[Demonstration]) -> tuple[torch.Tensor, torch.Tensor]:
+def _batch(samples: list[TokenDemonstration]) -> tuple[torch.Tensor, torch.Tensor]:
     """Right-padded tokens and labels (B, T); causal attention never looks at the padding."""
     length = max(len(s.prompt) + len(s.completion) for s in samples)
     tokens, labels = [], []
@@ -102,7 +102,7 @@ def _batch(samples: list[Demonstration]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _seen(
-    samples: list[Demonstration], length: int, vision: VisionModel
+    samples: list[TokenDemonstration], length: int, vision: VisionModel
 ) -> dict[str, torch.Tensor]:
     """A vision-language model's inputs beside the tokens: positions, and images in row order."""
     positions_3BT = np.zeros((3, len(samples), length), dtype=np.int64)

@@ -26,10 +26,10 @@ def use_onednn(module: nn.Module) -> None:
             and layer.weight.dtype == torch.float32
             and layer.weight.numel() >= SMALLEST
         ):
-            layer.__class__ = OneDnnLinear
+            layer.__class__ = InferenceLinear
 
 
-class OneDnnLinear(nn.Linear):
+class InferenceLinear(nn.Linear):
     """A layer without gradients. From 2 rows on, a row's numbers depend on that row alone."""
 
     def forward(self, input: Tensor) -> Tensor:
