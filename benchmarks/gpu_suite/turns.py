@@ -58,6 +58,7 @@ async def turns_of(kind: str, options: PartOptions, folder: Path) -> dict[str, A
     try:
         await engine.wake()
         started_s = time.perf_counter() - began
+        trainer.learn(1, size=0.01)  # unlike the files that a server could wake with
         await engine.stage(trainer.staged(0))
         await engine.activate("p", 0)
         for turn in range(2 if options.quick else TURNS):
