@@ -277,8 +277,8 @@ def _as_on_a_gpu() -> Generator[None]:
 
     at = "troupe_trainer.model"
     with (
-        patch(f"{at}.model.load_causal", load),
-        patch(f"{at}.model.base_digest", lambda *_: ""),
+        patch(f"{at}.base_model.load_causal", load),
+        patch(f"{at}.base_model.base_digest", lambda *_: ""),
         patch(f"{at}.model.tokens_per_chunk", chunk),
         patch(f"{at}.flash.is_on_cpu", lambda _: False),
         # All is on one device, and adapters are made in float32, where they end. Fake parameters

@@ -45,6 +45,7 @@ def _published(folder: Path, base: Path, train: LoraSpec | FullSpec) -> PolicyMo
     (source / "spec.json").write_text(json.dumps(document))
     (source / "summary.json").write_text(json.dumps(summary(source)))
     learner: Any = SimpleNamespace(model=trainer.model)
+    learner.alone = lambda: learner
     export_artifacts(learner, policy, source / "policies" / "seer")
     assert run(["publish", str(source), "--to", f"folder:{folder / 'out'}"]) == 0
     return trainer.model

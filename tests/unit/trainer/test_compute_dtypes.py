@@ -95,7 +95,7 @@ def test_model_when_on_a_gpu_then_what_remains_in_float32_is_multiplied_in_tf32(
     def load(*_: Any) -> Any:
         raise LoadingError  # there is no GPU here: what comes before is what is asked
 
-    monkeypatch.setattr("troupe_trainer.model.model.load_causal", load)
+    monkeypatch.setattr("troupe_trainer.model.base_model.load_causal", load)
     spec = PolicySpec(model=str(tmp_path), train=LoraSpec(rank=4))
     before = torch.get_float32_matmul_precision()
     try:

@@ -259,7 +259,7 @@ def test_follower_when_told_what_ranks_do_not_run_then_refuses(
     class Instructions(Ranks):
         messages: ClassVar[list[Message]] = [
             ("", LOAD, (_spec(tiny_model).model_dump_json(), "auto")),
-            ("adapter", "_step", ([], True)),
+            ("adapter", "_step", ([], True, [], [])),
             ("adapter", method, ()),
         ]
 

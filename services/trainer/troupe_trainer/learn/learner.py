@@ -5,16 +5,12 @@ which algorithm it runs.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from troupe.algorithms.adaptive import Coefficients
@@ -23,10 +19,12 @@ from troupe.runtime.faults import reached
 from troupe.runtime.run_folder import part_names
 from troupe.spec.job import JobSpec
 from troupe_trainer.learn import trained_state
-from troupe_trainer.learn.ahead import Ahead
+from troupe_trainer.learn.candidate_sums import by_candidate, sums_of
 from troupe_trainer.learn.demonstrations import Demonstrations
-from troupe_trainer.learn.gradient_sums import Batches, InTurn, Paired
+from troupe_trainer.learn.first_minibatch import FirstMinibatch
+from troupe_trainer.learn.gradient_sums import InTurn, Paired
 from troupe_trainer.learn.layout import Layout
+from troupe_trainer.learn.optimizer import PolicyOptimizer
 from troupe_trainer.learn.outcome import (
     FLOPS,
     Fixed,
@@ -37,7 +35,7 @@ from troupe_trainer.learn.outcome import (
     step_metrics,
 )
 from troupe_trainer.learn.passes import Passes
-from troupe_trainer.learn.schedule import learning_rate
+from troupe_trainer.learn.share_passes import divided, drift_of, gradient_of
 from troupe_trainer.learn.validation import oldest_version
 from troupe_trainer.learn.windows import MOST_PAIRED
 from troupe_trainer.model.flops import peak_flops
@@ -114,22 +112,10 @@ class Learner:
             trained_vision=self.model.vision if policy_spec.train.vision else None,
         )
         self._passes = Passes(self.model, algorithm, Coefficients.first(self._loss))
-        self._config = spec.policies[policy].optimizer
-        self._num_minibatches = spec.algorithm.minibatches
-        turns = sum(spec.learns(policy, step) for step in range(spec.steps))
-        self._num_optimizer_steps = turns * spec.algorithm.minibatches
-        self._optimizer_step = 0
         self._parameters = self.model.trainable()
+        self._optimizer = PolicyOptimizer(policy, spec, list(self._parameters.values()))
         self._held_bytes = held_bytes
-        self._ahead = self._nothing_ahead()
-        self._rest: dict[int, tuple[Sequence[CreditedGroup], Batches]] = {}
-        self._optimizer = torch.optim.AdamW(
-            list(self._parameters.values()),
-            lr=self._config.learning_rate,
-            betas=(self._config.beta1, self._config.beta2),
-            weight_decay=self._config.weight_decay,
-            fused=True,
-        )
+        self._first = self._nothing_ahead()
 
     def alone(self) -> "Learner":
         """This learner on one process: a copy if it is spread over ranks, else itself."""
@@ -141,11 +127,7 @@ class Learner:
 
     def next_window(self, num_tickets: int, finished: Collection[int]) -> int | None:
         """A window whose tickets are all ``finished`` and that ``ahead`` may compute."""
-        return self._ahead.next_of(
-            window
-            for window in range(self._ahead.turn, self._layout.num_windows(num_tickets))
-            if all(t in finished for t in self._layout.tickets_of(window, num_tickets))
-        )
+        return self._first.next_window(num_tickets, finished)
 
     def tickets_of(self, window: int, num_tickets: int) -> Sequence[int]:
         """Positions of the tickets of ``window``, in a round of ``num_tickets``."""
@@ -157,10 +139,10 @@ class Learner:
         Only its part of the first minibatch: the others meet weights that this one moves. Not over
         several ranks.
         """
-        if not len(self._ahead):
+        if not self._first.is_begun:
             reset_peak(self.model.device)
-        mine = self._layout.minibatches(groups, self._optimizer_step)[0]
-        self._ahead.take(window, mine, self._layout.microbatches(mine), self._compute)
+        mine = self._layout.minibatches(groups, self._optimizer.next_step)[0]
+        self._first.take(window, mine, self._compute)
 
     def relocate(self, move: Move) -> None:
         """Move everything that is kept between steps; see `model.relocation`."""
@@ -169,7 +151,7 @@ class Learner:
     def discard_ahead(self) -> None:
         """Forget what the next step was begun with."""
         self._optimizer.zero_grad(set_to_none=True)
-        self._ahead, self._rest = self._nothing_ahead(), {}
+        self._first = self._nothing_ahead()
 
     def step(self, groups: Sequence[CreditedGroup], version: int | None = None) -> LearnOutcome:
         """Take one training step: each group is seen once, in one of the minibatches.
@@ -181,7 +163,7 @@ class Learner:
         Raises:
             NonFiniteError: before any weight of the minibatch changes.
         """
-        parts = self._layout.minibatches(groups, self._optimizer_step)
+        parts = self._layout.minibatches(groups, self._optimizer.next_step)
         is_current = version is None or all(oldest_version(g.record) == version for g in groups)
         try:
             shown, weights = self._imitated(parts)
@@ -194,12 +176,13 @@ class Learner:
                 "rate or use float32.",
                 at_fault,
             ) from error
-        self._ahead, self._rest = self._nothing_ahead(), {}
+        self._first = self._nothing_ahead()
         return replace(outcome, trained_groups=sum(self._layout.is_used(group) for group in groups))
 
-    def _nothing_ahead(self) -> Ahead:
+    def _nothing_ahead(self) -> FirstMinibatch:
         how = Paired if self._is_paired else InTurn
-        return Ahead(how(list(self._parameters.values()), self._held_bytes))
+        gradients = how(list(self._parameters.values()), self._held_bytes)
+        return FirstMinibatch(self._layout, gradients)
 
     def _compute(self, blocks: Sequence[Block]) -> Minibatch:
         batch = microbatch(blocks)
@@ -209,7 +192,7 @@ class Learner:
         """Demonstrations of each minibatch with groups, dealt to the ranks, and their weights."""
         prompts = [list[PromptSamples]() for _ in parts]
         weights = [0.0 for _ in parts]
-        optimizer_step, demonstrations = self._optimizer_step, self._demonstrations
+        optimizer_step, demonstrations = self._optimizer.next_step, self._demonstrations
         for number, groups in enumerate(parts):
             if demonstrations is not None and groups:
                 prompts[number] = demonstrations.of_update(optimizer_step)
@@ -229,11 +212,11 @@ class Learner:
 
         ``shown``: its shares of the minibatches' demonstrations, and ``weights`` theirs.
         """
-        if not len(self._ahead):
+        if not self._first.is_begun:
             reset_peak(self.model.device)
         fixed = [self._fixed(share) for share in shares[1:]]
         later = zip(shares[1:], fixed, strict=True) if is_current else ()
-        unmoved = [self._drift(share, share_fixed) for share, share_fixed in later]
+        unmoved = [drift_of(*each, self._passes, self.ranks) for each in later]
         outcomes = [
             self._minibatch(
                 share, fixed[number - 1] if number else None, number, (shown[number], weight)
@@ -247,7 +230,7 @@ class Learner:
         metrics = step_metrics(outcomes)
         if is_current:
             metrics |= parity([*unmoved, *outcomes[:1]])
-        metrics["learning_rate"] = self._rate(self._optimizer_step - 1)
+        metrics["learning_rate"] = self._optimizer.last_rate
         metrics |= self._passes.coefficients.metrics(self._loss)
         if trained:
             self._passes.coefficients = self._passes.coefficients.after(metrics, self._loss)
@@ -268,32 +251,16 @@ class Learner:
 
     def _candidate_sums(self, groups: Sequence[CreditedGroup], of: str) -> list[list[float]]:
         """Sums over each candidate's tokens; 0 for one that is not among a group's samples."""
-        sums = [[0.0] * len(group.record.candidates) for group in groups]
-        place = {
-            id(sample): (row, sample.index)
-            for row, group in zip(sums, groups, strict=True)
-            for prompt in group.prompts
-            for sample in prompt.samples
-        }
         dealt = self._deal(groups, with_all=True)
         sizes = [shares[0].num_samples for shares in dealt.shares]
-        found = self._sums(dealt, of, sizes)
-        for shares, values in zip(dealt.shares, found, strict=True):
-            for sample, value in zip(shares[0].samples(), values.tolist(), strict=True):
-                row, index = place[id(sample)]
-                row[index] = value
-        return sums
+        return by_candidate(groups, dealt, self._sums(dealt, of, sizes))
 
     @together
     def _sums(self, shares: Sequence[Share], of: str, sizes: list[int]) -> list[Tensor]:
         """On rank 0, for each rank: sums over the tokens of each sample of its share."""
-        parts: list[NDArray[Any]] = [np.empty(0)]
-        for batch, _ in shares[0].microbatches():
-            kl = self._loss.kl.estimator if of == "kl" else None
-            values_N = self._passes.against_reference(batch, kl)
-            count = len(batch.samples)
-            parts.append(np.bincount(batch.sequence_N, values_N.numpy(), minlength=count))
-        return self.ranks.gathered(torch.from_numpy(np.concatenate(parts)), sizes)
+        kl = self._loss.kl.estimator if of == "kl" else None
+        sums = sums_of(shares[0], lambda batch: self._passes.against_reference(batch, kl))
+        return self.ranks.gathered(torch.from_numpy(sums), sizes)
 
     @together
     def state(self) -> LearnerState:
@@ -322,7 +289,7 @@ class Learner:
     def _state(self, tensors: dict[str, Tensor], *, num_parts: int = 1) -> LearnerState:
         small = trained_state.coefficients(self._passes.coefficients, self._loss)
         return LearnerState(
-            tensors | small, self._optimizer_step, self.model.base_digest, num_parts
+            tensors | small, self._optimizer.next_step, self.model.base_digest, num_parts
         )
 
     def restore(self, state: LearnerState) -> None:
@@ -347,13 +314,10 @@ class Learner:
             self.model.load_trainable,
             is_spread=self.ranks.size > 1,
         )
-        self._optimizer_step = state.optimizer_step
+        self._optimizer.next_step = state.optimizer_step
         self._passes.coefficients = trained_state.coefficients_in(
             state.tensors, self._loss, is_spread=self.ranks.size > 1
         )
-
-    def _rate(self, step: int) -> float:
-        return learning_rate(self._config, max(0, step), self._num_optimizer_steps)
 
     def _deal(self, groups: Sequence[CreditedGroup], *, with_all: bool = False) -> Dealt:
         """One minibatch of ``groups``."""
@@ -363,14 +327,9 @@ class Learner:
     def _deal_step(self, parts: Sequence[Sequence[CreditedGroup]]) -> Dealt:
         """The step's minibatches: the first in windows, without those that are computed."""
         windows = self._layout.windows(parts[0])
-        if not self._ahead.fits(windows):
+        if not self._first.fits(windows):
             self.discard_ahead()
-        self._rest = {
-            number: (groups, self._layout.microbatches(groups))
-            for number, groups in windows.items()
-            if number not in self._ahead
-        }
-        first = [blocks for _, batches in self._rest.values() for blocks in batches]
+        first = self._first.rest(windows)
         rest = [self._layout.microbatches(groups) for groups in parts[1:]]
         return self._layout.dealt([first, *rest], parts)
 
@@ -380,14 +339,6 @@ class Learner:
         if not (needs.old or needs.reference):
             return None
         return [self._passes.fixed(batch) for batch, _ in share.microbatches()]
-
-    def _drift(self, share: Share, fixed: Sequence[Fixed] | None) -> Minibatch:
-        """How far the present weights are from the rollout's probabilities; no gradient."""
-        outcome = Minibatch(sums=defaultdict(float))
-        for number, (batch, counts) in enumerate(share.microbatches()):
-            logprobs = Fixed() if fixed is None else fixed[number]
-            outcome.add(self._passes.drift(batch, logprobs, counts))
-        return outcome.over(self.ranks)
 
     def _minibatch(
         self,
@@ -401,61 +352,22 @@ class Learner:
         outcome = self._in_windows(share) if is_in_windows else self._gradient(share, fixed)
         if shown[0].denominator:
             outcome.imitated = self._passes.imitate(*shown)
-        reached("trainer.learning", self._optimizer_step)
-        for group_parameters in self._optimizer.param_groups:
-            group_parameters["lr"] = self._rate(self._optimizer_step)
-        # Only steps with groups count: a policy whose turn it is not keeps its warm-up.
-        self._optimizer_step += 1 if share.num_groups else 0
+        reached("trainer.learning", self._optimizer.next_step)
+        self._optimizer.advance(share.num_groups)
         if outcome.num_tokens or outcome.imitated.num_tokens:
-            self._update(outcome, number)
+            self._optimizer.update(outcome, number)
+            self.model.revision += 1
         return outcome
 
     def _in_windows(self, share: Share) -> Minibatch:
         """Add up the gradients of the first minibatch's windows, and divide once."""
-        outcome = Minibatch(sums=defaultdict(float))
-        for number in range(max(self._ahead.end, *(n + 1 for n in self._rest), 0)):
-            if number not in self._ahead:  # one without groups too: those after it have their turn
-                groups, batches = self._rest.get(number, ((), ()))
-                self._ahead.take(number, groups, batches, self._compute)
-        for part in self._ahead.finish():
-            outcome.add(part)
-        return self._divided(outcome, share)
+        outcome = self._first.finish(self._compute)
+        return divided(outcome, share, self._parameters.values())
 
     def _gradient(self, share: Share, fixed: Sequence[Fixed] | None) -> Minibatch:
         """Add up the micro-batches' gradients, and divide once."""
-        outcome = Minibatch(sums=defaultdict(float))
-        for number, (batch, counts) in enumerate(share.microbatches()):
-            logprobs = self._passes.fixed(batch) if fixed is None else fixed[number]
-            outcome.add(self._passes.gradient(batch, logprobs, counts))
-        return self._divided(outcome.over(self.ranks), share)
-
-    def _divided(self, outcome: Minibatch, share: Share) -> Minibatch:
-        """``outcome`` and the gradient, over the minibatch's tokens or completions."""
-        if share.denominator:
-            outcome.loss /= share.denominator
-            for parameter in self._parameters.values():
-                if parameter.grad is not None:
-                    parameter.grad.div_(share.denominator)
-        return outcome
-
-    def _update(self, outcome: Minibatch, number: int) -> None:
-        outcome.grad_norm = self._clip(self._config.max_grad_norm)
-        if not outcome.is_finite():
-            self._optimizer.zero_grad(set_to_none=True)
-            raise NonFiniteError(
-                f"Policy '{self.policy}': loss is {outcome.loss}, the demonstrations' "
-                f"{outcome.imitated.loss} and gradient norm {outcome.grad_norm} at optimizer step "
-                f"{self._optimizer_step}; no weight was changed.",
-                minibatch=number,
-            )
-        self._optimizer.step()
-        self.model.revision += 1
-        self._optimizer.zero_grad(set_to_none=True)
-
-    def _clip(self, limit: float) -> float:
-        """Clip the gradient to ``limit``; returns its L2 norm before."""
-        parameters = list(self._parameters.values())
-        return float(whole(torch.nn.utils.clip_grad_norm_(parameters, limit)))
+        outcome = gradient_of(share, fixed, self._passes, self.ranks)
+        return divided(outcome, share, self._parameters.values())
 
     def _offenders(self, groups: Sequence[CreditedGroup]) -> Sequence[CreditedGroup]:
         """The groups whose loss or gradient alone is not finite; all groups if there are none."""
@@ -465,7 +377,7 @@ class Learner:
     def _is_finite(self, shares: Sequence[Share]) -> bool:
         """Whether loss and gradient of the one minibatch are; no weight changes."""
         outcome = self._gradient(shares[0], None)
-        outcome.grad_norm = self._clip(math.inf) if outcome.num_tokens else 0.0
+        outcome.grad_norm = self._optimizer.clip(math.inf) if outcome.num_tokens else 0.0
         self._optimizer.zero_grad(set_to_none=True)
         return outcome.is_finite()
 

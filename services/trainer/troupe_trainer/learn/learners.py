@@ -24,18 +24,14 @@ from troupe.durable import replace_file
 from troupe.episodes.build import refuse_what_cannot_spread
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.faults import reached
-from troupe.runtime.telemetry.logging import get_logger
 from troupe.seeds import derive_seed
-from troupe.spec.fit import fit_batch
 from troupe.spec.job import JobSpec
-from troupe.spec.memory import GB
 from troupe.spec.sizes import asleep_bytes
 from troupe_trainer.learn.collector import Arrived, Batch, LearnAhead
 from troupe_trainer.learn.credit import AssignedCredit, CreditAssigner
 from troupe_trainer.learn.critics import Critics
-from troupe_trainer.learn.demonstrations import demonstrations_of
 from troupe_trainer.learn.learner import Learner, LearnOutcome, NonFiniteError
-from troupe_trainer.learn.teacher import teacher_of
+from troupe_trainer.learn.loading import fitted, learner_of
 from troupe_trainer.model.kernels import AttentionChoice
 from troupe_trainer.model.learner_state import LearnerState, state_of
 from troupe_trainer.model.model import PolicyModel
@@ -46,7 +42,6 @@ from troupe_trainer.samples import CreditedGroup
 _T = TypeVar("_T")
 AHEAD_S = 0.5
 """After so long of learning the ledger is looked at again: the round may be over."""
-_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +120,7 @@ class Learners:
         ranks.tell((policy, LOAD, (spec.model_dump_json(), attention)))
         for name in [policy] if policy else sorted(spec.policies):
             learners.by_policy[name] = await learners.on_thread(
-                lambda p=name: Learner(
+                lambda p=name: learner_of(
                     p,
                     spec,
                     learners._algorithm,
@@ -135,16 +130,6 @@ class Learners:
                     ranks=ranks,
                     held_bytes=held_bytes,
                     is_compiled=is_compiled,
-                    demonstrations=demonstrations_of(p, spec),
-                    teacher=teacher_of(
-                        p,
-                        spec,
-                        learners._algorithm,
-                        device=where,
-                        attention=attention,
-                        shares=learners._models() if ranks.size == 1 else (),
-                        is_spread=ranks.size > 1,
-                    ),
                 )
             )
         await learners.on_thread(lambda: learners._check_folder(ranks))
@@ -355,28 +340,6 @@ def _overlaps(spec: JobSpec, algorithm: Algorithm, device: str, ranks: Ranks) ->
     if is_wanted is None:
         is_wanted = torch.device(device).type != "cpu"
     return is_wanted and ranks.size == 1 and credits_by_ticket(algorithm, spec.algorithm)
-
-
-def fitted(spec: JobSpec, device: str, ranks: Ranks = SOLO, *, taken_bytes: float = 0.0) -> JobSpec:
-    """``spec`` with a batch that fits beside ``taken_bytes`` on the accelerator.
-
-    On the CPU as it is.
-
-    Raises:
-        InvalidArgumentError: none fits.
-    """
-    if torch.device(device).type != "cuda":
-        return spec
-    memory = torch.cuda.get_device_properties(torch.device(device)).total_memory
-    memory -= int(taken_bytes)
-    fit = fit_batch(spec, memory, ranks=ranks.num_shards)
-    _log.info(
-        "memory.predicted",
-        peak_gb=None if fit.peak_bytes is None else round(fit.peak_bytes / GB, 1),
-        gpu_gb=round(memory / GB, 1),
-        batch=fit.batch.model_dump(),
-    )
-    return spec.model_copy(update={"batch": fit.batch})
 
 
 def resolve_device(device: str) -> str:

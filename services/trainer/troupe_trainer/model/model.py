@@ -2,50 +2,40 @@
 
 Owns what depends on transformers and peft. Never sees groups, rewards or other policies.
 
-Shape suffixes: M tokens, N trained ones, C a chunk of N, R rows, T tokens of a row, D hidden, V
-vocabulary.
+Shape suffixes: M tokens, N trained ones, R rows, T tokens of a row, D hidden.
 """
 
 import copy
-import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
-from torch.utils.checkpoint import checkpoint
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from troupe.errors import InvalidArgumentError
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe.tasks.content import ImagePart
 from troupe.vision.model import VisionModel
-from troupe_trainer.model.base_digest import base_digest
+from troupe_trainer.model.activations import checkpoint_layers
+from troupe_trainer.model.base_model import base_model
 from troupe_trainer.model.compiled import compile_parts
 from troupe_trainer.model.flash import computes
 from troupe_trainer.model.flops import StepFlops
+from troupe_trainer.model.head_logprobs import head_logprobs
 from troupe_trainer.model.kernels import PLAIN, Kernels
-from troupe_trainer.model.loading import (
-    Unfilled,
-    empty_causal,
-    load_causal,
-    same_weights,
-    skeleton,
-    with_adapter,
-)
-from troupe_trainer.model.logprobs import token_logprobs, tokens_per_chunk
+from troupe_trainer.model.loading import Unfilled, same_weights, skeleton, with_adapter
+from troupe_trainer.model.logprobs import tokens_per_chunk
 from troupe_trainer.model.onednn import padded, use_onednn
 from troupe_trainer.model.packing import Microbatch, one_sequence
 from troupe_trainer.model.published import published
-from troupe_trainer.model.ranks.exchange import gathered
 from troupe_trainer.model.ranks.group import SOLO, Ranks, together
 from troupe_trainer.model.ranks.shard import Sharded, Spreading, fill, part_of
 from troupe_trainer.model.tied_gradient import join_gradients
-from troupe_trainer.model.tree_attention import Tree, arguments, bias_of, use_tree
-from troupe_trainer.model.vision import Vision, freeze, vision_model
+from troupe_trainer.model.tree_attention import Tree, arguments, bias_of
+from troupe_trainer.model.vision import Vision
+from troupe_trainer.model.whole_weights import give_each, whole_weights
 
 _T = TypeVar("_T")
 
@@ -80,26 +70,18 @@ class PolicyModel:
         self._spec = spec
         self._kernels = kernels
         kin = next((other for other in shares if other.has_base_of(spec)), None)
-        self._unfilled = empty_causal(policy, spec, kernels) if is_spread else None
-        if self._unfilled is not None:
-            base = self._unfilled.causal
-        elif kin is not None:
-            base = kin.base_again()
-        else:
-            base = load_causal(policy, spec, self.device, kernels)
-        sees = vision_model(spec.model)
-        freeze(base, policy, is_trained=spec.train.vision)
-        self._vision = Vision(sees, self.device, is_trained=spec.train.vision) if sees else None
-        self._has_tree = not kernels.is_packed and use_tree(base, policy)
-        stored = None if self._unfilled is None else self._unfilled.stored
-        self.base_digest = base_digest(base, spec.model, stored) if kin is None else kin.base_digest
+        base = base_model(policy, spec, self.device, kernels, kin=kin, is_spread=is_spread)
+        self._unfilled, self._places, self._bare = base.unfilled, base.places, base.bare
+        self.base_digest = base.digest
         """Of the model as it was found; see ``LearnerState.base``."""
-        self._places = [] if self._unfilled is None else self._unfilled.places()
-        is_bare = isinstance(spec.train, LoraSpec) and self._unfilled is None
-        self._bare: Any = same_weights(base) if is_bare else None
-        self._config: Any = base.config.get_text_config()
+        self._has_tree = base.has_tree
+        sees, trains = base.vision, spec.train.vision
+        self._vision = Vision(sees, self.device, is_trained=trains) if sees is not None else None
+        self._config: Any = base.causal.config.get_text_config()
         self.is_lora = isinstance(spec.train, LoraSpec) and not is_frozen
-        self.module: Any = with_adapter(policy, base, spec, seed) if self.is_lora else base
+        self.module: Any = base.causal
+        if self.is_lora:
+            self.module = with_adapter(policy, base.causal, spec, seed)
         if is_frozen:
             self.module.requires_grad_(False)
         self.module.eval()
@@ -120,7 +102,7 @@ class PolicyModel:
         self._sharded: Sharded | None = None
         self._reference_sharded: Sharded | None = None
         if checkpoint_activations:
-            _checkpoint_layers(self._causal)
+            checkpoint_layers(self._causal)
         if kernels.is_compiled and not is_frozen:
             compile_parts(self._decoder, self.device)
 
@@ -215,7 +197,7 @@ class PolicyModel:
         has them and the others return nothing.
         """
         dtype = adapter_dtype if self.is_lora else self._spec.dtype
-        return _on_first(published(self.module, getattr(torch, dtype)))
+        return whole_weights(published(self.module, getattr(torch, dtype)))
 
     def each_weight(self, take: Callable[[str, Tensor], None]) -> None:
         """Give ``take`` each tensor of ``weights``, one at a time, in the same order every time.
@@ -231,21 +213,7 @@ class PolicyModel:
 
     @together
     def _each_weight(self) -> None:
-        error: Exception | None = None
-        for name, tensor in published(self.module, getattr(torch, self._spec.dtype)):
-            is_spread = isinstance(tensor, DTensor)
-            whole = gathered(tensor) if is_spread else tensor
-            if self._take is None or whole is None or error is not None:
-                continue  # another rank; or the others still send the rest
-            try:
-                self._take(name, whole.contiguous())
-            except Exception as failure:
-                error = failure
-        if error is not None:
-            try:
-                raise error
-            finally:
-                error = None  # a cycle through this frame would keep what ``take`` holds
+        give_each(published(self.module, getattr(torch, self._spec.dtype)), self._take)
 
     def load_trainable(self, tensors: Mapping[str, Tensor], prefix: str = "") -> None:
         """Overwrite the trained parameters with those of their names, after ``prefix``."""
@@ -330,16 +298,14 @@ class PolicyModel:
             targets_N = self._column(batch.targets_N)
             temperatures_N = self._column(batch.temperatures_N, 1)
             size = tokens_per_chunk(self.vocabulary_size, on_cpu=self.device.type == "cpu")
-            columns = [column.split(size) for column in (hidden_N_D, targets_N, temperatures_N)]
-            chunks: list[tuple[Tensor, Tensor, Tensor]] = list(zip(*columns, strict=True))
-            if len(chunks) == 1:
-                return self._head_logprobs(*chunks[0], want_entropy_grad)
-            parts = [
-                checkpoint(self._head_logprobs, *chunk, want_entropy_grad, use_reentrant=False)
-                for chunk in chunks
-            ]
-        pairs = cast("list[tuple[Tensor, Tensor]]", parts)
-        return torch.cat([p[0] for p in pairs]), torch.cat([p[1] for p in pairs])
+            return head_logprobs(
+                self._head,
+                hidden_N_D,
+                targets_N,
+                temperatures_N,
+                tokens_per_chunk=size,
+                want_entropy_grad=want_entropy_grad,
+            )
 
     def features(self, tokens_R_T: Tensor, last_R: Tensor) -> Tensor:
         """The decoder's float32 output at token ``last_R`` of each right-padded row, R x D."""
@@ -410,32 +376,6 @@ class PolicyModel:
 
     def _compute_dtype(self) -> torch.dtype:
         return getattr(torch, self._spec.dtype)
-
-    def _head_logprobs(
-        self, hidden_C_D: Tensor, targets_C: Tensor, temperatures_C: Tensor, want_grad: bool
-    ) -> tuple[Tensor, Tensor]:
-        logits_C_V = self._head(hidden_C_D)
-        return token_logprobs(logits_C_V, targets_C, temperatures_C, want_entropy_grad=want_grad)
-
-
-def _on_first(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-    """CPU copies of whole tensors by name, on rank 0 alone."""
-    copies = ((name, gathered(tensor)) for name, tensor in tensors)
-    return {name: copy_.contiguous() for name, copy_ in copies if copy_ is not None}
-
-
-def _checkpoint_layers(causal: Any) -> None:
-    """Compute the layers' activations again in the backward pass instead of keeping them.
-
-    transformers does it in training mode only; the mode is set on the layers alone, so that no
-    dropout wakes up inside them.
-    """
-    again = functools.partial(checkpoint, use_reentrant=False)
-    for module in causal.modules():
-        if isinstance(module, GradientCheckpointingLayer):
-            layer: Any = module
-            layer.gradient_checkpointing, layer.training = True, True
-            layer._gradient_checkpointing_func = again
 
 
 def _jsonable(value: Any) -> Any:

@@ -1,0 +1,72 @@
+"""One policy's optimizer: AdamW at the scheduled learning rate, on clipped gradients.
+
+Owns the number of the optimizer step, and the refusal of a gradient that is not finite. Never sees
+a group, and never computes a gradient.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from troupe.spec.job import JobSpec
+from troupe_trainer.learn.outcome import Minibatch, NonFiniteError
+from troupe_trainer.learn.schedule import learning_rate
+from troupe_trainer.model.ranks.group import whole
+
+
+class PolicyOptimizer(torch.optim.AdamW):
+    """AdamW over the trained ``parameters`` of ``policy``."""
+
+    def __init__(self, policy: str, spec: JobSpec, parameters: Sequence[nn.Parameter]) -> None:
+        self._policy = policy
+        self._config = spec.policies[policy].optimizer
+        self._parameters = parameters
+        turns = sum(spec.learns(policy, step) for step in range(spec.steps))
+        self._num_steps = turns * spec.algorithm.minibatches
+        self.next_step = 0
+        """The number of the next optimizer step. Only steps with groups count: a policy whose turn
+        it is not keeps its warm-up."""
+        super().__init__(
+            parameters,
+            lr=self._config.learning_rate,
+            betas=(self._config.beta1, self._config.beta2),
+            weight_decay=self._config.weight_decay,
+            fused=True,
+        )
+
+    @property
+    def last_rate(self) -> float:
+        """Learning rate of the optimizer step before the next one."""
+        return self._rate(self.next_step - 1)
+
+    def advance(self, num_groups: int) -> None:
+        """Take the learning rate of the next step, which is one of ``num_groups``."""
+        for parameters in self.param_groups:
+            parameters["lr"] = self._rate(self.next_step)
+        self.next_step += 1 if num_groups else 0
+
+    def update(self, outcome: Minibatch, number: int) -> None:
+        """Clip the gradient and move the weights; ``number`` is the minibatch's in its step.
+
+        Raises:
+            NonFiniteError: before any weight changes.
+        """
+        outcome.grad_norm = self.clip(self._config.max_grad_norm)
+        if not outcome.is_finite():
+            self.zero_grad(set_to_none=True)
+            raise NonFiniteError(
+                f"Policy '{self._policy}': loss is {outcome.loss}, the demonstrations' "
+                f"{outcome.imitated.loss} and gradient norm {outcome.grad_norm} at optimizer step "
+                f"{self.next_step}; no weight was changed.",
+                minibatch=number,
+            )
+        self.step()
+        self.zero_grad(set_to_none=True)
+
+    def clip(self, limit: float) -> float:
+        """Clip the gradient to ``limit``; returns its L2 norm before."""
+        return float(whole(torch.nn.utils.clip_grad_norm_(self._parameters, limit)))
+
+    def _rate(self, step: int) -> float:
+        return learning_rate(self._config, max(0, step), self._num_steps)
