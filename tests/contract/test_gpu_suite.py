@@ -76,6 +76,8 @@ def test_suite_when_parts_fail_or_hang_then_the_others_are_done_and_it_says_each
     last, lines = run_suite(tmp_path, monkeypatch, capsys)
     states = {"good": "done", "bad": "failed", "skips": "skipped", "hangs": "out of time"}
     assert last["parts"] == states
+    reasons = {"bad": "no such kernel", "skips": "no SGLang", "hangs": "not ended after 3 s"}
+    assert last["why"] == reasons
     assert [goal["name"] for goal in last["goals"]] == ["good: a"]
     by_name = {line["part"]: line for line in lines}
     assert by_name["good"]["result"] == {"figure": 7}
