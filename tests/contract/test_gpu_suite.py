@@ -163,6 +163,8 @@ def test_pushes_when_extrapolated_then_by_the_line_through_two_sizes() -> None:
     [full, lora] = found["goals"]
     assert "(distributed)" in full["name"] and not full["holds"]
     assert lora["value"] < 1.0 and lora["holds"]
+    noise = [row("lora", "grpc", 2 * 10**5, 0.3), row("full", "grpc", 4 * 10**5, 0.2)]
+    assert with_extrapolation({"rows": noise, "goals": []})["goals"] == []
 
 
 def test_phases_when_summed_then_idle_is_what_neither_drew_nor_learnt() -> None:
