@@ -43,7 +43,22 @@ def main() -> None:
     goals = [g | {"name": f"{line['part']}: {g['name']}"} for line in lines for g in line["goals"]]
     states = {line["part"]: line["status"] for line in lines}
     report |= {"device": name_of(args.device), "spec": vars(args) | {"results": args.results.name}}
-    print(json.dumps(report | {"parts": states, "goals": goals}))
+    reasons = {line["part"]: why for line in lines if (why := reason(line))}
+    print(json.dumps(report | {"parts": states, "why": reasons, "goals": goals}))
+
+
+def reason(line: dict[str, Any]) -> str:
+    """Why a part was not done; empty where it was."""
+    result = line.get("result", {})
+    match line["status"]:
+        case "skipped" | "unfinished" as state:
+            return result[state]
+        case "failed":
+            return next(reversed(line["tail"]), f"exit status {line['exit']}")
+        case "out of time":
+            return f"not ended after {line['limit_s']} s"
+        case _:
+            return line.get("why", "")
 
 
 def options() -> argparse.Namespace:

@@ -79,13 +79,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         goals.append(goal(f"idle share: {name}", share, IDLE, share <= IDLE))
     if args.gpu_gb:
         peak = fit_batch(load_spec(runs / "spec.json"), int(args.gpu_gb * GB)).peak_bytes
-        figures["predicted_gb"] = peak and round((peak - CONTEXT_BYTES) / GB, 2)
         if peak:
-            fits = figures["peak_memory_gb"] <= figures["predicted_gb"] * 1.1
-            wanted = round(figures["predicted_gb"] * 1.1, 2)
-            goals.append(
-                goal("peak of the job's trainer, GB", figures["peak_memory_gb"], wanted, fits)
-            )
+            predicted = round((peak - CONTEXT_BYTES) / GB, 2)
+            figures["predicted_gb"] = predicted
+            measured, most = figures["peak_memory_gb"], round(predicted * 1.1, 2)
+            fits = measured <= most
+            goals.append(goal("peak of the job's trainer, GB", measured, most, fits))
     return figures | {"goals": goals}
 
 

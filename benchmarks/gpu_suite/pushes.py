@@ -28,6 +28,8 @@ def per_gb(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
         lora = pushed.get((via, "lora")) or pushed.get(("grpc", "lora"))
         if full is None or lora is None or full["bytes"] <= lora["bytes"]:
             continue
+        if full["p50_s"] <= lora["p50_s"]:  # both are too small for their sizes to tell
+            continue
         slope = (full["p50_s"] - lora["p50_s"]) * GB / (full["bytes"] - lora["bytes"])
         fixed = lora["p50_s"] - slope * lora["bytes"] / GB
         lines[via] = {"s_per_gb": round(slope, 4), "fixed_s": round(fixed, 4)}

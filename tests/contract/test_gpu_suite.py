@@ -76,6 +76,8 @@ def test_suite_when_parts_fail_or_hang_then_the_others_are_done_and_it_says_each
     last, lines = run_suite(tmp_path, monkeypatch, capsys)
     states = {"good": "done", "bad": "failed", "skips": "skipped", "hangs": "out of time"}
     assert last["parts"] == states
+    reasons = {"bad": "no such kernel", "skips": "no SGLang", "hangs": "not ended after 3 s"}
+    assert last["why"] == reasons
     assert [goal["name"] for goal in last["goals"]] == ["good: a"]
     by_name = {line["part"]: line for line in lines}
     assert by_name["good"]["result"] == {"figure": 7}
@@ -161,6 +163,8 @@ def test_pushes_when_extrapolated_then_by_the_line_through_two_sizes() -> None:
     [full, lora] = found["goals"]
     assert "(distributed)" in full["name"] and not full["holds"]
     assert lora["value"] < 1.0 and lora["holds"]
+    noise = [row("lora", "grpc", 2 * 10**5, 0.3), row("full", "grpc", 4 * 10**5, 0.2)]
+    assert with_extrapolation({"rows": noise, "goals": []})["goals"] == []
 
 
 def test_phases_when_summed_then_idle_is_what_neither_drew_nor_learnt() -> None:
