@@ -12,7 +12,7 @@ from typing import Any
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.run_report import whole_lines
 
-_COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d9d9d")
+_COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d9d9d", "#eeca3b")
 
 
 def draw(run_dir: Path) -> None:
