@@ -10,7 +10,9 @@ import torch
 from chaos_world import succeeded
 from platform_world import Platform, trained_groups
 from process_tree import wait_for
-from safetensors.torch import load_file
+
+from troupe.runtime.run_folder import part_names
+from troupe_trainer.model.stored import StoredTensors
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -51,12 +53,18 @@ def followers(platform: Platform, job_id: str) -> list[int]:
     return [pid for pid, line in lines.items() if b"troupe_trainer.learn.follower" in line]
 
 
+def state(checkpoint: Path, policy: str) -> StoredTensors:
+    """A policy's state, of one file or of a part for each rank."""
+    parts = sorted(checkpoint.glob(f"{policy}.*safetensors"))
+    assert [part.name for part in parts] == part_names(policy, len(parts))
+    return StoredTensors(parts)
+
+
 def differences(one: Path, other: Path, step: int = 2) -> list[float]:
     """The largest difference of each trained tensor in two jobs' checkpoints."""
     found: list[float] = []
     for policy in ("tool", "planner"):
-        name = f"checkpoints/step-{step:05d}/{policy}.safetensors"
-        got, want = load_file(one / name), load_file(other / name)
+        got, want = (state(run / f"checkpoints/step-{step:05d}", policy) for run in (one, other))
         assert got.keys() == want.keys()
         names = [name for name in got if name.startswith("param/")]
         found += [float((got[name] - want[name]).abs().max()) for name in names]
