@@ -163,6 +163,34 @@ def test_ranks_when_they_cannot_be_divided_into_copies_then_refused() -> None:
         join("tcp://127.0.0.1:1", 0, 4, device="cpu", shard_ranks=3)
 
 
-def test_ranks_without_gpus_when_they_are_to_hold_copies_then_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="over gloo a step of FSDP2 with copies"):
-        join("tcp://127.0.0.1:1", 0, 4, device="cpu", shard_ranks=2)
+@pytest.mark.parametrize("train", [{"kind": "full"}, {"kind": "lora", "rank": 4}])
+def test_copies_of_the_weights_when_four_ranks_hold_two_then_they_learn_what_one_copy_learns(
+    tiny_model: Path, train: dict[str, Any]
+) -> None:
+    body = _spec(tiny_model).model_dump(mode="json")
+    body["policies"]["shared"]["train"] = train
+    spec = JobSpec.model_validate(body)
+    metrics: list[dict[str, float]] = []
+    states: list[LearnerState] = []
+    for shard_ranks in (4, 2):
+        four = start(4, device="cpu", threads=1, shard_ranks=shard_ranks)
+        try:
+            learner = _learner(spec, four.ranks)
+            trained = learner.model.trainable().values()
+            held = sum(p.to_local().numel() for p in trained)  # type: ignore[attr-defined]
+            assert held / sum(p.numel() for p in trained) == pytest.approx(1 / shard_ranks, rel=0.2)
+            for step in range(2):
+                metrics.append(learner.step(_credited(step, spec), step).metrics)
+                # Ranks of the second copy send nothing, so they may be behind rank 0's notes.
+                states = [*(learner.state() for _ in range(4)), *states]
+        finally:
+            four.end()
+    names = ("loss", "grad_norm", "kl_ref", "entropy")
+    for want, got in zip(metrics[:2], metrics[2:], strict=True):
+        for name in names:
+            assert got[name] == pytest.approx(want[name], rel=1e-4, abs=1e-6), name
+    two_copies, one_copy = states[0].tensors, states[8].tensors
+    assert two_copies.keys() == one_copy.keys()
+    for name in one_copy:
+        if "param" in name:
+            assert torch.allclose(two_copies[name], one_copy[name], atol=2e-4), name

@@ -25,6 +25,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from troupe.errors import InvalidArgumentError, JobFailedError
 from troupe_trainer.model.ranks.exchange import gathered_numbers, receive, send
+from troupe_trainer.model.ranks.notes import Notes
 from troupe_trainer.model.ranks.wire import Message, decode, encode
 from troupe_trainer.model.shares import Dealt
 
@@ -34,8 +35,6 @@ JOIN_S = 300.0
 """Time for all ranks to come, and for one collective."""
 _SEEN_S = 5.0
 """Time for a mount to show a new file to the other ranks."""
-LISTEN_S = 10.0
-"""A follower looks so often whether rank 0 is still there."""
 _SHORT_BYTES = 1 << 20
 """A message's document up to here is in its note in the store, which refuses more than 8 MiB. So
 the end can be told to ranks that are held up in a collective."""
@@ -88,13 +87,12 @@ SOLO = Ranks()
 class Spread(Ranks):
     """Several processes. Make it with ``join``."""
 
-    def __init__(self, store: Any, rank: int, size: int, device: str, num_shards: int) -> None:
+    def __init__(self, notes: Notes, rank: int, size: int, device: str, num_shards: int) -> None:
         self.rank, self.size, self.num_shards = rank, size, num_shards
         shape = (size,) if num_shards == size else (size // num_shards, num_shards)
         names = ("copies", "shards")[-len(shape) :]
         self.mesh = init_device_mesh(device, shape, mesh_dim_names=names)
-        self._store = store
-        self._number = 0
+        self._notes = notes
         self._depth = 0
 
     @contextlib.contextmanager
@@ -113,10 +111,7 @@ class Spread(Ranks):
         encoded = encode(message, self.size)
         is_short = len(encoded.document) <= _SHORT_BYTES
         note = _WITH + encoded.document if is_short else str(len(encoded.document)).encode()
-        self._store.set(self._key(), note)
-        if self._number > 1:
-            self._store.delete_key(f"told/{self._number - 2}")
-        self._number += 1
+        self._notes.write(note)
         document = torch.frombuffer(bytearray(encoded.document), dtype=torch.uint8)
         for rank in range(1, self.size):
             if not is_short:
@@ -130,23 +125,14 @@ class Spread(Ranks):
         Raises:
             ConnectionError: rank 0 is gone, or what it sent is not a message.
         """
-        while True:
-            try:
-                self._store.wait([self._key()], timedelta(seconds=LISTEN_S))
-            except dist.DistStoreError:
-                self._store.get("alive")
-                continue
-            except (dist.DistNetworkError, RuntimeError) as error:
-                raise ConnectionError(f"rank 0 is gone: {error}") from error
-            note: bytes = self._store.get(self._key())
-            self._number += 1
-            try:
-                document = note.removeprefix(_WITH)
-                if document == note:
-                    document = receive((int(note),), torch.uint8).numpy().tobytes()
-                return decode(document, self.rank, receive)
-            except (dist.DistError, RuntimeError) as error:
-                raise ConnectionError(f"rank 0 is gone: {error}") from error
+        note = self._notes.read()
+        try:
+            document = note.removeprefix(_WITH)
+            if document == note:
+                document = receive((int(note),), torch.uint8).numpy().tobytes()
+            return decode(document, self.rank, receive)
+        except (dist.DistError, RuntimeError) as error:
+            raise ConnectionError(f"rank 0 is gone: {error}") from error
 
     def gathered(self, values: Tensor, sizes: list[int]) -> list[Tensor]:
         """As ``Ranks``."""
@@ -176,9 +162,6 @@ class Spread(Ranks):
         self.tell(("", END, ()))
         dist.destroy_process_group()
 
-    def _key(self) -> str:
-        return f"told/{self._number}"
-
 
 def join(
     url: str,
@@ -203,16 +186,10 @@ def join(
             "TROUPE_TRAINER_SHARD_RANKS to a divisor, such as the GPUs of one node, or to 0",
             pointer="/trainer/gpus",
         )
-    if device == "cpu" and shard_ranks not in (0, size):
-        raise InvalidArgumentError(
-            "several copies of the weights need GPUs: over gloo a step of FSDP2 with copies does "
-            "not end; set TROUPE_TRAINER_SHARD_RANKS to 0",
-            pointer="/trainer/gpus",
-        )
     limit = timedelta(seconds=timeout_s)
     try:
         store, _, _ = next(rendezvous(url, rank, size, timeout=limit))
-        shared: Any = PrefixStore("troupe", store)
+        notes = Notes(PrefixStore("troupe", store), size - 1)
         if device == "cuda":
             torch.cuda.set_device(rank % torch.cuda.device_count())
         backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
@@ -223,8 +200,8 @@ def join(
             f"{error}. Look at the other ranks' logs, and at MASTER_ADDR and MASTER_PORT."
         ) from error
     if rank == 0:
-        shared.set("alive", b"1")
-    return Spread(shared, rank, size, device, shard_ranks or size)
+        notes.begin()
+    return Spread(notes, rank, size, device, shard_ranks or size)
 
 
 class Ranked(Protocol):

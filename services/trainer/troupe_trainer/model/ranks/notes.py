@@ -1,0 +1,58 @@
+"""Numbered notes of rank 0 to the other ranks, by the store they met at.
+
+A note stays until every other rank has read it: ranks may be several notes behind, since not each
+of rank 0's instructions waits for all of them.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+LISTEN_S = 10.0
+"""A reader looks so often whether rank 0 is still there."""
+_ALIVE = "alive"
+
+
+class Notes:
+    """One rank's view of the notes: rank 0 writes, and each of the others reads all in order."""
+
+    def __init__(self, store: Any, num_readers: int) -> None:
+        self._store = store
+        self._num_readers = num_readers
+        self._number = 0
+
+    def begin(self) -> None:
+        """Rank 0: let readers see that it is there."""
+        self._store.set(_ALIVE, b"1")
+
+    def write(self, note: bytes) -> None:
+        """Rank 0: the next note."""
+        self._store.set(f"told/{self._number}", note)
+        self._number += 1
+
+    def read(self) -> bytes:
+        """A reader: wait for the next note while rank 0 lives.
+
+        Raises:
+            ConnectionError: rank 0 is gone.
+        """
+        key, readers = f"told/{self._number}", f"read/{self._number}"
+        try:
+            while not self._has_come(key):
+                self._store.get(_ALIVE)
+            note: bytes = self._store.get(key)
+            if self._store.add(readers, 1) == self._num_readers:
+                self._store.delete_key(key)
+                self._store.delete_key(readers)
+        except (dist.DistError, RuntimeError) as error:
+            raise ConnectionError(f"rank 0 is gone: {error}") from error
+        self._number += 1
+        return note
+
+    def _has_come(self, key: str) -> bool:
+        try:
+            self._store.wait([key], timedelta(seconds=LISTEN_S))
+        except dist.DistStoreError:
+            return False
+        return True
