@@ -12,6 +12,7 @@ from troupe.cli.output import out, print_json
 from troupe.cli.specs import read_spec
 from troupe.episodes.build import JobParts, layout_of, load_parts
 from troupe.samplers.cost import draws_per_act
+from troupe.spec.dtypes import with_dtypes
 from troupe.spec.growth import (
     Growth,
     evaluated_at_most,
@@ -41,7 +42,7 @@ def plan(
     as_json: opt.AsJson = False,
 ) -> None:
     """Say which GPUs a job's servers and trainers take, why, and how to start it so."""
-    parts = load_parts(read_spec(spec, overrides or ()))
+    parts = load_parts(with_dtypes(read_spec(spec, overrides or ())))
     layout = layout_of(parts, gpus, gpu_gb, max_replicas=1 if place == "compose" else None)
     lines = start_lines(layout, place)
     disk = disk_document(parts, record_fraction, record_tokens=record_tokens)

@@ -23,6 +23,7 @@ from troupe.errors import InvalidArgumentError
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.context import context_issues
+from troupe.spec.dtypes import with_dtypes
 from troupe.spec.fit import fit_batch
 from troupe.spec.issues import suggest
 from troupe.spec.memory import GB
@@ -61,6 +62,7 @@ def validate(
 
 def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:
     """A sentence on the trainer's memory; raises InvalidArgumentError when it exceeds the GPU."""
+    spec = with_dtypes(spec)
     fit = fit_batch(spec, int((gpu_gb or _ANY_GPU_GB) * GB), ranks=ranks)
     if fit.peak_bytes is None:
         return "trainer memory: unknown, for a model's shape is not at hand (no config.json)"
@@ -80,7 +82,7 @@ def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:
 
 
 def _on_dtype(spec: JobSpec) -> str:
-    """What to set for policies in float32, which nobody changes: replicas serve the same format."""
+    """What to set for policies that the spec keeps in float32."""
     names = [name for name, policy in spec.policies.items() if policy.dtype == "float32"]
     if not names:
         return ""

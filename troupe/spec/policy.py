@@ -100,7 +100,9 @@ class PolicySpec(SpecModel):
     """Rollout replicas that serve this policy, at least: policies that share a pool (see `rollout`)
     have as many as the one that asks for most."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Number format of the weights in trainer and engine."""
+    """Number format of the weights in trainer and engine. Left out, a job whose platform gives GPUs
+    (TROUPE_ROUTER_GPUS, TROUPE_ROUTER_TRAINER_GPUS) gets bfloat16 when it is submitted, and any
+    other float32; the run folder's spec says which."""
     teacher: str | None = Field(default=None, min_length=1, exclude_if=lambda name: name is None)
     """Local folder or hub id of the frozen model that an algorithm with a teacher learns from
     (`distill`); its tokenizer has the vocabulary of `model`'s."""

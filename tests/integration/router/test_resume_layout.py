@@ -35,3 +35,27 @@ async def test_job_when_resumed_on_another_number_of_gpus_then_it_is_laid_out_an
         record = await commands(gpus).resume(record.job_id, longer)
         assert (taken(record.spec), record.spec.steps) == (seats, longer.steps)
         assert taken(load_spec(record.run_dir / "spec.json")) == (1, None)
+
+
+async def test_dtype_when_left_out_then_gpus_give_bfloat16_which_a_resumed_job_keeps(
+    redis: Redis, tmp_path: Path
+) -> None:
+    store = JobStore(redis)
+    spec = parse_spec(spec_document(tmp_path))
+    assert spec.policies["p"].dtype == "float32"
+    for number, settings in enumerate(({"gpus": 2}, {"trainer_gpus": 1}, {})):
+        router = RouterSettings(runs_dir=tmp_path, **settings)
+        record = (
+            await JobCommands(router, redis, store).submit(b"%d" % number, spec, key=None)
+        ).record
+        kept = load_spec(record.run_dir / "spec.json").policies["p"].dtype
+        assert record.spec.policies["p"].dtype == kept == ("bfloat16" if settings else "float32")
+        await store.transition(record.job_id, "launching")
+        await store.transition(record.job_id, "failed")
+        for elsewhere in ({}, {"gpus": 2}):
+            router = RouterSettings(runs_dir=tmp_path, **elsewhere)
+            longer = load_spec(record.run_dir / "spec.json").model_copy(update={"steps": 9})
+            record = await JobCommands(router, redis, store).resume(record.job_id, longer)
+            assert record.spec.policies["p"].dtype == kept
+            await store.transition(record.job_id, "launching")
+            await store.transition(record.job_id, "failed")
