@@ -1,11 +1,95 @@
 """Parts of the suite for a day with a GPU: what each one's figures and goals are made of."""
 
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from benchmarks import gpu_rollout
+from benchmarks.gpu_suite import __main__ as suite
+from benchmarks.gpu_suite import steps
 from benchmarks.gpu_suite.environment import computes_on
+from benchmarks.gpu_suite.part import PartOptions
+from benchmarks.gpu_suite.parts import Part
+from troupe.errors import UnavailableError
+
+ONE_MORE = """
+import argparse, json
+parser = argparse.ArgumentParser()
+parser.add_argument("--before", type=json.loads, default=[])
+rows = [*(before := parser.parse_args().before), {"case": len(before)}]
+more = {} if len(rows) == 3 else {"unfinished": f"no time for {len(rows)}"}
+print(json.dumps({"rows": rows, "goals": [], **more}))
+"""
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda:99", "no such device"])
 def test_device_when_it_cannot_multiply_then_does_not_compute(device: str) -> None:
     assert computes_on("cpu")
     assert not computes_on(device)
+
+
+def test_steps_when_time_is_over_then_says_so_and_the_next_call_measures_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[str] = []
+
+    def row_of(case: steps.StepCase, options: PartOptions, folder: Path) -> dict[str, Any]:
+        tried.append(case.name)
+        return {"case": case.name, "tokens_per_s": 100}
+
+    monkeypatch.setattr(steps, "row_of", row_of)
+    names = [case.name for case in steps.QUICK]
+    none = steps.measure(PartOptions("cpu", True, "", -1.0))
+    assert (none["rows"], none["unfinished"]) == ([], f"no time for {'; '.join(names)}")
+    before = [{"case": names[0], "tokens_per_s": 7}, {"case": names[1], "error": "out of memory"}]
+    rest = steps.measure(PartOptions("cpu", True, "", 600.0, before))
+    assert tried == names[1:]
+    assert [row["case"] for row in rest["rows"]] == names
+    assert rest["rows"][0] == before[0]
+    assert "unfinished" not in rest
+
+
+def test_suite_when_a_part_is_unfinished_then_it_is_tried_again_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one_more.py").write_text(ONE_MORE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    part = Part("more", "", "one_more", 0.0, 60.0, lambda _: [], has_limit=False, has_rows=True)
+    monkeypatch.setattr(suite, "PARTS", [part])
+    arguments = ["--device", "cpu", "--quick", "--results", str(tmp_path / "lines.jsonl")]
+
+    def call(*more: str) -> dict[str, Any]:
+        monkeypatch.setattr(sys, "argv", ["gpu_suite", *arguments, *more])
+        suite.main()
+        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+
+    first = call()
+    assert (first["parts"], first["why"]) == ({"more": "unfinished"}, {"more": "no time for 1"})
+    assert call()["why"] == {"more": "no time for 2"}
+    assert call()["parts"] == {"more": "done"}
+    assert call()["parts"] == {"more": "done before"}
+    assert call("--again", "more")["why"] == {"more": "no time for 1"}
+
+
+def test_rollout_when_generation_fails_then_is_unfinished_and_keeps_its_pushes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def pushed(case: Any, *_: Any) -> dict[str, Any]:
+        return {"kind": case.kind, "via": case.via, "p50_s": 0.5}
+
+    async def fails(*_: Any) -> dict[str, Any]:
+        raise UnavailableError("no kernel")
+
+    monkeypatch.setattr(gpu_rollout, "measure", pushed)
+    monkeypatch.setattr(gpu_rollout, "generation", fails)
+    asked = argparse.Namespace(
+        device="cpu", shape="tiny", replicas=1, dtype="bfloat16", n=1, prompts=2, tokens=4
+    )
+    found = asyncio.run(gpu_rollout.run(asked, tmp_path))
+    assert found["unfinished"] == "UnavailableError: no kernel"
+    assert len(found["rows"]) == 5
