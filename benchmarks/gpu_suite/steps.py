@@ -2,7 +2,8 @@
 
 The step is the learner's own, over random completions of full length. Each path of attention is
 measured where it applies: trees under a mask for short groups, segments for long ones, and the same
-long groups under the mask instead. ``mfu`` counts each product of the model once
+long groups under the mask instead; flash attention's packages are left out, with which a trainer
+lays out plain sequences and none of these paths. ``mfu`` counts each product of the model once
 (troupe_trainer/model/flops.py); memory is ``torch.cuda.max_memory_allocated`` of the step, without
 CUDA's context. Without a model, weights are random in the shape of one.
 """
@@ -127,13 +128,21 @@ def row_of(case: StepCase, options: PartOptions, folder: Path) -> dict[str, Any]
     checkpointed = bool(batch.checkpoint_activations)
     with under_mask(case.path == "mask"):
         algorithm = AtGrpo(spec.algorithm)
-        learner = Learner("p", spec, algorithm, device=options.device, is_compiled=case.is_compiled)
+        learner = Learner(
+            "p",
+            spec,
+            algorithm,
+            device=options.device,
+            attention="tree",  # "auto" is flash attention where that is installed, for every path
+            is_compiled=case.is_compiled,
+        )
         groups = random_groups(
             Shape(
                 {}, case.train, case.num_groups, case.group_size, case.prompt, case.completion, 0
             ),
             learner.model.vocabulary_size,
         )
+        assert learner.model.shares_prompts, "plain sequences, where no path differs"
         layout = lay_out([p for g in groups for p in g.prompts], batch)
         sizes = [sum(len(block.tokens_B) for block in blocks) for blocks in layout]
         seconds, outcome = _timed(learner, groups, options.device)

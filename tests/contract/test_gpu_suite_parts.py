@@ -16,6 +16,9 @@ from benchmarks.gpu_suite.environment import computes_on
 from benchmarks.gpu_suite.part import PartOptions
 from benchmarks.gpu_suite.parts import Part
 from troupe.errors import UnavailableError
+from troupe.spec.job import JobSpec
+from troupe_trainer.model import kernels
+from troupe_trainer.model.kernels import AttentionChoice, Kernels, choose
 
 ONE_MORE = """
 import argparse, json
@@ -52,6 +55,23 @@ def test_steps_when_time_is_over_then_says_so_and_the_next_call_measures_the_oth
     assert [row["case"] for row in rest["rows"]] == names
     assert rest["rows"][0] == before[0]
     assert "unfinished" not in rest
+
+
+def test_steps_when_flash_attention_is_installed_then_trees_segments_and_mask_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Kernels] = []
+
+    def learner(name: str, spec: JobSpec, *_: Any, attention: AttentionChoice, **__: Any) -> None:
+        made.append(choose(spec.policies[name], "cuda", attention))
+        raise UnavailableError("the kernels are chosen")
+
+    monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: True)
+    monkeypatch.setattr(steps, "Learner", learner)
+    for case in steps.QUICK[:3]:
+        with pytest.raises(UnavailableError, match="are chosen"):
+            steps.row_of(case, PartOptions("cpu", True, "", 600.0), tmp_path)
+    assert [(one.attention, one.is_packed) for one in made] == [("sdpa", False)] * 3
 
 
 def test_suite_when_a_part_is_unfinished_then_it_is_tried_again_and_goes_on(
