@@ -15,11 +15,17 @@ from benchmarks.gpu_suite import steps
 from benchmarks.gpu_suite.environment import computes_on
 from benchmarks.gpu_suite.part import PartOptions
 from benchmarks.gpu_suite.parts import Part
+from benchmarks.gpu_suite.phases import measure
+from benchmarks.gpu_suite.speculation import Drafts
+from benchmarks.gpu_suite.speculation import goals_of as drafts_goals
 from troupe.errors import UnavailableError
+from troupe.spec import load_spec
 from troupe.spec.job import JobSpec
+from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_trainer.model import kernels
 from troupe_trainer.model.kernels import AttentionChoice, Kernels, choose
 
+ROOT = Path(__file__).parents[2]
 ONE_MORE = """
 import argparse, json
 parser = argparse.ArgumentParser()
@@ -113,3 +119,62 @@ def test_rollout_when_generation_fails_then_is_unfinished_and_keeps_its_pushes(
     found = asyncio.run(gpu_rollout.run(asked, tmp_path))
     assert found["unfinished"] == "UnavailableError: no kernel"
     assert len(found["rows"]) == 5
+
+
+async def test_drafts_when_servers_tell_of_them_then_are_counted_and_else_none_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Worked by hand: 5 drafts in 4 verifications are 1 + 5/4 tokens each."""
+
+    async def answers(client: SglangClient, body: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"meta_info": meta} for meta in body["metas"]]
+
+    monkeypatch.setattr(SglangClient, "generate", answers)
+    client = SglangClient("http://127.0.0.1:1", timeout_s=1.0)
+    some, none, off = Drafts(), Drafts(), Drafts()
+    with some.counted():
+        metas = [
+            {"spec_verify_ct": 3, "spec_num_correct_drafts": 5},
+            {"spec_verify_ct": 1, "spec_num_correct_drafts": 0},
+        ]
+        assert len(await client.generate({"metas": metas})) == 2
+    with none.counted():
+        await client.generate({"metas": [{"spec_verify_ct": 3, "spec_num_correct_drafts": 0}]})
+    with off.counted():
+        await client.generate({"metas": [{}]})
+    await client.close()
+    assert [x.tokens_each for x in (some, none, off)] == [2.25, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("each", "worst", "held"), [(1.5, 0.01, (True, True)), (1.0, 0.4, (False, False))]
+)
+def test_drafts_when_none_is_accepted_or_a_ratio_is_far_off_then_a_goal_is_missed(
+    each: float, worst: float, held: tuple[bool, bool]
+) -> None:
+    drafted = {
+        "standard_errors": 0.1,
+        "tokens_a_verification": each,
+        "ratio_worst": worst,
+        "tokens_per_s": 30,
+    }
+    goals = {g["name"]: g["holds"] for g in drafts_goals({"ngram": drafted, "off": drafted})}
+    names = ("tokens a verification, above", "worst |ratio - 1| with drafts")
+    assert tuple(goals[name] for name in names) == held
+    assert goals["standard errors of surprisal to entropy"]
+
+
+@pytest.mark.parametrize(("peak", "figure"), [(None, None), (3 * 10**9, 3.0)])
+def test_phases_when_no_memory_was_measured_then_no_goal_is_given_for_it(
+    peak: int | None, figure: float | None, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    spec = load_spec(ROOT / "examples/math.yaml")
+    (run / "spec.json").write_text(spec.model_dump_json())
+    step = {"kind": "train", "wall_s": 9.0, "phases": {"learn": 3.0}, "peak_memory_bytes": peak}
+    (run / "metrics.jsonl").write_text(json.dumps(step) + "\n")
+    found = measure(argparse.Namespace(run=run, shared=True, gpu_gb=80.0))
+    assert found["peak_memory_gb"] == figure
+    names = [goal["name"] for goal in found["goals"]]
+    assert ("peak of the job's trainer, GB" in names) == (peak is not None)
