@@ -67,6 +67,8 @@ def _count(model: str, train: dict[str, Any], ranks: Any, *, checkpointed: bool)
     assert outcome.metrics["kl_ref"] >= 0.0
     assert outcome.metrics["grad_norm"] > 0.0
     assert 1 <= gathered.most <= 2
+    # Of full weights the reference is a model of its own; under an adapter it is the base.
+    assert len(others) == (1 if train["kind"] == "full" else 0)
     assert all(1 <= other.most <= 2 for other in others)
     # Gradients of this rank's rows in float32, and what two layers take while they are computed:
     # gathered twice (buffer and weights), gradients, and these once more in float32. The copies of
