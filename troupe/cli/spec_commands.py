@@ -24,6 +24,7 @@ from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.context import context_issues
 from troupe.spec.dtypes import with_dtypes
+from troupe.spec.experts import experts_issues
 from troupe.spec.fit import fit_batch
 from troupe.spec.issues import suggest
 from troupe.spec.memory import GB
@@ -203,7 +204,8 @@ def _task_alone(target: str, overrides: opt.Overrides) -> JobSpec:
 
 def _check(spec: JobSpec) -> None:
     """Raise SpecInvalidError for trackers and token limits that a router would refuse."""
-    if issues := [*tracker_issues(spec), *context_issues(spec), *vision_issues(spec)]:
+    of_models = [*context_issues(spec), *vision_issues(spec), *experts_issues(spec)]
+    if issues := [*tracker_issues(spec), *of_models]:
         raise SpecInvalidError(issues)
 
 

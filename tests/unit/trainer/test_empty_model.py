@@ -15,8 +15,10 @@ from transformers import (
     MistralForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3MoeConfig,
 )
 
+from troupe.errors import InvalidArgumentError
 from troupe.runtime.run_folder import part_names
 from troupe.spec.policy import PolicySpec
 from troupe_trainer.model.base_digest import base_digest
@@ -145,3 +147,11 @@ def test_empty_model_when_tied_tensors_differ_in_the_files_then_is_left_to_trans
         save_file(tensors | {"lm_head.weight": copy}, tmp_path / "model.safetensors")
         spec = PolicySpec.model_validate({"model": str(tmp_path), "train": {"kind": "full"}})
         assert (empty_causal("p", spec, PLAIN) is not None) == is_filled
+
+
+def test_model_with_experts_when_a_trainer_is_to_load_it_then_is_refused_by_name(
+    tmp_path: Path,
+) -> None:
+    Qwen3MoeConfig(num_experts=4).save_pretrained(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"\(qwen3_moe\) has 4 experts"):
+        PolicyModel("p", PolicySpec(model=str(tmp_path)), seed=0, device="cpu")

@@ -14,7 +14,13 @@ from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe.vision.model import VisionModel
 from troupe_trainer.model.base_digest import base_digest
 from troupe_trainer.model.kernels import Kernels
-from troupe_trainer.model.loading import Unfilled, empty_causal, load_causal, same_weights
+from troupe_trainer.model.loading import (
+    Unfilled,
+    empty_causal,
+    load_causal,
+    refuse_experts,
+    same_weights,
+)
 from troupe_trainer.model.tree_attention import use_tree
 from troupe_trainer.model.vision import freeze, vision_model
 
@@ -59,6 +65,7 @@ def base_model(
 
     Raises as `PolicyModel` does.
     """
+    refuse_experts(policy, spec)
     unfilled = empty_causal(policy, spec, kernels) if is_spread else None
     if unfilled is not None:
         causal = unfilled.causal
