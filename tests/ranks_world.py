@@ -9,9 +9,9 @@ from troupe_trainer.model.ranks.start import Started, start
 
 
 @contextmanager
-def started_ranks(count: int = 2) -> Iterator[Started]:
+def started_ranks(count: int = 2, *, shard_ranks: int = 0) -> Iterator[Started]:
     """Rank 0 is this process. The others have ended well when this does."""
-    started = start(count, device="cpu", threads=1)
+    started = start(count, device="cpu", threads=1, shard_ranks=shard_ranks)
     try:
         yield started
     finally:

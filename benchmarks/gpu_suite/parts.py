@@ -72,6 +72,11 @@ def _team(suite: Suite) -> list[str]:
     return [*_with_model(suite), *asked]
 
 
+def _paper(suite: Suite) -> list[str]:
+    # The suite's own steps and tasks are those of its one team: a row of the table takes more.
+    return _with_model(suite) + (["--tasks", str(suite.tasks)] if suite.quick else [])
+
+
 def _phases(suite: Suite) -> list[str]:
     name = "suite-tiny" if suite.quick else f"suite-{suite.example}".replace("_", "-")
     told = ["--name", name]
@@ -118,5 +123,15 @@ PARTS: tuple[Part, ...] = (
         _phases,
         has_limit=False,
         is_read=True,
+    ),
+    Part(
+        "paper",
+        "the table of Qwen3-1.7B in PettingLLMs, row by row",
+        f"{_HERE}.paper",
+        5,
+        15 * 6 * 3600,
+        _paper,
+        can_resume=True,
+        has_rows=True,
     ),
 )

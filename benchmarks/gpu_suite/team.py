@@ -52,7 +52,12 @@ def document(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The spec of the job."""
     if args.quick:
         return tiny_document(tiny_base(folder), args.tasks)
-    found = yaml.safe_load((ROOT / "examples" / f"{args.example}.yaml").read_text("utf-8"))
+    return example_document(args.example, args)
+
+
+def example_document(example: str, args: argparse.Namespace) -> dict[str, Any]:
+    """The spec of an example with the given model, steps and held-out tasks."""
+    found = yaml.safe_load((ROOT / "examples" / f"{example}.yaml").read_text("utf-8"))
     more: dict[str, Any] = {"model": args.model, "dtype": "bfloat16"}
     if has_thinking(args.model):
         more["chat_template_kwargs"] = {"enable_thinking": False}
@@ -61,7 +66,7 @@ def document(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     evaluated = {"num_tasks": args.tasks, "split": "test"}
     limits = {"startup_timeout_s": 1800, "generate_timeout_s": 900, "step_timeout_s": 7200}
     return found | {
-        "name": f"suite-{args.example}".replace("_", "-"),
+        "name": f"suite-{example}".replace("_", "-"),
         "steps": args.steps,
         "eval": evaluated,
         "limits": limits | found.get("limits", {}),
@@ -111,10 +116,11 @@ def run_of(runs: Path, name: str) -> Path | None:
     return max(found, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
 
 
-def train(args: argparse.Namespace, folder: Path) -> tuple[int, Path | None, float]:
+def train(
+    args: argparse.Namespace, folder: Path, wanted: dict[str, Any]
+) -> tuple[int, Path | None, float]:
     """Run the job, or go on with it; its exit status, run folder and seconds."""
     runs, spec = folder / "runs", folder / "team.yaml"
-    wanted = document(args, folder)
     before = run_of(runs, wanted["name"])
     goes_on = before is not None and not args.anew and spec.is_file()
     if goes_on and yaml.safe_load(spec.read_text("utf-8")) != wanted:
@@ -137,14 +143,15 @@ def train(args: argparse.Namespace, folder: Path) -> tuple[int, Path | None, flo
     return status, run_of(runs, wanted["name"]), time.monotonic() - began
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Train, then what it changed on held-out tasks."""
+def measure(args: argparse.Namespace, wanted: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Train ``wanted`` (the example's job), then what it changed on held-out tasks."""
     if not (args.model or args.quick):
         return {"skipped": "give --model: a folder or hub id, such as Qwen3-1.7B", "goals": []}
     if args.device == "cuda" and (problem := sglang_problem(args.device)):
         return {"skipped": problem, "goals": []}
     args.folder.mkdir(parents=True, exist_ok=True)
-    status, run, seconds = train(args, args.folder)
+    wanted = wanted or document(args, args.folder)
+    status, run, seconds = train(args, args.folder, wanted)
     if run is None:
         raise SystemExit(f"troupe train ended with {status} and left no run folder")
     command = [sys.executable, "-m", "benchmarks.real_model", str(run)]

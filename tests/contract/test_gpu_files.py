@@ -4,78 +4,33 @@ Found by what they give, not by a list: a new example, compose file or values fi
 and is not held against the prediction fails here.
 """
 
-import re
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from troupe.cli.starter import starter_spec
+from benchmarks.trainer_size.gpu_files import (
+    COMPOSE,
+    EXAMPLES,
+    ROOT,
+    TRAINS_ON,
+    VALUES,
+    compose_of,
+    gives_gpus,
+    needs_a_gpu,
+    placements,
+    pool_of,
+    sized_for,
+    starters,
+)
 from troupe.errors import InvalidArgumentError
-from troupe.spec import JobSpec, load_spec, parse_spec
+from troupe.spec import JobSpec, load_spec
 from troupe.spec.fit import fit_batch
 from troupe.spec.layout import plan_layout
-from troupe.spec.memory import GB, USABLE, decoder_shape
+from troupe.spec.memory import GB, USABLE
 from troupe.spec.pools import rollout_pools
 from troupe.spec.sizes import CACHED_TOKENS, SERVED, host_bytes, server_bytes
-
-ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
-COMPOSE = sorted(ROOT.glob("docker-compose*.y*ml"))
-VALUES = sorted((ROOT / "deploy").rglob("values*.y*ml"))
-TRAINS_ON = re.compile(r"^# Trains on a GPU of (\d+) GB", re.MULTILINE)
-SIZED_FOR = re.compile(r"^# Sized for GPUs of (\d+) GB: (\S.*\S)$", re.MULTILINE)
-SMALL = 500_000_000
-"""A model of fewer parameters is trained on a CPU here."""
-_DEFAULT = re.compile(r"\$\{\w+(?::-([^}]*))?\}")
-
-
-def compose_of(path: Path) -> Any:
-    """A compose file as docker compose reads it where no variable is set."""
-    return yaml.safe_load(_DEFAULT.sub(lambda m: m[1] or "", path.read_text("utf-8")))
-
-
-def gives_gpus(document: Any) -> bool:
-    """Whether a compose or values file gives a process a GPU, under whatever key."""
-    if isinstance(document, list):
-        return any(map(gives_gpus, document))
-    if not isinstance(document, dict):
-        return False
-    for key, value in document.items():
-        name = str(key).lower()
-        is_count = name.endswith("gpus") and str(value).isdigit() and int(value) > 0
-        is_device = name == "capabilities" and "gpu" in str(value)
-        if is_count or is_device or name == "cuda_visible_devices" or gives_gpus(value):
-            return True
-    return False
-
-
-def needs_a_gpu(spec: JobSpec) -> bool:
-    """Whether a policy's model is too large for a CPU, or not known at all."""
-    for policy in spec.policies.values():
-        shape = decoder_shape(policy.model)
-        if policy.model.startswith("models/") and shape is None:
-            continue  # made or fetched here by `troupe model`, and small
-        if shape is None or shape.num_parameters() > SMALL:
-            return True
-    return False
-
-
-def sized_for(path: Path) -> tuple[int, list[str]]:
-    """The size of a GPU in GB and the models that a file's comment names."""
-    named = SIZED_FOR.search(path.read_text("utf-8"))
-    assert named, f"{path.name} gives GPUs: say `# Sized for GPUs of N GB: MODEL, MODEL`"
-    return int(named[1]), named[2].split(", ")
-
-
-def starters(model: str) -> Iterator[JobSpec]:
-    """What `troupe init` writes for a model: one adapter for the team, and one for each agent."""
-    for sharing in ("shared", "each"):
-        document = starter_spec("math", model=model, sharing=sharing)
-        yield parse_spec(document, source=model)
 
 
 def check_trainer(spec: JobSpec, gpu_gb: int, gpus: int) -> None:
@@ -145,7 +100,7 @@ def test_values_file_when_it_gives_gpus_then_the_models_it_downloads_fit_them(pa
     assert models == [entry["repo"] for entry in values["models"]["download"]]
     assert values.get("router", {}).get("settings", {}).get("gpu_gb", gpu_gb) == gpu_gb
     for model in models:
-        pool = _pool_of(values["rollout"]["pools"], model)
+        pool = pool_of(values["rollout"]["pools"], model)
         for spec in starters(model):
             if values["trainer"].get("settings", {}).get("colocated"):
                 limits = (pool, values["trainer"])
@@ -153,15 +108,6 @@ def test_values_file_when_it_gives_gpus_then_the_models_it_downloads_fit_them(pa
                 check_turns(spec, gpu_gb, host_gb)
             else:
                 check_both(spec, gpu_gb, pool["gpus"], values["trainer"]["gpus"])
-
-
-def _pool_of(pools: list[dict[str, Any]], model: str) -> dict[str, Any]:
-    """The first whose patterns take the model, as the chart chooses."""
-    return next(
-        pool
-        for pool in pools
-        if not pool.get("models") or any(fnmatchcase(model, word) for word in pool["models"])
-    )
 
 
 def _gib(text: str) -> float:
@@ -197,3 +143,12 @@ def test_models_when_they_are_larger_than_the_gpu_then_the_check_refuses() -> No
         check_both(spec, 24, 1, 1)
     with pytest.raises((InvalidArgumentError, AssertionError)):
         check_turns(next(starters("Qwen/Qwen3-8B")), 80, 16)
+
+
+def test_placements_when_listed_then_each_file_that_gives_gpus_is_among_them() -> None:
+    named = {place.name.split(":")[0] for place in placements()}
+    files = [p for p in COMPOSE if gives_gpus(compose_of(p))]
+    files += [p for p in VALUES if gives_gpus(yaml.safe_load(p.read_text("utf-8")))]
+    files += [p for p in EXAMPLES if TRAINS_ON.search(p.read_text("utf-8"))]
+    assert named == {str(path.relative_to(ROOT)) for path in files} | {"troupe init"}
+    assert all(0 < place.trainer_share() <= USABLE for place in placements())

@@ -11,16 +11,19 @@ import pytest
 
 from benchmarks import gpu_rollout
 from benchmarks.gpu_suite import __main__ as suite
-from benchmarks.gpu_suite import steps
+from benchmarks.gpu_suite import paper, steps, team
 from benchmarks.gpu_suite.environment import computes_on
 from benchmarks.gpu_suite.part import PartOptions
 from benchmarks.gpu_suite.parts import Part
 from benchmarks.gpu_suite.phases import measure
 from benchmarks.gpu_suite.speculation import Drafts
 from benchmarks.gpu_suite.speculation import goals_of as drafts_goals
+from troupe.episodes.build import load_parts
 from troupe.errors import UnavailableError
-from troupe.spec import load_spec
+from troupe.spec import load_spec, parse_spec
+from troupe.spec.fit import fit_batch
 from troupe.spec.job import JobSpec
+from troupe.spec.memory import GB
 from troupe_rollout.engines.sglang.client import SglangClient
 from troupe_trainer.model import kernels
 from troupe_trainer.model.kernels import AttentionChoice, Kernels, choose
@@ -178,3 +181,57 @@ def test_phases_when_no_memory_was_measured_then_no_goal_is_given_for_it(
     assert found["peak_memory_gb"] == figure
     names = [goal["name"] for goal in found["goals"]]
     assert ("peak of the job's trainer, GB" in names) == (peak is not None)
+
+
+def test_paper_when_its_jobs_are_made_then_each_is_a_valid_job_of_qwen3_that_fits_a_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(team, "has_thinking", lambda model: True)
+    asked = argparse.Namespace(quick=False, model="Qwen/Qwen3-1.7B", steps=150, tasks=200)
+    cells = list(paper.cells(quick=False))
+    assert len(cells) == 15
+    for cell in cells:
+        spec = parse_spec(cell.document(asked, tmp_path))
+        load_parts(spec)
+        assert fit_batch(spec, 80 * GB).peak_bytes
+        assert len(spec.policies) == (len(spec.agents) if cell.kind == "each" else 1)
+        assert (len(spec.agents) == 1) == (cell.kind == "single")
+        for policy in spec.policies.values():
+            assert policy.model == asked.model
+            assert policy.chat_template_kwargs == {"enable_thinking": False}
+        for figures in (cell.paper(trained=False), cell.paper(trained=True)):
+            assert figures.keys() == cell.task.paper.keys()
+
+
+def test_paper_when_a_job_ended_then_its_rows_stand_beside_the_papers_and_are_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def train(args: argparse.Namespace, document: dict[str, Any]) -> dict[str, Any]:
+        made.append(document["name"])
+        rows = [{"success": [s, 0.0, 1.0], "tasks": 200, "step": n} for s, n in ((0.1, 0), (1, 9))]
+        late = {"unfinished": "not ended"} if "single" in document["name"] else {}
+        return {"run": "r", "rows": rows, **late}
+
+    monkeypatch.setattr(team, "has_thinking", lambda model: False)
+    monkeypatch.setattr(paper, "train_and_read", train)
+    asked = argparse.Namespace(
+        quick=False, model="m", steps=9, tasks=200, seconds=9999.0, folder=tmp_path, before=[]
+    )
+    result = paper.measure(asked)
+    rows = {row["cell"]: row for row in result["rows"]}
+    shared = rows["paper-plan-path-10x10-shared"]
+    assert (shared["MAS"]["step"], shared["MAS"]["paper"]) == (0, {"Plan-Path": 10.0})
+    assert shared["MAS + AT-GRPO shared"]["paper"] == {"Plan-Path": 96.0}
+    assert rows["paper-code-each"]["MAS + AT-GRPO per role"]["paper"]["APPS"] == 18.6
+    assert "SA + GRPO" not in rows["paper-sudoku-single"]
+    goals = {goal["name"]: goal["goal"] for goal in result["goals"]}
+    assert len(goals) == 6  # three games, two kinds of team
+    assert goals["paper-sokoban-each, success %"] == 11.5
+    assert result["unfinished"].count("single") == 5
+    made.clear()
+    paper.measure(argparse.Namespace(**vars(asked) | {"before": result["rows"]}))
+    assert len(made) == 5
+    assert all("single" in name for name in made)
+    assert paper.measure(argparse.Namespace(**vars(asked) | {"seconds": 1.0}))["rows"] == []

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from allocation_counter import count, count_forward, save_config
 
+from benchmarks.trainer_size.allocation_counter import count, count_forward, save_config
 from troupe.cli.spec_commands import predicted as memory_sentence
 from troupe.cli.starter import starter_spec
 from troupe.errors import InvalidArgumentError

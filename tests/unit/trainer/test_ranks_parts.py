@@ -229,8 +229,8 @@ def test_copies_of_the_weights_when_four_ranks_hold_two_then_they_learn_what_one
     metrics: list[dict[str, float]] = []
     states: list[LearnerState] = []
     for shard_ranks in (4, 2):
-        four = start(4, device="cpu", threads=1, shard_ranks=shard_ranks)
-        try:
+        with started_ranks(4, shard_ranks=shard_ranks) as four:
+            load(spec, four.ranks)
             learner = _learner(spec, four.ranks)
             trained = learner.model.trainable().values()
             held = sum(p.to_local().numel() for p in trained)  # type: ignore[attr-defined]
@@ -239,8 +239,6 @@ def test_copies_of_the_weights_when_four_ranks_hold_two_then_they_learn_what_one
                 metrics.append(learner.step(_credited(step, spec), step).metrics)
                 # Ranks of the second copy send nothing, so they may be behind rank 0's notes.
                 states = [*(learner.state() for _ in range(4)), *states]
-        finally:
-            four.end()
     names = ("loss", "grad_norm", "kl_ref", "entropy")
     for want, got in zip(metrics[:2], metrics[2:], strict=True):
         for name in names:

@@ -1,6 +1,6 @@
-"""A rank that receives shares and answers with their sums; run by test_ranks_real_size.py.
+"""A rank that receives shares and answers with their sums; a process of ``exchange``.
 
-``python ranks_receiver.py URL RANK SIZE``: ends when rank 0 says so.
+``python -m benchmarks.trainer_size.receiver URL RANK SIZE``: ends when rank 0 says so.
 """
 
 import sys

@@ -1,0 +1,1 @@
+"""Whether a trainer of real size fits, counted without a GPU."""
