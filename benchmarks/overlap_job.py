@@ -26,7 +26,7 @@ from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 
 GOAL = 1.1
 SUMMARIES = (
-    "tasks_per_step=6",
+    "tasks_per_step=16",
     "algorithm.group_size=4",
     "algorithm.minibatches=1",
     "agents.brief.sampling.max_new_tokens=20",
