@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.candidates import Sample, group_outcome
-from troupe.data.demonstrations import digest_of
+from troupe.data.sources import digest_of
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.step_report.trainer import TrainerPart, over_policies
 from troupe.spec.algorithm import DemonstrationsSpec
