@@ -10,7 +10,7 @@ from algorithm_world import build_planner
 from trainer_data import LORA, groups_of_step, imitating_spec, job_spec
 from transformers import AutoTokenizer
 
-from troupe.data.demonstrations import digest_of
+from troupe.data.sources import digest_of
 from troupe.errors import InvalidArgumentError
 from troupe.runtime.step_report.trainer import TrainerPart, over_policies
 from troupe.spec.algorithm import DemonstrationsSpec
