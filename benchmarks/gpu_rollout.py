@@ -146,7 +146,8 @@ async def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         goals.append(goal("worst |ratio - 1|", worst, limit, worst <= limit))
         goals.append(goal("cached ratio", cached, bound, cached >= bound))
     print(json.dumps(table), flush=True)
-    return {"rows": rows, "generation": table, "goals": goals}
+    unfinished = {"unfinished": table["error"]} if "error" in table else {}
+    return {"rows": rows, "generation": table, "goals": goals, **unfinished}
 
 
 def main() -> None:

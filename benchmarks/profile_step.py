@@ -3,7 +3,9 @@
 Run: ``python -m benchmarks.profile_step [--quick]``, with ``--model smollm2`` or a model's folder.
 Two parts: a step in one process under torch's profiler, where every operation of 5 % or more of
 the step is listed, and beside it what the matrix products of the step cost alone, by oneDNN and by
-MKL, at the step's shapes; and a job of the four services, whose processes' time and peak memory are
+MKL, at the step's shapes (the profiler records the calling thread alone, which learns and exports;
+the engine samples on a thread of its own, whose operations are not listed: its time is the phases'
+alone); and a job of the four services, whose processes' time and peak memory are
 read from /proc. The last line is one JSON object; exits 0 whatever it shows.
 """
 

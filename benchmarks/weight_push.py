@@ -216,37 +216,50 @@ def _summary(case: Case, rows: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def paths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Seconds a GB of each path, of its largest model, and what larger ones would take.
+    """Seconds of each path, of its largest model, and what larger ones would take.
 
-    ``push_s(GB, replicas) = GB * (seconds_a_gb + (replicas - 1) * seconds_a_gb_more)``: of one
-    replica as measured, and of each further one the mean difference to the most that were measured.
+    ``push_s(GB, replicas) = fixed_s + GB * seconds_a_gb``, each of one replica as measured and
+    ``_more`` for each further one: the mean difference to the most that were measured. Of an
+    adapter only the transfer grows with its bytes: merging it and the checks are of the base's
+    size, and fixed. Of full weights all is of their size.
     """
     lines: list[dict[str, Any]] = []
     for kind, via in dict.fromkeys((row["kind"], row["via"]) for row in rows):
         of = [row for row in rows if (row["kind"], row["via"]) == (kind, via)]
         largest = max(row["bytes"] for row in of)
-        by = {
-            row["replicas"]: row["p50_s"] * 1e9 / largest for row in of if row["bytes"] == largest
-        }
-        fewest, most = min(by), max(by)
-        more = (by[most] - by[fewest]) / max(1, most - fewest)
-        one = by[fewest] - (fewest - 1) * more
-        counts = (1, 8) if most > fewest else (fewest,)
+        of = [row for row in of if row["bytes"] == largest]
+        growing = "p50_s" if kind == "full" else "transfer_s"
+        one, more = _by_replicas({r["replicas"]: r[growing] * 1e9 / largest for r in of})
+        fixed, fixed_more = _by_replicas({r["replicas"]: r["p50_s"] - r[growing] for r in of})
+        counted = {row["replicas"] for row in of}
+        counts = (1, 8) if len(counted) > 1 else tuple(counted)
         sizes = FULL_GB if kind == "full" else ADAPTER_GB
         lines.append(
             {
                 "kind": kind,
                 "via": via,
                 "measured_gb": round(largest / 1e9, 4),
+                "fixed_s": round(fixed, 4),
+                "fixed_s_more": round(fixed_more, 4) if len(counted) > 1 else None,
                 "seconds_a_gb": round(one, 2),
-                "seconds_a_gb_more": round(more, 2) if most > fewest else None,
+                "seconds_a_gb_more": round(more, 2) if len(counted) > 1 else None,
                 "extrapolated_s": {
-                    name: {n: round(gb * (one + (n - 1) * more), 1) for n in counts}
+                    name: {
+                        n: round(fixed + gb * one + (n - 1) * (fixed_more + gb * more), 2)
+                        for n in counts
+                    }
                     for name, gb in sizes.items()
                 },
             }
         )
     return lines
+
+
+def _by_replicas(values: dict[int, float]) -> tuple[float, float]:
+    """The value for one replica, and what each further one adds."""
+    fewest, most = min(values), max(values)
+    more = (values[most] - values[fewest]) / max(1, most - fewest)
+    return values[fewest] - (fewest - 1) * more, more
 
 
 def _goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

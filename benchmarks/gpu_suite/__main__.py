@@ -5,8 +5,8 @@
 
 Parts run one after another in processes of their own, those first that tell most in few minutes. A
 part that fails or takes too long ends alone. Lines are appended to ``--results``; what is there
-already, of the same command on the same card, is not done again unless ``--again`` names it. The
-last line is one JSON object; exits 0 whatever it shows.
+already, of the same command on the same card, is not done again unless ``--again`` names it; a part
+that is unfinished goes on. The last line is one JSON object; exits 0 whatever it shows.
 """
 
 import argparse
@@ -117,7 +117,8 @@ def run_all(suite: Suite, args: argparse.Namespace) -> list[dict[str, Any]]:
             line = known[part.name] | {"status": "done before"}
         else:
             left_s = seconds_for(part, todo, ends, time.monotonic())
-            line = attempt(part, suite, left_s, anew=part.name in again)
+            before = results.rows(part.name, part.key(suite))
+            line = attempt(part, suite, left_s, anew=part.name in again, before=before)
             line = results.add(line, part.key(suite))
         lines.append(line)
         print(json.dumps(line), flush=True)
@@ -136,13 +137,15 @@ def seconds_for(part: Part, todo: Sequence[Part], ends: float | None, now: float
     return min(part.limit_s, left, max(part.least_s, left - later))
 
 
-def attempt(part: Part, suite: Suite, left_s: float, *, anew: bool) -> dict[str, Any]:
-    """Run one part, if there is time for it."""
+def attempt(
+    part: Part, suite: Suite, left_s: float, *, anew: bool, before: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Run one part, if there is time for it; rows ``before`` are not measured again."""
     if left_s < part.least_s and not suite.quick:
         why = f"{max(0.0, left_s):.0f} s are left and it takes {part.least_s:.0f} s or more"
         return {"part": part.name, "status": "no time", "why": why, "goals": []}
     print(f"--- {part.name}: {part.what} (at most {left_s:.0f} s)", flush=True)
-    return run(part, part.command(suite, left_s, anew=anew), left_s)
+    return run(part, part.command(suite, left_s, anew=anew, before=before), left_s)
 
 
 if __name__ == "__main__":

@@ -34,10 +34,20 @@ def sglang_problem(device: str) -> str:
     return ""
 
 
+def computes_on(device: str) -> bool:
+    """Whether torch multiplies matrices on ``device``, and the result is right."""
+    try:
+        ones = torch.ones(64, 64, device=device)
+        return float((ones @ ones).sum()) == 64**3
+    except (RuntimeError, AssertionError) as error:  # the latter: a torch without CUDA
+        print(f"torch on {device}: {str(error)[:300]}")
+        return False
+
+
 def measure(options: PartOptions) -> dict[str, Any]:
     """Versions, cards, and the two environments."""
     problem = sglang_problem(options.device)
-    sees = options.device == "cpu" or torch.cuda.is_available()
+    computes = computes_on(options.device)
     facts: dict[str, Any] = {
         "machine": machine(),
         "nvidia_smi": nvidia_smi(),
@@ -51,10 +61,10 @@ def measure(options: PartOptions) -> dict[str, Any]:
         "sglang": problem or "found",
     }
     goals = [
-        goal("the trainer's torch computes there", float(sees), 1.0, sees),
+        goal("the trainer's torch computes there", float(computes), 1.0, computes),
         goal("SGLang is found", float(not problem), 1.0, not problem),
     ]
-    if options.device == "cuda" and sees:
+    if options.device == "cuda" and torch.cuda.is_available():
         count = torch.cuda.device_count()
         facts["devices"] = [torch.cuda.get_device_name(i) for i in range(count)]
         facts["capability"] = torch.cuda.get_device_capability(0)

@@ -3,7 +3,8 @@
 Owns the order: what tells most in few minutes comes first.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +29,9 @@ class Suite:
 @dataclass(frozen=True)
 class Part:
     """One part. ``arguments`` are those that make its result another; ``least_s``: with less time
-    it is not begun; ``has_limit``: its command takes ``--seconds``, and ends by itself; ``is_read``
-    from what another part left, so it is done every time."""
+    it is not begun; ``has_limit``: its command takes ``--seconds``, and ends by itself;
+    ``has_rows``: it takes those of an unfinished call as ``--before``; ``is_read`` from what
+    another part left, so it is done every time."""
 
     name: str
     what: str
@@ -39,6 +41,7 @@ class Part:
     arguments: Callable[[Suite], list[str]]
     has_limit: bool = True
     can_resume: bool = False
+    has_rows: bool = False
     is_read: bool = False
     read: Callable[[dict[str, Any]], dict[str, Any]] = lambda line: line
 
@@ -46,11 +49,14 @@ class Part:
         """What its line is known by."""
         return " ".join([self.module, *self.arguments(suite)])
 
-    def command(self, suite: Suite, seconds: float, *, anew: bool) -> list[str]:
+    def command(
+        self, suite: Suite, seconds: float, *, anew: bool, before: Sequence[dict[str, Any]] = ()
+    ) -> list[str]:
         """Module and arguments."""
         limit = ["--seconds", f"{seconds:.0f}"] if self.has_limit else []
         begin = ["--anew"] if anew and self.can_resume else []
-        return [self.module, *self.arguments(suite), *limit, *begin]
+        rows = ["--before", json.dumps(before)] if before and self.has_rows and not anew else []
+        return [self.module, *self.arguments(suite), *limit, *begin, *rows]
 
 
 def _plain(suite: Suite) -> list[str]:
@@ -81,7 +87,7 @@ _HERE = "benchmarks.gpu_suite"
 PARTS: tuple[Part, ...] = (
     Part("environment", "what is here", f"{_HERE}.environment", 10, 120, _plain),
     Part("attention", "segments against a mask", f"{_HERE}.attention", 30, 300, _plain),
-    Part("steps", "MFU and memory of steps", f"{_HERE}.steps", 60, 900, _with_model),
+    Part("steps", "MFU and memory of steps", f"{_HERE}.steps", 60, 900, _with_model, has_rows=True),
     Part(
         "rollout",
         "pushes by each transport, tokens/s, parity, prefix cache",

@@ -50,6 +50,7 @@ def summary(steps: Sequence[dict[str, Any]], *, shared: bool) -> dict[str, Any]:
 
     idle = [idle_of(step, shared=shared) for step in steps]
     phases = [step["phases"] for step in steps]
+    peaks = [peak for step in steps if (peak := step["peak_memory_bytes"]) is not None]
     return {
         "steps": len(steps),
         "idle": {name: middle([row[name] for row in idle]) for name in idle[0]},
@@ -59,7 +60,7 @@ def summary(steps: Sequence[dict[str, Any]], *, shared: bool) -> dict[str, Any]:
             for name in FIELDS
             if any(step.get(name) is not None for step in steps)
         },
-        "peak_memory_gb": round(max(step["peak_memory_bytes"] or 0 for step in steps) / GB, 2),
+        "peak_memory_gb": round(max(peaks) / GB, 2) if peaks else None,
     }
 
 
@@ -83,8 +84,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             predicted = round((peak - CONTEXT_BYTES) / GB, 2)
             figures["predicted_gb"] = predicted
             measured, most = figures["peak_memory_gb"], round(predicted * 1.1, 2)
-            fits = measured <= most
-            goals.append(goal("peak of the job's trainer, GB", measured, most, fits))
+            if measured is not None:  # a trainer without an accelerator measures none
+                fits = measured <= most
+                goals.append(goal("peak of the job's trainer, GB", measured, most, fits))
     return figures | {"goals": goals}
 
 

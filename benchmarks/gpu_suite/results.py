@@ -1,6 +1,7 @@
 """The file of lines: one for each part that ended, with what it was asked and on which card."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,20 @@ class Results:
 
     def done(self, part: str, key: str) -> dict[str, Any] | None:
         """The newest line of a part that was done as ``key`` says."""
-        wanted = (part, key, self._device, "done")
-        for line in reversed(self._lines()):
-            if (line["part"], line["key"], line["device"], line["status"]) == wanted:
-                return line
-        return None
+        return next((x for x in self._newest(part, key) if x["status"] == "done"), None)
+
+    def rows(self, part: str, key: str) -> list[dict[str, Any]]:
+        """What the newest unfinished line of a part has measured at this commit."""
+        here = commit()
+        for line in self._newest(part, key):
+            if line["status"] == "unfinished" and line["commit"] == here:
+                return line["result"].get("rows", [])
+        return []
+
+    def _newest(self, part: str, key: str) -> Iterator[dict[str, Any]]:
+        wanted = (part, key, self._device)
+        lines = reversed(self._lines())
+        return (x for x in lines if (x["part"], x["key"], x["device"]) == wanted)
 
     def add(self, line: dict[str, Any], key: str) -> dict[str, Any]:
         """Append the line, and where and when it was measured; the whole line."""

@@ -90,7 +90,8 @@ class Prediction:
     logits.
 
     ``peak`` is the larger of two moments: when the head's gradient is computed, and when that of
-    the first layers is and all other gradients exist.
+    a layer is: of the last while all inputs are kept, or of the first when all other gradients
+    exist, whichever takes more.
     """
 
     held: float
@@ -125,16 +126,18 @@ def predict(
     held, trained = _held_weights(shape, policy, number, ranks, has_reference=has_reference)
     held += tower.held
     gradients = 4.0 * trained + tower.gradients
+    of_layer = 4.0 * (layer if is_full else trained / shape.layers)
     if ranks > 1:
-        held, gradients = held / ranks, gradients / ranks
+        held, gradients, of_layer = held / ranks, gradients / ranks, of_layer / ranks
     if is_offloaded:
-        held = gradients = 0.0
+        held = gradients = of_layer = 0.0
     kept_a_token = _kept_a_token(shape, number, is_full=is_full, is_spread=ranks > 1)
     one_layer = tokens * kept_a_token
     masks = tokens * _MASK_CELLS_A_TOKEN * number
     ends = tokens * shape.hidden * 3 * number
+    kept_input = tokens * shape.hidden * number
     if checkpoint_activations:
-        activations = tokens * shape.layers * shape.hidden * number + masks + ends
+        activations = shape.layers * kept_input + masks + ends
     else:
         has_copies = is_full and number == 2 and ranks == 1  # autocast's
         copies = 2 * shape.layers * layer if has_copies else 0
@@ -142,23 +145,23 @@ def predict(
     activations += tower.activations
     head = head_chunk(shape.vocab, tokens) * shape.vocab * (6 + 1.5 * number + 1)
     at_head = activations + head
-    at_first_layer = gradients - (4 * table if is_full and ranks == 1 else 0.0)
-    at_first_layer += activations + one_layer if checkpoint_activations else 0.0
+    at_layer = gradients - (4 * table if is_full and ranks == 1 else 0.0)
+    if checkpoint_activations:  # the gradients of a layer come and its input goes
+        at_layer += activations + one_layer
+        at_layer -= (shape.layers - 1) * min(kept_input, of_layer)
     at_end = max(gradients, tower.image)
     if ranks == 1:
         at_head += table * (6 if number == 2 else 4) if is_full else 0.0
     else:
         gathered = root * number + tower.gathered
         at_head += gathered + layer * number
-        at_first_layer += gathered + (2 if is_full else 3) * layer * number
+        at_layer += gathered + (2 if is_full else 3) * layer * number
         at_end = max(at_end, activations + 2 * layer * number) + gathered
     if ranks > 1 and is_full:  # gradients come as they were computed, and are added up in float32
         at_head += table * number
-        at_first_layer += table * number + 4 * layer
+        at_layer += table * number + 4 * layer
         at_end = max(at_end + (table + layer) * number, gradients + root * (number + 4))
-    return Prediction(
-        held, gradients, activations, head, held + max(at_head, at_first_layer, at_end)
-    )
+    return Prediction(held, gradients, activations, head, held + max(at_head, at_layer, at_end))
 
 
 def _held_weights(

@@ -8,7 +8,6 @@ import pytest
 from torch import Tensor
 from weight_fleet import Fleet
 
-from benchmarks.rollout_fleet import publisher
 from troupe.errors import OverloadedError, TroupeError, UnavailableError
 from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe_rollout.engines.cpu import CpuEngine
@@ -54,7 +53,7 @@ async def test_broadcast_when_one_fails_in_the_middle_then_the_others_do_not_wai
     small = BroadcastTransport(
         StreamTransport(), host="127.0.0.1", device="cpu", join_timeout_s=120, bucket_bytes=4096
     )
-    publish = publisher(fleet.members, fleet.policies, 300, transport=small, listener=fleet.notes)
+    publish = fleet.publisher(small, timeout_s=300)
     async with asyncio.timeout(60):
         await publish.publish(fleet.trainer.live(0))
     assert next(calls) == 4, "both again, in another group"
@@ -130,9 +129,7 @@ async def test_broadcast_when_the_host_is_not_the_trainers_then_says_which_setti
     elsewhere = BroadcastTransport(
         StreamTransport(), host="192.0.2.1", device="cpu", join_timeout_s=1.0
     )
-    publish = publisher(
-        fleet.members, fleet.policies, 30, transport=elsewhere, listener=fleet.notes
-    )
+    publish = fleet.publisher(elsewhere, timeout_s=30)
     with pytest.raises(TroupeError, match="TROUPE_TRAINER_ADVERTISE_HOST"):
         await publish.publish(fleet.trainer.live(0))
     await publish.close()
@@ -144,9 +141,7 @@ async def test_broadcast_when_the_learner_is_busy_for_longer_then_is_given_up_an
     transport = BroadcastTransport(
         StreamTransport(), host="127.0.0.1", device="cpu", join_timeout_s=1.0
     )
-    publish = publisher(
-        fleet.members, fleet.policies, 30, transport=transport, listener=fleet.notes
-    )
+    publish = fleet.publisher(transport, timeout_s=30)
     export = fleet.trainer.live(0)
     assert export.live is not None
     real, is_learnt, calls = export.live.on_thread, asyncio.Event(), itertools.count()

@@ -54,8 +54,8 @@ class Fleet:
             return BroadcastTransport(files, host="127.0.0.1", device="cpu", join_timeout_s=2)
         return StreamTransport()
 
-    def publisher(self, via: str, timeout_s: float = 20.0) -> Publisher:
-        transport = self.transport(via)
+    def publisher(self, via: str | Transport, timeout_s: float = 20.0) -> Publisher:
+        transport = self.transport(via) if isinstance(via, str) else via
         return publisher(
             self.members, self.policies, timeout_s, transport=transport, listener=self.notes
         )

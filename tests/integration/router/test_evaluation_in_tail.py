@@ -132,6 +132,8 @@ async def test_evaluation_when_the_router_dies_between_its_line_and_its_mark_the
     world, record = await _job(redis, tmp_path)
     has_line, mark = asyncio.Event(), StepLedger.mark_recorded
 
+    # Not the fault point there, "router.evaluation_in_file": it stops the whole process, which is
+    # pytest here. The kill matrix ends a router at it (tests/chaos/chaos_cases.py).
     async def dies(ledger: StepLedger, round_id: str) -> None:
         if round_id != eval_round(0):
             await mark(ledger, round_id)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pytest
 import torch
+from ranks_world import ranks_with
 from safetensors.torch import load_file
 from trainer_data import groups_of_step, job_spec, make_group
 
@@ -80,15 +81,9 @@ def test_learners_when_spread_over_two_ranks_then_learn_export_and_resume_as_one
     tiny_model: Path, tmp_path: Path
 ) -> None:
     spec = _spec(tiny_model)
-    started = start(2, device="cpu", threads=1)
-    try:
-        ranks = started.ranks
-        ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+    with ranks_with(spec) as ranks:
         for policy in sorted(spec.policies):
             _compare(policy, spec, ranks, tmp_path)
-    finally:
-        started.end()
-    assert [child.returncode for child in started.children] == [0]
 
 
 def _compare(policy: str, spec: JobSpec, ranks: Any, tmp_path: Path) -> None:
@@ -148,11 +143,9 @@ def test_weights_in_bfloat16_when_spread_then_two_ranks_learn_nearly_what_one_do
         policy["dtype"] = "bfloat16"
     spec = JobSpec.model_validate(body)
     algorithm = AtGrpo(spec.algorithm)
-    started = start(2, device="cpu", threads=1)
-    try:
-        started.ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+    with ranks_with(spec) as ranks:
         for policy in sorted(spec.policies):
-            spread = Learner(policy, spec, algorithm, device="cpu", ranks=started.ranks)
+            spread = Learner(policy, spec, algorithm, device="cpu", ranks=ranks)
             alone = Learner(policy, spec, algorithm, device="cpu")
             one, other = (x.model.weights() for x in (spread, alone))
             assert all(torch.equal(one[name], other[name]) for name in other)
@@ -163,8 +156,6 @@ def test_weights_in_bfloat16_when_spread_then_two_ranks_learn_nearly_what_one_do
                     near = pytest.approx(want.metrics[name], rel=0.1, abs=0.01)
                     assert got.metrics[name] == near, name
                 assert got.metrics["grad_norm"] == pytest.approx(want.metrics["grad_norm"], rel=0.2)
-    finally:
-        started.end()
 
 
 def _refuse(name: str, tensor: torch.Tensor) -> None:

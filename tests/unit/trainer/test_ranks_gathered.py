@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 from allocation_counter import AllocationCounter, GatheredCounter, LayerCounter
+from ranks_world import load, started_ranks
 from trainer_data import job_spec, make_group
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe_trainer.learn.learner import Learner
-from troupe_trainer.model.ranks.group import LOAD
-from troupe_trainer.model.ranks.start import start
 from troupe_trainer.samples import credit
 
 LAYERS = 8
@@ -33,13 +32,10 @@ def test_layers_when_two_ranks_learn_in_bfloat16_then_at_most_two_are_gathered(
     tmp_path: Path,
 ) -> None:
     model = str(_model(tmp_path / "m"))
-    started = start(2, device="cpu", threads=1)
-    try:
+    with started_ranks() as started:
         for kind in ({"kind": "full"}, {"kind": "lora", "rank": 4}):
             for checkpointed in (False, True):
                 _count(model, kind, started.ranks, checkpointed=checkpointed)
-    finally:
-        started.end()
 
 
 def _count(model: str, train: dict[str, Any], ranks: Any, *, checkpointed: bool) -> None:
@@ -53,7 +49,7 @@ def _count(model: str, train: dict[str, Any], ranks: Any, *, checkpointed: bool)
             "checkpoint_activations": checkpointed,
         },
     )
-    ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+    load(spec, ranks)
     learner = Learner("shared", spec, AtGrpo(spec.algorithm), device="cpu", ranks=ranks)
     groups = [credit(make_group(random.Random(n)), [1.0, -1.0, 0.5, -0.5], 1.0) for n in (1, 2)]
     _ = learner.step(groups, 0)  # moments are there, and FSDP2's buffers
@@ -67,6 +63,8 @@ def _count(model: str, train: dict[str, Any], ranks: Any, *, checkpointed: bool)
     assert outcome.metrics["kl_ref"] >= 0.0
     assert outcome.metrics["grad_norm"] > 0.0
     assert 1 <= gathered.most <= 2
+    # Of full weights the reference is a model of its own; under an adapter it is the base.
+    assert len(others) == (1 if train["kind"] == "full" else 0)
     assert all(1 <= other.most <= 2 for other in others)
     # Gradients of this rank's rows in float32, and what two layers take while they are computed:
     # gathered twice (buffer and weights), gradients, and these once more in float32. The copies of

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from ranks_receiver import sums
+from ranks_world import load, started_ranks
 from trainer_data import job_spec, make_group
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -21,8 +22,8 @@ from troupe.candidates import Sample
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.model.packing import Block, build_block, fill
-from troupe_trainer.model.ranks.group import LOAD, join
-from troupe_trainer.model.ranks.start import free_port, start
+from troupe_trainer.model.ranks.group import join
+from troupe_trainer.model.ranks.start import free_port
 from troupe_trainer.model.shares import deal
 from troupe_trainer.samples import PromptSamples, credit
 
@@ -148,11 +149,10 @@ def test_state_of_a_gigabyte_when_loaded_saved_and_restored_then_each_rank_holds
     )
     algorithm: Any = AtGrpo(spec.algorithm)
     checkpoints = Checkpoints(tmp_path / "run", spec)
-    started = start(RANKS, device="cpu", threads=1)
     grown: dict[str, int] = {}
-    try:
+    with started_ranks(RANKS) as started:
         memory = Memory([os.getpid(), *(child.pid for child in started.children)])
-        started.ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+        load(spec, started.ranks)
         learner = Learner("shared", spec, algorithm, device="cpu", ranks=started.ranks)
         assert started.ranks.num_blind(tmp_path) == 0  # all have loaded
         grown["start"] = memory.grown()
@@ -172,8 +172,6 @@ def test_state_of_a_gigabyte_when_loaded_saved_and_restored_then_each_rank_holds
         assert started.ranks.num_blind(tmp_path) == 0  # all have restored
         grown["restore"], restore_s = memory.grown(), time.monotonic() - begin
         saved, back = checkpoints.read(folder).learners["shared"].tensors, learner.state()
-    finally:
-        started.end()
     assert size >= 1_000_000_000
     assert back.optimizer_step == 1
     assert back.tensors.keys() == saved.keys()

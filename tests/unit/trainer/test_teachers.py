@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from algorithm_world import build_planner
+from ranks_world import ranks_with
 from trainer_data import groups_of_step, job_spec, make_group, save_tiny_model
 
 from troupe.algorithms.distill import Distill
@@ -22,8 +23,6 @@ from troupe_trainer.learn.learners import Learners
 from troupe_trainer.learn.teacher import load_teacher
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import pack
-from troupe_trainer.model.ranks.group import LOAD
-from troupe_trainer.model.ranks.start import start
 from troupe_trainer.samples import CreditedGroup, credit
 
 DISTILL: dict[str, Any] = {"kind": "distill", "group_size": 4}
@@ -109,10 +108,8 @@ def test_learner_when_spread_over_two_ranks_then_learns_as_one_process(
     student, teacher = map(str, pair)
     policy = {"model": student, "teacher": teacher, "train": {"kind": "full"}, "optimizer": FAST}
     spec = job_spec(pair[0], algorithm=DISTILL, policies={"shared": policy})
-    started = start(2, device="cpu", threads=1)
-    try:
-        started.ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
-        spread = _learner(spec, pair[1], ranks=started.ranks)
+    with ranks_with(spec) as ranks:
+        spread = _learner(spec, pair[1], ranks=ranks)
         alone = _learner(spec, pair[1])
         for step in range(2):
             got, want = (learner.step(_credited(step), step) for learner in (spread, alone))
@@ -121,9 +118,6 @@ def test_learner_when_spread_over_two_ranks_then_learns_as_one_process(
         one, other = spread.state().tensors, alone.state().tensors
         names = [name for name in other if name.startswith("param/")]
         assert all(torch.allclose(one[n], other[n], atol=2e-4) for n in names)
-    finally:
-        started.end()
-    assert [child.returncode for child in started.children] == [0]
 
 
 def _batch(step: int) -> Batch:

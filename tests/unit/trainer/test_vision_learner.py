@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ranks_world import load, ranks_with
 from trainer_data import job_spec
 from vision_data import KINDS, image_group, random_image, save_vision_model
 
@@ -21,8 +22,6 @@ from troupe_trainer.learn.critics import Critics
 from troupe_trainer.learn.learner import Learner
 from troupe_trainer.learn.validation import Expected, fault
 from troupe_trainer.model.packing import lay_out, pack
-from troupe_trainer.model.ranks.group import LOAD
-from troupe_trainer.model.ranks.start import start
 from troupe_trainer.model.shares import deal, from_arrays, to_arrays
 from troupe_trainer.model.vision import vision_model
 from troupe_trainer.samples import CreditedGroup, credit
@@ -200,10 +199,7 @@ def test_step_when_spread_over_two_ranks_then_learns_what_one_process_learns(
     kind = "qwen2_5_vl"
     model = save_vision_model(tmp_path, kind)
     spec = _spec(model, train={"kind": train})
-    started = start(2, device="cpu", threads=1)
-    try:
-        ranks = started.ranks
-        ranks.tell(("", LOAD, (spec.model_dump_json(), "auto")))
+    with ranks_with(spec) as ranks:
         spread, alone = _learner(spec, ranks=ranks), _learner(spec)
         for step in range(2):
             groups = _credited(spec, model, kind, step)
@@ -217,13 +213,11 @@ def test_step_when_spread_over_two_ranks_then_learns_what_one_process_learns(
         assert one.keys() == other.keys()
         assert all(torch.allclose(one[n], other[n], atol=2e-4) for n in one if "param" in n)
         halved = _spec(model, train={"kind": train}, dtype="bfloat16")
-        ranks.tell(("", LOAD, (halved.model_dump_json(), "auto")))
+        load(halved, ranks)
         groups = _credited(halved, model, kind)
         got, want = (x.step(groups, 0) for x in (_learner(halved, ranks=ranks), _learner(halved)))
         for name in ("entropy", "kl_rollout"):
             assert got.metrics[name] == pytest.approx(want.metrics[name], rel=0.02), name
-    finally:
-        started.end()
 
 
 def test_refuse_when_a_trained_tower_would_be_spread_then_names_it(model: Path) -> None:
