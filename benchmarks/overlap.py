@@ -6,9 +6,10 @@ engines on other machines, and a micro-batch takes its share of the learning tim
 its own (the learner's seam ``Passes.gradient`` sleeps instead of computing). A ticket's tokens are
 in proportion to its time.
 
-Latencies: ``recorded`` draws from results/generate_latencies.json, eight calls a ticket;
-``long tail`` is log-normal (sigma 1): a few tickets take ten times the median. Neither was recorded
-on an engine of 1.7B or 8B: this project has had no accelerator to record one on. ``held`` is how
+Latencies: ``cpu engine`` and ``7B`` draw from what was recorded on the cpu engine
+(results/generate_latencies.json) and on engines of a 7B model (results/latencies_7b.json, see
+`benchmarks.recorded_latencies`), one call a ticket or eight, ``turns``; ``long tail`` is log-normal
+(sigma 1): a few tickets take ten times the median. Of 1.7B there is no recording. ``held`` is how
 many gradients may wait for their turn: 2 GiB are 12 adapters of 8B (rank 16) or 30 of 1.7B.
 
 ``tail``: how much sooner a round ends when its longest tickets start first
@@ -39,9 +40,10 @@ from typing import Any
 from redis.asyncio import Redis
 
 from benchmarks.random_model import save_random_model
+from benchmarks.recorded_latencies import LATENCIES_7B
 from benchmarks.redis_fsync import valkey
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
-from benchmarks.scale_engines import Latencies
+from benchmarks.scale_engines import LATENCIES, Latencies
 from benchmarks.tail_order import tail_rows
 from benchmarks.window_sums import RATIO, SEEDS, sum_rows
 from troupe.api.records.v1 import records_pb2 as pb
@@ -57,7 +59,7 @@ from troupe_trainer.learn.passes import Passes
 from troupe_trainer.model.packing import Microbatch
 
 GOAL = 1.1
-CALLS = 8
+RECORDED = {"cpu engine": LATENCIES, "7B": LATENCIES_7B}
 JOB = "overlap"
 VOCABULARY = 60
 MOST_TOKENS = 100
@@ -71,19 +73,24 @@ class Cell:
     tickets: int
     in_flight: int
     ratio: float
+    turns: int = 1
     held: int = 1000
 
     @property
     def name(self) -> str:
         """In the goals."""
         return (
-            f"{self.latencies}, {self.tickets} tickets, {self.in_flight} at once, learn/play "
-            f"{self.ratio:g}, {self.held} held"
+            f"{self.latencies}, {self.turns} turns, {self.tickets} tickets, {self.in_flight} at "
+            f"once, learn/play {self.ratio:g}, {self.held} held"
         )
 
 
 CELLS = (
-    Cell("recorded", 256, 64, 0.8),
+    Cell("cpu engine", 256, 64, 0.8, turns=8),
+    Cell("7B", 256, 64, 0.9),
+    Cell("7B", 256, 64, 0.9, turns=8),
+    Cell("7B", 256, 256, 0.9),
+    Cell("7B", 256, 64, 0.9, held=12),
     Cell("long tail", 64, 64, 0.5),
     Cell("long tail", 256, 64, 0.9),
     Cell("long tail", 256, 256, 0.9),
@@ -91,7 +98,7 @@ CELLS = (
     Cell("long tail", 256, 64, 0.9, held=12),
     Cell("long tail", 256, 64, 0.9, held=0),
 )
-QUICK = (Cell("long tail", 64, 16, 0.5), Cell("recorded", 64, 16, 0.5))
+QUICK = (Cell("long tail", 64, 16, 0.5), Cell("7B", 64, 16, 0.5))
 
 
 def ends(cell: Cell, play_s: float, seed: int) -> list[float]:
@@ -114,14 +121,16 @@ def shares(cell: Cell, seed: int) -> list[float]:
 
 def _draw(cell: Cell, seed: str) -> float:
     rng = random.Random(seed)
-    if cell.latencies == "recorded":
-        return sum(_recorded().draw(rng.getrandbits(32)) for _ in range(CALLS)) / CALLS
+    if path := RECORDED.get(cell.latencies):
+        return (
+            sum(_recorded(path).draw(rng.getrandbits(32)) for _ in range(cell.turns)) / cell.turns
+        )
     return rng.lognormvariate(0.0, 1.0)
 
 
 @cache
-def _recorded() -> Latencies:
-    return Latencies(1.0)
+def _recorded(path: Path) -> Latencies:
+    return Latencies(1.0, path)
 
 
 def floor_s(ended: Sequence[float], costs: Sequence[float]) -> float:

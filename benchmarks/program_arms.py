@@ -1,10 +1,11 @@
 """Arms of training on an agent program, compared at equal sampled tokens.
 
 Run: ``python -m benchmarks.program_arms follow|router|designed [--tokens 60000] [--seeds 0,1]
-[--minutes 9] [--folder build/program_arms] [--quick]``. ``follow``: an outcome alone, paid at the
-end of a group chat, learnt by `follow` and by `grpo`. ``router``: the same agents, asked by a
-router seat that learns or in a fixed order. ``designed``: one answer, five answers and a vote, a
-plan that a model designs with designer, executor or neither frozen (docs/tasks/designed.md).
+[--minutes 9] [--folder build/program_arms] [--quick]``. ``follow``, which is meant where none is
+named: an outcome alone, paid at the end of a group chat, learnt by `follow` and by `grpo`.
+``router``: the same agents, asked by a router seat that learns or in a fixed order. ``designed``:
+one answer, five answers and a vote, a plan that a model designs with designer, executor or neither
+frozen (docs/tasks/designed.md).
 
 All arms of a question begin with one base model (the head of the question's example says how it is
 made; ``--model`` names it, and ``designed`` needs it) and play the same tasks. An arm is trained
@@ -30,6 +31,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.demo_overhead import quick_model
 from benchmarks.program_examples import EXAMPLES, ROOT
 from benchmarks.report import commit, machine
 from troupe.evaluation.estimators import wilson
@@ -225,7 +227,7 @@ def row_of(arm: Arm, budget: int) -> dict[str, Any]:
 def main() -> None:
     """Train what is missing, and print what is there."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("question", choices=QUESTIONS)
+    parser.add_argument("question", nargs="?", choices=QUESTIONS, default=next(iter(QUESTIONS)))
     parser.add_argument("--tokens", type=int, default=60_000)
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--minutes", type=float, default=math.inf)
@@ -237,6 +239,8 @@ def main() -> None:
     budget = 1_500 if told.quick else told.tokens
     folder = (told.folder / ("quick" if told.quick else "whole")).absolute()
     ends_at = time.monotonic() + 60.0 * told.minutes
+    if told.quick and told.model is None:
+        told.model = str(quick_model(folder / "model"))
     os.chdir(EXAMPLES)
     rows: dict[str, dict[str, Any]] = {}
     for seed in map(int, told.seeds.split(",")):

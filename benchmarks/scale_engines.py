@@ -51,10 +51,15 @@ RECORDED_CALLS, RECORDED_IN_FLIGHT, RECORDED_CANDIDATES = 1500, 32, 4
 
 @dataclass
 class Latencies:
-    """Recorded shares of the mean, stretched to a mean of ``mean_s``."""
+    """Shares of the mean, recorded in ``path``, stretched to a mean of ``mean_s``."""
 
     mean_s: float
-    shares: list[float] = field(default_factory=lambda: json.loads(LATENCIES.read_text())["shares"])
+    path: Path = LATENCIES
+    shares: list[float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read what was recorded."""
+        self.shares = json.loads(self.path.read_text())["shares"]
 
     def draw(self, seed: int) -> float:
         """The time that a call takes, seconds: between two recorded quantiles, by its seed."""

@@ -1,6 +1,7 @@
 """Groups and specs that the trainer's tests share."""
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from troupe.ids import group_id, prompt_digest, ticket_id, train_round
 from troupe.spec.job import JobSpec
 
 VOCABULARY = 48
+FULL: Mapping[str, Any] = {"kind": "full"}
+LORA: Mapping[str, Any] = {"kind": "lora", "rank": 4, "alpha": 8}
 
 
 def save_tiny_model(folder: Path, *, num_layers: int = 2) -> Path:
@@ -54,6 +57,19 @@ def job_spec(model: Path, **overrides: Any) -> JobSpec:
         "eval": {"num_tasks": 0},  # nobody conducts one here
     }
     return JobSpec.model_validate(body | overrides)
+
+
+def imitating_spec(model: Path, train: Mapping[str, Any] = FULL, **demonstrations: Any) -> JobSpec:
+    """One policy that also imitates 3 demonstrations in each update, with half their weight."""
+    policy = {
+        "model": str(model),
+        "train": train,
+        "optimizer": {"learning_rate": 0.01, "warmup_steps": 0, "max_grad_norm": 1e9},
+    }
+    minibatches = demonstrations.pop("minibatches", 1)
+    part = {"path": "shown.jsonl", "per_update": 3, "weight": 0.5, **demonstrations}
+    algorithm = {"group_size": 4, "minibatches": minibatches, "demonstrations": part}
+    return job_spec(model, algorithm=algorithm, policies={"shared": policy})
 
 
 def make_group(

@@ -13,7 +13,7 @@ import yaml
 
 from troupe import plugins
 from troupe.cli.model_fetch import MODELS
-from troupe.data.demonstrations import digest_of
+from troupe.data.sources import digest_of
 from troupe.errors import InvalidArgumentError
 from troupe.spec import (
     Issue,

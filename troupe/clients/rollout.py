@@ -1,8 +1,6 @@
 """Client of a rollout replica: generation, scoring, weights (``episodes.ports.RolloutPort``)."""
 
 import asyncio
-import itertools
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +17,6 @@ from troupe.tasks.content import ImagePart
 from troupe.tasks.family import Observation
 from troupe.vision.wire import image_table
 
-_PROCESS = uuid.uuid4().hex
-_numbers = itertools.count()
 CHUNK_BYTES = 4 * 1024 * 1024
 """Size of a weights chunk; servers accept up to 16 MiB."""
 
@@ -70,7 +66,6 @@ class RolloutClient(Client):
     ) -> Generation:
         """Candidates for an agent's observation, by one version of one policy."""
         message = pb.GenerateRequest(
-            request_id=f"{_PROCESS}-{next(_numbers)}",
             policy=request.policy,
             policy_version=request.policy_version,
             chat=codec.chat_to_proto(request.prompt),

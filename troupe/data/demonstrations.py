@@ -5,7 +5,6 @@ Owns the form of a row and its errors. Never tokenizes: that is the policy's cha
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,12 +42,6 @@ def read_demonstrations(path: Path, agents: Sequence[str]) -> list[Demonstration
     if not found:
         raise InvalidArgumentError(f"{path} has no rows; give at least one: {_FORM}")
     return found
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of the file, hexadecimal."""
-    with path.open("rb") as data:
-        return file_digest(data, "sha256").hexdigest()
 
 
 def _demonstration(

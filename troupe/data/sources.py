@@ -58,7 +58,7 @@ def is_one_split(source: Path) -> bool:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, or of the data files of a folder."""
+    """SHA-256 of a file, or of the data files of a folder; hexadecimal."""
     digest = hashlib.sha256()
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     for file in files:

@@ -150,7 +150,6 @@ class CodeBestOf:
     def __init__(self, params: BaseModel) -> None:
         self._params = BestOfParams.model_validate(params.model_dump())
         self._code = Code(CodeParams.model_validate(params.model_dump(exclude={"programs"})))
-        self._problems = Problems(self._params.data)
         self.usual_workflow = {
             "kind": "self_play",
             "order": list(AGENTS),
@@ -159,7 +158,7 @@ class CodeBestOf:
 
     def taskset(self) -> CodeTaskset:
         """The family's tasks: those of Code."""
-        return CodeTaskset(self.name, self._problems)
+        return CodeTaskset(self.name, self._code.problems)
 
     def environment(self) -> Environment:
         """Refused: programs are judged in a sandbox only."""
@@ -171,12 +170,12 @@ class CodeBestOf:
 
     def environment_in(self, sandbox: Sandbox) -> BestOfEnvironment:
         """The family's judge, running programs in ``sandbox``."""
-        return BestOfEnvironment(self._problems, sandbox, self._params)
+        return BestOfEnvironment(self._code.problems, sandbox, self._params)
 
     def demonstrate(self, state: bytes, agent: str, rng: Random) -> str:
         """A known wrong program at first, then the reference; the spare tests."""
         now = decode(state)
-        problem = self._problems.of_state(now.problem)
+        problem = self._code.problems.of_state(now.problem)
         if agent == text.CODER and not now.programs and problem.wrong_programs:
             return text.program_answer(rng.choice(problem.wrong_programs))
         return self._code.demonstrate(states.encode_state(now.problem), agent, rng)

@@ -66,11 +66,12 @@ class Code:
 
     def __init__(self, params: BaseModel) -> None:
         self._params = CodeParams.model_validate(params.model_dump())
-        self._problems = Problems(self._params.data)
+        self.problems = Problems(self._params.data)
+        """Where its tasks come from."""
 
     def taskset(self) -> CodeTaskset:
         """The family's tasks."""
-        return CodeTaskset(self.name, self._problems)
+        return CodeTaskset(self.name, self.problems)
 
     def environment(self) -> Environment:
         """Refused: programs are judged in a sandbox only."""
@@ -84,7 +85,7 @@ class Code:
         """The family's judge, running programs in ``sandbox``."""
         params = self._params
         return CodeEnvironment(
-            self._problems,
+            self.problems,
             sandbox,
             max_tests=params.max_tests,
             max_hidden_tests=params.max_hidden_tests,
@@ -134,7 +135,7 @@ class Code:
         return (*keyword.kwlist, *_USUAL_NAMES, "```python", "```", "Test", "Input:")
 
     def _problem(self, state: bytes) -> Problem:
-        return self._problems.of_state(states.decode_state(state))
+        return self.problems.of_state(states.decode_state(state))
 
 
 _USUAL_NAMES = ("print", "input", "int", "len", "range", "map", "split", "sorted", "sum", "list")

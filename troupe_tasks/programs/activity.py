@@ -1,11 +1,13 @@
-"""What a program is doing, as the kernel tells: whether its threads sleep.
+"""What a program is doing, as the kernel tells: whether its threads sleep; and how a run is ended.
 
 Reads /proc, so it is for Linux. Owns the question "will this program do anything by itself?",
-but for bytes that are under way to it: troupe_tasks/programs/queues.py.
+but for bytes that are under way to it: troupe_tasks/programs/queues.py. Standard library alone: it
+is copied into the container of a program's image too.
 """
 
 import contextlib
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,30 @@ class Look:
     def is_asleep(self) -> bool:
         """Whether every thread sleeps."""
         return all(state in _ASLEEP for _, state, _ in self.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class RunProcess:
+    """The process of one run; ``started`` tells it from a later process of the same pid."""
+
+    pid: int
+    started: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the program's own process still runs."""
+        return bool(self.started) and start_time(self.pid) == self.started
+
+    def kill(self) -> None:
+        """End the run and all that it began."""
+        if not self.is_alive:
+            return
+        pids = descendants(self.pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for pid in pids[1:]:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def look(pid: int) -> Look | None:

@@ -54,13 +54,11 @@ class Program:
 
     def __init__(self, params: BaseModel) -> None:
         self.params = ProgramParams.model_validate(params.model_dump())
-        image = self.params.image
-        if image is None:
+        self._folder = self.params.folder
+        if self.params.image is None:  # whoever allows an image allows the code in it
             plugins.check(self.params.program, pointer="/task/params/program")
             self._python = interpreter_of(self.params.python)
             self._folder = folder_of(self.params.folder)
-        else:  # whoever allows the image allows the code in it
-            self._python, self._folder = self.params.python or "python", self.params.folder
         self._score = load_function(self.params.score, "/task/params/score")
         self._inner = InnerFamily(self.params.judge)
         self._seats = Seats(self.params.seats)

@@ -201,7 +201,8 @@ def num_threads() -> int:
 
 
 def serve(orders: TextIO, replies: TextIO) -> None:
-    """Set up, then fork a run for each line until stdin ends; then end all runs."""
+    """Set up, then fork a run for each line until stdin ends; then end all runs, and itself with
+    what its warm run left: this process leads their group."""
     libc = ctypes.CDLL(None)
     setup = json.loads(orders.readline())
     add_folder(setup.get("folder"))
@@ -221,6 +222,7 @@ def serve(orders: TextIO, replies: TextIO) -> None:
     for pid in children - ended(children):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+    os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def forked(order: Order, libc: ctypes.CDLL, pipes: tuple[TextIO, TextIO]) -> int:

@@ -50,6 +50,7 @@ def answer(connection: socket.socket) -> None:
         told = connection.makefile("w", encoding="utf-8")
         watch(first["watch"], connection.makefile("r", encoding="utf-8"), told)
         return
+    os.setsid()
     for number in (0, 1):
         os.dup2(connection.fileno(), number)
     os.chdir(first["folder"] or "/tmp")
@@ -72,31 +73,17 @@ def first_line(connection: socket.socket) -> bytes:
 def watch(pid: int, asked: TextIO, told: TextIO) -> None:
     """Say how run ``pid`` is whenever it is asked; end it when it is told to, or left alone."""
     activity = importlib.import_module("activity")
-    started = activity.start_time(pid)
-
-    def is_alive() -> bool:
-        return bool(started) and activity.start_time(pid) == started
-
+    run = activity.RunProcess(pid, activity.start_time(pid))
     try:
         for line in asked:
             if line.strip() == "kill":
-                end(activity, pid, is_alive=is_alive())
-            seen = activity.look(pid) if is_alive() else None
+                run.kill()
+            seen = activity.look(pid) if run.is_alive else None
             threads = None if seen is None else dataclasses.asdict(seen)["threads"]
-            told.write(json.dumps({"is_alive": is_alive(), "threads": threads}) + "\n")
+            told.write(json.dumps({"is_alive": run.is_alive, "threads": threads}) + "\n")
             told.flush()
     finally:
-        end(activity, pid, is_alive=is_alive())
-
-
-def end(activity: Any, pid: int, *, is_alive: bool) -> None:
-    """End a run and all that it began."""
-    if is_alive:
-        for number in reversed(activity.descendants(pid)):
-            try:
-                os.kill(number, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
+        run.kill()
 
 
 def copy_to(folder: Path) -> None:

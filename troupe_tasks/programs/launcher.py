@@ -14,12 +14,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from troupe.errors import InvalidArgumentError, UnavailableError
-from troupe_tasks.programs.activity import descendants, start_time
+from troupe_tasks.programs.activity import RunProcess, start_time
 from troupe_tasks.programs.calls import ProgramRun
 
 HOST = Path(__file__).with_name("host.py")
@@ -49,30 +48,6 @@ def environment_of(python: str) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         **_QUIET,
     }
-
-
-@dataclass(frozen=True, slots=True)
-class RunProcess:
-    """The process of one run; ``started`` tells it from a later process of the same pid."""
-
-    pid: int
-    started: str
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the program's own process still runs."""
-        return bool(self.started) and start_time(self.pid) == self.started
-
-    def kill(self) -> None:
-        """End the run and all that it began."""
-        if not self.is_alive:
-            return
-        pids = descendants(self.pid)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        for pid in pids[1:]:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
 
 
 class StartedRun(Protocol):

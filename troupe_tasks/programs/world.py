@@ -26,7 +26,6 @@ from troupe_tasks.adapters.world import Moment
 from troupe_tasks.programs.calls import ModelCall, ProgramEnd, ProgramRun
 from troupe_tasks.programs.critical_path import PATH_TERM, CriticalPath
 from troupe_tasks.programs.endpoint import ProgramEndpoint
-from troupe_tasks.programs.image_launcher import ImageLauncher
 from troupe_tasks.programs.launcher import ProgramLauncher, StartedRun
 from troupe_tasks.programs.params import ProgramParams
 from troupe_tasks.programs.prompts import encoded
@@ -51,7 +50,7 @@ class ProgramServices:
 
     params: ProgramParams
     seats: Seats
-    launcher: ProgramLauncher | SandboxedLauncher | ImageLauncher
+    launcher: ProgramLauncher | SandboxedLauncher
     endpoint: Callable[[], ProgramEndpoint]
     question: Callable[[int], Mapping[str, str]]
     paid: Callable[[int, str], tuple[float, bool]]

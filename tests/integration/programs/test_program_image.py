@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from program_world import asked, begun, params_of, played, program
+from program_world import asked, begun, forget, params_of, played, program
 
 from troupe.errors import InvalidArgumentError, UnavailableError
 from troupe.spec.issues import SpecInvalidError
@@ -52,6 +53,14 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conta
     started.kill()
 
 
+def await_end(started: Mapping[int, str]) -> None:
+    """Return when none of these processes lives, each told by when it began."""
+    deadline = time.monotonic() + 20.0
+    while left := [pid for pid, since in started.items() if since and start_time(pid) == since]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
 def test_program_when_in_an_image_then_its_episodes_are_those_of_a_program_here(
     container: Container,
 ) -> None:
@@ -83,11 +92,22 @@ def test_run_when_its_episode_is_given_up_then_it_ends_with_all_that_it_began(
 ) -> None:
     with program("leaves_children", image=IMAGE, start=start) as environment:
         begun(environment)
-        assert len(descendants(container.process.pid)) > 3
-    deadline = time.monotonic() + 20.0
-    while any(start_time(pid) for pid in descendants(container.process.pid)[1:]):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        began = descendants(container.process.pid)[1:]
+        assert len(began) > 2
+        started = {pid: start_time(pid) for pid in began}
+    await_end(started)
+
+
+@pytest.mark.parametrize("where", [{}, {"image": IMAGE}], ids=["here", "image"])
+def test_run_when_it_is_given_up_then_an_orphan_of_its_process_group_ends_too(
+    container: Container, where: dict[str, Any]
+) -> None:
+    with program("leaves_an_orphan", warm=False, **where) as environment:
+        orphan = int(environment.observe(begun(environment), "solver")[-1].text.split()[-1])
+        started = {orphan: start_time(orphan)}
+        assert started[orphan]
+        forget(environment)  # the process that forks runs lives on
+        await_end(started)
 
 
 def test_container_when_it_dies_then_the_run_is_a_machines_failure_and_is_replayed_in_the_next(

@@ -17,8 +17,8 @@ from troupe.errors import (
 )
 from troupe.spec.issues import SpecInvalidError
 from troupe.spec.job import JobSpec
+from troupe_tasks.programs.activity import RunProcess
 from troupe_tasks.programs.environment import ProgramEnvironment
-from troupe_tasks.programs.launcher import RunProcess
 from troupe_tasks.programs.world import ProgramWorld
 
 KEYED: dict[str, Any] = {

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from troupe.data.demonstrations import Demonstration, digest_of, read_demonstrations
+from troupe.data.demonstrations import Demonstration, read_demonstrations
+from troupe.data.sources import digest_of
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.tasks.family import Message
 

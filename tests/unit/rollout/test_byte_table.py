@@ -54,6 +54,14 @@ def test_decode_when_an_id_has_no_token_then_it_stands_for_nothing(tokenizer: An
     assert table.decode(padded) == tokenizer.decode(padded, skip_special_tokens=True) == "wall"
 
 
+def test_table_when_policies_share_a_tokenizer_then_the_vocabulary_is_read_once(
+    tokenizer: Any,
+) -> None:
+    assert byte_table(tokenizer) is byte_table(tokenizer)
+    same_tokens = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer)
+    assert byte_table(same_tokens) is not byte_table(tokenizer)
+
+
 def test_table_when_the_tokenizer_is_of_another_kind_then_there_is_none() -> None:
     inner = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
     assert byte_table(PreTrainedTokenizerFast(tokenizer_object=inner)) is None

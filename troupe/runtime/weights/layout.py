@@ -13,6 +13,7 @@ import mmap
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,6 +101,15 @@ def header_sha256(path: Path) -> str:
     with path.open("rb") as file:
         prefix = file.read(8)
         return hashlib.sha256(prefix + file.read(struct.unpack("<Q", prefix)[0])).hexdigest()
+
+
+def read_into(file: FileIO, data: memoryview, path: Path) -> None:
+    """Fill ``data`` with the next bytes of ``file``; raises OSError where ``path`` has too few."""
+    while data:
+        count = file.readinto(data)
+        if not count:
+            raise OSError(f"{path} ends too early")
+        data = data[count:]
 
 
 def file_tensors(path: Path) -> Iterator[TensorView]:

@@ -5,9 +5,13 @@ which is a sixth of all that a sidecar does with a sampled token. Owns the table
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from tokenizers import decoders
+
+KEPT_TABLES = 8
+"""Tokenizers, used last, whose tables are kept; they stay in memory with them."""
 
 
 class ByteTable:
@@ -28,10 +32,12 @@ class ByteTable:
         return data.decode("utf-8", "replace")
 
 
+@lru_cache(maxsize=KEPT_TABLES)
 def byte_table(tokenizer: Any) -> ByteTable | None:
     """The table of a fast tokenizer; None where it is of another kind, or the two differ.
 
-    ``tokenizer`` is transformers'. The whole vocabulary is decoded by both once.
+    ``tokenizer`` is transformers', and no token is added to it later. The whole vocabulary is
+    decoded by both once for each object: the policies of one model share theirs.
     """
     if not getattr(tokenizer, "is_fast", False) or tokenizer.clean_up_tokenization_spaces:
         return None

@@ -7,7 +7,8 @@ lays out, and never steps an optimizer.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from troupe_trainer.learn.gradient_sums import Batches, GradientSum, Pass
+from troupe_trainer.learn.gradient_sums import GradientSum, Pass
+from troupe_trainer.learn.layout import Batches
 from troupe_trainer.learn.outcome import Minibatch
 from troupe_trainer.samples import CreditedGroup
 

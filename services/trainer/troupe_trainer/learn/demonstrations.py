@@ -14,7 +14,8 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from troupe.candidates import Sample
-from troupe.data.demonstrations import Demonstration, digest_of, read_demonstrations
+from troupe.data.demonstrations import Demonstration, read_demonstrations
+from troupe.data.sources import digest_of
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.seeds import derive_seed
 from troupe.spec.algorithm import DemonstrationsSpec

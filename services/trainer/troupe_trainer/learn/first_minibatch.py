@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from troupe_trainer.learn.ahead import Ahead
-from troupe_trainer.learn.gradient_sums import Batches, GradientSum, Pass
-from troupe_trainer.learn.layout import Layout
+from troupe_trainer.learn.gradient_sums import GradientSum, Pass
+from troupe_trainer.learn.layout import Batches, Layout
 from troupe_trainer.learn.outcome import Minibatch
 from troupe_trainer.model.packing import Block
 from troupe_trainer.samples import CreditedGroup

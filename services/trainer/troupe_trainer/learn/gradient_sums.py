@@ -14,11 +14,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from torch import Tensor, nn
 
+from troupe_trainer.learn.layout import Batches
 from troupe_trainer.learn.outcome import Minibatch
 from troupe_trainer.model.packing import Block
 
-Batches = Sequence[Sequence[Block]]
-"""Micro-batches."""
 Pass = Callable[[Sequence[Block]], Minibatch]
 """One micro-batch, forward and backward: adds to the parameters' gradient."""
 Gradient = Sequence[Tensor | None]

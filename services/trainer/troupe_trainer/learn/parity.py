@@ -20,8 +20,9 @@ class ParityLimits:
     kl: float
 
 
-LIMITS = {"float32": ParityLimits(0.005, 1e-4), "bfloat16": ParityLimits(0.3, 0.01)}
-"""By the policy's dtype: bfloat16 rounds a logit to about 1 part in 256."""
+LIMITS = {"float32": ParityLimits(0.005, 1e-4), "bfloat16": ParityLimits(2.0, 0.01)}
+"""By the policy's dtype. bfloat16 rounds logits from 16 to 64 to steps of 0.125 and 0.25, so the
+largest of many tokens tells little: 0.62 of 7,200 of SmolLM2, whose mean KL was 0.002."""
 
 
 def parity_alarms(

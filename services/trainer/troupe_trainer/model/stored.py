@@ -20,7 +20,7 @@ from torch import Tensor
 
 from troupe.durable import sync
 from troupe.runtime.weights.group import TORCH_DTYPES
-from troupe.runtime.weights.layout import ITEM_BYTES, TensorLayout, read_layout
+from troupe.runtime.weights.layout import ITEM_BYTES, TensorLayout, read_into, read_layout
 
 _POLL_S = 0.05
 _DISK = ThreadPoolExecutor(1, "part")
@@ -91,7 +91,7 @@ class StoredTensors(Mapping[str, Tensor]):
                 taken = min(len(data), size - begin)
                 with path.open("rb", buffering=0) as file:
                     file.seek(layout.begin + begin)
-                    _fill(file, data[:taken], path)
+                    read_into(file, data[:taken], path)
                 data, begin = data[taken:], 0
             else:
                 begin -= size
@@ -147,11 +147,3 @@ def _write_or_say(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 def _failed(path: Path) -> Path:
     return path.with_suffix(".failed")
-
-
-def _fill(file: Any, data: memoryview, path: Path) -> None:
-    while data:
-        count = file.readinto(data)
-        if not count:
-            raise OSError(f"{path} ends too early")
-        data = data[count:]

@@ -7,9 +7,8 @@ becomes of the tensors.
 from collections.abc import Callable, Iterable
 
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
-from troupe_trainer.model.ranks.exchange import gathered
+from troupe_trainer.model.ranks.exchange import gathered, is_spread
 
 
 def whole_weights(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
@@ -27,8 +26,7 @@ def give_each(
     """
     error: Exception | None = None
     for name, tensor in tensors:
-        is_spread = isinstance(tensor, DTensor)
-        whole = gathered(tensor) if is_spread else tensor
+        whole = gathered(tensor) if is_spread(tensor) else tensor
         if take is None or whole is None or error is not None:
             continue  # another rank; or the others still send the rest
         try:

@@ -165,6 +165,14 @@ def leaves_children(task):
     return ""
 
 
+def leaves_an_orphan(task):
+    """In the run's process group, and no longer below the run: its parent has ended."""
+    command = ["sh", "-c", "sleep 600 >/dev/null & echo $!"]
+    orphan = subprocess.check_output(command, text=True).strip()
+    say("You are the solver.", f"{task['question']} {orphan}")
+    return ""
+
+
 def strange(task):
     return say("You are a stranger.", task["question"])
 

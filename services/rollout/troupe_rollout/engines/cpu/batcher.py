@@ -36,7 +36,7 @@ class Batcher:
         end_token_ids: tuple[int, ...],
         vision: VisionModel | None = None,
         *,
-        version: int = 0,
+        version: int,
         device: str,
         max_rows: int,
         max_prefill_tokens: int,
@@ -51,7 +51,6 @@ class Batcher:
         self._max_rows = max_rows
         self._max_prefill_tokens = max_prefill_tokens
         self._max_cells = max_cells
-        self._version = version
         self._rows = Rows(device, version)
         self._pool = KvPool()
         self._waiting: deque[Job] = deque()
@@ -108,7 +107,7 @@ class Batcher:
             job.fail(error)
         self._waiting.clear()
         self._joining = []
-        self._rows, self._pool = Rows(str(self._device), self._version), KvPool()
+        self._rows, self._pool = Rows(str(self._device), self._rows.version), KvPool()
 
     def _taken(self) -> list[Job]:
         """Take the waiting jobs that fit beside the present rows; a job alone always fits."""

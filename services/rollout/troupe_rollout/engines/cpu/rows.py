@@ -87,7 +87,7 @@ class Owner:
 class Rows:
     """Row state for up to ``capacity`` rows, which ``version`` samples; grows by doubling."""
 
-    def __init__(self, device: str, version: int = 0) -> None:
+    def __init__(self, device: str, version: int) -> None:
         self.device = torch.device(device)
         self.version = version
         self.owners: list[Owner] = []

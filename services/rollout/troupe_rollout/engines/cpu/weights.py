@@ -16,23 +16,14 @@ from torch import Tensor, nn
 from troupe.errors import WeightsRejectedError
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.runtime.weights import TensorSum, TensorView, adapter_scale, read_layout, sums_of
+from troupe.runtime.weights.group import TORCH_DTYPES
+from troupe.runtime.weights.layout import read_into
 from troupe.runtime.weights.manifest import parse_adapter_config
 from troupe_rollout.engines.cpu.model import CpuModel, replace_parameter
 
 _LORA_NAME = re.compile(r"^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight$")
-_DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-_TYPES = {name: dtype for dtype, name in _DTYPES.items()}
+_TYPES: dict[str, torch.dtype] = {name: getattr(torch, t) for name, t in TORCH_DTYPES.items()}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _UNSUPPORTED = ("use_dora", "fan_in_fan_out", "rank_pattern", "alpha_pattern", "modules_to_save")
 
 
@@ -45,11 +36,7 @@ def load_tensors(path: Path) -> Generator[tuple[str, Tensor]]:
             for entry in read_layout(path):
                 tensor = torch.empty(entry.shape, dtype=_TYPES[entry.dtype])
                 file.seek(entry.begin)
-                data = _bytes(tensor)
-                while data and (num_read := file.readinto(data)):
-                    data = data[num_read:]
-                if data:
-                    raise OSError(f"it ends within tensor '{entry.name}'")
+                read_into(file, _bytes(tensor), path)
                 yield entry.name, tensor
     except (OSError, KeyError) as error:
         raise WeightsRejectedError(
@@ -59,7 +46,7 @@ def load_tensors(path: Path) -> Generator[tuple[str, Tensor]]:
 
 def sum_of_tensor(name: str, tensor: Tensor) -> TensorSum:
     """`troupe.runtime.weights.sums_of` one tensor in memory."""
-    view = TensorView(name, _DTYPES[tensor.dtype], tuple(tensor.shape), _bytes(tensor))
+    view = TensorView(name, _NAMES[tensor.dtype], tuple(tensor.shape), _bytes(tensor))
     return sums_of([view])[0]
 
 

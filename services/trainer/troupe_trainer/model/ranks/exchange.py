@@ -46,6 +46,11 @@ def shared(tensor: Tensor) -> Tensor:
     return local
 
 
+def is_spread(tensor: Tensor) -> bool:
+    """Whether each rank holds some rows of ``tensor``: then gathering it takes all ranks."""
+    return isinstance(tensor, DTensor)
+
+
 def gathered(tensor: Tensor) -> Tensor | None:
     """The whole of ``tensor`` on rank 0, as a copy on the CPU; None on the others."""
     is_first = not dist.is_initialized() or dist.get_rank() == FIRST
