@@ -119,6 +119,7 @@ def trl(model: str, plan: dict[str, Any], meter: Meter) -> None:
             num_generations=plan["k"],
             max_completion_length=plan["tokens"],
             learning_rate=plan["rate"],
+            lr_scheduler_type="constant",  # as the others'
             max_steps=plan["steps"],
             temperature=1.0,
             top_p=1.0,

@@ -7,7 +7,9 @@ weights, float32) on the same prompts with the same K, tokens and reward, one ag
 torch thread, 8 prompts a step; runs are interleaved. Troupe runs twice: its parts in one process,
 and the four services as processes, whose CPU time is added up, Valkey and router included. Only
 steps after the warm-up count; with ``--peer-steps`` 3 a peer has one of them. A peak is the
-resident memory's (VmHWM), added up over processes. The last line is one JSON object; exits 0
+resident memory's (VmHWM), added up over processes. ``reward_by_step`` is each one's curve, as the
+mean over rounds; nobody learns at the rate of 5e-6 in a few steps, so a comparison of curves takes
+``--rate 1e-4 --steps 16`` or the like, the same for all. The last line is one JSON object; exits 0
 whatever it shows.
 """
 
@@ -91,8 +93,22 @@ def row_of(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "tokens_per_cpu_s": round(statistics.median(r["tokens"] / r["cpu_s"] for r in runs), 1),
         "sequences_per_s": round(statistics.median(r["sequences"] / r["wall_s"] for r in runs), 2),
         "peak_mb": round(max(run["peak_mb"] for run in runs)),
-        "rewards": [round(reward, 4) for reward in runs[-1]["rewards"]],
+        "reward_by_step": (curve := reward_by_step(runs)),
+        "reward_gained": gained(curve),
     }
+
+
+def reward_by_step(runs: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The mean reward of each step's sequences, over the runs."""
+    return [
+        round(statistics.fmean(at), 4) for at in zip(*(r["rewards"] for r in runs), strict=True)
+    ]
+
+
+def gained(curve: Sequence[float]) -> float:
+    """Mean of the last third of the steps less that of the first."""
+    third = max(1, len(curve) // 3)
+    return round(statistics.fmean(curve[-third:]) - statistics.fmean(curve[:third]), 4)
 
 
 def arguments() -> argparse.Namespace:
@@ -104,6 +120,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=14)
     parser.add_argument("--peer-steps", type=int, help="of the peers, whose steps take longer")
     parser.add_argument("--warm-up", type=int, default=3, help="steps that are not measured")
+    parser.add_argument("--rate", type=float, default=5e-6, help="learning rate of all")
     parser.add_argument("--only", help=f"some of {','.join((*PEERS, *OWN))}")
     parser.add_argument("--quick", action="store_true", help="one round of 6 steps, or 3 if real")
     args = parser.parse_args()
@@ -127,7 +144,7 @@ def names_of(args: argparse.Namespace) -> list[str]:
 def plans_of(args: argparse.Namespace) -> tuple[Plan, Plan]:
     """Troupe's steps, and a peer's."""
     timeout_s = 7200.0 if args.is_real else 900.0
-    plan = Plan(steps=args.steps, warm_up=args.warm_up, timeout_s=timeout_s)
+    plan = Plan(steps=args.steps, warm_up=args.warm_up, timeout_s=timeout_s, rate=args.rate)
     steps = args.peer_steps or args.steps
     return plan, replace(plan, steps=steps, warm_up=min(args.warm_up, steps - 2))
 
