@@ -1,6 +1,6 @@
 """Numbered notes of rank 0 to the other ranks, by the store they met at.
 
-A note stays until every other rank has read it: ranks may be several notes behind, since not each
+A note stays until every other rank has read it and asks for the next: ranks may be several notes behind, since not each
 of rank 0's instructions waits for all of them.
 """
 
@@ -37,18 +37,27 @@ class Notes:
         Raises:
             ConnectionError: rank 0 is gone.
         """
-        key, readers = f"told/{self._number}", f"read/{self._number}"
+        key = f"told/{self._number}"
         try:
+            self._forget_last()
             while not self._has_come(key):
                 self._store.get(_ALIVE)
             note: bytes = self._store.get(key)
-            if self._store.add(readers, 1) == self._num_readers:
-                self._store.delete_key(key)
-                self._store.delete_key(readers)
         except (dist.DistError, RuntimeError) as error:
             raise ConnectionError(f"rank 0 is gone: {error}") from error
         self._number += 1
         return note
+
+    def _forget_last(self) -> None:
+        """Count this rank as a reader of the note before: the last one deletes it.
+
+        Only when the next is asked for, since after the very last note rank 0 and its store end.
+        """
+        if not (last := self._number):
+            return
+        if self._store.add(f"read/{last - 1}", 1) == self._num_readers:
+            self._store.delete_key(f"told/{last - 1}")
+            self._store.delete_key(f"read/{last - 1}")
 
     def _has_come(self, key: str) -> bool:
         try:
