@@ -7,9 +7,7 @@ from troupe_trainer.model.ranks import notes
 from troupe_trainer.model.ranks.notes import Notes
 
 
-def test_notes_when_one_reader_is_many_behind_then_it_still_reads_each_and_all_but_the_last_go() -> (
-    None
-):
+def test_notes_when_one_reader_is_many_behind_then_it_reads_each_and_all_but_the_last_go() -> None:
     store = dist.HashStore()
     writer, quick, slow = (Notes(store, 2) for _ in range(3))
     writer.begin()

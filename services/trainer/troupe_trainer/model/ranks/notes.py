@@ -1,7 +1,7 @@
 """Numbered notes of rank 0 to the other ranks, by the store they met at.
 
-A note stays until every other rank has read it and asks for the next: ranks may be several notes behind, since not each
-of rank 0's instructions waits for all of them.
+A note stays until every other rank has read it and asks for the next: ranks may be several notes
+behind, since not each of rank 0's instructions waits for all of them.
 """
 
 from datetime import timedelta
