@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from transformers.utils import logging as transformers_logging
+
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 from benchmarks.trainer_size.cells import count_cells
 from benchmarks.trainer_size.exchange import RANKS, send_step
@@ -123,6 +125,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, the same code")
     args = parser.parse_args()
     clean_up_on_sigterm()
+    transformers_logging.disable_progress_bar()
     result: dict[str, Any] = {
         "benchmark": "trainer_size",
         "commit": commit(),

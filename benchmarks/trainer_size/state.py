@@ -39,8 +39,8 @@ class KeptState:
 
     @property
     def beside_part(self) -> int:
-        """The most that a rank's memory grew by, less its part of the state."""
-        return max(self.grown.values()) - self.size // RANKS
+        """The most that a rank's memory grew by beyond its part of the state; 0: by less."""
+        return max(0, max(self.grown.values()) - self.size // RANKS)
 
 
 class Memory:
