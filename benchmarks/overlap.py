@@ -1,10 +1,10 @@
 """A step that learns while its round is played, against the longer of playing and learning.
 
-Run: ``python -m benchmarks.overlap [--latencies 7B] [--quick]``. Real are Valkey, the ledger, the collector, and the
-learner but for its passes. Simulated are the times: a ticket ends after a drawn time, as from
-engines on other machines, and a micro-batch takes its share of the learning time, as on a device of
-its own (the learner's seam ``Passes.gradient`` sleeps instead of computing). A ticket's tokens are
-in proportion to its time.
+Run: ``python -m benchmarks.overlap [--latencies 7B] [--quick]``. Real are Valkey, the ledger, the
+collector, and the learner but for its passes. Simulated are the times: a ticket ends after a drawn
+time, as from engines on other machines, and a micro-batch takes its share of the learning time, as
+on a device of its own (the learner's seam ``Passes.gradient`` sleeps instead of computing). A
+ticket's tokens are in proportion to its time.
 
 Latencies: ``cpu engine`` and ``7B`` draw from what was recorded on the cpu engine
 (results/generate_latencies.json) and on engines of a 7B model (results/latencies_7b.json, see
