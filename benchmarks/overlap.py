@@ -1,10 +1,10 @@
 """A step that learns while its round is played, against the longer of playing and learning.
 
-Run: ``python -m benchmarks.overlap [--quick]``. Real are Valkey, the ledger, the collector, and the
-learner but for its passes. Simulated are the times: a ticket ends after a drawn time, as from
-engines on other machines, and a micro-batch takes its share of the learning time, as on a device of
-its own (the learner's seam ``Passes.gradient`` sleeps instead of computing). A ticket's tokens are
-in proportion to its time.
+Run: ``python -m benchmarks.overlap [--latencies 7B] [--quick]``. Real are Valkey, the ledger, the
+collector, and the learner but for its passes. Simulated are the times: a ticket ends after a drawn
+time, as from engines on other machines, and a micro-batch takes its share of the learning time, as
+on a device of its own (the learner's seam ``Passes.gradient`` sleeps instead of computing). A
+ticket's tokens are in proportion to its time.
 
 Latencies: ``cpu engine`` and ``7B`` draw from what was recorded on the cpu engine
 (results/generate_latencies.json) and on engines of a 7B model (results/latencies_7b.json, see
@@ -324,12 +324,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overlap")
     parser.add_argument("--play-s", type=float, default=20.0, help="seconds of a simulated round")
     parser.add_argument("--steps", type=int, default=3, help="rounds of each cell and arm")
+    parser.add_argument("--latencies", help="only the cells of these: cpu engine, 7B, long tail")
     parser.add_argument("--quick", action="store_true", help="two cells, 4 s, once")
     args = parser.parse_args()
     if args.quick:
         args.play_s, args.steps = 4.0, 1
     clean_up_on_sigterm()
-    cells = QUICK if args.quick else CELLS
+    cells = [
+        cell
+        for cell in (QUICK if args.quick else CELLS)
+        if args.latencies in (None, cell.latencies)
+    ]
     with tempfile.TemporaryDirectory(prefix="troupe-overlap-") as scratch:
         folder = Path(scratch)
         model = save_random_model(folder / "model", hidden=16, layers=1, heads=2, kv_heads=1)

@@ -40,5 +40,5 @@ def job_of(model: Path, train: dict[str, Any], **fields: Any) -> JobSpec:
 
 
 def small_groups(count: int) -> list[CreditedGroup]:
-    """Groups of four completions of 16 tokens."""
-    return random_groups(Shape({}, {}, count, 4, 8, 16, 0), VOCABULARY)
+    """Groups of four completions of 6 tokens."""
+    return random_groups(Shape({}, {}, count, 4, 6, 6, 0), VOCABULARY)

@@ -15,6 +15,7 @@ NO_QUICK_FORM = {
     "program_answers": "reads a run folder that there is",
     "real_model": "reads a run folder that there is",
     "record": "runs the others",
+    "recorded_latencies": "makes quantiles of published files",
     "scale_engines": "processes of scale_sim",
     "token_engines": "processes of token_path",
 }
