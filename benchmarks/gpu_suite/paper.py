@@ -138,8 +138,8 @@ def cells(*, quick: bool) -> Iterator[Cell]:
             yield Cell(task, kind)
 
 
-def row_of(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
-    """What a job's evaluations were, beside the paper's."""
+def row_of(cell: Cell, result: dict[str, Any], *, quick: bool) -> dict[str, Any]:
+    """What a job's evaluations were, beside the paper's; a quick job's are of a smaller task."""
     rows = result.get("rows", [])
     found: dict[str, Any] = {"cell": cell.name, "run": result.get("run")}
     for trained, row in zip((False, True), (rows[0], rows[-1]) if rows else (), strict=False):
@@ -149,7 +149,7 @@ def row_of(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
             "success": row["success"],
             "tasks": row["tasks"],
             "step": row["step"],
-            "paper": cell.paper(trained=trained),
+            **({} if quick else {"paper": cell.paper(trained=trained)}),
         }
     if why := result.get("unfinished") or result.get("skipped"):
         found["unfinished"] = why
@@ -176,7 +176,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         document = cell.document(args, args.folder)
         told = argparse.Namespace(**vars(args) | {"seconds": left_s, "folder": folder})
         try:
-            rows.append(row_of(cell, train_and_read(told, document)))
+            rows.append(row_of(cell, train_and_read(told, document), quick=args.quick))
         except (SystemExit, OSError) as error:
             rows.append({"cell": cell.name, "unfinished": str(error)[:300]})
         print(json.dumps(rows[-1]), flush=True)
