@@ -8,7 +8,7 @@ made again. The games are drawn as in the paper (Sudoku 4x4, Sokoban 6x6, Plan-P
 and maths Troupe has problems of its own, so the paper's sets stand beside them without a goal.
 
 Source: PettingLLMs (arXiv 2510.11062), table 1: accuracy in percent, without thinking; K = 4, 4
-turns. Its number of steps is not published with the table.
+turns. Its learning rate and number of steps were not at hand; those here are the examples'.
 """
 
 import argparse
