@@ -12,6 +12,7 @@ from troupe.cli.output import out, print_json
 from troupe.cli.specs import read_spec
 from troupe.episodes.build import JobParts, layout_of, load_parts
 from troupe.samplers.cost import draws_per_act
+from troupe.spec.deadlines import in_words
 from troupe.spec.growth import (
     Growth,
     evaluated_at_most,
@@ -44,9 +45,11 @@ def plan(
     parts = load_parts(read_spec(spec, overrides or ()))
     layout = layout_of(parts, gpus, gpu_gb, max_replicas=1 if place == "compose" else None)
     lines = start_lines(layout, place)
+    deadlines = in_words(parts.spec)
     disk = disk_document(parts, record_fraction, record_tokens=record_tokens)
     if as_json:
-        print_json(layout_document(layout) | {"disk": disk, "start": lines})
+        document = layout_document(layout) | {"disk": disk, "deadlines": deadlines}
+        print_json(document | {"start": lines})
         return
     console = out()
     for seat in seats(layout):
@@ -56,6 +59,7 @@ def plan(
         console.print(host, markup=False, soft_wrap=True)
     console.print(f"why: {layout.why}", markup=False, soft_wrap=True)
     console.print(disk["sentence"], markup=False, soft_wrap=True)
+    console.print(f"deadlines: {'; '.join(deadlines)}", markup=False, soft_wrap=True)
     for line in lines:
         console.print(f"  {line}", markup=False, soft_wrap=True)
 

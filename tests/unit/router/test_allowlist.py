@@ -214,7 +214,7 @@ def test_model_when_it_was_not_downloaded_then_refused_by_what_there_is(
 
 
 def test_copies_when_misspelt_then_refused() -> None:
-    with pytest.raises(ValueError, match="write Qwen/Qwen3-1.7B=models"):
+    with pytest.raises(ValueError, match="write Qwen/Qwen3-"):
         RouterSettings(hub_copies="Qwen/Qwen3-1.7B")
     twice = RouterSettings(hub_copies="a/b=models/one,a/b=models/two")
     assert twice.copies == {"a/b": "models/one"}
