@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from troupe.candidates import GenerateRequest, Generation
-from troupe.episodes.ports import EnvPort, Outcome, RolloutPort, Start
 from troupe.episodes.patience import Patience
+from troupe.episodes.ports import EnvPort, Outcome, RolloutPort, Start
 from troupe.errors import DeadlineError, InvalidArgumentError, UnimplementedError
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.sampler import Sampler

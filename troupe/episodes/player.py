@@ -29,8 +29,8 @@ from troupe.episodes.groups import (
 )
 from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.lead import groups_by_lead
-from troupe.episodes.ports import EnvPort, RolloutPort, Start
 from troupe.episodes.patience import Patience
+from troupe.episodes.ports import EnvPort, RolloutPort, Start
 from troupe.episodes.redraw import has_variance, redrawn_index
 from troupe.episodes.terms import attach_terms
 from troupe.errors import DeadlineError, InvalidArgumentError

@@ -233,8 +233,8 @@ class LimitsSpec(SpecModel):
     phase_deadline_s: float = Field(default=600.0, gt=0.0)
     """Longest phase of a step; after that the event `phase.overdue` names what it waits for."""
     startup_timeout_s: float = Field(default=300.0, gt=0.0)
-    """Longest time from launch until every service of the job serves, beside the time that the bytes
-    of its models take. Does not count while a cluster pulls images or its queue holds the job."""
+    """Longest time from launch until every service of the job serves, beside the time that its
+    models' bytes take. Does not count while a cluster pulls images or its queue holds the job."""
     image_pull_timeout_s: float = Field(
         default=_PULL_S, gt=0.0, exclude_if=lambda timeout_s: timeout_s == _PULL_S
     )
