@@ -25,6 +25,7 @@ from troupe.spec.growth import (
 from troupe.spec.layout import GpuLayout, seats
 from troupe.spec.memory import GB
 from troupe.spec.step_cost import sampled_at_most, step_cost
+from troupe.spec.transports import transport_words
 
 
 def plan(
@@ -52,13 +53,19 @@ def plan(
     layout = layout_of(parts, gpus, gpu_gb, max_replicas=1 if place == "compose" else None)
     lines = start_lines(layout, place)
     deadlines = in_words(parts.spec)
+    weights = transport_words(parts.spec, is_colocated=layout.is_colocated)
     step = step_document(parts, layout)
     share = record_fraction
     if "tokens" in step:
         share = recorded_share(share, step["tokens"], step["play_s"], record_tokens_per_s)
     disk = disk_document(parts, share, record_tokens=record_tokens)
     if as_json:
-        document = layout_document(layout) | {"disk": disk, "deadlines": deadlines, "step": step}
+        document = layout_document(layout) | {
+            "disk": disk,
+            "deadlines": deadlines,
+            "step": step,
+            "weights": weights,
+        }
         print_json(document | {"start": lines})
         return
     console = out()
@@ -69,6 +76,7 @@ def plan(
         console.print(host, markup=False, soft_wrap=True)
     console.print(f"why: {layout.why}", markup=False, soft_wrap=True)
     console.print(disk["sentence"], markup=False, soft_wrap=True)
+    console.print(weights, markup=False, soft_wrap=True)
     console.print(step["sentence"], markup=False, soft_wrap=True)
     console.print(f"deadlines: {'; '.join(deadlines)}", markup=False, soft_wrap=True)
     for line in lines:
