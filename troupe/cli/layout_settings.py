@@ -34,7 +34,7 @@ def compose_variables(layout: GpuLayout) -> dict[str, str]:
             f"compose has one rollout container, and this job asks for {replicas} replicas; "
             "ask for one, or use `troupe up` or the chart (--on up, --on chart)"
         )
-    files = list(COMPOSE_FILES)
+    files = list[str](COMPOSE_FILES)
     if layout.is_colocated:
         files.append(ONE_GPU_FILE)
     elif layout.gpus == EIGHT:

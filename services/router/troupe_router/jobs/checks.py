@@ -51,7 +51,9 @@ def with_copies(spec: JobSpec, copies: Mapping[str, str]) -> JobSpec:
         return spec
 
     def placed(models: Mapping[str, str | None]) -> dict[str, str]:
-        return {field: copies[model] for field, model in models.items() if model in copies}
+        return {
+            field: copies[model] for field, model in models.items() if model and model in copies
+        }
 
     policies = {
         name: policy.model_copy(update=placed(policy.models()))
