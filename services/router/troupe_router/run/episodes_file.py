@@ -12,9 +12,7 @@ import orjson
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.lines import Line, viewer_line
-
-_AT_LEAST_S = 10.0
-"""A shorter round is held to what may be recorded in so long: small ones are kept whole."""
+from troupe.spec.growth import recorded_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +29,7 @@ class RecordLimits:
     def fraction_of(self, episodes: Sequence[pb.Episode], wall_s: float) -> float:
         """The share of a round that is recorded; it was played in ``wall_s``."""
         sampled = sum(episode.num_tokens for episode in episodes)
-        room = self.tokens_per_s * max(wall_s, _AT_LEAST_S)
-        return min(self.fraction, room / sampled) if 0 < room < sampled else self.fraction
+        return recorded_share(self.fraction, sampled, wall_s, self.tokens_per_s)
 
 
 def is_kept(episode: pb.Episode, fraction: float) -> bool:
