@@ -194,8 +194,8 @@ def publisher(
             "name": "t",
             "steps": 1,
             "task": {"name": "plan_path"},
-            "workflow": {"order": ["a"]},
-            "agents": {"a": {"policy": next(iter(policies))}},
+            "workflow": {"order": list(policies)},
+            "agents": {name: {"policy": name} for name in policies},
             "policies": {name: item.model_dump() for name, item in policies.items()},
             "limits": {"startup_timeout_s": timeout_s},
         }

@@ -31,6 +31,7 @@ from redis.asyncio import Redis
 
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 from benchmarks.scale_engines import COMPLETION_TOKENS, LATENCIES, POLICY, VOCABULARY
+from benchmarks.token_floor import floor, token_goals
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.clients import RolloutClient
 from troupe.clients.rest import RestClient
@@ -52,8 +53,6 @@ IDLE_S = 3.0
 STEP_S = 1800.0
 EPISODES = (100, 1_000, 10_000)
 REPLICAS = (4, 16, 64)
-JOB_RATE = 5e6
-"""Tokens a second that one job shall be able to sample."""
 
 
 @dataclass(frozen=True)
@@ -364,23 +363,6 @@ def _us_per_token(steps: list[dict[str, Any]], idle: Mapping[str, float]) -> dic
     return us
 
 
-def token_goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What one core of each process that a job has once takes; how many play processes it needs."""
-    lines: list[dict[str, Any]] = []
-    for row in rows:
-        of = f"with {row['play_processes']} play processes"
-        for part in ("valkey", "collector", "router"):
-            rate = round(1e6 / max(row["us_per_token"][part], 1e-9))
-            lines.append(goal(f"{part}, tokens/s a core, {of}", rate, JOB_RATE, rate >= JOB_RATE))
-        count = round(JOB_RATE * row["us_per_token"]["play"] / 1e6, 2)
-        lines.append(goal(f"play cores for 5 M tokens/s, {of}", count, 8.0, count <= 8.0))
-    fewest, most = rows[0], rows[-1]
-    ratio = round(most["us_per_token"]["play"] / fewest["us_per_token"]["play"], 2)
-    name = f"play, processor time a token: {most['play_processes']} over {fewest['play_processes']}"
-    lines.append(goal(name, ratio, 1.2, ratio <= 1.2))
-    return lines
-
-
 def goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ten times the episodes, or sixteen times the replicas, cost no more an episode."""
     by = {(row["episodes"], row["replicas"]): row for row in rows}
@@ -453,6 +435,7 @@ def main() -> None:
         "latency_s": args.latency_s,
         "n": args.steps,
         "rows": rows,
+        **({"floor": floor(rows[-1])} if args.play else {}),
         "goals": token_goals(rows) if args.play else goals(rows),
     }
     print(json.dumps(result))

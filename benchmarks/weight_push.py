@@ -21,6 +21,8 @@ from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
+from benchmarks.push_watch import memory, memory_goals
+from benchmarks.pushes_at_once import at_once
 from benchmarks.random_model import save_random_model
 from benchmarks.report import commit
 from benchmarks.rollout_fleet import Members, TinyTrainer, publisher, sidecar
@@ -44,6 +46,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 LORA_GOAL_S = 0.25
 FULL_GOAL_RATIO = 3.0
 COPY_BLOCK = 1 << 20
+TELLING_BYTES = 10**8
+"""Of full weights with fewer, the floor is less than one call and its ratio says nothing."""
 FULL_GB = {"1.7B bfloat16": 3.4, "8B bfloat16": 16.4}
 ADAPTER_GB = {"8B, rank 32, bfloat16": 0.175}
 PHASES = ("transfer_s", "stage_s", "canary_s", "activate_s")
@@ -265,6 +269,8 @@ def _by_replicas(values: dict[int, float]) -> tuple[float, float]:
 def _goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     goals: list[dict[str, Any]] = []
     for row in rows:
+        if row["kind"] == "full" and row["bytes"] < TELLING_BYTES:
+            continue
         name = f"{row['kind']} {row['shape']} x{row['replicas']} {row['via']}"
         if row["kind"] == "lora":
             holds = row["p50_s"] <= LORA_GOAL_S
@@ -300,6 +306,8 @@ def main() -> None:
     if args.quick:
         args.engine, args.shapes, args.replicas, args.n = "cpu", "tiny", "1", 5
     transformers_logging.disable_progress_bar()
+    together: dict[str, Any] = {}
+    watched: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="troupe-push-") as scratch:
         for shape in args.shapes.split(","):
@@ -310,6 +318,9 @@ def main() -> None:
                         engine = engine_of(args.engine)
                         rows.append(asyncio.run(measure(case, engine, Path(scratch), args.n)))
                         print(json.dumps(rows[-1]), flush=True)
+        if args.engine == "cpu":
+            together = asyncio.run(at_once(engine_of("cpu"), SHAPES["tiny"], Path(scratch), args.n))
+            watched = asyncio.run(memory(Path(scratch)))
     print(
         json.dumps(
             {
@@ -320,7 +331,9 @@ def main() -> None:
                 "engine": args.engine,
                 "rows": rows,
                 "paths": paths(rows),
-                "goals": _goals(rows),
+                "at_once": together,
+                "memory": watched,
+                "goals": [*(memory_goals(watched) if watched else []), *_goals(rows)],
             }
         )
     )

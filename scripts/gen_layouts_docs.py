@@ -10,9 +10,11 @@ from typing import Any
 
 from troupe.spec import JobSpec, parse_spec
 from troupe.spec.fit import fit_batch
+from troupe.spec.layout import plan_layout
 from troupe.spec.memory import GB
 from troupe.spec.pools import rollout_pools
 from troupe.spec.sizes import CACHED_TOKENS, fewest_ranks, server_split
+from troupe.spec.step_cost import sampled_at_most, step_cost
 
 BEGIN, END = "<!-- computed: begin -->", "<!-- computed: end -->"
 MODELS = ("Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B")
@@ -20,6 +22,9 @@ TEAMS = {"one adapter": ("lora", 1), "two adapters": ("lora", 2), "all weights":
 TEAMS |= {"all weights, two policies": ("full", 2)}
 GPUS_GB = (24, 48, 80)
 MOST = 8
+COST_BEGIN, COST_END = "<!-- cost: begin -->", "<!-- cost: end -->"
+LAYOUTS = {"one GPU": 1, "a box of eight": 8, "two nodes of eight": 16}
+CANDIDATES = 8
 RANK, MAX_NEW_TOKENS, MICROBATCH = 32, 1024, 16_384
 
 
@@ -29,7 +34,11 @@ def main() -> None:
     text = page.read_text("utf-8")
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}", encoding="utf-8")
+    text = f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    before, rest = text.split(COST_BEGIN)
+    after = rest.split(COST_END)[1]
+    text = f"{before}{COST_BEGIN}\n{costs()}\n{COST_END}{after}"
+    page.write_text(text, encoding="utf-8")
 
 
 def table() -> str:
@@ -56,6 +65,31 @@ def layout(spec: JobSpec, gpu_gb: int) -> str:
     batch = fit_batch(spec, gpu_gb * GB, ranks=ranks).batch
     tokens = batch.tokens_per_row * batch.rows_per_microbatch
     return f"{servers} + {ranks}" + ("" if tokens == MICROBATCH else f" ({tokens:,} tokens)")
+
+
+def costs() -> str:
+    """What a step takes on one GPU, on a box of eight and on two of them, in Markdown."""
+    lines = [
+        "| layout | Qwen3-8B, two adapters | play | learn | push | turns | a step |",
+        "|---" * 7 + "|",
+    ]
+    spec = _spec("Qwen/Qwen3-8B", "lora", 2)
+    tokens = sampled_at_most(spec, CANDIDATES)
+    for name, gpus in LAYOUTS.items():
+        layout = plan_layout(spec, gpus)
+        cost = step_cost(spec, layout, tokens)
+        assert cost is not None
+        servers = sum(len(place.gpus) for place in layout.servers)
+        seated = f"{servers} server{'s' if servers > 1 else ''}, {layout.num_learning} rank(s)"
+        seated += ", in turns" if layout.is_colocated else ""
+        parts = [cost.play_s, cost.learn_s, cost.push_s, cost.turns_s, cost.total_s]
+        lines.append(f"| {name} | {seated} | {' | '.join(map(_seconds, parts))} |")
+    lines += ["", f"{sum(tokens.values()):,} tokens a step."]
+    return "\n".join(lines)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s" if value >= 100 or not value else f"{value:.2g} s"
 
 
 def _spec(model: str, kind: str, count: int) -> JobSpec:

@@ -20,6 +20,8 @@ class Rooms:
     versions: Mapping[str, Path]
     free_port: Callable[[], int]
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _running: dict[str, str] = field(default_factory=dict)
+    """service -> the version that it is of"""
     _environments: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -46,6 +48,7 @@ class Rooms:
 
     def start(self, service: str, version: str) -> None:
         """Start the service's process from that version's code."""
+        self._running[service] = version
         code = self.versions[version]
         name = f"troupe_{service}"
         is_own_package = (code / "services" / service / name).exists()
@@ -65,11 +68,11 @@ class Rooms:
         self._end(self._processes[service])
         self.start(service, version)
 
-    def revive(self, version: str) -> None:
-        """Start again what ended, as `restart: unless-stopped` does."""
+    def revive(self) -> None:
+        """Start again what ended, of the version that it was, as `restart: unless-stopped` does."""
         for service, process in list(self._processes.items()):
             if process.poll() is not None:
-                self.start(service, version)
+                self.start(service, self._running[service])
 
     def stop(self) -> None:
         """End every process."""

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+import yaml
 from chart_world import CHART, ROOT, Manifests, Render
 
 from troupe.cli.layout_settings import chart_preset, chart_values
 from troupe.spec import load_spec
 from troupe.spec.layout import GpuLayout, plan_layout
+from troupe.spec.policy import LoraSpec
 
 
 def layout_of(gpus: int) -> GpuLayout:
@@ -39,6 +41,25 @@ def test_chart_when_given_a_plans_values_then_pods_ask_for_its_gpus(
     assert rollout["resources"]["limits"]["nvidia.com/gpu"] == str(server.tp_size)
     assert variables(rollout)["TROUPE_ROLLOUT_SGLANG_TP_SIZE"] == str(server.tp_size)
     assert trainer["resources"]["limits"]["nvidia.com/gpu"] == str(len(learner.gpus))
+
+
+def test_preset_of_eight_when_nothing_is_set_then_is_what_the_plan_says(render: Render) -> None:
+    preset = CHART / "values-eight-gpu-node.yaml"
+    [model] = [each["repo"] for each in yaml.safe_load(preset.read_text())["models"]["download"]]
+    spec = load_spec(ROOT / "examples" / "demo.yaml")
+    policy = spec.policies["shared"].model_copy(
+        update={"model": model, "dtype": "bfloat16", "train": LoraSpec(rank=32)}
+    )
+    layout = plan_layout(spec.model_copy(update={"policies": {"shared": policy}}), 8)
+    assert chart_preset(layout).endswith(preset.name)
+    [server], [learner] = layout.servers, layout.trainers
+    manifests = render([preset])
+    rollout, trainer = container(manifests, "rollout"), container(manifests, "trainer")
+    assert rollout["resources"]["limits"]["nvidia.com/gpu"] == str(server.tp_size)
+    assert trainer["resources"]["limits"]["nvidia.com/gpu"] == str(len(learner.gpus))
+    standing = render([preset], 'launcher.kind="none"').one("StatefulSet", "t-troupe-rollout-gpu")
+    assert standing["spec"]["replicas"] == len(server.gpus)
+    assert layout.num_serving + layout.num_learning == 8
 
 
 def test_chart_when_there_is_one_gpu_then_server_and_trainer_take_turns(render: Render) -> None:

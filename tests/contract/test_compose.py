@@ -28,7 +28,9 @@ def _has_compose() -> bool:
     return asked.returncode == 0
 
 
-OVERRIDES = [f"docker-compose.{name}.yml" for name in ("gpu", "one-gpu", "secure", "tls")]
+OVERRIDES = [
+    f"docker-compose.{name}.yml" for name in ("gpu", "one-gpu", "eight-gpu", "secure", "tls")
+]
 
 
 @pytest.mark.parametrize("override", ["", *OVERRIDES])

@@ -117,8 +117,9 @@ def _gib(text: str) -> float:
 def test_files_that_give_gpus_when_listed_then_those_that_are_known_are_among_them() -> None:
     compose = {p.name for p in COMPOSE if gives_gpus(compose_of(p))}
     values = {p.name for p in VALUES if gives_gpus(yaml.safe_load(p.read_text("utf-8")))}
-    assert compose == {"docker-compose.gpu.yml", "docker-compose.one-gpu.yml"}
-    assert values == {"values-multi-node.yaml", "values-one-gpu-node.yaml", "values-one-gpu.yaml"}
+    assert compose == {f"docker-compose.{name}.yml" for name in ("gpu", "one-gpu", "eight-gpu")}
+    kinds = ("multi-node", "one-gpu-node", "one-gpu", "eight-gpu-node")
+    assert values == {f"values-{kind}.yaml" for kind in kinds}
     assert sum(bool(TRAINS_ON.search(p.read_text("utf-8"))) for p in EXAMPLES) >= 20
 
 

@@ -106,6 +106,21 @@ def test_compose_when_there_is_one_gpu_then_both_containers_have_it_and_take_tur
     assert services["router"]["environment"]["TROUPE_ROUTER_GPUS"] == 1
 
 
+def test_compose_preset_of_eight_when_nothing_is_set_then_is_what_the_plan_says() -> None:
+    layout = layout_of_demo(8, max_replicas=1)
+    files = compose_variables(layout)["COMPOSE_FILE"].split(":")
+    assert files[-1] == "docker-compose.eight-gpu.yml"
+    services = interpolated(ROOT / files[-1], {})
+    assert services == interpolated(ROOT / files[-1], compose_variables(layout))
+    rollout, trainer = services["rollout"]["environment"], services["trainer"]["environment"]
+    [server], [learner] = layout.servers, layout.trainers
+    assert rollout["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, server.gpus[0]))
+    assert rollout["TROUPE_ROLLOUT_SGLANG_TP_SIZE"] == server.tp_size
+    assert trainer["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, learner.gpus))
+    assert trainer["TROUPE_TRAINER_RANKS"] == len(learner.gpus)
+    assert services["router"]["environment"]["TROUPE_ROUTER_TRAINER_GPUS"] == len(learner.gpus)
+
+
 def test_launcher_when_there_is_one_gpu_then_server_and_trainer_see_it_and_take_turns() -> None:
     spec = example(ROOT / "examples" / "demo.yaml")
     by_name = {c.name: c for c in made(spec, 1)}

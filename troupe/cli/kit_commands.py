@@ -63,6 +63,9 @@ def check(
     params: Annotated[str | None, typer.Option(help="Task parameters, JSON.")] = None,
     num_tasks: Annotated[int, typer.Option(min=1, max=1000, help="Tasks to play.")] = 6,
     seconds: Annotated[float, typer.Option(min=0.1, help="Time for the searches.")] = 10.0,
+    total_seconds: Annotated[
+        float, typer.Option(min=1.0, help="About the time of all checks; longer tries more.")
+    ] = 60.0,
     step_limit: Annotated[
         float | None,
         typer.Option(min=0.01, help="Seconds that a step may take [2; 60 if it runs programs]."),
@@ -75,7 +78,13 @@ def check(
     as_json: opt.AsJson = False,
 ) -> None:
     """Try to break a task family: purity, replay, forks, splits, bounded reward, odd texts."""
-    limits = CheckLimits(num_tasks=num_tasks, seconds=seconds, step_limit_s=step_limit, seed=seed)
+    limits = CheckLimits(
+        num_tasks=num_tasks,
+        seconds=seconds,
+        total_seconds=total_seconds,
+        step_limit_s=step_limit,
+        seed=seed,
+    )
     reports = [
         _checked(reference, limits, only, sandbox)
         for reference in find_targets(target, opt.params_of(params))
@@ -97,7 +106,14 @@ def _checked(
     reference = replace(reference, sandbox=sandbox_name)
     sandbox = sandbox_for(family, sandbox_name)
     try:
-        return check_family(family, reference=reference, sandbox=sandbox, limits=limits, only=only)
+        return check_family(
+            family,
+            reference=reference,
+            sandbox=sandbox,
+            limits=limits,
+            only=only,
+            on_check=lambda name: note(f"{reference.name}: {name} ..."),
+        )
     finally:
         if sandbox is not None:
             sandbox.close()

@@ -10,6 +10,8 @@ from troupe.spec.layout import GpuLayout
 
 COMPOSE_FILES = ("docker-compose.yml", "docker-compose.gpu.yml")
 ONE_GPU_FILE = "docker-compose.one-gpu.yml"
+EIGHT_GPU_FILE = "docker-compose.eight-gpu.yml"
+EIGHT = 8
 CHART = "deploy/helm/troupe"
 
 
@@ -32,7 +34,11 @@ def compose_variables(layout: GpuLayout) -> dict[str, str]:
             f"compose has one rollout container, and this job asks for {replicas} replicas; "
             "ask for one, or use `troupe up` or the chart (--on up, --on chart)"
         )
-    files = [*COMPOSE_FILES, *([ONE_GPU_FILE] if layout.is_colocated else [])]
+    files = list[str](COMPOSE_FILES)
+    if layout.is_colocated:
+        files.append(ONE_GPU_FILE)
+    elif layout.gpus == EIGHT:
+        files.append(EIGHT_GPU_FILE)
     variables = {"COMPOSE_FILE": ":".join(files)}
     if layout.is_colocated:
         return variables | {"TROUPE_GPU": "0", "TROUPE_GPU_GB": f"{layout.gpu_gb:g}"}
@@ -66,7 +72,9 @@ def chart_values(layout: GpuLayout) -> dict[str, str]:
 
 def chart_preset(layout: GpuLayout) -> str:
     """The file of values to begin with."""
-    return f"{CHART}/values-one-gpu{'' if layout.is_colocated else '-node'}.yaml"
+    if layout.is_colocated:
+        return f"{CHART}/values-one-gpu.yaml"
+    return f"{CHART}/values-{'eight' if layout.gpus == EIGHT else 'one'}-gpu-node.yaml"
 
 
 def spec_changes(layout: GpuLayout) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import typer
@@ -12,16 +13,20 @@ from troupe.cli.output import out, print_json
 from troupe.cli.specs import read_spec
 from troupe.episodes.build import JobParts, layout_of, load_parts
 from troupe.samplers.cost import draws_per_act
+from troupe.spec.deadlines import in_words
 from troupe.spec.dtypes import with_dtypes
 from troupe.spec.growth import (
     Growth,
     evaluated_at_most,
     longest_prompts,
     played_at_most,
+    recorded_share,
     run_growth,
 )
 from troupe.spec.layout import GpuLayout, seats
 from troupe.spec.memory import GB
+from troupe.spec.step_cost import sampled_at_most, step_cost
+from troupe.spec.transports import transport_words
 
 
 def plan(
@@ -38,6 +43,9 @@ def plan(
     record_tokens: Annotated[
         bool, typer.Option("--record-tokens/--no-record-tokens", help="The router's setting.")
     ] = True,
+    record_tokens_per_s: Annotated[
+        float, typer.Option("--record-tokens-per-s", min=0.0, help="The router's setting.")
+    ] = 50_000.0,
     overrides: opt.Overrides = None,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -45,9 +53,21 @@ def plan(
     parts = load_parts(with_dtypes(read_spec(spec, overrides or ())))
     layout = layout_of(parts, gpus, gpu_gb, max_replicas=1 if place == "compose" else None)
     lines = start_lines(layout, place)
-    disk = disk_document(parts, record_fraction, record_tokens=record_tokens)
+    deadlines = in_words(parts.spec)
+    weights = transport_words(parts.spec, is_colocated=layout.is_colocated)
+    step = step_document(parts, layout)
+    share = record_fraction
+    if "tokens" in step:
+        share = recorded_share(share, step["tokens"], step["play_s"], record_tokens_per_s)
+    disk = disk_document(parts, share, record_tokens=record_tokens)
     if as_json:
-        print_json(layout_document(layout) | {"disk": disk, "start": lines})
+        document = layout_document(layout) | {
+            "disk": disk,
+            "deadlines": deadlines,
+            "step": step,
+            "weights": weights,
+        }
+        print_json(document | {"start": lines})
         return
     console = out()
     for seat in seats(layout):
@@ -57,8 +77,28 @@ def plan(
         console.print(host, markup=False, soft_wrap=True)
     console.print(f"why: {layout.why}", markup=False, soft_wrap=True)
     console.print(disk["sentence"], markup=False, soft_wrap=True)
+    console.print(weights, markup=False, soft_wrap=True)
+    console.print(step["sentence"], markup=False, soft_wrap=True)
+    console.print(f"deadlines: {'; '.join(deadlines)}", markup=False, soft_wrap=True)
     for line in lines:
         console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def step_document(parts: JobParts, layout: GpuLayout) -> dict[str, Any]:
+    """What the longest step takes by the formula, as ``--json`` prints it."""
+    tokens = sampled_at_most(parts.spec, draws_per_act(parts.algorithm.sampler(), parts.spec))
+    cost = step_cost(parts.spec, layout, tokens)
+    if cost is None:
+        return {"sentence": "a step: unknown, as a model's config.json is not at hand"}
+    seconds = asdict(cost)
+    named = ", ".join(f"{name.removesuffix('_s')} {value:.3g}" for name, value in seconds.items())
+    return seconds | {
+        "tokens": sum(tokens.values()),
+        "sentence": (
+            f"a step of {sum(tokens.values()):,} tokens: {cost.total_s:.3g} s ({named}) by a "
+            "formula with assumed rates of an 80 GB GPU, none of them measured"
+        ),
+    }
 
 
 def disk_document(
@@ -82,16 +122,17 @@ def disk_document(
     short, context = grown(None), longest_prompts(spec)
     longest = None if context is None else grown(context)
     return {
+        "recorded_share": record_fraction,
         "step_bytes": short.step_bytes,
         "evals_bytes": short.evals_bytes,
         "weights_bytes": short.weights_bytes,
         "total_bytes": short.after(spec.steps),
         "total_bytes_of_longest_prompts": longest and longest.after(spec.steps),
-        "sentence": _disk_sentence(spec.steps, short, longest),
+        "sentence": _disk_sentence(spec.steps, short, longest, record_fraction),
     }
 
 
-def _disk_sentence(steps: int, short: Growth, longest: Growth | None) -> str:
+def _disk_sentence(steps: int, short: Growth, longest: Growth | None, share: float) -> str:
     weights = short.weights_bytes
     held = "weights of an unknown size" if weights is None else f"{weights / GB:.2f} GB of weights"
     most = "more with long ones"
@@ -100,7 +141,8 @@ def _disk_sentence(steps: int, short: Growth, longest: Growth | None) -> str:
     return (
         f"run folder: with short prompts about {short.step_bytes / 1e6:.1f} MB a step, "
         f"{short.evals_bytes / 1e6:.1f} MB of evaluations and {held}, "
-        f"{short.after(steps) / GB:.2f} GB after {steps} steps ({most}); images not counted"
+        f"{short.after(steps) / GB:.2f} GB after {steps} steps ({most}); {share:.0%} of the "
+        "training episodes recorded; images not counted"
     )
 
 

@@ -29,6 +29,7 @@ from troupe.spec.fit import fit_batch
 from troupe.spec.issues import suggest
 from troupe.spec.memory import GB
 from troupe.spec.sizes import first_rank_bytes, rank_host_bytes
+from troupe.spec.transports import transport_words
 from troupe.spec.vision import vision_issues
 
 _ANY_GPU_GB = 1e6
@@ -59,6 +60,7 @@ def validate(
         return
     out().print(f"{spec} is valid: job '{job_spec.name}', {job_spec.steps} steps", markup=False)
     out().print(memory, markup=False)
+    out().print(transport_words(job_spec), markup=False)
 
 
 def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:

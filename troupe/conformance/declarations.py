@@ -130,7 +130,7 @@ def hidden(subject: Subject) -> None:
         return
     count = 0
     for task in subject.tasks:
-        if subject.is_late("hidden"):
+        if count and subject.is_late("hidden"):
             break
         secrets = _secrets(subject, reveal(task))
         if not any(secrets.values()):

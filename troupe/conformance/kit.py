@@ -122,11 +122,12 @@ def check_family(
     sandbox: Sandbox | None = None,
     limits: CheckLimits | None = None,
     only: Sequence[str] | None = None,
+    on_check: Callable[[str], None] | None = None,
 ) -> CheckReport:
     """Try to show that ``family`` breaks a promise of ``troupe.tasks.family``.
 
     ``reference`` lets another process load the same family; without it that check is skipped.
-    ``only`` names the checks to run (default: all).
+    ``only`` names the checks to run (default: all); ``on_check`` hears of each as it begins.
 
     Raises:
         InvalidArgumentError: ``only`` names no check, or the family has no tasks to play.
@@ -145,23 +146,28 @@ def check_family(
     selected = set(only or CHECKS)
     # A check on every step needs the steps of all other checks.
     everything = any(CHECKS[name].run is None for name in selected)
-    seconds = {
-        name: _run(subject, name, entry)
+    running = {
+        name: entry.run
         for name, entry in CHECKS.items()
-        if everything or name in selected
+        if entry.run is not None and (everything or name in selected)
     }
+    seconds: dict[str, float] = {}
+    for number, (name, run) in enumerate(running.items()):
+        if on_check is not None:
+            on_check(name)
+        subject.begin_check(len(running) - number)
+        seconds[name] = _run(subject, name, run)
     params = dict(reference.params) if reference else {}
-    checks = tuple(_verdict(subject, name, seconds[name]) for name in CHECKS if name in selected)
+    checks = tuple(
+        _verdict(subject, name, seconds.get(name, 0.0)) for name in CHECKS if name in selected
+    )
     return CheckReport(family.name, params, checks)
 
 
-def _run(subject: Subject, name: str, entry: _Entry) -> float:
-    if entry.run is None:
-        return 0.0
+def _run(subject: Subject, name: str, run: Callable[[Subject], None]) -> float:
     began = time.monotonic()
-    subject.begin_check()
     try:
-        entry.run(subject)
+        run(subject)
     except BrokenStepError:
         pass
     except GaveUpError:

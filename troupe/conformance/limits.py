@@ -8,10 +8,11 @@ class CheckLimits:
     """The kit's effort and tolerances. Times in seconds, sizes in bytes.
 
     ``seconds`` is shared among the searches; each of them runs its fixed tactics at least once,
-    so a check may take longer, up to about ``check_seconds`` each; a check that is cut short
-    reports it. A step slower than ``step_limit_s`` fails; None means 2 s, and 60 s (a job's
-    default) for a family whose steps run programs, which may use up their own limits. A state
-    larger than ``state_warn_bytes`` warns, one larger than ``state_fail_bytes`` fails.
+    so a check may take longer, up to about ``check_seconds`` each. All checks together take about
+    ``total_seconds``: where steps are slow, each is cut short in its turn and says so. A step
+    slower than ``step_limit_s`` fails; None means 2 s, and 60 s (a job's default) for a family
+    whose steps run programs, which may use up their own limits. A state larger than
+    ``state_warn_bytes`` warns, one larger than ``state_fail_bytes`` fails.
     ``num_draws`` tasks of each split are drawn again; ``num_processes`` other processes repeat the
     judgements of this one.
     """
@@ -20,6 +21,7 @@ class CheckLimits:
     seconds: float = 10.0
     max_steps: int = 24
     check_seconds: float = 60.0
+    total_seconds: float = 60.0
     step_limit_s: float | None = None
     state_warn_bytes: int = 4 * 1024
     state_fail_bytes: int = 1024 * 1024

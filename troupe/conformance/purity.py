@@ -27,11 +27,12 @@ def step_pure(subject: Subject) -> None:
             for action in _actions(subject, state, agent, rng):
                 done = subject.env.step(state, agent, action)
                 judged.append((state, agent, action, digest.fields_of(done)))
-    fresh = subject.fresh_env()
+    fresh, again = subject.fresh_env(), 0
     for name, env in (("the same environment, later", subject.env), ("a fresh one", fresh)):
         for number, (state, agent, action, before) in enumerate(judged):
             if number >= 4 and subject.is_late("step_pure"):
                 break
+            again += 1
             with tolerant():
                 after = digest.fields_of(env.step(state, agent, action))
                 if different := digest.difference(before, after):
@@ -40,7 +41,7 @@ def step_pure(subject: Subject) -> None:
                         f"step(..., {agent!r}, {clipped(action)}) on {name} differs: {different}",
                     )
     _observed_twice(subject, [(state, agent) for state, agent, _, _ in judged], fresh)
-    subject.findings.fact("step_pure", f"{len(judged)} steps, each judged three times")
+    subject.findings.fact("step_pure", f"{len(judged)} steps, judged {again} times more")
 
 
 def _observed_twice(
@@ -63,10 +64,11 @@ def _actions(subject: Subject, state: bytes, agent: str, rng: Random) -> list[st
 
 def replay(subject: Subject) -> None:
     """A whole episode played again from its task takes the same script."""
-    count = 0
+    count = episodes = 0
     for task in subject.tasks:
         if count and subject.is_late("replay"):
             break
+        episodes += 1
         episode = play(subject, task, mixed(subject, 0.5), Random(f"replay/{task.id}"))
         env = subject.fresh_env()
         with tolerant():
@@ -86,7 +88,7 @@ def replay(subject: Subject) -> None:
                     )
                     break
                 state, count = done.state, count + 1
-    subject.findings.fact("replay", f"{len(subject.tasks)} episodes, {count} steps")
+    subject.findings.fact("replay", f"{episodes} episodes, {count} steps")
 
 
 def forks(subject: Subject) -> None:

@@ -57,7 +57,9 @@ class Subject:
         default_s = SANDBOXED_STEP_S if runs_programs(family) else STEP_S
         self.limits = replace(limits, step_limit_s=limits.step_limit_s or default_s)
         self.findings = Findings()
+        self._clock = Clock(limits.total_seconds)
         self._check_clock = Clock(limits.check_seconds)
+        self._check_s = limits.check_seconds
         self._sandbox = sandbox
 
     @property
@@ -126,9 +128,14 @@ class Subject:
             if (size := self.taskset.size(split)) is None or index < size
         )
 
-    def begin_check(self) -> None:
-        """Start the time of a check."""
-        self._check_clock = Clock(self.limits.check_seconds)
+    def begin_check(self, num_left: int) -> None:
+        """Start the time of a check, of which ``num_left`` are to come, this one among them.
+
+        It may take two shares of the time that is left, because most checks need less than one.
+        """
+        fair_s = self._clock.left_s * min(1.0, 2 / num_left)
+        self._check_s = min(self.limits.check_seconds, fair_s)
+        self._check_clock = Clock(self._check_s)
 
     @property
     def is_over(self) -> bool:
@@ -139,7 +146,7 @@ class Subject:
         """Whether ``check`` exceeded its time and should end; its evidence then says so."""
         if not self._check_clock.is_over:
             return False
-        cut = f"cut short after {self.limits.check_seconds:g} s"
+        cut = f"cut short after {self._check_s:.1f} s"
         if cut not in self.findings.of(check).facts:
             self.findings.fact(check, cut)
         return True
@@ -156,6 +163,11 @@ class Clock:
         self._end = time.monotonic() + seconds
 
     @property
+    def left_s(self) -> float:
+        """Seconds that are left."""
+        return max(0.0, self._end - time.monotonic())
+
+    @property
     def is_over(self) -> bool:
         """Whether no time is left."""
-        return time.monotonic() >= self._end
+        return self.left_s == 0.0

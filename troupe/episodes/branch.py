@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from troupe.candidates import GenerateRequest, Generation
+from troupe.episodes.patience import Patience
 from troupe.episodes.ports import EnvPort, Outcome, RolloutPort, Start
-from troupe.errors import InvalidArgumentError, UnimplementedError
+from troupe.errors import DeadlineError, InvalidArgumentError, UnimplementedError
 from troupe.rewards.mix import RewardMix
 from troupe.samplers.sampler import Sampler
 from troupe.seeds import derive_seed
@@ -72,6 +73,7 @@ class BranchContext:
     round_id: str
     task_index: int
     is_eval: bool
+    patience: Patience
     step: int = 0
 
     def learns(self, agent: str) -> bool:
@@ -107,7 +109,20 @@ class BranchContext:
             derive_seed(spec.seed, *path),
             follows_updates=spec.updates_in_flight and not self.is_eval,
         )
-        return await self.rollout.generate(request, timeout_s=spec.limits.generate_timeout_s)
+        return await self._generate(request)
+
+    async def _generate(self, request: GenerateRequest[Observation]) -> Generation:
+        """Sample within the job's patience, and let that learn how long it took."""
+        policy, longest = request.policy, request.sampling.max_new_tokens
+        timeout_s, began = self.patience.generation_s(policy, longest), time.monotonic()
+        try:
+            generation = await self.rollout.generate(request, timeout_s=timeout_s)
+        except DeadlineError:
+            self.patience.note(policy, longest, timeout_s)
+            raise
+        grown = max((len(c.token_ids) for c in generation.candidates), default=0)
+        self.patience.note(policy, grown, time.monotonic() - began)
+        return generation
 
     async def outcomes(
         self, state: bytes, agent: str, actions: Sequence[str], *, are_observed: bool = True

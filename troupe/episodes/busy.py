@@ -104,5 +104,11 @@ def busy_seconds(episodes: Iterable[pb.Episode]) -> BusySeconds:
     return BusySeconds(generate_s, union_s([*generate, *env]) - generate_s)
 
 
+def last_work(episodes: Iterable[pb.Episode]) -> float | None:
+    """When the last engine or environment ended its work for a round, Unix seconds, if known."""
+    ends = (of[-1] for e in episodes for of in (e.busy.generate, e.busy.env) if of)
+    return max(ends, default=None)
+
+
 def _pairs(instants: Sequence[float]) -> list[Interval]:
     return list(zip(instants[::2], instants[1::2], strict=True))

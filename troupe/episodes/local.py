@@ -273,7 +273,7 @@ class EngineRollout:
                 return await self._engine.generate(replace(rendered, policy=policy))
         except TimeoutError as error:
             raise DeadlineError(
-                f"the engine did not answer within limits.generate_timeout_s = {timeout_s:g}"
+                f"the engine did not answer within {timeout_s:.0f} s (limits.generate_timeout_s)"
             ) from error
 
 

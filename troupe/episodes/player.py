@@ -29,6 +29,7 @@ from troupe.episodes.groups import (
 )
 from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.lead import groups_by_lead
+from troupe.episodes.patience import Patience
 from troupe.episodes.ports import EnvPort, RolloutPort, Start
 from troupe.episodes.redraw import has_variance, redrawn_index
 from troupe.episodes.terms import attach_terms
@@ -81,6 +82,7 @@ class EpisodePlayer:
         self._env = env
         self._num_tasks = num_tasks
         self._with_terms = with_terms
+        self._patience = Patience(spec)
 
     async def reset(self, ticket: pb.Ticket) -> Start:
         """The first state of ``ticket``'s task, for a later ``play`` of it."""
@@ -92,13 +94,14 @@ class EpisodePlayer:
 
         ``start``: the first state, if it is known.
         """
-        limit = self._spec.limits.episode_timeout_s
+        limit = self._patience.episode_s()
         try:
             async with asyncio.timeout(limit):
                 return await self._play(ticket, start)
         except TimeoutError as error:
             raise DeadlineError(
-                f"episode {ticket.ticket_id} took longer than limits.episode_timeout_s = {limit:g}"
+                f"episode {ticket.ticket_id} took longer than {limit:g} s; raise "
+                "limits.episode_timeout_s if its turns need more"
             ) from error
 
     async def _play(self, ticket: pb.Ticket, start: Start | None) -> Played:
@@ -151,6 +154,7 @@ class EpisodePlayer:
             round_id=ticket.round_id,
             task_index=index,
             is_eval=is_eval,
+            patience=self._patience,
             step=ticket.step,
         )
         run = await self._run(context, ticket, start)

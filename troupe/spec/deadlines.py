@@ -2,19 +2,28 @@
 
 A limit that is set (`limits.startup_timeout_s`, a service's setting) is for what does not depend on
 a model's size: processes that start, calls, retries. Whoever moves weights adds ``moving_s``, so a
-small model's deadline is its limit and a large one's follows from the model. Never imports torch.
+small model's deadline is its limit and a large one's follows from the model; so it is with the
+tokens of a completion. Never imports torch.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from troupe.runtime.engines.presets import DTYPE_BYTES
-from troupe.spec.job import JobSpec
+from troupe.spec.job import JobSpec, LimitsSpec
 from troupe.spec.memory import decoder_shape, vision_tower
 from troupe.spec.policy import LoraSpec, PolicySpec
 from troupe.spec.pools import pool_of
 
 SLOWEST_BYTES_PER_S = 25e6
 """What a busy network volume or a shared gigabit line still gives; slower than this is a fault."""
+DECODED_BYTES_PER_S = 2e11
+"""What a busy server reads of a model's weights, each of which one token needs: a fifth of what the
+memory of a small GPU gives."""
+FASTEST_TOKENS_PER_S = 50.0
+"""A model so small that this rule gives more, or whose size is unknown, is waited for so long."""
+CALL_S, EPISODE_S = 120.0, 900.0
+"""Time of a Generate call and of an episode, beside that of their tokens."""
 STATE_BYTES = 12
 """A trained parameter and AdamW's two moments, in float32."""
 
@@ -41,13 +50,61 @@ def model_bytes(model: str, dtype: str = "float32") -> float:
 
 def startup_s(spec: JobSpec) -> float:
     """Time from launch until every service serves: the trainer loads all models, one by one."""
+    return spec.limits.startup_timeout_s + load_s(spec)
+
+
+def load_s(spec: JobSpec) -> float:
+    """Time to read every model of the job once, as its trainer does."""
     bases = {
         (policy.model, policy.dtype, "" if isinstance(policy.train, LoraSpec) else name)
         for name, policy in spec.policies.items()
     }
     bases |= {(p.teacher, p.dtype, "") for p in spec.policies.values() if p.teacher is not None}
-    loaded = sum(model_bytes(model, dtype) for model, dtype, _ in bases)
-    return spec.limits.startup_timeout_s + moving_s(loaded)
+    return moving_s(sum(model_bytes(model, dtype) for model, dtype, _ in bases))
+
+
+def decoding_rate(policy: PolicySpec) -> float:
+    """The slowest tokens a second at which one completion of ``policy`` is taken to grow."""
+    size = model_bytes(policy.model, policy.dtype)
+    return min(FASTEST_TOKENS_PER_S, DECODED_BYTES_PER_S / size) if size else FASTEST_TOKENS_PER_S
+
+
+def generation_s(limits: LimitsSpec, max_new_tokens: int, tokens_per_s: float) -> float:
+    """Time of one Generate call: what is set, or that of its longest completion."""
+    if limits.generate_timeout_s is not None:
+        return limits.generate_timeout_s
+    return CALL_S + max_new_tokens / tokens_per_s
+
+
+def episode_s(spec: JobSpec, rates: Mapping[str, float]) -> float:
+    """Time of one episode whose agents act one after another; ``rates`` are by policy."""
+    if spec.limits.episode_timeout_s is not None:
+        return spec.limits.episode_timeout_s
+    seconds = (
+        spec.sampling_for(name).max_new_tokens / rates[agent.policy]
+        for name, agent in spec.agents.items()
+    )
+    return EPISODE_S + spec.workflow.max_turns * sum(seconds)
+
+
+def in_words(spec: JobSpec) -> list[str]:
+    """Each deadline of a job that follows from its models and its lengths; a line each."""
+    rates = {name: decoding_rate(policy) for name, policy in spec.policies.items()}
+    limits, lines = spec.limits, list[str]()
+    is_set = "" if limits.generate_timeout_s is None else " (set)"
+    for name, agent in spec.agents.items():
+        tokens, rate = spec.sampling_for(name).max_new_tokens, rates[agent.policy]
+        seconds = generation_s(limits, tokens, rate)
+        grows = "" if is_set else f": {tokens:,} tokens at {rate:.0f} a second, {CALL_S:g} s beside"
+        lines.append(f"a completion of {name}: {seconds:.0f} s{is_set or grows}")
+    is_set = "" if limits.episode_timeout_s is None else " (set)"
+    return [
+        *lines,
+        f"an episode: {episode_s(spec, rates):.0f} s{is_set}",
+        f"images of a cluster's pods: {limits.image_pull_timeout_s:g} s",
+        f"start: {startup_s(spec):.0f} s, of which {load_s(spec):.0f} s to load the models",
+        f"a checkpoint: {checkpoint_s(spec):.0f} s",
+    ]
 
 
 def push_s(spec: JobSpec, policy: str, size_bytes: int) -> float:

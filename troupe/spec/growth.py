@@ -19,6 +19,8 @@ _GROUP_BYTES, _CANDIDATE_BYTES, _STEP_BYTES = 550.0, 240.0, 9_000.0
 step's line of metrics.jsonl and its events."""
 _TEXT_BYTES, _LOGPROB_BYTES, _TOKENS_BYTES = 4.2, 7.0, 28.0
 """A token's text, its log probability, and the names beside a candidate's lists of both."""
+_AT_LEAST_S = 10.0
+"""A shorter round is held to what may be recorded in so long: small ones are kept whole."""
 _INDEX = 1.08
 """The index of episodes.jsonl, for the web page, comes on top."""
 
@@ -94,6 +96,16 @@ def _played(
     groups = acts * len(spec.agents)
     asked = acts * prompts_per_act * sum((prompts or {}).values())
     return StepCounts(groups, groups * draws, acts * draws * longest, asked)
+
+
+def recorded_share(fraction: float, num_tokens: float, wall_s: float, tokens_per_s: float) -> float:
+    """The share of a training round's episodes that is recorded.
+
+    It is ``fraction``, and of a round that samples more than ``tokens_per_s`` (0: no limit) what
+    that rate allows. The round was played in ``wall_s``.
+    """
+    room = tokens_per_s * max(wall_s, _AT_LEAST_S)
+    return min(fraction, room / num_tokens) if 0 < room < num_tokens else fraction
 
 
 def run_growth(

@@ -16,6 +16,7 @@ from troupe.spec.bundle import BundleSpec
 from troupe.spec.policy import PolicySpec
 
 _WEEK_S = 7 * 86_400.0
+_PULL_S = 1800.0
 
 
 class TaskSpec(SpecModel):
@@ -214,18 +215,31 @@ class CheckpointSpec(SpecModel):
 class LimitsSpec(SpecModel):
     """Deadlines and budgets: no part of a job waits for ever."""
 
-    generate_timeout_s: float = Field(default=120.0, gt=0.0)
-    """Longest Generate call, retries included."""
+    generate_timeout_s: float | None = Field(
+        default=None, gt=0.0, exclude_if=lambda timeout_s: timeout_s is None
+    )
+    """Longest Generate call, retries included. Left out: 120 s and the time of `max_new_tokens` at
+    the slowest speed that the model's size allows, or at a quarter of the observed one if that is
+    slower; `troupe plan` says it."""
     env_timeout_s: float = Field(default=60.0, gt=0.0)
     """Longest Reset or Step call, retries included."""
-    episode_timeout_s: float = Field(default=900.0, gt=0.0)
-    """Longest episode; after that its ticket is tried again."""
+    episode_timeout_s: float | None = Field(
+        default=None, gt=0.0, exclude_if=lambda timeout_s: timeout_s is None
+    )
+    """Longest episode; after that its ticket is tried again. Left out: 900 s and the time of
+    `max_new_tokens` of every turn, as for `generate_timeout_s`."""
     step_timeout_s: float = Field(default=3600.0, gt=0.0)
     """Longest step; after that the job fails and names what it waited for."""
     phase_deadline_s: float = Field(default=600.0, gt=0.0)
     """Longest phase of a step; after that the event `phase.overdue` names what it waits for."""
     startup_timeout_s: float = Field(default=300.0, gt=0.0)
-    """Longest time from launch until every service of the job serves."""
+    """Longest time from launch until every service of the job serves, beside the time that its
+    models' bytes take. Does not count while a cluster pulls images or its queue holds the job."""
+    image_pull_timeout_s: float = Field(
+        default=_PULL_S, gt=0.0, exclude_if=lambda timeout_s: timeout_s == _PULL_S
+    )
+    """Longest time for which a cluster's nodes pull the images of the job's pods, half an hour if
+    left out. Begins anew with the router that conducts it."""
     queue_timeout_s: float = Field(
         default=_WEEK_S, gt=0.0, exclude_if=lambda timeout_s: timeout_s == _WEEK_S
     )

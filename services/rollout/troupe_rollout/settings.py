@@ -17,7 +17,7 @@ class RolloutSettings(ServingSettings):
     """Folder for incoming weights; empty: the system's temporary folder."""
     max_weights_bytes: int = Field(default=64 * 2**30, ge=1)
     """Largest weight file that is accepted, bytes."""
-    max_uploads: int = Field(default=4, ge=1)
+    max_uploads: int = Field(default=16, ge=1)
     """Weight files received at once; one more is refused with RESOURCE_EXHAUSTED."""
     upload_timeout_s: float = Field(default=900.0, gt=0.0)
     """Longest time to receive and stage one version, whatever deadline the caller set, beside that

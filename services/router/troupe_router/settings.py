@@ -122,6 +122,9 @@ class RouterSettings(ServingSettings):
     """Bytes of uploaded bundles that are kept together; jobs have their own copies."""
     model_ids: str = "*"
     """Hub ids that specs may name, comma-separated, with * for any part: "Qwen/*"; empty: none."""
+    hub_copies: str = ""
+    """Folders of hub ids that were downloaded, as `ID=FOLDER`, comma-separated. A spec that names
+    such an id, which it may then, is given the folder: services that are offline find it there."""
     tracker_hosts: str | None = None
     """Hosts that trackers of specs may name (mlflow's tracking_uri), comma-separated, with * for
     any part, beside MLFLOW_TRACKING_URI; "*": any. Not set: any where REST listens on loopback
@@ -187,6 +190,25 @@ class RouterSettings(ServingSettings):
     def most_jobs(self) -> int:
         """Jobs that are active at once; 0: no limit. Two would share the GPUs of one."""
         return 1 if self.gpus else self.max_jobs
+
+    @property
+    def copies(self) -> dict[str, str]:
+        """The folder of each downloaded hub id, by ``hub_copies``; of an id twice, the first."""
+        copies: dict[str, str] = {}
+        for entry in filter(None, map(str.strip, self.hub_copies.split(","))):
+            hub_id, _, folder = entry.partition("=")
+            copies.setdefault(hub_id, folder)
+        return copies
+
+    @model_validator(mode="after")
+    def _copies_have_folders(self) -> Self:
+        for hub_id, folder in self.copies.items():
+            if not hub_id or not folder:
+                raise ValueError(
+                    f"hub_copies has '{hub_id}{'=' if folder else ''}{folder}', which is not "
+                    "ID=FOLDER; write Qwen/Qwen3-1.7B=models/Qwen3-1.7B"
+                )
+        return self
 
     @property
     def host_names(self) -> tuple[str, ...]:

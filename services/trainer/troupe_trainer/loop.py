@@ -62,11 +62,12 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
         learn_s = progress.phase_seconds["learn"]
         report = step_report(batch, learned, learn_s, policy=parts.learners.policy)
         await parts.checkpointing.emit_alarms(parity_alarms(spec, step, learned.outcomes))
+        with progress.during("evaluation"):
+            await parts.evaluations.before_checkpoint(step)
+        # After it: a flat step of a team whose held-out success has just risen is no news.
         await parts.checkpointing.emit_flat(report, batch)
         await parts.checkpointing.emit_sparse(report, batch)
         await parts.checkpointing.emit_truncated(report)
-        with progress.during("evaluation"):
-            await parts.evaluations.before_checkpoint(step)
         with progress.during("checkpoint"):
             covered = await parts.checkpointing.write(step + 1, batch, learned, report)
         with progress.during("publish"):

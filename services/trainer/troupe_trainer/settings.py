@@ -43,9 +43,11 @@ class TrainerSettings(ServingSettings):
     TROUPE_ROLLOUT_SGLANG_COLOCATED)."""
     torch_threads: int = Field(default=1, ge=1, le=1024)
     """Threads of one CPU operation."""
-    weights_via: Literal["grpc", "store", "distributed"] = "grpc"
+    weights_via: Literal["auto", "grpc", "store", "distributed"] = "auto"
     """How weights reach replicas: streamed to each; through a store that all reach; or, for full
-    weights, broadcast by torch.distributed (NCCL between GPUs, gloo without)."""
+    weights, broadcast by torch.distributed (NCCL between GPUs, gloo without). auto: full weights of
+    1 GB or more are broadcast where engines take it and connections are plain; all else goes by the
+    store of weights_url, or by grpc without one."""
     weights_url: str = ""
     """The store: a shared folder, or s3://, gs://, az://."""
     weights_options: dict[str, str] = Field(default_factory=dict[str, str])

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from troupe.api.records.v1 import records_pb2 as records
 from troupe.api.router.v1 import router_pb2 as pb
 from troupe.ids import train_round
-from troupe.runtime.launch.launcher import QUEUED, Component, ComponentStatus
+from troupe.runtime.launch.launcher import PULLING, QUEUED, Component, ComponentStatus
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.events import EventLog
 from troupe_router.run.recorder import Recorder
@@ -77,6 +77,39 @@ async def test_job_when_a_queue_holds_it_for_too_long_then_fails_and_says_what_t
     ended = await world.drive(await world.add_job(spec, "launching"))
     assert ended.state == "failed"
     assert "limits.queue_timeout_s = 0.3 s: no room. Give the queue room" in ended.reason
+
+
+class PullLauncher(QueueLauncher):
+    """Has nodes pull every image for ``held_s``; the queue holds the envs back meanwhile."""
+
+    async def reconcile(self, owner: str, desired: Sequence[Component]) -> list[ComponentStatus]:
+        return [
+            replace(status, condition=PULLING, detail="pulls")
+            if status.condition == QUEUED and "env" not in status.name
+            else status
+            for status in await super().reconcile(owner, desired)
+        ]
+
+
+async def test_job_when_its_images_are_pulled_then_only_the_limit_of_pulls_counts(
+    world: World,
+) -> None:
+    record = await world.add_job(job_spec(limits={"startup_timeout_s": 0.5}), "launching")
+    world.launcher, began = PullLauncher(2.0), time.monotonic()
+    ended = await world.drive(record)
+    assert "limits.startup_timeout_s = 0.5 s" in ended.reason
+    assert time.monotonic() - began > 2.0
+
+
+async def test_job_when_its_images_are_pulled_for_too_long_then_fails_and_names_the_limit(
+    world: World,
+) -> None:
+    spec = job_spec(limits={"startup_timeout_s": 60.0, "image_pull_timeout_s": 0.3})
+    world.launcher = PullLauncher(60.0)
+    ended = await world.drive(await world.add_job(spec, "launching"))
+    assert ended.state == "failed"
+    assert "trainer-0, rollout-p-0 waited with the condition ImagePulling" in ended.reason
+    assert "limits.image_pull_timeout_s = 0.3 s: pulls. Have the nodes pull" in ended.reason
 
 
 class HalfQueuedLauncher(QueueLauncher):

@@ -68,6 +68,20 @@ async def test_records_when_one_is_newer_then_it_alone_is_refused(redis: Redis) 
         await store.get("newer-1")
 
 
+async def test_records_when_a_spec_has_a_field_of_a_newer_version_then_it_alone_is_refused(
+    redis: Redis,
+) -> None:
+    store = JobStore(redis)
+    for job_id in ("mine-1", "newer-1"):
+        await store.create(record(job_id))
+    stored = json.loads(await redis.hget(keys.job("newer-1"), "spec") or b"{}")
+    await redis.hset(keys.job("newer-1"), "spec", json.dumps({**stored, "of_tomorrow": {}}))
+    assert [job.job_id for job in await store.unfinished()] == ["mine-1"]
+    assert [job.job_id for job in await store.all()] == ["mine-1"]
+    with pytest.raises(NewerRecordError, match=r"(?s)of_tomorrow.*Another version of Troupe"):
+        await store.get("newer-1")
+
+
 async def test_record_when_it_names_no_version_then_it_is_of_the_first(redis: Redis) -> None:
     store = JobStore(redis)
     await store.create(record("old-1"))

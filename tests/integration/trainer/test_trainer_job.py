@@ -1,89 +1,25 @@
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
-from safetensors.torch import load_file
 from trainer_data import groups_of_step, job_spec
-from trainer_world import JOB, ReplicaServer, RouterServer, conduct, end, eventually, play
+from trainer_world import JOB, World, conduct, end, eventually, play
 
-from troupe.api.rollout.v1.rollout_pb2_grpc import add_RolloutServiceServicer_to_server
-from troupe.api.router.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
-from troupe.clients.router import RouterClient
 from troupe.errors import JobFailedError
 from troupe.runtime.streams import keys
-from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
-from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint import files as checkpoints_module
 from troupe_trainer.checkpoint.checkpointing import Checkpointing
 from troupe_trainer.checkpoint.files import Checkpoints
-from troupe_trainer.control import Control, StoppedError, TrainerProgress
-from troupe_trainer.job import TrainingJob
+from troupe_trainer.control import Control, StoppedError
 from troupe_trainer.learn import collector as collector_module
 from troupe_trainer.learn.collector import Collector
 from troupe_trainer.model.learner_state import CheckpointMismatchError
-from troupe_trainer.settings import TrainerSettings
 
 
 class Killed(Exception):
     """Stands for SIGKILL at one point."""
-
-
-@dataclass
-class World:
-    redis: Redis
-    router: RouterServer
-    client: RouterClient
-    replica: ReplicaServer
-    spec: JobSpec
-    run_dir: Path
-
-    def job(self, spec: JobSpec | None = None, control: Control | None = None) -> TrainingJob:
-        self.progress = TrainerProgress()
-        return TrainingJob(
-            JOB,
-            spec or self.spec,
-            self.run_dir,
-            TrainerSettings(),
-            redis=self.redis,
-            router=self.client,
-            progress=self.progress,
-            control=control or Control(),
-        )
-
-    async def run_to_the_end(self) -> None:
-        """A whole life of a trainer with a conductor beside it."""
-        task = asyncio.ensure_future(self.job().run())
-        conductor = asyncio.ensure_future(conduct(self.redis, self.spec))
-        try:
-            await eventually(lambda: self.progress.phase == "done" or task.done(), 60)
-            if task.done():
-                task.result()
-        finally:
-            await end(task, conductor)
-
-    def weights(self) -> dict[str, Any]:
-        """Parameters and moments of all; the generator's state is left out: replicas share it."""
-        folder = self.run_dir / "checkpoints" / f"step-{self.spec.steps:05d}"
-        return {
-            f"{file.stem}/{name}": tensor
-            for file in folder.glob("*.safetensors")
-            for name, tensor in load_file(file).items()
-            if name != "rng"
-        }
-
-    def trained(self) -> list[dict[str, Any]]:
-        lines = (self.run_dir / "groups.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
-
-    async def learned(self) -> list[dict[str, Any]]:
-        events = await EventLog(self.redis, JOB, source="test").read()
-        return [json.loads(e.event.data_json) for e in events if e.event.type == "step.learned"]
 
 
 def numbers(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -101,25 +37,6 @@ def numbers(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "mfu",
     }
     return [{k: v for k, v in report.items() if k not in of_machine} for report in reports]
-
-
-Serve = Callable[..., Awaitable[str]]
-
-
-@pytest.fixture
-async def world(
-    redis: Redis, grpc_servers: Serve, tiny_model: Path, tmp_path: Path
-) -> AsyncIterator[World]:
-    replica, router = ReplicaServer(tiny_model), RouterServer()
-    replica.address = await grpc_servers(
-        lambda server: add_RolloutServiceServicer_to_server(replica, server)
-    )
-    address = await grpc_servers(lambda server: add_RouterServiceServicer_to_server(router, server))
-    router.replicas.append(replica)
-    client = RouterClient(address)
-    spec = job_spec(tiny_model, steps=3, limits={"step_timeout_s": 20, "startup_timeout_s": 5})
-    yield World(redis, router, client, replica, spec, tmp_path / "run")
-    await client.close()
 
 
 async def test_job_when_played_then_trains_publishes_and_exports(world: World) -> None:

@@ -19,12 +19,17 @@ from troupe.api.rollout.v1 import rollout_pb2 as rollout
 from troupe.api.rollout.v1.rollout_pb2_grpc import RolloutServiceServicer
 from troupe.api.router.v1 import router_pb2 as router
 from troupe.api.router.v1.router_pb2_grpc import RouterServiceServicer
+from troupe.clients.router import RouterClient
 from troupe.errors import UnavailableError, VersionNotLoadedError
 from troupe.ids import ticket_id, train_round
+from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.weights import file_tensors, tensor_digest, verify_file
 from troupe.spec.job import JobSpec
+from troupe_trainer.control import Control, TrainerProgress
+from troupe_trainer.job import TrainingJob
 from troupe_trainer.model.loading import quiet_peft
+from troupe_trainer.settings import TrainerSettings
 
 JOB = "unit-1"
 
@@ -206,3 +211,57 @@ async def end(*tasks: asyncio.Future[None]) -> None:
     for task in tasks:
         if not task.cancelled():
             task.exception()
+
+
+@dataclass
+class World:
+    """One job: what surrounds it, and lives of its trainer."""
+
+    redis: Redis
+    router: RouterServer
+    client: RouterClient
+    replica: ReplicaServer
+    spec: JobSpec
+    run_dir: Path
+
+    def job(self, spec: JobSpec | None = None, control: Control | None = None) -> TrainingJob:
+        self.progress = TrainerProgress()
+        return TrainingJob(
+            JOB,
+            spec or self.spec,
+            self.run_dir,
+            TrainerSettings(),
+            redis=self.redis,
+            router=self.client,
+            progress=self.progress,
+            control=control or Control(),
+        )
+
+    async def run_to_the_end(self) -> None:
+        """A whole life of a trainer with a conductor beside it."""
+        task = asyncio.ensure_future(self.job().run())
+        conductor = asyncio.ensure_future(conduct(self.redis, self.spec))
+        try:
+            await eventually(lambda: self.progress.phase == "done" or task.done(), 60)
+            if task.done():
+                task.result()
+        finally:
+            await end(task, conductor)
+
+    def weights(self) -> dict[str, Any]:
+        """Parameters and moments of all; the generator's state is left out: replicas share it."""
+        folder = self.run_dir / "checkpoints" / f"step-{self.spec.steps:05d}"
+        return {
+            f"{file.stem}/{name}": tensor
+            for file in folder.glob("*.safetensors")
+            for name, tensor in load_file(file).items()
+            if name != "rng"
+        }
+
+    def trained(self) -> list[dict[str, Any]]:
+        lines = (self.run_dir / "groups.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    async def learned(self) -> list[dict[str, Any]]:
+        events = await EventLog(self.redis, JOB, source="test").read()
+        return [json.loads(e.event.data_json) for e in events if e.event.type == "step.learned"]

@@ -155,6 +155,11 @@ def _slow_on_long_text(env, state, agent, action, t):
     return t
 
 
+def _slow(env, state, agent, action, t):
+    time.sleep(0.02)
+    return t
+
+
 def _hangs_on_empty_text(env, state, agent, action, t):
     while not action:
         pass
@@ -366,6 +371,7 @@ Farmable = _with_step(_farmable)
 PaidExample = _with_step(_pays_the_example)
 RaisesOnOddDigits = _with_step(_raises_on_odd_digits)
 SlowOnLongText = _with_step(_slow_on_long_text)
+Slow = _with_step(_slow)
 HangsOnEmptyText = _with_step(_hangs_on_empty_text)
 InfoWithBytes = _with_step(_info_with_bytes)
 NanInfo = _with_step(_nan_info)

@@ -1,6 +1,7 @@
 """The kit passes what keeps its promises, and names the promise that a broken family breaks."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +97,22 @@ def test_check_family_when_steps_hang_then_gives_up_soon_and_says_so() -> None:
     assert report.failed == ("step_time",)
     assert "gave up" in report["return_bound"].evidence[0]
     assert report["return_bound"].outcome == "skipped"
+
+
+def test_check_family_when_steps_are_slow_then_ends_about_in_its_time_and_says_what_it_cut() -> (
+    None
+):
+    limits = CheckLimits(num_tasks=20, seconds=0.1, total_seconds=2.0)
+    heard: list[str] = []
+    began = time.monotonic()
+    report = check_family(families.Slow(families.Params()), limits=limits, on_check=heard.append)
+    took_s = time.monotonic() - began
+    assert report.is_ok, report.text()
+    assert heard == [name for name, entry in CHECKS.items() if entry.run is not None]
+    cut = [c for c in report.checks if any("cut short" in line for line in c.evidence)]
+    assert {"step_pure", "replay", "forks"} <= {check.name for check in cut}, report.text()
+    # Each check makes some steps however little time is left; uncut they take many times as long.
+    assert took_s < 12, report.text()
 
 
 def test_check_family_when_no_reference_is_given_then_the_other_process_is_skipped() -> None:

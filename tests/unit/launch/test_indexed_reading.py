@@ -43,17 +43,25 @@ def pod(index: int, *, made: str = "1", waits_for: str = "", code: int = 0) -> A
     }
 
 
+def placed(of: Any) -> Any:
+    """A pod with network and volumes."""
+    of["status"]["conditions"].append({"type": "PodReadyToStartContainers", "status": "True"})
+    return of
+
+
 @pytest.mark.parametrize(
     ("pods", "state", "condition", "uid"),
     [
         ([pod(0), pod(1)], "running", "", "0-1"),
         ([pod(0), pod(1, waits_for="ImagePullBackOff")], "waiting", "ImagePullFailed", "1-1"),
+        ([pod(0), pod(1, waits_for="ContainerCreating")], "waiting", "Starting", "1-1"),
+        ([pod(0), placed(pod(1, waits_for="ContainerCreating"))], "waiting", "ImagePulling", "1-1"),
         ([pod(0)], "waiting", "Starting", ""),
         ([], "waiting", "Starting", ""),
         # The dead one was replaced, so it no longer counts.
         ([pod(0), pod(1, code=1), pod(1, made="2")], "running", "", "0-1"),
     ],
-    ids=["all run", "one has no image", "one is not made", "none is made", "one was replaced"],
+    ids=["all run", "no image", "one mounts", "one pulls", "one not made", "none", "one replaced"],
 )
 def test_status_when_a_job_is_indexed_then_its_halting_pod_speaks_for_it(
     pods: list[Any], state: str, condition: str, uid: str

@@ -56,6 +56,11 @@ def test_speculation_when_the_server_is_not_ours_then_refused() -> None:
         SglangSettings(speculation="ngram", url="http://127.0.0.1:1")
 
 
+def test_speculation_when_seeds_are_to_be_honoured_then_refused() -> None:
+    with pytest.raises(ValueError, match="speculation and deterministic exclude each other"):
+        SglangSettings(speculation="ngram", deterministic=True)
+
+
 @pytest.mark.parametrize("cut", [{"top_p": 0.9}, {"top_k": 5}])
 def test_request_when_it_cuts_the_distribution_then_refused_by_name(cut: dict[str, Any]) -> None:
     sampling = SamplingSpec(max_new_tokens=4, **cut)

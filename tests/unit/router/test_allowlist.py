@@ -10,7 +10,7 @@ from troupe import plugins
 from troupe.errors import InvalidArgumentError
 from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe_router.jobs.allowlist import Allowlist
-from troupe_router.jobs.checks import resolve
+from troupe_router.jobs.checks import resolve, with_copies
 from troupe_router.jobs.secrets import secret_issues
 from troupe_router.settings import RouterSettings
 
@@ -169,6 +169,55 @@ def test_model_when_of_the_hub_then_by_pattern(tmp_path: Path) -> None:
     [said] = issues_of(with_model("evil/model"), Allowlist(hub_ids=("Qwen/*",))).values()
     assert "TROUPE_ROUTER_MODEL_IDS" in said
     assert issues_of(with_model("Qwen/Qwen3-0.6B"), NOTHING)
+
+
+def downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allowlist:
+    """What the chart's router allows with one model of ``models.download``."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "models" / "Qwen3-0.6B"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    copies = "Qwen/Qwen3-0.6B=models/Qwen3-0.6B, Qwen/Qwen3-8B=models/Qwen3-8B"
+    settings = RouterSettings(rest_address="0.0.0.0:1", hub_copies=copies, model_ids="")
+    return Allowlist.from_settings(settings)
+
+
+def test_model_when_it_was_downloaded_then_the_job_has_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = downloaded(tmp_path, monkeypatch)
+    folder, hub_id = str(tmp_path / "models" / "Qwen3-0.6B"), "Qwen/Qwen3-0.6B"
+    given = spec(
+        policies={"p": {"model": hub_id}},
+        algorithm={"kind": "ippo", "critic": {"model": hub_id}},
+    )
+    taught = spec(policies={"p": {"model": "a/b", "teacher": hub_id}})
+    at_place = with_copies(taught, allowed.copies).policies["p"].models()
+    assert at_place == {"model": "a/b", "teacher": "models/Qwen3-0.6B"}
+    resolved = resolve(given, allowed)[0]
+    assert resolved.policies["p"].model == folder
+    assert resolved.algorithm.critic
+    assert resolved.algorithm.critic.model == "models/Qwen3-0.6B"
+    assert resolve(resolved, allowed)[0] == resolved  # as when the job is resumed
+    assert resolve(with_model("models/Qwen3-0.6B"), allowed)[0].policies["p"].model == folder
+
+
+def test_model_when_it_was_not_downloaded_then_refused_by_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = downloaded(tmp_path, monkeypatch)
+    [other] = issues_of(with_model("Qwen/Qwen3-14B"), allowed).values()
+    assert "it takes Qwen/Qwen3-0.6B, Qwen/Qwen3-8B" in other
+    assert "models.download" in other
+    [early] = issues_of(with_model("Qwen/Qwen3-8B"), allowed).values()
+    assert "'models/Qwen3-8B' is not there yet" in early
+
+
+def test_copies_when_misspelt_then_refused() -> None:
+    with pytest.raises(ValueError, match="write Qwen/Qwen3-"):
+        RouterSettings(hub_copies="Qwen/Qwen3-1.7B")
+    twice = RouterSettings(hub_copies="a/b=models/one,a/b=models/two")
+    assert twice.copies == {"a/b": "models/one"}
 
 
 def test_model_when_of_a_critic_then_the_same_holds() -> None:

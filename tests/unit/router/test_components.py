@@ -58,7 +58,7 @@ def test_components_of_one_machine_when_weights_are_handed_over_then_by_a_link_i
     found = components("demo-1", spec(), RouterSettings(launcher="local"), router="h:1")
     defaults = {each.module: each.defaults for each in found}
     store = defaults["troupe_trainer"]["TROUPE_TRAINER_WEIGHTS_URL"]
-    assert defaults["troupe_trainer"]["TROUPE_TRAINER_WEIGHTS_VIA"] == "store"
+    assert "TROUPE_TRAINER_WEIGHTS_VIA" not in defaults["troupe_trainer"]
     assert defaults["troupe_rollout"]["TROUPE_ROLLOUT_WEIGHTS_URL"] == store
     staging = defaults["troupe_rollout"]["TROUPE_ROLLOUT_STAGING_DIR"]
     assert Path(store).parent == Path(staging).parent  # a link needs one file system

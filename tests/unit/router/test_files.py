@@ -40,11 +40,21 @@ def test_episode_lines_when_a_note_is_a_huge_number_then_it_is_written_whole() -
 def test_record_limits_when_a_round_samples_faster_than_the_rate_then_a_share_is_recorded() -> None:
     limits = RecordLimits(0.5, tokens_per_s=1000.0)
     many = [pb.Episode(num_tokens=25_000)] * 40
-    assert limits.fraction_of(many, wall_s=100.0) == 0.1
-    assert limits.fraction_of(many, wall_s=1.0) == 0.01  # ten seconds' worth
-    assert limits.fraction_of(many[:1], wall_s=100.0) == 0.5
-    assert limits.fraction_of([], wall_s=0.0) == 0.5
-    assert RecordLimits(0.5).fraction_of(many, wall_s=1.0) == 0.5
+    assert limits.fraction_of(many, 50.0, now=150.0) == 0.1
+    assert limits.fraction_of(many, 50.0, now=51.0) == 0.01  # ten seconds' worth
+    assert limits.fraction_of(many[:1], 50.0, now=150.0) == 0.5
+    assert limits.fraction_of([], 50.0, now=50.0) == 0.5
+    assert RecordLimits(0.5).fraction_of(many, 50.0, now=51.0) == 0.5
+
+
+def test_record_limits_when_a_round_is_recorded_after_a_crash_then_the_share_is_the_same() -> None:
+    limits = RecordLimits(1.0, tokens_per_s=1000.0)
+    busy = pb.BusyTimes(generate=[51.0, 60.0, 70.0, 99.0], env=[60.0, 70.0])
+    judged_last = pb.BusyTimes(generate=[51.0, 60.0], env=[99.5, 150.0])
+    many = [pb.Episode(num_tokens=25_000, busy=busy)] * 39
+    many.append(pb.Episode(num_tokens=25_000, busy=judged_last))
+    soon, late = (limits.fraction_of(many, 50.0, now=now) for now in (150.2, 600.0))
+    assert soon == late == 0.1
 
 
 def test_is_kept_samples_training_and_keeps_evaluation() -> None:

@@ -8,13 +8,17 @@ import pytest
 from troupe.spec import parse_spec
 from troupe.spec.deadlines import (
     checkpoint_s,
+    decoding_rate,
+    episode_s,
+    generation_s,
+    in_words,
     model_bytes,
     moving_s,
     push_s,
     startup_s,
     state_bytes,
 )
-from troupe.spec.job import JobSpec
+from troupe.spec.job import JobSpec, LimitsSpec
 
 LORA = {"model": "Qwen/Qwen3-8B", "dtype": "bfloat16", "train": {"kind": "lora", "rank": 32}}
 FULL = {"model": "Qwen/Qwen3-8B", "dtype": "bfloat16", "train": {"kind": "full"}}
@@ -43,6 +47,36 @@ def test_startup_when_adapters_share_a_base_then_it_is_read_once_and_full_weight
     assert startup_s(spec(LORA, LORA)) == pytest.approx(300 + one)
     assert startup_s(spec(FULL, FULL)) == pytest.approx(300 + 2 * one)
     assert one == pytest.approx(655, abs=1)
+
+
+def test_generation_when_nothing_is_set_then_follows_from_size_and_length() -> None:
+    eight, small = spec(LORA).policies["tool"], spec(LORA | {"model": "nobody/knows"}).policies
+    assert decoding_rate(eight) == pytest.approx(2e11 / (2 * QWEN3_8B))
+    assert decoding_rate(small["tool"]) == 50
+    limits = LimitsSpec()
+    assert generation_s(limits, 8192, decoding_rate(eight)) == pytest.approx(791, abs=1)
+    assert generation_s(limits, 200, 50.0) == 124
+    assert generation_s(LimitsSpec(generate_timeout_s=7), 8192, 1.0) == 7  # what is set binds
+
+
+def test_episode_when_nothing_is_set_then_has_the_tokens_of_each_turn() -> None:
+    job = spec(LORA, LORA)
+    turns, tokens = job.workflow.max_turns, job.sampling_for("tool").max_new_tokens
+    expected = 900 + turns * (tokens / 10 + tokens / 40)
+    assert episode_s(job, {"tool": 10.0, "planner": 40.0}) == pytest.approx(expected)
+    limits = job.limits.model_copy(update={"episode_timeout_s": 5.0})
+    assert episode_s(job.model_copy(update={"limits": limits}), {}) == 5
+
+
+def test_words_when_a_job_is_planned_then_name_each_deadline_and_what_was_set() -> None:
+    job = spec(LORA)
+    words = "; ".join(in_words(job))
+    assert "a completion of tool: " in words
+    assert "tokens at 12 a second, 120 s beside; an episode: " in words
+    assert "images of a cluster's pods: 1800 s; start: 955 s, of which 655 s to load" in words
+    limits = job.limits.model_copy(update={"generate_timeout_s": 30.0})
+    set_words = in_words(job.model_copy(update={"limits": limits}))
+    assert set_words[0] == "a completion of tool: 30 s (set)"
 
 
 def test_push_when_there_are_replicas_then_each_is_sent_the_bytes() -> None:

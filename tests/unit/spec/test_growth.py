@@ -11,6 +11,7 @@ from troupe.spec.growth import (
     evaluated_at_most,
     longest_prompts,
     played_at_most,
+    recorded_share,
     run_growth,
 )
 from troupe.spec.job import JobSpec
@@ -113,3 +114,20 @@ def test_growth_when_the_tower_is_frozen_then_it_is_published_and_in_no_checkpoi
     )
     assert seeing is not None and reading is not None
     assert seeing - reading == pytest.approx(2 * 4 * 668e6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "wall_s", "share"),
+    [
+        (400_000, 1.0, 1.0),  # ten seconds' worth are kept whole
+        (1_000_000, 20.0, 1.0),
+        (2_000_000, 20.0, 0.5),
+        (100_000_000, 20.0, 0.01),
+    ],
+)
+def test_share_when_a_round_is_faster_than_the_limit_then_what_the_rate_allows(
+    tokens: float, wall_s: float, share: float
+) -> None:
+    assert recorded_share(1.0, tokens, wall_s, 50_000.0) == share
+    assert recorded_share(0.1, tokens, wall_s, 50_000.0) == min(0.1, share)
+    assert recorded_share(1.0, tokens, wall_s, 0.0) == 1.0

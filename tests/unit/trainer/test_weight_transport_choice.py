@@ -8,12 +8,17 @@ import pytest
 from prometheus_client import REGISTRY
 
 from troupe.api.records.v1.records_pb2 import WeightsManifest
+from troupe.clients.rollout import RolloutStatus
 from troupe.errors import InvalidArgumentError, UnavailableError, WeightsRejectedError
 from troupe.runtime.streams.events import EventLog
 from troupe.spec.job import JobSpec
+from troupe.spec.transports import transport_words
 from troupe_trainer.checkpoint.canary import Canary
 from troupe_trainer.checkpoint.export import Export
+from troupe_trainer.publish.broadcast import BroadcastTransport
 from troupe_trainer.publish.push_events import PushEvents, PushResult, push_refusal
+from troupe_trainer.publish.stream import StreamTransport
+from troupe_trainer.publish.transport import Target
 from troupe_trainer.publish.transport_choice import make_transport
 from troupe_trainer.settings import TrainerSettings
 
@@ -42,6 +47,61 @@ def test_transport_is_the_one_that_the_setting_names(tmp_path: Path):
     assert make_transport(store, "job", spec("lora")).name == "store"
     broadcast = settings(weights_via="distributed")
     assert make_transport(broadcast, "job", spec("lora", "full")).name == "distributed"
+
+
+def test_transport_when_nothing_is_named_then_large_full_weights_go_without_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def chosen(model: str, *kinds: str, **values: Any) -> tuple[str, bool]:
+        job = spec(*kinds)
+        policies = {n: p.model_copy(update={"model": model}) for n, p in job.policies.items()}
+        job = job.model_copy(update={"policies": policies})
+        transport = make_transport(settings(**values), "job", job)
+        return transport.name, transport.takes_live
+
+    large, url = "Qwen/Qwen3-8B", str(tmp_path)
+    assert chosen(large, "full") == ("distributed", True)
+    assert chosen(large, "lora", "full", weights_url=url) == ("distributed", True)
+    assert chosen(large, "lora", weights_url=url) == ("store", False)
+    assert chosen("nobody/knows", "full") == ("grpc", False)
+    assert chosen(large, "full", weights_via="grpc") == ("grpc", False)
+    assert chosen(large, "full", colocated=True, weights_url=url) == ("store", False)
+    monkeypatch.setattr("troupe_trainer.publish.transport_choice.configured", lambda: "files")
+    assert chosen(large, "full") == ("grpc", False)  # a broadcast is not encrypted
+
+
+def test_words_when_planned_then_say_what_goes_by_file():
+    job = spec("lora", "full")
+    update = {"model": "Qwen/Qwen3-8B"}
+    policies = {n: p.model_copy(update=update) for n, p in job.policies.items()}
+    job = job.model_copy(update={"policies": policies})
+    words = transport_words(job)
+    assert "p0: an adapter's file; p1 (32.8 GB): from the learner's tensors, no file" in words
+    assert "p1 (32.8 GB): a file" in transport_words(job, is_colocated=True)
+
+
+class Engine:
+    """A replica's status: whether it joins groups."""
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+
+    async def status(self) -> RolloutStatus:
+        return RolloutStatus([], 0, "m", "e", weight_ranks=self._ranks, weight_backend="gloo")
+
+
+@pytest.mark.parametrize(("ranks", "takes_live"), [((1, 2), True), ((1, 0), False)])
+async def test_broadcast_by_default_when_an_engine_joins_no_group_then_all_goes_by_file(
+    ranks: tuple[int, ...], takes_live: bool
+):
+    targets = [Target(f"r{i}", cast("Any", Engine(count))) for i, count in enumerate(ranks)]
+    chosen = BroadcastTransport(StreamTransport(), host="127.0.0.1", is_required=False)
+    await chosen.begin(targets)
+    assert chosen.takes_live == takes_live
+    assert chosen.name == ("distributed" if takes_live else "grpc")
+    named = BroadcastTransport(StreamTransport(), host="127.0.0.1")
+    await named.begin(targets)
+    assert named.takes_live  # who asked for it is told, when it is sent
 
 
 @pytest.mark.parametrize(

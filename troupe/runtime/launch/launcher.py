@@ -9,6 +9,9 @@ EXIT_CONFIGURATION = 3
 QUEUED = "Queued"
 """Condition of a component that a cluster's queue holds back. While nothing else halts its job,
 of the job's deadlines only limits.queue_timeout_s counts."""
+PULLING = "ImagePulling"
+"""Condition of a component whose image a node pulls. While nothing else but a queue halts its job,
+of the job's deadlines only limits.image_pull_timeout_s counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,13 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
+{{/* Hub ids that models.download loads, with their folders below /srv: what a job's spec may name. */}}
+{{- define "troupe.hubCopies" -}}
+{{- $copies := list -}}
+{{- range .Values.models.download }}{{ $copies = append $copies (printf "%s=models/%s" .repo .name) }}{{ end -}}
+{{- join "," $copies -}}
+{{- end -}}
+
 {{- define "troupe.router" -}}
 {{- $host := printf "%s-router" (include "troupe.fullname" .) -}}
 {{- printf "%s:8481" $host -}}

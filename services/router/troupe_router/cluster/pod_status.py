@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from troupe.runtime.launch.launcher import EXIT_CONFIGURATION, QUEUED
+from troupe.runtime.launch.launcher import EXIT_CONFIGURATION, PULLING, QUEUED
 
 Object = dict[str, Any]
 State = Literal["running", "waiting", "restarting", "exited", "failed", "absent"]
@@ -120,11 +120,30 @@ def status_of(pod: Object, *, events: Sequence[str] = ()) -> PodStatus:
     if "terminated" in state:
         return _died(state["terminated"], restarts)
     if "waiting" in state:
-        return _waits(state["waiting"], container, restarts, events)
+        found = _waits(state["waiting"], container, restarts, events)
+        if found.condition == "Starting" and _is_pulling(status, state["waiting"]):
+            words = f"its node pulls {container.get('image', 'an image')}"
+            return PodStatus("waiting", PULLING, words, restarts=restarts)
+        return found
     if "running" in state:
         last: Object = container.get("lastState", {}).get("terminated", {})
         return PodStatus("running", detail=str(last.get("message") or ""), restarts=restarts)
     return _unplaced(status, events)
+
+
+def _is_pulling(status: Object, waiting: Object) -> bool:
+    """Whether a pod has its network and volumes, so that a container lacks its image alone.
+
+    Kubernetes says so from 1.29 on.
+    """
+    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or []}
+    if conditions.get("PodReadyToStartContainers") != "True":
+        return False
+    made: list[Object] = status.get("initContainerStatuses") or []
+    is_made = all("terminated" in container.get("state", {}) for container in made)
+    return waiting.get("reason") == "ContainerCreating" or (
+        waiting.get("reason") == "PodInitializing" and is_made
+    )
 
 
 def _first_in_trouble(status: Object) -> Object:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from troupe.runtime.launch.launcher import QUEUED, ComponentStatus
+from troupe.runtime.launch.launcher import PULLING, QUEUED, ComponentStatus
 from troupe_router.cluster import names
 from troupe_router.cluster.api import Object
 from troupe_router.cluster.pod_status import HELD, PodStatus, classify, status_of, with_advice
@@ -36,7 +36,7 @@ class WorkloadStatus:
         for pod in self._pods.values():
             if pod is None:
                 uids.append(self._object["metadata"]["uid"])
-            elif status_of(pod).condition == "Starting":
+            elif status_of(pod).condition in ("Starting", PULLING):
                 uids.append(pod["metadata"]["uid"])
         return list(dict.fromkeys(uids))
 

@@ -7,11 +7,12 @@ job beyond raising JobFailedError.
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from troupe.aio import WallClockDeadline
 from troupe.api.router.v1.router_pb2 import ReplicaKind
 from troupe.errors import JobFailedError, TroupeError
-from troupe.runtime.launch.launcher import QUEUED, ComponentStatus, Launcher
+from troupe.runtime.launch.launcher import PULLING, QUEUED, ComponentStatus, Launcher
 from troupe.runtime.launch.records import plain_lines
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.telemetry.logging import get_logger
@@ -22,6 +23,17 @@ from troupe_router.members.store import MemberStore
 from troupe_router.settings import RouterSettings
 
 _log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Hold:
+    """A condition that stops the job's other deadlines and has one of its own."""
+
+    condition: str
+    patience: WallClockDeadline
+    limit: str
+    advice: str
+    since: float = 0.0
 
 
 class JobComponents:
@@ -44,11 +56,24 @@ class JobComponents:
         self._events = events
         self._desired = components(job.job_id, job.spec, settings, router=router)
         self._statuses: dict[str, ComponentStatus] = {}
-        self.queued_at = 0.0
-        """When a queue alone was last seen to hold the job back, in Unix seconds: every component
-        that did not run was in it."""
-        self._queued_since = 0.0
-        self._queue_patience = WallClockDeadline(job.spec.limits.queue_timeout_s)
+        self.held_at = 0.0
+        """When a queue or the pulling of images alone were last seen to hold the job back, in Unix
+        seconds: every component that did not run was in one of them."""
+        limits = job.spec.limits
+        self._holds = [
+            _Hold(
+                QUEUED,
+                WallClockDeadline(limits.queue_timeout_s),
+                f"limits.queue_timeout_s = {limits.queue_timeout_s:g} s",
+                "Give the queue room or another name (kueueQueue of the chart)",
+            ),
+            _Hold(
+                PULLING,
+                WallClockDeadline(limits.image_pull_timeout_s),
+                f"limits.image_pull_timeout_s = {limits.image_pull_timeout_s:g} s",
+                "Have the nodes pull from a nearer registry, or before the job",
+            ),
+        ]
 
     async def keep(self) -> None:
         """Reconcile until cancelled; raises JobFailedError when a component cannot run."""
@@ -56,7 +81,7 @@ class JobComponents:
             statuses = await self._reconcile(self._launcher)
             for status in statuses:
                 await self._look_at(status)
-            self._look_at_queue(statuses)
+            self._look_at_holds(statuses)
             await asyncio.sleep(self._settings.reconcile_s)
         await asyncio.Event().wait()
 
@@ -148,25 +173,25 @@ class JobComponents:
             event_id = f"{self._job.life}:component.restarted:{status.name}:{status.restarts + 1}"
             await self._events.emit("component.restarted", data, event_id=event_id)
 
-    def _look_at_queue(self, statuses: Sequence[ComponentStatus]) -> None:
-        """Note what a queue holds back; raises JobFailedError when it does so for too long."""
-        halting = [status for status in statuses if status.state not in ("running", "exited")]
-        held = [status for status in halting if status.condition == QUEUED]
-        if not held:
-            self._queued_since = 0.0 if statuses else self._queued_since
-            return
+    def _look_at_holds(self, statuses: Sequence[ComponentStatus]) -> None:
+        """Note what waits for a queue or an image; raises JobFailedError when it does for too long.
+
+        Nothing is noted while the launcher is away.
+        """
         now = time.time()
-        self._queued_since = self._queued_since or now
-        if len(held) == len(halting):
-            self.queued_at = now
-        if self._queue_patience.left_s(self._queued_since) <= 0:
-            limit_s = self._job.spec.limits.queue_timeout_s
-            names = ", ".join(status.name for status in held)
-            raise JobFailedError(
-                f"a queue held {names} for longer than limits.queue_timeout_s = {limit_s:g} s: "
-                f"{held[0].detail}. Give the queue room or another name (kueueQueue of the chart), "
-                "or raise the limit, and resume the job"
-            )
+        halting = [status for status in statuses if status.state not in ("running", "exited")]
+        if halting and all(s.condition in (QUEUED, PULLING) for s in halting):
+            self.held_at = now
+        for hold in self._holds if statuses else ():
+            held = [status for status in halting if status.condition == hold.condition]
+            hold.since = (hold.since or now) if held else 0.0
+            if held and hold.patience.left_s(hold.since) <= 0:
+                names = ", ".join(status.name for status in held)
+                raise JobFailedError(
+                    f"{names} waited with the condition {hold.condition} for longer than "
+                    f"{hold.limit}: {held[0].detail}. {hold.advice}, or raise the limit, and "
+                    "resume the job"
+                )
 
     async def _emit_condition(self, status: ComponentStatus) -> None:
         """Report what keeps a component from running, when that changes."""

@@ -23,7 +23,7 @@ from troupe.runtime.streams.memory import RedisMemory
 from troupe.runtime.streams.retry import until_redis_answers
 from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
-from troupe.spec.deadlines import startup_s
+from troupe.spec.deadlines import load_s, startup_s
 from troupe_router.conduct.components import JobComponents
 from troupe_router.conduct.job_tasks import JobTasks, JobTasksParts
 from troupe_router.jobs.queue import Quota
@@ -221,11 +221,12 @@ class JobController:
                 missing = [f"the trainer's first version of policy '{p}'" for p in late]
             if not missing:
                 return
-            held_at = max(self._parts.disk.short_at, self._components.queued_at)
+            held_at = max(self._parts.disk.short_at, self._components.held_at)
             if patience.left_s(max(began, held_at)) <= 0:
                 raise JobFailedError(
                     f"not everything was up within {limit_s:.0f} s (limits.startup_timeout_s = "
-                    f"{limits.startup_timeout_s:g} s, and time to load the models); "
+                    f"{limits.startup_timeout_s:g} s, and {load_s(self._job.spec):.0f} s to load "
+                    "the models; images were pulled before); "
                     f"missing: {', '.join(missing)}. Look at {self._job.run_dir / 'logs'}"
                 )
             await asyncio.sleep(_LOOK_S)

@@ -69,7 +69,7 @@ class JobTasks:
             disk=parts.disk,
             memory=parts.memory,
             records_tokens=parts.settings.record_tokens,
-            queued_at=lambda: parts.components.queued_at,
+            held_at=lambda: parts.components.held_at,
         )
         watchdog = Watchdog(
             job,

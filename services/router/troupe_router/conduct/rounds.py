@@ -38,8 +38,8 @@ class RoundRunner:
     """One job's steps.
 
     ``missing`` names what does not serve, for the reasons of failed jobs. While ``disk`` or
-    ``memory`` is short of room, no round is opened. ``queued_at`` is when a queue alone was
-    last seen to hold the job back.
+    ``memory`` is short of room, no round is opened. ``held_at`` is when a queue or the
+    pulling of images alone were last seen to hold the job back.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RoundRunner:
         disk: DiskSpace,
         memory: RedisMemory,
         records_tokens: bool,
-        queued_at: Callable[[], float],
+        held_at: Callable[[], float],
     ) -> None:
         self._job = job
         self._spec = job.spec
@@ -68,7 +68,7 @@ class RoundRunner:
         self._disk = disk
         self._memory = memory
         self._records_tokens = records_tokens
-        self._queued_at = queued_at
+        self._held_at = held_at
         self._evals = job.spec.eval_steps()
         self._lengths = TicketLengths()
         self._seen = 0
@@ -270,11 +270,11 @@ class RoundRunner:
     async def _wait(self, what: str, since: float) -> None:
         """Wait until the ledger changes; raises JobFailedError on a failure or when time is up.
 
-        A time without room on the disk or in the cluster's queue is nobody's fault: the limit
-        counts from its end.
+        A time without room on the disk or in the cluster's queue, or while nodes pull images, is
+        nobody's fault: the limit counts from its end.
         """
         limit_s = self._spec.limits.step_timeout_s
-        held_at = max(self._disk.short_at, self._queued_at())
+        held_at = max(self._disk.short_at, self._held_at())
         left_s = self._patience.left_s(max(since, held_at))
         if left_s <= 0:
             missing = await self._missing()

@@ -4,7 +4,8 @@ Where REST listens on loopback alone, whoever submits could run the same code di
 allowed. On any other address only what the operator lists is.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Self
@@ -24,6 +25,8 @@ class Allowlist:
     hub_ids: tuple[str, ...] = ("*",)
     tracker_hosts: tuple[str, ...] | None = None
     data: tuple[Path, ...] | None = None
+    copies: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Folders of hub ids that are on this machine."""
 
     @classmethod
     def from_settings(cls, settings: RouterSettings) -> Self:
@@ -47,6 +50,7 @@ class Allowlist:
                 else tuple(Path(folder).resolve() for folder in data)
             ),
             tracker_hosts=_parts(settings.tracker_hosts, None if is_private else ""),
+            copies=settings.copies,
         )
 
     def folder_fault(self, folder: Path) -> str | None:
@@ -76,7 +80,8 @@ class Allowlist:
             return None
         return (
             f"this router takes no model '{model}' from the hub (it takes "
-            f"{', '.join(self.hub_ids) or 'none'}); have the operator set TROUPE_ROUTER_MODEL_IDS"
+            f"{', '.join([*self.copies, *self.hub_ids]) or 'none'}); have the operator download it "
+            "(the chart's models.download), or set TROUPE_ROUTER_MODEL_IDS"
         )
 
     def tracker_fault(self, url: str) -> str | None:

@@ -34,14 +34,37 @@ _OWN_FOLDERS = frozenset({"models", "runs", "checkpoints"})
 def resolve(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
     """The spec with absolute model folders, and everything that it names, loaded.
 
-    Raises SpecInvalidError with every fault that was found.
+    A hub id that was downloaded here becomes its folder. Raises SpecInvalidError with every fault
+    that was found.
     """
+    spec = with_copies(spec, allowed.copies)
     faults = model_issues(spec, allowed)
     if not faults:  # so these folders may be read
         policies = {name: _resolved(policy) for name, policy in spec.policies.items()}
         spec = spec.model_copy(update={"policies": policies})
         faults = [*context_issues(spec), *vision_issues(spec), *experts_issues(spec)]
     return spec, _parts(spec, allowed, faults)
+
+
+def with_copies(spec: JobSpec, copies: Mapping[str, str]) -> JobSpec:
+    """The spec with folders in the place of the hub ids that ``copies`` has."""
+    if not copies:
+        return spec
+
+    def placed(models: Mapping[str, str | None]) -> dict[str, str]:
+        return {
+            field: copies[model] for field, model in models.items() if model and model in copies
+        }
+
+    policies = {
+        name: policy.model_copy(update=placed(policy.models()))
+        for name, policy in spec.policies.items()
+    }
+    algorithm = spec.algorithm
+    if (critic := algorithm.critic) is not None:
+        critic = critic.model_copy(update=placed({"model": critic.model}))
+        algorithm = algorithm.model_copy(update={"critic": critic})
+    return spec.model_copy(update={"policies": policies, "algorithm": algorithm})
 
 
 def check_playable(spec: JobSpec, allowed: Allowlist) -> None:
@@ -207,6 +230,11 @@ def _model_fault(model: str, allowed: Allowlist) -> str | None:
         return f"'{model}' is a folder without config.json, so it is not a transformers model"
     if folder.exists():
         return f"'{model}' is a file; give the model's folder"
+    if model in allowed.copies.values():
+        return (
+            f"'{model}' is not there yet: it is still downloaded (the chart's models.download), or "
+            "that failed; look at the download's Job, and submit again"
+        )
     if is_path:
         return f"no folder '{model}' (looked from {Path.cwd()}); check the path"
     if not is_hub_id(model):

@@ -112,7 +112,7 @@ def _weights_by_link(service: str, job_id: str, settings: RouterSettings) -> dic
     folder = settings.runs_dir.absolute() / job_id / "weights"
     store = {f"TROUPE_{service.upper()}_WEIGHTS_URL": str(folder / "store")}
     if service == "trainer":
-        return {"TROUPE_TRAINER_WEIGHTS_VIA": "store", **store}
+        return store  # which it chooses for all but large full weights
     return {"TROUPE_ROLLOUT_STAGING_DIR": str(folder / "staging"), **store}
 
 

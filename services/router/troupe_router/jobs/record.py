@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from troupe.errors import TroupeError
-from troupe.runtime.streams.versions import RECORD_VERSION, VERSION_FIELD, check_version
-from troupe.spec import JobSpec, parse_spec
+from troupe.runtime.streams.versions import (
+    RECORD_VERSION,
+    VERSION_FIELD,
+    NewerRecordError,
+    check_version,
+)
+from troupe.spec import JobSpec, SpecInvalidError, parse_spec
 from troupe.spec.job import RolloutSpec
 from troupe.spec.pools import num_replicas
 from troupe_router.jobs.state import ACTIVE, FINISHED, STATES, JobState
@@ -75,7 +80,12 @@ class JobRecord:
 
 
 def record_from_fields(fields: Mapping[bytes, bytes]) -> JobRecord:
-    """The record in a hash; raises TroupeError when the hash is not one, or a newer version's."""
+    """The record in a hash.
+
+    Raises:
+        NewerRecordError: a newer version's, or with a spec that this version cannot run.
+        TroupeError: the hash is no record.
+    """
     check_version(fields, f"the record of job '{fields.get(b'job_id', b'').decode()}'")
     text = {key.decode(): value.decode() for key, value in fields.items()}
     state = text.get("state", "")
@@ -104,7 +114,14 @@ def _stored_spec(text: str, *, shares_pools: bool) -> JobSpec:
 
     A job of a version without pools keeps the replicas that it has: they serve one policy each.
     """
-    spec = parse_spec(json.loads(text), source="the stored spec")
+    try:
+        spec = parse_spec(json.loads(text), source="the stored spec")
+    except SpecInvalidError as error:
+        # A router stores only what it can read itself, so one of another version stored this.
+        raise NewerRecordError(
+            f"{error.message}\nAnother version of Troupe, or one with other plug-ins, began this "
+            "job. It was left as it is: run this process from that version, or let it end there."
+        ) from error
     if shares_pools:
         return spec
     return spec.model_copy(update={"rollout": RolloutSpec(per_policy=True)})

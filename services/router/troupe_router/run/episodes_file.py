@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import orjson
 
 from troupe.api.records.v1 import records_pb2 as pb
+from troupe.episodes.busy import last_work
 from troupe.episodes.lines import Line, viewer_line
-
-_AT_LEAST_S = 10.0
-"""A shorter round is held to what may be recorded in so long: small ones are kept whole."""
+from troupe.spec.growth import recorded_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +27,15 @@ class RecordLimits:
     fraction: float
     tokens_per_s: float = 0.0
 
-    def fraction_of(self, episodes: Sequence[pb.Episode], wall_s: float) -> float:
-        """The share of a round that is recorded; it was played in ``wall_s``."""
+    def fraction_of(self, episodes: Sequence[pb.Episode], opened_at: float, *, now: float) -> float:
+        """The share of a round that is recorded.
+
+        The same whenever it is recorded: a router that comes after a crash must count the episodes
+        that are in the file. ``now`` is for rounds of players that measure no work.
+        """
         sampled = sum(episode.num_tokens for episode in episodes)
-        room = self.tokens_per_s * max(wall_s, _AT_LEAST_S)
-        return min(self.fraction, room / sampled) if 0 < room < sampled else self.fraction
+        wall_s = (last_work(episodes) or now) - opened_at
+        return recorded_share(self.fraction, sampled, wall_s, self.tokens_per_s)
 
 
 def is_kept(episode: pb.Episode, fraction: float) -> bool:

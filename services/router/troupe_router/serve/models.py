@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from troupe.candidates import GenerateRequest
 from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.patience import Patience
 from troupe.episodes.ports import RequestPort, RolloutPort, Start
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.players import TeamPlayer
@@ -134,6 +135,7 @@ class TeamModel:
             round_id="request",
             task_index=0,
             is_eval=True,
+            patience=Patience(self.spec),
         )
         start = await self.env.begin_request(
             text,

@@ -17,18 +17,20 @@ import torch
 from troupe.api.rollout.v1 import rollout_pb2 as pb
 from troupe.clients.rollout import RolloutStatus, WeightsReceipt
 from troupe.errors import InvalidArgumentError, TroupeError, UnavailableError
+from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.weights.group import BUCKET_BYTES
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.checkpoint.live import LiveWeights
 from troupe_trainer.publish.group import Member, PushGroup
 from troupe_trainer.publish.transport import Send, Target, Transport
 
+_log = get_logger(__name__)
+
 
 class BroadcastTransport:
     """NCCL between GPUs, gloo otherwise. ``files`` carries what can't be broadcast."""
 
     name = "distributed"
-    takes_live = True
 
     def __init__(
         self,
@@ -38,7 +40,11 @@ class BroadcastTransport:
         device: str = "auto",
         join_timeout_s: float = 60.0,
         bucket_bytes: int = BUCKET_BYTES,
+        is_required: bool = True,
     ) -> None:
+        """``is_required`` False: where an engine joins no group, all goes by ``files``."""
+        self.takes_live = True
+        self._is_required = is_required
         self._files = files
         self._host = host
         self._has_gpu = device != "cpu" and torch.cuda.is_available()
@@ -103,6 +109,16 @@ class BroadcastTransport:
                 self._give_up(policy)
             if failed is not None and not isinstance(failed, TroupeError):
                 raise failed  # else each replica says what it missed
+
+    async def begin(self, targets: Sequence[Target]) -> None:
+        if self._is_required:
+            return
+        try:
+            self._backend(targets, await _statuses(targets))
+        except InvalidArgumentError as error:
+            self.takes_live = False
+            self.name = self._files.name
+            _log.warning("publisher.by_file", reason=error.message)
 
     async def forget(self, export: Export) -> None:
         await self._files.forget(export)

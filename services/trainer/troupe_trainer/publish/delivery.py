@@ -62,6 +62,10 @@ class Delivery:
         """How bytes travel."""
         return self._transport.name
 
+    async def begin(self, replicas: Sequence[Replica]) -> None:
+        """Let the transport look at the replicas of full weights, before the first push."""
+        await self._transport.begin([self._target(replica) for replica in replicas])
+
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()

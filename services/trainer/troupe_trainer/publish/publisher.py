@@ -80,7 +80,7 @@ class Publisher:
     async def wait_for_replicas(self) -> None:
         """Wait until each of its policies has as many serving replicas as the spec asks for.
 
-        They are asked for ``adapter_dtype`` then.
+        They are then asked for ``adapter_dtype``, and whether they join a broadcast.
 
         Raises:
             JobFailedError: too few replicas within ``deadlines.startup_s``.
@@ -90,7 +90,7 @@ class Publisher:
         while True:
             counts = {p: len(await self._members(p)) for p in self._locks}
             lacking = {p: n for p, n in counts.items() if n < self._spec.policies[p].replicas}
-            if not lacking and await self._ask_dtypes():
+            if not lacking and await self._ask():
                 return
             if time.monotonic() > deadline:
                 shortfall = ", ".join(
@@ -190,6 +190,23 @@ class Publisher:
     async def close(self) -> None:
         """Close all connections."""
         await self._delivery.close()
+
+    async def _ask(self) -> bool:
+        """Ask the replicas what decides how weights are sent; False: one is silent."""
+        try:
+            await self._ask_groups()
+        except TroupeError as error:
+            if not error.retryable:
+                raise
+            return False
+        return await self._ask_dtypes()
+
+    async def _ask_groups(self) -> None:
+        """Ask the replicas of full weights whether they join a broadcast."""
+        full = [p for p in self._locks if not isinstance(self._spec.policies[p].train, LoraSpec)]
+        if full and self.takes_live:
+            members = [member for policy in full for member in await self._members(policy)]
+            await self._delivery.begin(members)
 
     async def _ask_dtypes(self) -> bool:
         """Ask in which number format adapters of bfloat16 are computed; False: one is silent."""

@@ -3,6 +3,7 @@
 Owns no calls. A replica is identified by its life: after a restart it counts as another replica.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from troupe.api.router.v1.router_pb2 import Replica
@@ -23,9 +24,11 @@ class PushSeconds:
     stage: float
     activate: float
 
-    def __add__(self, other: "PushSeconds") -> "PushSeconds":
-        """Of pushes one after another."""
-        return PushSeconds(self.stage + other.stage, self.activate + other.activate)
+    @classmethod
+    def at_once(cls, pushes: Sequence["PushSeconds"]) -> "PushSeconds":
+        """Of pushes at one time: until the last had staged, and until the last served."""
+        staged = max(push.stage for push in pushes)
+        return cls(staged, max(push.stage + push.activate for push in pushes) - staged)
 
 
 @dataclass(slots=True)

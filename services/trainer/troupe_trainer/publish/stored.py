@@ -46,6 +46,9 @@ class StoredTransport:
 
         yield send
 
+    async def begin(self, targets: Sequence[Target]) -> None:
+        """Every replica takes files."""
+
     async def forget(self, export: Export) -> None:
         """Delete it, and older versions, which a predecessor of this trainer left behind.
 

@@ -23,6 +23,9 @@ class StreamTransport:
 
         yield send
 
+    async def begin(self, targets: Sequence[Target]) -> None:
+        """Every replica takes files."""
+
     async def forget(self, export: Export) -> None:
         """Nothing to delete."""
 

@@ -39,6 +39,10 @@ class Transport(Protocol):
         """Prepare to send ``export`` to ``targets``, all of them concurrently."""
         ...
 
+    async def begin(self, targets: Sequence[Target]) -> None:
+        """Look once, before the first push, at the replicas that will be sent to."""
+        ...
+
     async def forget(self, export: Export) -> None:
         """Forget a version that will not be sent any more."""
         ...

@@ -4,9 +4,11 @@ Owns the choice and each transport's requirements on a job. Never moves a byte.
 """
 
 from troupe.errors import InvalidArgumentError
+from troupe.runtime.tls.settings import configured
 from troupe.runtime.weights.store import open_store
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import FullSpec
+from troupe.spec.transports import goes_without_file
 from troupe_trainer.publish.broadcast import BroadcastTransport
 from troupe_trainer.publish.stored import StoredTransport
 from troupe_trainer.publish.stream import StreamTransport
@@ -20,11 +22,18 @@ def make_transport(settings: TrainerSettings, job_id: str, spec: JobSpec) -> Tra
     Raises:
         InvalidArgumentError: the setting does not fit the job or other settings.
     """
-    stream = StreamTransport()
-    if settings.weights_via == "grpc":
-        return stream
-    if settings.weights_via == "store":
-        return StoredTransport(open_store(settings.weights_url, settings.weights_options), job_id)
+    is_auto, via = settings.weights_via == "auto", settings.weights_via
+    if is_auto:
+        is_large = goes_without_file(
+            spec, is_colocated=settings.colocated, has_tls=configured() is not None
+        )
+        by_file = "store" if settings.weights_url else "grpc"
+        via = "distributed" if is_large else by_file
+        files = _by_file(by_file, settings, job_id)
+    else:
+        files = _by_file(via, settings, job_id)
+    if via != "distributed":
+        return files
     if not any(isinstance(policy.train, FullSpec) for policy in spec.policies.values()):
         raise InvalidArgumentError(
             "TROUPE_TRAINER_WEIGHTS_VIA=distributed moves full weights, and every policy of this "
@@ -32,9 +41,16 @@ def make_transport(settings: TrainerSettings, job_id: str, spec: JobSpec) -> Tra
             "it to grpc or store."
         )
     return BroadcastTransport(
-        stream,
+        files,
         host=settings.advertise_host or "127.0.0.1",
         device=settings.device,
         join_timeout_s=settings.weights_join_timeout_s,
         bucket_bytes=settings.weights_bucket_mib << 20,
+        is_required=not is_auto,
     )
+
+
+def _by_file(via: str, settings: TrainerSettings, job_id: str) -> Transport:
+    if via == "store":
+        return StoredTransport(open_store(settings.weights_url, settings.weights_options), job_id)
+    return StreamTransport()

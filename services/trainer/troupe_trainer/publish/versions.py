@@ -9,13 +9,14 @@ this life of the job.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from troupe.durable import make_folder, sync
-from troupe.errors import JobFailedError, TroupeError
+from troupe.errors import FencedError, JobFailedError, TroupeError
 from troupe.runtime.faults import reached
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.runtime.telemetry.logging import get_logger
@@ -59,13 +60,15 @@ class Versions:
     async def publish(self, version: int) -> PushSeconds | None:
         """Make the learners' weights ``version`` of every policy; None where none was pushed.
 
+        All policies are pushed at once, each committed as soon as its replicas serve it. Where one
+        fails, the others are finished first.
+
         Raises:
             JobFailedError: it did not reach every replica, so it is not committed
                 (``Publisher.publish`` says which version each then serves); or it was committed
                 with weights that are lost.
             FencedError: another trainer has taken over.
         """
-        took: PushSeconds | None = None
         committed, digests = await self._ledger.versions(), await self._ledger.digests()
         exports: dict[str, Export] = {}
         for policy, learner in self._learners.by_policy.items():
@@ -76,20 +79,28 @@ class Versions:
                 lambda source=learner: self._export(source, version)
             )
         await self._device.give()
-        for policy, export in exports.items():
-            if committed.get(policy) == version:
-                export = await asyncio.to_thread(self._as_committed, export, digests[policy])
-            # A replica that does not know of a successor yet would accept the weights.
-            await self._ledger.check()
-            async with _on_disk(export.path):
-                pushed = await self._publisher.publish(export)
-            took = pushed if took is None else took + pushed
-            await self._ledger.commit_version(policy, version, export.manifest.tensor_digest)
-            reached("trainer.version_committed", version)
-            self._progress.policy_versions[policy] = version
-            await self._publisher.forget_before(policy, version)
-            await asyncio.to_thread(self._forget_predecessors, policy)
-        return took
+        pushes = [
+            self._push(export, digests[policy] if committed.get(policy) == version else None)
+            for policy, export in exports.items()
+        ]
+        took = await _all(pushes)
+        return PushSeconds.at_once(took) if took else None
+
+    async def _push(self, export: Export, committed: str | None) -> PushSeconds:
+        """Push and commit one policy's version; ``committed`` is the digest that it must have."""
+        policy, version = export.manifest.policy, export.manifest.policy_version
+        if committed is not None:
+            export = await asyncio.to_thread(self._as_committed, export, committed)
+        # A replica that does not know of a successor yet would accept the weights.
+        await self._ledger.check()
+        async with _on_disk(export.path):
+            pushed = await self._publisher.publish(export)
+        await self._ledger.commit_version(policy, version, export.manifest.tensor_digest)
+        reached("trainer.version_committed", version)
+        self._progress.policy_versions[policy] = version
+        await self._publisher.forget_before(policy, version)
+        await asyncio.to_thread(self._forget_predecessors, policy)
+        return pushed
 
     def _export(self, learner: Learner, version: int) -> Export:
         """The version as the transport takes it; call it on the learners' thread."""
@@ -139,6 +150,22 @@ class Versions:
             epoch = path.parent.name
             if path.parent == self._folder or (epoch.isdecimal() and int(epoch) < self._epoch):
                 path.unlink(missing_ok=True)
+
+
+async def _all(pushes: Sequence[Coroutine[Any, Any, PushSeconds]]) -> list[PushSeconds]:
+    """Await every push, also when one fails; that a successor took over comes before all else."""
+    took: list[PushSeconds] = []
+    failures: list[BaseException] = []
+    for result in await asyncio.gather(*pushes, return_exceptions=True):
+        if isinstance(result, BaseException):
+            failures.append(result)
+        else:
+            took.append(result)
+    for failure in failures:
+        _log.warning("versions.push_failed", error=str(failure) or repr(failure))
+    if failures:
+        raise min(failures, key=lambda error: not isinstance(error, FencedError))
+    return took
 
 
 @asynccontextmanager

@@ -67,7 +67,7 @@ class SglangSettings(BaseSettings):
     memory back when told to (a GPU; with TROUPE_TRAINER_COLOCATED)."""
     speculation: Literal["off", "ngram"] = "off"
     """ngram: look draft tokens up in what came before, prompts and answers, and verify them by
-    sampling; a GPU only, and without top-p or top-k. Never run on one."""
+    sampling; a GPU only, without top-p, top-k or ``deterministic``. Never run on one."""
     speculation_tokens: int = Field(default=8, ge=2, le=64)
     """Draft tokens that are verified at once, where speculation is on."""
     deterministic: bool = False
@@ -102,6 +102,11 @@ class SglangSettings(BaseSettings):
             raise ValueError("deterministic needs a GPU: SGLang's CPU backends ignore seeds")
         if self.speculation != "off" and self.device == "cpu":
             raise ValueError(SPECULATION_ON_CPU)
+        if self.speculation != "off" and self.deterministic:
+            # Drafts come from what all requests said, and decide which draws are made.
+            raise ValueError(
+                "speculation and deterministic exclude each other: a seed fixes no draw"
+            )
         if self.speculation != "off" and self.url:
             raise ValueError("speculation is for a server that the sidecar starts itself")
         if self.colocated and (self.url or self.tp_size * self.dp_size > 1):

@@ -1,0 +1,101 @@
+"""Hub ids of `models.download`: loaded once, whole, and named by jobs as the hub names them."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chart_world import CHART, Manifests, Render
+
+from troupe_router.settings import RouterSettings
+
+MODEL = 'models.download=[{"repo":"Qwen/Qwen3-8B","name":"Qwen3-8B","revision":"abc"}]'
+TOKEN = 'models.tokenSecret={"name":"hub","key":"token"}'
+
+
+def router(manifests: Manifests) -> dict[str, str]:
+    """Variables of the router."""
+    [found] = [c for of, c, _ in manifests.containers() if of.endswith("/router")]
+    return {each["name"]: each.get("value", "") for each in found["env"]}
+
+
+def download(manifests: Manifests) -> dict[str, Any]:
+    """The container that loads the model."""
+    [found] = [c for of, c, _ in manifests.containers() if "-model-qwen3-8b-" in of]
+    return found
+
+
+def test_router_when_models_are_downloaded_then_jobs_may_name_their_hub_ids(
+    render: Render,
+) -> None:
+    variables = router(render([], MODEL))
+    settings = RouterSettings(
+        hub_copies=variables["TROUPE_ROUTER_HUB_COPIES"],
+        model_ids=variables["TROUPE_ROUTER_MODEL_IDS"],
+    )
+    assert settings.copies == {"Qwen/Qwen3-8B": "models/Qwen3-8B"}
+    assert settings.model_ids == ""  # the images are offline
+    online = router(render([], MODEL, 'router.settings={"model_ids":"Qwen/*"}'))
+    assert online["TROUPE_ROUTER_MODEL_IDS"] == "Qwen/*"
+
+
+@pytest.mark.parametrize("preset", sorted(CHART.glob("values-*.yaml")), ids=lambda p: p.stem)
+def test_router_when_of_a_preset_then_has_a_folder_for_each_model_it_loads(
+    render: Render, preset: Path
+) -> None:
+    manifests = render([preset])
+    copies = RouterSettings(hub_copies=router(manifests)["TROUPE_ROUTER_HUB_COPIES"]).copies
+    loaded = {
+        c["args"][0]: c["args"][3]
+        for of, c, _ in manifests.containers()
+        if of.endswith("/model") and "download" in c["args"]
+    }
+    assert loaded
+    assert {folder.removeprefix("models/"): hub for hub, folder in copies.items()} == loaded
+
+
+def test_download_when_the_model_is_gated_then_only_its_pod_has_the_token(render: Render) -> None:
+    manifests = render([], MODEL, TOKEN)
+    holders = [
+        of
+        for of, container, _ in manifests.containers()
+        if any(each["name"] == "HF_TOKEN" for each in container.get("env", []))
+    ]
+    assert [name.rpartition("-")[0] for name in holders] == ["t-troupe-model-qwen3-8b"]
+    env = {each["name"]: each for each in download(manifests)["env"]}
+    assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "hub", "key": "token"}
+    assert env["HF_HUB_OFFLINE"]["value"] == "0"
+
+
+def test_download_when_a_pod_ends_in_the_middle_then_the_folder_appears_whole(
+    render: Render, tmp_path: Path
+) -> None:
+    """The rendered script with a `python` that writes a file a run, and fails in its first."""
+    container = download(render([], MODEL))
+    (tmp_path / "models" / "Qwen3-8B").mkdir(parents=True)
+    (tmp_path / "models" / "Qwen3-8B" / "of-no-finished-download").touch()
+    fake = tmp_path / "bin" / "python"
+    fake.parent.mkdir()
+    fake.write_text(
+        '#!/bin/sh\nfor part; do [ "$before" = --local-dir ] && folder=$part; before=$part; done\n'
+        'mkdir -p "$folder"; [ -e "$folder/first" ] && touch "$folder/second" && exit 0\n'
+        'touch "$folder/first"; exit 1\n'
+    )
+    fake.chmod(0o755)
+    path = f"{fake.parent}:{os.environ['PATH']}"
+
+    def run() -> int:
+        argv = [*container["command"], *container["args"]]
+        return subprocess.run(argv, cwd=tmp_path, env={"PATH": path}, check=False).returncode
+
+    def held() -> list[str]:
+        return sorted(each.name for each in (tmp_path / "models" / "Qwen3-8B").iterdir())
+
+    assert run() == 1
+    assert held() == ["of-no-finished-download"]
+    assert run() == 0
+    assert held() == ["first", "second"]
+    fake.unlink()  # a third run loads nothing
+    assert run() == 0
+    assert sorted(p.name for p in (tmp_path / "models").iterdir()) == [".Qwen3-8B.done", "Qwen3-8B"]
