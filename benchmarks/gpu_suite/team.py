@@ -94,7 +94,8 @@ def tiny_base(folder: Path) -> Path:
 
 def tiny_document(base: Path, tasks: int) -> dict[str, Any]:
     """Two steps of AT-GRPO on 4x4 grids."""
-    policy = {"model": str(base), "train": {"kind": "lora", "rank": 4, "alpha": 8}}
+    train = {"kind": "lora", "rank": 4, "alpha": 8}
+    policy = {"model": str(base), "dtype": "float32", "train": train}
     return {
         "name": "suite-tiny",
         "steps": 2,

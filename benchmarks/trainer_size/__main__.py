@@ -92,10 +92,17 @@ def predicted(*, quick: bool) -> tuple[dict[str, Any], Goals]:
 def attended(*, quick: bool) -> tuple[dict[str, Any], Goals]:
     """Cells of attention, and sizes of micro-batches."""
     cells = count_cells(30 if quick else 600)
-    figures = {"microbatches": cells.microbatches, "shorter_groups": round(cells.short, 3)}
+    figures = {
+        "microbatches": cells.microbatches,
+        "all_draws": round(cells.overall, 4),
+        "largest_of_a_group_above_512": round(cells.group, 3),
+        "largest_of_trees": round(cells.trees, 3),
+    }
     return figures, [
-        goal("attended over visible cells, above 512 tokens", round(cells.long, 4), CELLS,
-             cells.long <= CELLS),
+        goal("attended over visible cells, blocks above 512 tokens", round(cells.segments, 4),
+             CELLS, cells.segments <= CELLS),
+        goal("attended over visible cells, all draws", round(cells.overall, 4), CELLS,
+             cells.overall <= CELLS),
         goal("micro-batches above their budget", cells.above, 0, cells.above == 0),
     ]  # fmt: skip
 

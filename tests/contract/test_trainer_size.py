@@ -12,7 +12,8 @@ NAMES = {
     "host memory of a rank beside its part, bytes": 2 * 10**9,
     "largest predicted share of a GPU": 0.9,
     "jobs that do not fit their GPU": 0,
-    "attended over visible cells, above 512 tokens": 1.2,
+    "attended over visible cells, blocks above 512 tokens": 1.2,
+    "attended over visible cells, all draws": 1.2,
     "micro-batches above their budget": 0,
     "layers gathered at a moment": 2,
 }

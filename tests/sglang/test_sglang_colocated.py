@@ -107,7 +107,7 @@ def wait_for(what: str, is_so: Callable[[], bool]) -> None:
 def spec_of(base: Path, kind: str) -> dict[str, Any]:
     train = {"kind": "lora", "rank": 4, "alpha": 8} if kind == "lora" else {"kind": "full"}
     found = tiny_spec(base)
-    found["policies"]["shared"] |= {"train": train}
+    found["policies"]["shared"] |= {"train": train, "dtype": "float32"}
     return found | {
         "name": f"one-device-{kind}",
         "steps": STEPS,

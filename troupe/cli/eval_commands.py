@@ -20,6 +20,7 @@ from troupe.cli.specs import read_spec, with_local_paths, with_overrides
 from troupe.cli.train_commands import Begin, run_folder, run_job, submitting
 from troupe.errors import InvalidArgumentError, NotFoundError
 from troupe.spec import JobSpec, load_spec, parse_spec
+from troupe.spec.dtypes import submitted
 from troupe.training.task import TASK_NAME
 
 _SECOND_FORM = "With --task and --policy, or --team"
@@ -241,7 +242,7 @@ def evaluation_spec(
             policy["model"] = str(merged)
         document = with_overrides(document, overrides)
     else:
-        document = read_spec(what, [*overrides, "steps=0"]).model_dump(mode="json")
+        document = submitted(read_spec(what, [*overrides, "steps=0"]))
     document["name"] = f"{document['name'][:35]}-eval"
     document["steps"] = 0
     changes = {"num_tasks": num_tasks, "split": split, "every": 0}

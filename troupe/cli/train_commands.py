@@ -30,6 +30,7 @@ from troupe.clients.rest import JobDocument, RestClient
 from troupe.episodes.build import load_parts
 from troupe.errors import InvalidArgumentError, NotFoundError, TroupeError
 from troupe.spec import JobSpec, load_spec
+from troupe.spec.dtypes import submitted
 from troupe.training.task import TASK_NAME
 
 DEMO_SPEC = Path(__file__).with_name("demo.yaml")
@@ -239,7 +240,7 @@ def submitting(spec: JobSpec, bundle: Bundle | None = None) -> Begin:
 
     def begin(client: RestClient) -> JobDocument:
         upload(client, bundle)
-        return client.submit(spec.model_dump(mode="json"))
+        return client.submit(submitted(spec))
 
     load_parts(spec)
     return begin

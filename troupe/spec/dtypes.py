@@ -1,5 +1,7 @@
 """Chooses the number format of policies whose spec names none. Pure."""
 
+from typing import Any
+
 from troupe.spec.job import JobSpec
 from troupe.spec.policy import PolicySpec
 
@@ -16,6 +18,15 @@ def with_dtypes(spec: JobSpec) -> JobSpec:
         for name, policy in spec.policies.items()
     }
     return spec.model_copy(update={"policies": policies})
+
+
+def submitted(spec: JobSpec) -> dict[str, Any]:
+    """The document of ``spec`` for a router, which chooses each ``dtype`` that was left out."""
+    document = spec.model_dump(mode="json")
+    for name, policy in spec.policies.items():
+        if "dtype" not in policy.model_fields_set:
+            del document["policies"][name]["dtype"]
+    return document
 
 
 def _chosen(policy: PolicySpec, spec: JobSpec) -> str:

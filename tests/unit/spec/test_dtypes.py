@@ -3,7 +3,7 @@
 from typing import Any
 
 from troupe.spec import JobSpec, parse_spec
-from troupe.spec.dtypes import with_dtypes
+from troupe.spec.dtypes import submitted, with_dtypes
 
 
 def _spec(**policies: dict[str, Any]) -> JobSpec:
@@ -41,3 +41,11 @@ def test_dtype_when_a_past_version_names_none_then_is_that_of_its_policy() -> No
     assert _formats(with_dtypes(_spec(one={"model": "m"}, old=past))) == ["bfloat16", "bfloat16"]
     kept = _spec(one={"model": "m", "dtype": "float32"}, old=past)
     assert _formats(with_dtypes(kept)) == ["float32", "float32"]
+
+
+def test_dtype_when_left_out_then_a_submitted_document_leaves_it_to_the_router() -> None:
+    spec = _spec(one={"model": "m"}, other={"model": "m", "dtype": "float32"})
+    received = parse_spec(submitted(spec))
+    assert received == spec
+    assert _formats(with_dtypes(received)) == ["bfloat16", "float32"]
+    assert submitted(with_dtypes(spec)) == with_dtypes(spec).model_dump(mode="json")
