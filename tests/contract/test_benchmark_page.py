@@ -13,6 +13,7 @@ NO_QUICK_FORM = {
     "peer_own": "two runs of vs_peers",
     "peer_run": "a process of vs_peers",
     "program_answers": "reads a run folder that there is",
+    "push_watch": "a process of weight_push",
     "real_model": "reads a run folder that there is",
     "record": "runs the others",
     "recorded_latencies": "makes quantiles of published files",

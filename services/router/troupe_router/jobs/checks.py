@@ -74,6 +74,7 @@ def check_playable(spec: JobSpec, allowed: Allowlist) -> None:
 
 def model_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:
     """The models of the spec that are neither folders, which may be read, nor hub ids."""
+    spec = with_copies(spec, allowed.copies)
     critic = spec.algorithm.critic
     models = {
         f"/policies/{name}/{field}": model

@@ -32,7 +32,6 @@ from troupe_router.jobs.checks import (
     laid_out,
     model_issues,
     resolve,
-    with_copies,
 )
 from troupe_router.jobs.discard import discard
 from troupe_router.jobs.estimate import find_pace
@@ -282,7 +281,7 @@ class JobCommands:
         self.bundles.checked(spec)
         allowed = Allowlist.from_settings(self._settings)
         check_playable(spec, allowed)
-        return model_issues(with_copies(spec, allowed.copies), allowed)
+        return model_issues(spec, allowed)
 
     def _run_dir(self, job_id: str) -> Path:
         if not is_job_id(job_id):
