@@ -1,14 +1,14 @@
 """A real job that learns while its rounds are played, beside the same job that does not.
 
-Run: ``python -m benchmarks.overlap_job [--quick]``. All four services on this machine, one thread
-each: SmolLM2-135M (``troupe model fetch smollm2 --to models/smollm2``) writes and learns the
-summaries of examples/smollm2_summaries.yaml, two tickets at once, so that their gradients can be
-summed while the others are written. Steps of the job with ``batch.overlap`` are set against its
-longest phase in the one without: what the engine does (playing and evaluating, on one core) or
-learning (on the other). Two pairs: without evaluations, and with one of every version, which
-begins in the tail of a round; ``hidden`` is what of it took no time of its own.
-``--quick`` takes a tiny model and a game. The last line is one JSON object; exits 0 whatever it
-shows, and 1 if a job fails.
+Run: ``python -m benchmarks.overlap_job [--evaluations none] [--quick]``. All four services on this
+machine, one thread each: SmolLM2-135M (``troupe model fetch smollm2 --to models/smollm2``) writes
+and learns the summaries of examples/smollm2_summaries.yaml, two tickets at once, so that their
+gradients can be summed while the others are written. Steps of the job with ``batch.overlap`` are
+set against its longest phase in the one without: what the engine does (playing and evaluating, on
+one core) or learning (on the other). Two pairs: without evaluations, and with one of every version,
+which begins in the tail of a round; ``hidden`` is what of it took no time of its own. ``--quick``
+takes a tiny model and a game. The last line is one JSON object; exits 0 whatever it shows, and 1 if
+a job fails.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 
 GOAL = 1.1
 SUMMARIES = (
-    "tasks_per_step=16",
+    "tasks_per_step=32",
     "algorithm.group_size=4",
     "algorithm.minibatches=1",
     "agents.brief.sampling.max_new_tokens=20",
@@ -48,6 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overlap_job")
     parser.add_argument("--model", type=Path, default=ROOT / "models" / "smollm2")
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--evaluations", choices=EVALUATIONS, help="only this pair of jobs")
     parser.add_argument("--quick", action="store_true", help="a tiny model and a game")
     args = parser.parse_args()
     clean_up_on_sigterm()
@@ -60,6 +61,8 @@ def main() -> int:
             spec, overrides = ROOT / "examples" / "plan_path_6x6.yaml", GAME
             model = quick_model(folder / "model")
         for evaluations, every in EVALUATIONS.items():
+            if args.evaluations not in (None, evaluations):
+                continue
             pairs[evaluations] = {}
             for arm, overlap in (("without", "false"), ("with", "true")):
                 given = [*overrides, every, f"steps={args.steps}", f"batch.overlap={overlap}"]
