@@ -209,7 +209,8 @@ def test_dockerfile_when_read_then_bases_are_pinned_and_every_image_drops_root()
 
 
 def test_values_when_shipped_then_each_file_is_yaml_of_known_workloads() -> None:
-    names = {"values", "values-one-gpu", "values-one-gpu-node", "values-multi-node"}
+    presets = ("one-gpu", "one-gpu-node", "eight-gpu-node", "multi-node")
+    names = {"values", *(f"values-{preset}" for preset in presets)}
     assert {path.stem for path in VALUES} == names
     for path in VALUES:
         assert isinstance(yaml.safe_load(path.read_text("utf-8")), dict)

@@ -6,6 +6,8 @@ Pure. ``troupe up`` is told how many GPUs there are and finds the same layout it
 from collections.abc import Mapping
 
 from troupe.errors import InvalidArgumentError
+from troupe.ids import is_hub_id
+from troupe.spec.job import JobSpec
 from troupe.spec.layout import GpuLayout
 
 COMPOSE_FILES = ("docker-compose.yml", "docker-compose.gpu.yml")
@@ -70,6 +72,16 @@ def chart_values(layout: GpuLayout) -> dict[str, str]:
     }
 
 
+def chart_downloads(spec: JobSpec) -> dict[str, str]:
+    """``--set`` of the chart: the hub ids that the job names are those that it downloads."""
+    models = {model for policy in spec.policies.values() for model in policy.models().values()}
+    values: dict[str, str] = {}
+    for number, hub_id in enumerate(sorted(filter(is_hub_id, models))):
+        values[f"models.download[{number}].repo"] = hub_id
+        values[f"models.download[{number}].name"] = hub_id.partition("/")[2]
+    return values
+
+
 def chart_preset(layout: GpuLayout) -> str:
     """The file of values to begin with."""
     if layout.is_colocated:
@@ -87,15 +99,16 @@ def spec_changes(layout: GpuLayout) -> dict[str, str]:
     }
 
 
-def start_lines(layout: GpuLayout, place: str) -> list[str]:
-    """The commands of one way of starting, each a line of a shell."""
+def start_lines(layout: GpuLayout, place: str, job: JobSpec, path: str) -> list[str]:
+    """The commands of one way of starting ``job``, each a line of a shell; its file is ``path``."""
     if place == "up":
         return [f"{_assigned(up_variables(layout))} troupe up"]
     if place == "compose":
         return [f"{_assigned(compose_variables(layout))} docker compose up -d --build --wait"]
+    values = chart_values(layout) | chart_downloads(job)
     lines = [
-        f"helm install troupe {CHART} -f {chart_preset(layout)}{_sets(chart_values(layout))}",
-        f"troupe submit SPEC{_sets(spec_changes(layout))}",
+        f"helm install troupe {CHART} -f {chart_preset(layout)}{_sets(values)}",
+        f"troupe submit {path}{_sets(spec_changes(layout))}",
     ]
     return lines if spec_changes(layout) else lines[:1]
 

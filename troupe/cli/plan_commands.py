@@ -15,6 +15,7 @@ from troupe.episodes.build import JobParts, layout_of, load_parts
 from troupe.samplers.cost import draws_per_act
 from troupe.spec.deadlines import in_words
 from troupe.spec.dtypes import with_dtypes
+from troupe.spec.experts import experts_issues
 from troupe.spec.growth import (
     Growth,
     evaluated_at_most,
@@ -23,6 +24,7 @@ from troupe.spec.growth import (
     recorded_share,
     run_growth,
 )
+from troupe.spec.issues import SpecInvalidError
 from troupe.spec.layout import GpuLayout, seats
 from troupe.spec.memory import GB
 from troupe.spec.step_cost import sampled_at_most, step_cost
@@ -50,11 +52,16 @@ def plan(
     as_json: opt.AsJson = False,
 ) -> None:
     """Say which GPUs a job's servers and trainers take, why, and how to start it so."""
-    parts = load_parts(with_dtypes(read_spec(spec, overrides or ())))
+    job = with_dtypes(read_spec(spec, overrides or ()))
+    if issues := experts_issues(job):
+        raise SpecInvalidError(issues)
+    parts = load_parts(job)
     layout = layout_of(parts, gpus, gpu_gb, max_replicas=1 if place == "compose" else None)
-    lines = start_lines(layout, place)
+    lines = start_lines(layout, place, job, str(spec))
     deadlines = in_words(parts.spec)
-    weights = transport_words(parts.spec, is_colocated=layout.is_colocated)
+    weights = transport_words(
+        parts.spec, is_colocated=layout.is_colocated, has_tls=place == "chart"
+    )
     step = step_document(parts, layout)
     share = record_fraction
     if "tokens" in step:
@@ -95,7 +102,7 @@ def step_document(parts: JobParts, layout: GpuLayout) -> dict[str, Any]:
     return seconds | {
         "tokens": sum(tokens.values()),
         "sentence": (
-            f"a step of {sum(tokens.values()):,} tokens: {cost.total_s:.3g} s ({named}) by a "
+            f"a step of {sum(tokens.values()):,} tokens: {cost.total_s:,.0f} s ({named}) by a "
             "formula with assumed rates of an 80 GB GPU, none of them measured"
         ),
     }

@@ -60,7 +60,7 @@ def validate(
         return
     out().print(f"{spec} is valid: job '{job_spec.name}', {job_spec.steps} steps", markup=False)
     out().print(memory, markup=False)
-    out().print(transport_words(job_spec), markup=False)
+    out().print(transport_words(with_dtypes(job_spec)), markup=False)
 
 
 def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:

@@ -131,18 +131,14 @@ def predict(
         held, gradients, of_layer = held / ranks, gradients / ranks, of_layer / ranks
     if is_offloaded:
         held = gradients = of_layer = 0.0
-    kept_a_token = _kept_a_token(shape, number, is_full=is_full, is_spread=ranks > 1)
-    one_layer = tokens * kept_a_token
-    masks = tokens * _MASK_CELLS_A_TOKEN * number
-    ends = tokens * shape.hidden * 3 * number
+    one_layer = tokens * _kept_a_token(shape, number, is_full=is_full, is_spread=ranks > 1)
     kept_input = tokens * shape.hidden * number
-    if checkpoint_activations:
-        activations = shape.layers * kept_input + masks + ends
-    else:
+    kept_a_layer = kept_input
+    if not checkpoint_activations:
         has_copies = is_full and number == 2 and ranks == 1  # autocast's
-        copies = 2 * shape.layers * layer if has_copies else 0
-        activations = shape.layers * one_layer + copies + masks + ends
-    activations += tower.activations
+        kept_a_layer = one_layer + (2 * layer if has_copies else 0)
+    masks_and_ends = tokens * (_MASK_CELLS_A_TOKEN + 3 * shape.hidden) * number
+    activations = shape.layers * kept_a_layer + masks_and_ends + tower.activations
     head = head_chunk(shape.vocab, tokens) * shape.vocab * (6 + 1.5 * number + 1)
     at_head = activations + head
     at_layer = gradients - (4 * table if is_full and ranks == 1 else 0.0)

@@ -24,9 +24,9 @@ def goes_without_file(spec: JobSpec, *, is_colocated: bool = False, has_tls: boo
     return max(_full_bytes(spec).values(), default=0.0) >= LARGE_BYTES
 
 
-def transport_words(spec: JobSpec, *, is_colocated: bool = False) -> str:
+def transport_words(spec: JobSpec, *, is_colocated: bool = False, has_tls: bool = False) -> str:
     """A sentence on how each policy's weights travel by default."""
-    broadcast = goes_without_file(spec, is_colocated=is_colocated)
+    broadcast = goes_without_file(spec, is_colocated=is_colocated, has_tls=has_tls)
     full, parts = _full_bytes(spec), list[str]()
     if adapters := [n for n, p in spec.policies.items() if p.train.kind == "lora"]:
         parts.append(f"{', '.join(adapters)}: an adapter's file")
@@ -37,6 +37,8 @@ def transport_words(spec: JobSpec, *, is_colocated: bool = False) -> str:
         else:
             parts.append(f"{name}{of}: a file")
     words = "weights travel as " + "; ".join(parts)
+    if has_tls and goes_without_file(spec, is_colocated=is_colocated):
+        words += " (with mutual TLS, the chart's default; without it full weights take no file)"
     if broadcast:
         words += " (files with mutual TLS, or where an engine joins no group)"
     return words

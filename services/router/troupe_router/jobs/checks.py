@@ -17,6 +17,7 @@ from troupe.ids import is_hub_id
 from troupe.runtime.tracking.options import tracker_issues
 from troupe.spec import Issue, JobSpec, SpecInvalidError
 from troupe.spec.context import context_issues
+from troupe.spec.dtypes import with_dtypes
 from troupe.spec.experts import experts_issues
 from troupe.spec.layout import with_layout
 from troupe.spec.policy import PolicySpec
@@ -44,6 +45,13 @@ def resolve(spec: JobSpec, allowed: Allowlist) -> tuple[JobSpec, JobParts]:
         spec = spec.model_copy(update={"policies": policies})
         faults = [*context_issues(spec), *vision_issues(spec), *experts_issues(spec)]
     return spec, _parts(spec, allowed, faults)
+
+
+def resolve_here(spec: JobSpec, settings: RouterSettings) -> tuple[JobSpec, JobParts]:
+    """``resolve`` as this router allows; where no ``dtype`` is set, its platform's."""
+    if settings.gpus or settings.trainer_gpus:
+        spec = with_dtypes(spec)
+    return resolve(spec, Allowlist.from_settings(settings))
 
 
 def with_copies(spec: JobSpec, copies: Mapping[str, str]) -> JobSpec:

@@ -22,7 +22,6 @@ from troupe.runtime.run_folder import checkpoints_folder, newest_first, step_of
 from troupe.runtime.streams.events import EventLog
 from troupe.runtime.streams.ledger import StepLedger
 from troupe.spec import Issue, JobSpec, SpecInvalidError, load_spec, parse_spec, read_yaml
-from troupe.spec.dtypes import with_dtypes
 from troupe_router.jobs.allowlist import Allowlist
 from troupe_router.jobs.bundles import BundleStore, keep_bundle
 from troupe_router.jobs.checks import (
@@ -31,7 +30,7 @@ from troupe_router.jobs.checks import (
     check_trainer_gpus,
     laid_out,
     model_issues,
-    resolve,
+    resolve_here,
 )
 from troupe_router.jobs.discard import discard
 from troupe_router.jobs.estimate import find_pace
@@ -269,9 +268,7 @@ class JobCommands:
         """The resolved spec as asked, which run folders keep, and the job as laid out here now."""
         check_runs_dir(self._settings.runs_dir)
         self.bundles.checked(spec, run_dir)
-        if self._settings.gpus or self._settings.trainer_gpus:
-            spec = with_dtypes(spec)
-        spec, parts = resolve(spec, Allowlist.from_settings(self._settings))
+        spec, parts = resolve_here(spec, self._settings)
         parts = laid_out(parts, self._settings, max_replicas=self.quota.replicas_of(owner))
         check_trainer_gpus(parts, self._settings.trainer_gpus)
         return spec, parts
