@@ -91,7 +91,8 @@ class PolicySpec(SpecModel):
     """One set of weights that agents sample from and that is trained."""
 
     model: str = Field(min_length=1)
-    """Local folder or hub id of a transformers causal language model."""
+    """Local folder or hub id of a transformers causal language model; a mixture of experts is
+    refused."""
     train: Annotated[LoraSpec | FullSpec, Field(discriminator="kind")] = LoraSpec()
     """What is trained."""
     optimizer: OptimizerSpec = OptimizerSpec()
