@@ -151,14 +151,15 @@ class Recorder:
 
     async def record(self, state: RoundState) -> list[pb.Episode]:
         """Record a complete round; its episodes. Repeating it after a crash changes nothing."""
-        wall_s = time.time() - state.opened_at
+        now = time.time()
+        wall_s = now - state.opened_at
         of_round = await self._ledger.episodes(
             state.round_id,
-            kept=partial(self._kept, opened_at=state.opened_at),
+            kept=partial(self._kept, opened_at=state.opened_at, now=now),
             with_tokens=self._with_tokens,
         )
         episodes = sorted(of_round, key=lambda episode: episode.episode_id)
-        kept = self._kept(episodes, state.opened_at)
+        kept = self._kept(episodes, state.opened_at, now)
         await self._append_episodes(state.round_id, kept)
         reached("router.round_recording", state.round_id)
         play = await asyncio.to_thread(play_metrics, episodes, wall_s)
@@ -258,9 +259,11 @@ class Recorder:
             await self._settle()
         await self._settle(is_last=True)
 
-    def _kept(self, episodes: Sequence[pb.Episode], opened_at: float) -> list[pb.Episode]:
+    def _kept(
+        self, episodes: Sequence[pb.Episode], opened_at: float, now: float
+    ) -> list[pb.Episode]:
         """Those of a round that are recorded."""
-        fraction = self._limits.fraction_of(episodes, opened_at, now=time.time())
+        fraction = self._limits.fraction_of(episodes, opened_at, now=now)
         return [episode for episode in episodes if is_kept(episode, fraction)]
 
     async def _append_episodes(self, round_id: str, kept: list[pb.Episode]) -> None:
