@@ -74,9 +74,8 @@ def chart_values(layout: GpuLayout) -> dict[str, str]:
 
 def chart_downloads(spec: JobSpec) -> dict[str, str]:
     """``--set`` of the chart: the hub ids that the job names are those that it downloads."""
-    models = {model for policy in spec.policies.values() for model in policy.models().values()}
     values: dict[str, str] = {}
-    for number, hub_id in enumerate(sorted(filter(is_hub_id, models))):
+    for number, hub_id in enumerate(sorted(filter(is_hub_id, set(spec.models().values())))):
         values[f"models.download[{number}].repo"] = hub_id
         values[f"models.download[{number}].name"] = hub_id.partition("/")[2]
     return values

@@ -30,16 +30,8 @@ def experts_refusal(model: str, kind: str, count: int) -> str:
 
 def experts_issues(spec: JobSpec) -> list[Issue]:
     """Models with experts, where their folders are on this machine."""
-    models = {
-        f"/policies/{name}/{field}": model
-        for name, policy in spec.policies.items()
-        for field, model in policy.models().items()
-    }
-    critic = spec.algorithm.critic
-    if critic is not None and critic.model is not None:
-        models["/algorithm/critic/model"] = critic.model
     issues: list[Issue] = []
-    for pointer, model in models.items():
+    for pointer, model in spec.models().items():
         try:
             config: Any = json.loads((Path(model).expanduser() / "config.json").read_text("utf-8"))
             count, kind = num_experts(config), str(config.get("model_type", "no type"))

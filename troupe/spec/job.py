@@ -361,6 +361,18 @@ class JobSpec(SpecModel):
         every = self.eval.every
         return sorted({0, *(range(every, self.steps, every) if every else ()), self.steps})
 
+    def models(self) -> dict[str, str]:
+        """Every model that the job names, by JSON pointer: of policies, teachers and the critic."""
+        models = {
+            f"/policies/{name}/{field}": model
+            for name, policy in self.policies.items()
+            for field, model in policy.models().items()
+        }
+        critic = self.algorithm.critic
+        if critic is not None and critic.model is not None:
+            models["/algorithm/critic/model"] = critic.model
+        return models
+
     def sampling_for(self, agent: str, *, evaluate: bool = False) -> SamplingSpec:
         """Sampling of ``agent``: the eval override, else the agent's, else the job's."""
         sampling = self.agents[agent].sampling or self.sampling

@@ -82,18 +82,9 @@ def check_playable(spec: JobSpec, allowed: Allowlist) -> None:
 
 def model_issues(spec: JobSpec, allowed: Allowlist) -> list[Issue]:
     """The models of the spec that are neither folders, which may be read, nor hub ids."""
-    spec = with_copies(spec, allowed.copies)
-    critic = spec.algorithm.critic
-    models = {
-        f"/policies/{name}/{field}": model
-        for name, policy in spec.policies.items()
-        for field, model in policy.models().items()
-    }
-    if critic is not None and critic.model is not None:
-        models["/algorithm/critic/model"] = critic.model
     return [
         Issue(pointer, fault)
-        for pointer, model in models.items()
+        for pointer, model in with_copies(spec, allowed.copies).models().items()
         if (fault := _model_fault(model, allowed))
     ]
 
