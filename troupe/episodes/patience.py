@@ -29,15 +29,10 @@ class Patience:
 
     def generation_s(self, policy: str, max_new_tokens: int) -> float:
         """Time of a Generate call of ``policy``."""
-        limits = self._spec.limits
-        if limits.generate_timeout_s is not None:
-            return limits.generate_timeout_s
-        return generation_s(limits, max_new_tokens, self.rate(policy))
+        return generation_s(self._spec.limits, max_new_tokens, self.rate(policy))
 
     def episode_s(self) -> float:
         """Time of an episode that begins now."""
-        if self._spec.limits.episode_timeout_s is not None:
-            return self._spec.limits.episode_timeout_s
         return episode_s(self._spec, {name: self.rate(name) for name in self._spec.policies})
 
     def note(self, policy: str, num_tokens: int, seconds: float) -> None:

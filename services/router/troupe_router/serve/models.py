@@ -116,6 +116,7 @@ class TeamModel:
     mix: RewardMix
     env: RequestPort
     players: Mapping[str, RolloutPort]
+    patience: Patience
 
     def facts(self) -> dict[str, Any]:
         """Who is in it."""
@@ -135,7 +136,7 @@ class TeamModel:
             round_id="request",
             task_index=0,
             is_eval=True,
-            patience=Patience(self.spec),
+            patience=self.patience,
         )
         start = await self.env.begin_request(
             text,

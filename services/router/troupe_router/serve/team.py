@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from troupe import plugins
 from troupe.bundles.planned import is_bundled, planned_family
 from troupe.episodes.local import EngineRollout, LocalEnv
+from troupe.episodes.patience import Patience
 from troupe.episodes.ports import RequestPort, Start
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.serving import serving_engine
@@ -143,14 +144,16 @@ class _Play:
         manifest, workflow, env = self._manifest, self._workflow, self._env
         if self._refusal or workflow is None or env is None:
             return RefusedTeam(name, self._refusal, list(manifest.agents))
+        spec = self._spec()
         return TeamModel(
             name,
-            self._spec(),
+            spec,
             {agent: entry.sampling for agent, entry in manifest.agents.items()},
             workflow,
             RewardMix(RewardSpec(), self._local_terms),
             env,
             players,
+            Patience(spec),
         )
 
     def _spec(self) -> JobSpec:
