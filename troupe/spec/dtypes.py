@@ -12,9 +12,8 @@ def with_dtypes(spec: JobSpec) -> JobSpec:
     A past version of a policy gets that policy's. What is chosen is part of the spec that the run
     folder keeps, so that a resumed job computes as before wherever it goes on.
     """
-    chosen = {name: _chosen(policy, spec) for name, policy in spec.policies.items()}
     policies = {
-        name: policy.model_copy(update={"dtype": chosen[name]})
+        name: policy.model_copy(update={"dtype": _chosen(policy, spec)})
         for name, policy in spec.policies.items()
     }
     return spec.model_copy(update={"policies": policies})

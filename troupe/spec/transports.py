@@ -1,6 +1,6 @@
 """How a job's weights travel where its operator names no way: by file, or without one. Pure.
 
-The trainer, the local launcher, ``troupe plan`` and ``troupe validate`` ask here.
+The trainer, ``troupe plan`` and ``troupe validate`` ask here.
 """
 
 from troupe.spec.deadlines import model_bytes

@@ -22,16 +22,13 @@ def make_transport(settings: TrainerSettings, job_id: str, spec: JobSpec) -> Tra
     Raises:
         InvalidArgumentError: the setting does not fit the job or other settings.
     """
-    is_auto, via = settings.weights_via == "auto", settings.weights_via
-    if is_auto:
-        is_large = goes_without_file(
-            spec, is_colocated=settings.colocated, has_tls=configured() is not None
-        )
-        by_file = "store" if settings.weights_url else "grpc"
-        via = "distributed" if is_large else by_file
-        files = _by_file(by_file, settings, job_id)
-    else:
-        files = _by_file(via, settings, job_id)
+    via = settings.weights_via
+    files: Transport = StreamTransport()
+    if via == "store" or (via == "auto" and settings.weights_url):
+        files = StoredTransport(open_store(settings.weights_url, settings.weights_options), job_id)
+    has_tls = configured() is not None
+    if via == "auto" and goes_without_file(spec, is_colocated=settings.colocated, has_tls=has_tls):
+        via = "distributed"
     if via != "distributed":
         return files
     if not any(isinstance(policy.train, FullSpec) for policy in spec.policies.values()):
@@ -46,11 +43,5 @@ def make_transport(settings: TrainerSettings, job_id: str, spec: JobSpec) -> Tra
         device=settings.device,
         join_timeout_s=settings.weights_join_timeout_s,
         bucket_bytes=settings.weights_bucket_mib << 20,
-        is_required=not is_auto,
+        is_required=settings.weights_via == "distributed",
     )
-
-
-def _by_file(via: str, settings: TrainerSettings, job_id: str) -> Transport:
-    if via == "store":
-        return StoredTransport(open_store(settings.weights_url, settings.weights_options), job_id)
-    return StreamTransport()
