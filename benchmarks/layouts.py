@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.report import commit
+from benchmarks.report import commit, goal
 from troupe.spec import JobSpec, parse_spec
 from troupe.spec.layout import plan_layout
 from troupe_router.cluster import names, templates
@@ -144,8 +144,7 @@ def goals(rows: list[dict[str, Any]], found: dict[str, Any]) -> list[dict[str, A
             ("8: pods of a job in one gang", found["pods"] if gang else 0, found["pods"], gang),
             ("8: presets rendered", len(found["presets"]), 5, len(found["presets"]) >= 5),
         ]
-    keys = ("name", "value", "goal", "holds")
-    return [dict(zip(keys, each, strict=True)) for each in listed]
+    return [goal(*each) for each in listed]
 
 
 def main() -> None:

@@ -44,11 +44,22 @@ def name_of(pid: int) -> str:
     return words[words.index("-m") + 1] if "-m" in words else Path(words[0]).name
 
 
-def peak_mb(pid: int) -> float:
+def status_bytes(pid: int, field: str) -> int:
+    """``VmHWM``, ``VmRSS`` or another size of the process's status, bytes; 0 where it is gone."""
     for line in _read(f"/proc/{pid}/status").decode("utf-8", "replace").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def peak_mb(pid: int) -> float:
+    return status_bytes(pid, "VmHWM") / 2**20
+
+
+def begin_peak(pid: int) -> int:
+    """Count the process's peak (VmHWM) from here on; what it holds now, bytes."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return status_bytes(pid, "VmRSS")
 
 
 def tree_cpu_s(pid: int) -> float:

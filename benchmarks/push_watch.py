@@ -8,7 +8,6 @@ them may write a file larger than 1 MiB. Needs Linux.
 import asyncio
 import contextlib
 import os
-import re
 import resource
 import sys
 import time
@@ -18,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.processes import begin_peak, status_bytes
 from benchmarks.random_model import save_random_model
+from benchmarks.report import goal
 from benchmarks.rollout_fleet import TinyTrainer, sidecar
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe.clients.rollout import RolloutClient
@@ -93,20 +94,6 @@ def no_large_files(*pids: int) -> Generator[None]:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
 
 
-def resident(pid: int) -> int:
-    """What the process holds now; its peak is counted from here on."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-    return status_bytes(pid, "VmRSS")
-
-
-def status_bytes(pid: int, name: str) -> int:
-    """A line of the process's status, bytes."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
-    assert found is not None
-    return int(found[1]) * 1024
-
-
 @contextlib.contextmanager
 def learner(model: Path, num_ranks: int) -> Generator[tuple[PolicyModel, tuple[int, ...]]]:
     """A trainer's model of ``num_ranks`` gloo ranks, and their processes; this one is the first."""
@@ -174,7 +161,7 @@ async def _watch(
     senders: Sequence[int],
     receiver: int,
 ) -> Watched:
-    before = {pid: resident(pid) for pid in (*senders, receiver)}
+    before = {pid: begin_peak(pid) for pid in (*senders, receiver)}
     began = time.perf_counter()
     with no_large_files(*before):
         async with transport.session(export, [target], timeout_s=600) as send:
@@ -225,19 +212,11 @@ def memory_goals(watched: dict[str, Any]) -> list[dict[str, Any]]:
     few = 4 * WATCHED_BUCKET
     worst = max(row["beside_bytes"] for row in watched["rows"])
     rate = watched["adapter_bytes_a_parameter"]
+    name = "broadcast: bytes beside the models (no whole-model buffer, no file)"
+    holds = worst <= few < watched["rows"][0]["bytes"] / 2
     return [
-        {
-            "name": "broadcast: bytes beside the models (no whole-model buffer, no file)",
-            "value": worst,
-            "goal": few,
-            "holds": worst <= few < watched["rows"][0]["bytes"] / 2,
-        },
-        {
-            "name": "LoRA in bfloat16: bytes a parameter (with names and shapes)",
-            "value": rate,
-            "goal": 2.1,
-            "holds": rate <= 2.1,
-        },
+        goal(name, worst, few, holds),
+        goal("LoRA in bfloat16: bytes a parameter (with names and shapes)", rate, 2.1, rate <= 2.1),
     ]
 
 

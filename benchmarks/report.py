@@ -27,7 +27,7 @@ def clean_up_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
-def goal(name: str, value: float, wanted: float, holds: bool) -> dict[str, Any]:
+def goal(name: str, value: float | str, wanted: float | str, holds: bool) -> dict[str, Any]:
     """One line of ``goals``."""
     return {"name": name, "value": value, "goal": wanted, "holds": holds}
 

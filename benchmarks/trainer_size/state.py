@@ -4,13 +4,13 @@ The state is that of full weights: masters, Adam's moments, all in float32.
 """
 
 import os
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from benchmarks.processes import begin_peak, status_bytes
 from benchmarks.trainer_size.job import job_of, save_model, small_groups
 from troupe.algorithms.at_grpo import AtGrpo
 from troupe_trainer.checkpoint.files import CheckpointContents, Checkpoints
@@ -52,21 +52,11 @@ class Memory:
 
     def begin(self) -> None:
         """Count from now on."""
-        for pid in self._pids:
-            Path(f"/proc/{pid}/clear_refs").write_text("5")
-        self._before = [_memory(pid, "VmRSS") for pid in self._pids]
+        self._before = {pid: begin_peak(pid) for pid in self._pids}
 
     def grown(self) -> int:
         """Of the rank that grew most."""
-        peaks = [_memory(pid, "VmHWM") for pid in self._pids]
-        return max(peak - held for peak, held in zip(peaks, self._before, strict=True))
-
-
-def _memory(pid: int, field: str) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    value = re.search(rf"^{field}:\s+(\d+) kB$", status, re.MULTILINE)
-    assert value is not None
-    return int(value[1]) * 1024
+        return max(status_bytes(pid, "VmHWM") - held for pid, held in self._before.items())
 
 
 def keep_state(folder: Path, shape: dict[str, int]) -> KeptState:
