@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from troupe.candidates import GenerateRequest, Generation
-from troupe.episodes.patience import Patience
+from troupe.episodes.call_deadlines import CallDeadlines
 from troupe.episodes.ports import EnvPort, Outcome, RolloutPort, Start
 from troupe.errors import DeadlineError, InvalidArgumentError, UnimplementedError
 from troupe.rewards.mix import RewardMix
@@ -73,7 +73,7 @@ class BranchContext:
     round_id: str
     task_index: int
     is_eval: bool
-    patience: Patience
+    deadlines: CallDeadlines
     step: int = 0
 
     def learns(self, agent: str) -> bool:
@@ -112,16 +112,16 @@ class BranchContext:
         return await self._generate(request)
 
     async def _generate(self, request: GenerateRequest[Observation]) -> Generation:
-        """Sample within the job's patience, and let that learn how long it took."""
+        """Sample by the job's deadlines, and let them learn how long it took."""
         policy, longest = request.policy, request.sampling.max_new_tokens
-        timeout_s, began = self.patience.generation_s(policy, longest), time.monotonic()
+        timeout_s, began = self.deadlines.generation_s(policy, longest), time.monotonic()
         try:
             generation = await self.rollout.generate(request, timeout_s=timeout_s)
         except DeadlineError:
-            self.patience.note(policy, longest, timeout_s)
+            self.deadlines.note(policy, longest, timeout_s)
             raise
         grown = max((len(c.token_ids) for c in generation.candidates), default=0)
-        self.patience.note(policy, grown, time.monotonic() - began)
+        self.deadlines.note(policy, grown, time.monotonic() - began)
         return generation
 
     async def outcomes(

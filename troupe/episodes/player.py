@@ -14,6 +14,7 @@ from troupe.aio import gather
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.episodes.affinity import playing
 from troupe.episodes.branch import Branch, BranchContext, Draw, seats
+from troupe.episodes.call_deadlines import CallDeadlines
 from troupe.episodes.coalitions import team_credit
 from troupe.episodes.follow import FollowedEpisode, resumable
 from troupe.episodes.forest import grow_forest
@@ -29,7 +30,6 @@ from troupe.episodes.groups import (
 )
 from troupe.episodes.joint import JointTree, at_once
 from troupe.episodes.lead import groups_by_lead
-from troupe.episodes.patience import Patience
 from troupe.episodes.ports import EnvPort, RolloutPort, Start
 from troupe.episodes.redraw import has_variance, redrawn_index
 from troupe.episodes.terms import attach_terms
@@ -82,7 +82,7 @@ class EpisodePlayer:
         self._env = env
         self._num_tasks = num_tasks
         self._with_terms = with_terms
-        self._patience = Patience(spec)
+        self._deadlines = CallDeadlines(spec)
 
     async def reset(self, ticket: pb.Ticket) -> Start:
         """The first state of ``ticket``'s task, for a later ``play`` of it."""
@@ -94,7 +94,7 @@ class EpisodePlayer:
 
         ``start``: the first state, if it is known.
         """
-        limit = self._patience.episode_s()
+        limit = self._deadlines.episode_s()
         try:
             async with asyncio.timeout(limit):
                 return await self._play(ticket, start)
@@ -154,7 +154,7 @@ class EpisodePlayer:
             round_id=ticket.round_id,
             task_index=index,
             is_eval=is_eval,
-            patience=self._patience,
+            deadlines=self._deadlines,
             step=ticket.step,
         )
         run = await self._run(context, ticket, start)

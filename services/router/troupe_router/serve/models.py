@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from troupe.candidates import GenerateRequest
 from troupe.episodes.branch import Branch, BranchContext, Draw, seats
-from troupe.episodes.patience import Patience
+from troupe.episodes.call_deadlines import CallDeadlines
 from troupe.episodes.ports import RequestPort, RolloutPort, Start
 from troupe.errors import InvalidArgumentError
 from troupe.evaluation.players import TeamPlayer
@@ -116,7 +116,7 @@ class TeamModel:
     mix: RewardMix
     env: RequestPort
     players: Mapping[str, RolloutPort]
-    patience: Patience
+    deadlines: CallDeadlines
 
     def facts(self) -> dict[str, Any]:
         """Who is in it."""
@@ -136,7 +136,7 @@ class TeamModel:
             round_id="request",
             task_index=0,
             is_eval=True,
-            patience=self.patience,
+            deadlines=self.deadlines,
         )
         start = await self.env.begin_request(
             text,

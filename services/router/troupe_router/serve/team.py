@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from troupe import plugins
 from troupe.bundles.planned import is_bundled, planned_family
+from troupe.episodes.call_deadlines import CallDeadlines
 from troupe.episodes.local import EngineRollout, LocalEnv
-from troupe.episodes.patience import Patience
 from troupe.episodes.ports import RequestPort, Start
 from troupe.errors import InvalidArgumentError, TroupeError
 from troupe.evaluation.serving import serving_engine
@@ -153,7 +153,7 @@ class _Play:
             RewardMix(RewardSpec(), self._local_terms),
             env,
             players,
-            Patience(spec),
+            CallDeadlines(spec),
         )
 
     def _spec(self) -> JobSpec:

@@ -15,10 +15,10 @@ SLOWEST = 20.0
 _ENOUGH_TOKENS, _REMEMBERED_TOKENS = 1_000, 1_000_000
 
 
-class Patience:
+class CallDeadlines:
     """Deadlines of one job's calls. They never shorten below what the model's size allows.
 
-    Example: ``Patience(spec).generation_s("coder", 8192)``.
+    Example: ``CallDeadlines(spec).generation_s("coder", 8192)``.
     """
 
     def __init__(self, spec: JobSpec) -> None:
