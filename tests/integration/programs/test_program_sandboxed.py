@@ -33,6 +33,8 @@ SOLVER = {"seats": {"solver": {"key": True}}}
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
+    if Path(sys.executable).is_relative_to("/tmp"):
+        pytest.skip("this environment lies below /tmp, which is a command's own in the sandbox")
     try:
         opened = local_sandbox()
     except InvalidArgumentError as error:

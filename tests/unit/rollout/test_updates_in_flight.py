@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from troupe.candidates import GenerateRequest, Generation
+from troupe.candidates import Candidate, GenerateRequest, Generation
 from troupe.runtime.engines.engine import StagedWeights
 from troupe.spec.job import SamplingSpec
 from troupe_rollout.engines.cpu import CpuEngine
@@ -60,6 +60,13 @@ async def updated(engine: CpuEngine, *requests: GenerateRequest) -> list[Generat
     return list(await asyncio.gather(*asked))
 
 
+def gone_on(answer: Generation) -> list[tuple[int, Candidate]]:
+    """Numbers and candidates that the update met; on a busy machine a short one may be complete."""
+    found = [(n, c) for n, c in enumerate(answer.candidates) if len(c.version_spans) == 2]
+    assert found
+    return found
+
+
 async def test_answer_when_it_follows_updates_then_spans_say_who_sampled_what(
     engine: CpuEngine, moved: Path
 ):
@@ -68,7 +75,8 @@ async def test_answer_when_it_follows_updates_then_spans_say_who_sampled_what(
     assert alone.policy_version == 0
     [answer] = await updated(engine, request(follows=True))
     assert answer.policy_version == 1
-    for candidate, before in zip(answer.candidates, alone.candidates, strict=True):
+    for number, candidate in gone_on(answer):
+        before = alone.candidates[number]
         (first, num_first), (second, num_second) = candidate.version_spans
         assert (first, second) == (0, 1)
         assert num_first >= 5
@@ -84,7 +92,7 @@ async def test_answer_when_it_goes_on_then_with_the_new_weights_on_the_old_keys_
     old = AutoModelForCausalLM.from_pretrained(model_dir).eval()
     new = AutoModelForCausalLM.from_pretrained(model_dir).eval()
     new.load_state_dict(load_file(moved), strict=False)
-    for candidate in answer.candidates:
+    for _, candidate in gone_on(answer):
         num_first, tokens = candidate.version_spans[0][1], list(candidate.token_ids)
         cache = DynamicCache()
         with torch.no_grad():
