@@ -166,6 +166,8 @@ class ProgramEndpoint:
             self._ready.set()
             self._sweep()
             loop.run_forever()
+            # asyncio loses a connection that is being accepted when its server closes.
+            loop.run_until_complete(_rounds())
             server.close()
             for transport in self._open:
                 transport.abort()

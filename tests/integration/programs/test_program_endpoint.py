@@ -1,8 +1,10 @@
 """The endpoint of programs, asked over a socket."""
 
+import gc
 import http.client
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -34,6 +36,21 @@ def test_body_when_it_is_too_large_then_the_client_hears_why_and_the_connection_
     finally:
         client.close()
         endpoint.close()
+
+
+def test_endpoint_when_it_closes_while_clients_connect_then_no_connection_is_left_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    for _ in range(20):
+        endpoint = ProgramEndpoint(keep_alive_s=5.0)
+        clients = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(3)]
+        endpoint.close()
+        for client in clients:
+            client.close()
+    gc.collect()
+    assert not lost
 
 
 @pytest.fixture
