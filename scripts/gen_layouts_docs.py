@@ -63,7 +63,7 @@ def layout(spec: JobSpec, gpu_gb: int) -> str:
         return "-"
     servers = sum(split[0] for split in splits if split is not None)
     batch = fit_batch(spec, gpu_gb * GB, ranks=ranks).batch
-    tokens = batch.tokens_per_row * batch.rows_per_microbatch
+    tokens = batch.budget
     return f"{servers} + {ranks}" + ("" if tokens == MICROBATCH else f" ({tokens:,} tokens)")
 
 

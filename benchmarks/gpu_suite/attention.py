@@ -1,8 +1,7 @@
 """Part: attention by segments gives on this device what a mask gives, forward and backward.
 
-The operators behind ``torch.nn.attention.varlen`` were only checked for shapes where no GPU is, so
-this is the first thing that can be wrong. Each path is held against float64 attention under a mask,
-with the same rounded inputs, beside PyTorch's own attention under that mask in the same format: the
+Where no GPU is, ATen's operators of flash attention are only checked for shapes. Each path is held
+against float64 attention under a mask, with the same rounded inputs, beside PyTorch's own attention under that mask in the same format: the
 segments may be twice as far off as that, not more. Then a whole model's log probabilities and
 gradients, by segments and by the mask, against float32 on the CPU.
 

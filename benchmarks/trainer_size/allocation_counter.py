@@ -182,7 +182,8 @@ def count(
     checkpoint_activations: bool,
     ranks: int = 1,
 ) -> dict[str, int]:
-    """Bytes held before a step, and at the peak of a pass over ``copies`` equal groups.
+    """Bytes held before a step, and at the peak of two passes over ``copies`` equal groups: the
+    second meets the gradients of the first.
 
     Over ``ranks``: those of one of them, and the most layers that were gathered at once.
     """
@@ -203,8 +204,10 @@ def count(
         before = counter.peak = counter.now
         gathered = GatheredCounter(model._sharded or torch.nn.Module(), counter)
         with LayerCounter(gathered):
-            logprobs, entropy = model.logprobs(batch, want_entropy_grad=False)
-            (logprobs.sum() + 0.0 * entropy.sum()).backward()
+            for _ in range(2):
+                logprobs, entropy = model.logprobs(batch, want_entropy_grad=False)
+                (logprobs.sum() + 0.0 * entropy.sum()).backward()
+                del logprobs, entropy
         assert all(p.grad is not None for p in trained)
         gradients = sum(p.numel() * p.element_size() for p in trained)
         assert len(moments) == 2 * len(trained)

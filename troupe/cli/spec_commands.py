@@ -74,7 +74,7 @@ def predicted(spec: JobSpec, gpu_gb: float | None, ranks: int) -> str:
     which = f" on a GPU of {gpu_gb:g} GB" if gpu_gb else " on a GPU"
     return (
         f"trainer memory{which}: {fit.peak_bytes / GB:.1f} GB predicted, with micro-batches of "
-        f"{batch.tokens_per_row * batch.rows_per_microbatch} tokens and activations {how}"
+        f"{batch.budget} tokens and activations {how}"
         + (
             _on_dtype(spec)
             if gpu_gb

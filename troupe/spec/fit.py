@@ -10,6 +10,7 @@ from troupe.spec.job import BatchSpec, JobSpec
 from troupe.spec.memory import GB, USABLE, trainer_peak
 
 _FEWEST_TOKENS = 1024
+_MOST_TOKENS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +24,24 @@ class Fit:
 def fit_batch(spec: JobSpec, gpu_bytes: int, *, ranks: int = 1) -> Fit:
     """The batch that a trainer on GPUs of ``gpu_bytes`` uses.
 
-    Activations are kept while that fits into 90 % of the memory, else computed again; then the
-    budget of tokens is halved, down to 1,024. What the spec sets is an upper limit, and a set
-    ``checkpoint_activations`` stays.
+    Where the spec leaves the tokens of a pass to the trainer, it takes as many as fit into 90 % of
+    the memory, up to 16,384, with their activations kept: a pass over few leaves a GPU waiting for
+    its kernels to be launched. Where its upper limit does not fit so, activations are computed
+    again; then the limit is halved, down to 1,024. A set ``checkpoint_activations`` stays.
 
     Raises:
         InvalidArgumentError: no such batch fits; says what to change.
     """
     asked = spec.batch
-    budget = asked.tokens_per_row * asked.rows_per_microbatch
+    budget = asked.budget
     choices = [False, True]
     if asked.checkpoint_activations is not None:
         choices = [asked.checkpoint_activations]
+    if asked.tokens_per_row is None:
+        for is_checkpointed in choices:
+            wide = _widest(spec, gpu_bytes, ranks, is_checkpointed=is_checkpointed)
+            if wide is not None:
+                return wide
     peak: float | None = None
     while True:
         for checkpointed in choices:
@@ -46,12 +53,31 @@ def fit_batch(spec: JobSpec, gpu_bytes: int, *, ranks: int = 1) -> Fit:
                 update = {"checkpoint_activations": checkpointed and peak is not None}
                 if peak is None:
                     update = {"checkpoint_activations": choices[-1]}
-                elif budget < asked.tokens_per_row * asked.rows_per_microbatch:
+                elif budget < asked.budget:
                     update |= {"tokens_per_row": budget, "rows_per_microbatch": 1}
                 return Fit(asked.model_copy(update=update), peak)
         if budget <= _FEWEST_TOKENS:
             raise InvalidArgumentError(_refusal(spec, peak or 0.0, gpu_bytes), pointer="/policies")
         budget //= 2
+
+
+def _widest(spec: JobSpec, gpu_bytes: int, ranks: int, *, is_checkpointed: bool) -> Fit | None:
+    """The most tokens of a pass that fit, at least those of the default; None where none do."""
+    for tokens in range(_MOST_TOKENS, spec.batch.budget - 1, -_FEWEST_TOKENS):
+        peak = trainer_peak(
+            spec,
+            tokens=max(tokens, _longest(spec)),
+            checkpoint_activations=is_checkpointed,
+            ranks=ranks,
+        )
+        if peak is not None and peak <= USABLE * gpu_bytes:
+            update = {
+                "tokens_per_row": tokens,
+                "rows_per_microbatch": 1,
+                "checkpoint_activations": is_checkpointed,
+            }
+            return Fit(spec.batch.model_copy(update=update), peak)
+    return None
 
 
 def _longest(spec: JobSpec) -> int:

@@ -15,6 +15,7 @@ from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
 from troupe.spec.bundle import BundleSpec
 from troupe.spec.policy import PolicySpec
 
+_TOKENS_PER_ROW = 512
 _WEEK_S = 7 * 86_400.0
 _PULL_S = 1800.0
 
@@ -134,10 +135,13 @@ RewardPart = Annotated[
 class BatchSpec(SpecModel):
     """How sequences are laid out for the trainer. Never changes what is learnt."""
 
-    tokens_per_row: int = Field(default=512, ge=16, le=1_048_576)
+    tokens_per_row: int | None = Field(
+        default=None, ge=16, le=1_048_576, exclude_if=lambda tokens: tokens is None
+    )
     """A forward and backward pass holds at most `tokens_per_row * rows_per_microbatch` tokens; a
     longer group is split by completion, and a single longer one gets a pass of its own. On a GPU
-    the trainer takes fewer where more would not fit."""
+    the trainer takes fewer where more would not fit. Left out: 512, and on a GPU as many as fit,
+    up to 16,384 tokens a pass."""
     rows_per_microbatch: int = Field(default=8, ge=1)
     """See `tokens_per_row`."""
     checkpoint_activations: bool | None = None
@@ -147,6 +151,11 @@ class BatchSpec(SpecModel):
     """Sum gradients of finished tickets while others are still being played, with the same bits.
     Left out, a trainer on a GPU does so, and one on a CPU, whose cores engines may need, does not.
     An algorithm that compares across tickets waits for the round either way."""
+
+    @property
+    def budget(self) -> int:
+        """Tokens of a pass at most."""
+        return (self.tokens_per_row or _TOKENS_PER_ROW) * self.rows_per_microbatch
 
 
 class RolloutSpec(SpecModel):

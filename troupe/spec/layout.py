@@ -219,7 +219,7 @@ def _separate(
     splits = _widened(spec, splits, counts, room)
     servers, first = _seated(spec, splits, counts, cached)
     fit = fit_batch(spec, int(gpu_gb * GB), ranks=ranks)
-    tokens = fit.batch.tokens_per_row * fit.batch.rows_per_microbatch
+    tokens = fit.batch.budget
     on_host = rank_host_bytes(spec, ranks) if ranks > 1 else None
     trainers = tuple(
         TrainerPlace(name, _devices(first + i * ranks, ranks), fit.peak_bytes, tokens, on_host)
@@ -244,7 +244,7 @@ def _colocated(spec: JobSpec, gpu_gb: float) -> GpuLayout:
         )
     left = gpu_gb * GB - asleep_bytes(spec)
     fit = fit_batch(spec, int(left))
-    tokens = fit.batch.tokens_per_row * fit.batch.rows_per_microbatch
+    tokens = fit.batch.budget
     servers = (ServerPlace(pool, ((0,),), server[1]),)
     trainers = (TrainerPlace("", (0,), fit.peak_bytes, tokens),)
     layout = GpuLayout(1, gpu_gb, servers, trainers, cached, True, host_bytes(spec), "")

@@ -89,9 +89,8 @@ class Prediction:
     trained weights; ``activations`` that the backward pass keeps, with masks; ``head``: a chunk's
     logits.
 
-    ``peak`` is the larger of two moments: when the head's gradient is computed, and when that of
-    a layer is: of the last while all inputs are kept, or of the first when all other gradients
-    exist, whichever takes more.
+    ``peak`` is the larger of two moments of any micro-batch but the first, which meets the
+    gradients of those before: when the head's gradient is computed, and when a layer's is.
     """
 
     held: float
@@ -126,25 +125,20 @@ def predict(
     held, trained = _held_weights(shape, policy, number, ranks, has_reference=has_reference)
     held += tower.held
     gradients = 4.0 * trained + tower.gradients
-    of_layer = 4.0 * (layer if is_full else trained / shape.layers)
     if ranks > 1:
-        held, gradients, of_layer = held / ranks, gradients / ranks, of_layer / ranks
+        held, gradients = held / ranks, gradients / ranks
     if is_offloaded:
-        held = gradients = of_layer = 0.0
+        held = gradients = 0.0
     one_layer = tokens * _kept_a_token(shape, number, is_full=is_full, is_spread=ranks > 1)
-    kept_input = tokens * shape.hidden * number
-    kept_a_layer = kept_input
+    kept_a_layer = tokens * shape.hidden * number
     if not checkpoint_activations:
         has_copies = is_full and number == 2 and ranks == 1  # autocast's
         kept_a_layer = one_layer + (2 * layer if has_copies else 0)
     masks_and_ends = tokens * (_MASK_CELLS_A_TOKEN + 3 * shape.hidden) * number
     activations = shape.layers * kept_a_layer + masks_and_ends + tower.activations
     head = head_chunk(shape.vocab, tokens) * shape.vocab * (6 + 1.5 * number + 1)
-    at_head = activations + head
-    at_layer = gradients - (4 * table if is_full and ranks == 1 else 0.0)
-    if checkpoint_activations:  # the gradients of a layer come and its input goes
-        at_layer += activations + one_layer
-        at_layer -= (shape.layers - 1) * min(kept_input, of_layer)
+    at_head = gradients + activations + head
+    at_layer = gradients + (activations + one_layer if checkpoint_activations else 0.0)
     at_end = max(gradients, tower.image)
     if ranks == 1:
         at_head += table * (6 if number == 2 else 4) if is_full else 0.0

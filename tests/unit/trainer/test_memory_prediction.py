@@ -12,6 +12,7 @@ from troupe.errors import InvalidArgumentError
 from troupe.runtime.engines.presets import ModelShape
 from troupe.spec import load_spec, parse_spec
 from troupe.spec.fit import fit_batch
+from troupe.spec.job import BatchSpec
 from troupe.spec.memory import (
     GB,
     USABLE,
@@ -89,7 +90,10 @@ def test_prediction_when_compared_with_an_allocation_counter_then_is_within_10_p
         (SMALL, FULL, "float32", True, 4, 2000, 4),
         (LARGE, LORA, "bfloat16", True, 4, 2000, 8),
         (SMALL, LORA, "bfloat16", False, 4, 151936, 2),
-        pytest.param(LARGE, FULL, "bfloat16", True, 36, 151936, 8, marks=pytest.mark.slow),
+        pytest.param(
+            *(LARGE, FULL, "bfloat16", True, 36, 151936, 8),
+            marks=[pytest.mark.slow, pytest.mark.timeout(600)],
+        ),
     ],
 )
 def test_prediction_for_ranks_when_counted_then_is_within_10_percent_and_two_layers_are_gathered(
@@ -138,7 +142,7 @@ def test_full_weights_of_8b_when_on_eight_gpus_then_fit_80_gb_and_say_their_host
     fit = fit_batch(job, 80 * GB, ranks=8)
     assert fit.peak_bytes is not None
     assert fit.peak_bytes <= USABLE * 80 * GB
-    assert fit.batch.tokens_per_row * fit.batch.rows_per_microbatch == 65536
+    assert fit.batch.budget == 65536
     host = rank_host_bytes(job, 8)
     assert host is not None
     assert LARGE is not None
@@ -249,3 +253,23 @@ def test_head_chunk_when_on_a_gpu_then_is_what_the_prediction_takes(vocabulary: 
     chunk = tokens_per_chunk(vocabulary, on_cpu=False)
     assert 2048 <= chunk <= 8192
     assert head_chunk(vocabulary, 1 << 20) == chunk
+
+
+def test_batch_when_a_spec_leaves_tokens_out_then_a_gpu_takes_as_many_as_fit() -> None:
+    spec = load_spec(ROOT / "examples/math.yaml")
+    policies = {
+        name: policy.model_copy(update={"model": "Qwen/Qwen3-8B", "dtype": "bfloat16"})
+        for name, policy in spec.policies.items()
+    }
+    free = spec.model_copy(update={"policies": policies, "batch": BatchSpec()})
+    large, middle = fit_batch(free, 80 * GB), fit_batch(free, 48 * GB)
+    assert 4096 < large.batch.budget <= 16_384
+    assert large.batch.checkpoint_activations is False
+    assert middle.batch.checkpoint_activations is True
+    for fit, size in ((large, 80), (middle, 48)):
+        assert fit.peak_bytes is not None
+        assert fit.peak_bytes <= USABLE * size * GB
+    told = free.model_copy(update={"batch": BatchSpec(tokens_per_row=512)})
+    assert fit_batch(told, 80 * GB).batch.budget == 4096
+    assert BatchSpec().budget == 4096
+    assert "tokens_per_row" not in BatchSpec().model_dump()

@@ -49,7 +49,7 @@ def test_segments_when_attended_then_equal_the_mask_and_so_do_gradients(
 
 
 def test_segments_when_on_a_gpu_then_the_same_passes_are_asked_of_its_kernel() -> None:
-    """Shapes alone: the operators of ``torch.nn.attention.varlen`` accept what they are given."""
+    """Shapes alone: ATen's operators of flash attention accept what they are given."""
     meta = torch.device("meta")
     heads = [
         torch.randn(18, count, 8, dtype=torch.bfloat16, device=meta, requires_grad=True)

@@ -42,7 +42,7 @@ class Critics:
         self._is_joint = view == "joint"
         self._tokenizer: Any = None
         trained = [policy for policy in sorted(learners) if spec.trains(policy)]
-        tokens = spec.batch.tokens_per_row * spec.batch.rows_per_microbatch
+        tokens = spec.batch.budget
         self._critics: dict[str, Critic] = {}
         for name, learner in learners.items():
             if learner.model.vision is not None:

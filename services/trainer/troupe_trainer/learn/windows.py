@@ -35,7 +35,7 @@ def tickets_per_window(spec: JobSpec, sampler: Sampler, *, most: int | None = No
     draws = draws_per_act(sampler, spec) * spec.workflow.max_turns
     limits = [spec.sampling_for(agent).max_new_tokens for agent in spec.workflow.order]
     num_tokens = max(1, draws * sum(limits))
-    budget = spec.batch.tokens_per_row * spec.batch.rows_per_microbatch
+    budget = spec.batch.budget
     room = budget * spec.algorithm.minibatches // num_tokens
     fewest = 1 if most is None else -(-spec.tasks_per_step // most)
     return max(fewest, min(room, max(spec.tasks_per_step // FEWEST, SMALLEST // num_tokens)))

@@ -1,8 +1,9 @@
 """Flash attention over sequences side by side, forward and backward, with PyTorch alone.
 
-On an accelerator ``torch.nn.attention.varlen``; on the CPU PyTorch's flash kernel, sequence by
-sequence. Both give the log-sum-exp, and both take output and log-sum-exp for the backward pass,
-which the public functions do not allow; so the operators behind them are called.
+On an accelerator the kernels behind ``torch.nn.attention.varlen``; on the CPU PyTorch's flash
+kernel, sequence by sequence. Both give the log-sum-exp, and both take output and log-sum-exp for
+the backward pass, which the public functions do not allow; so ATen's operators are called. Those of
+``varlen`` itself (``torch_attn::``) take other arguments in each release of PyTorch.
 
 Shape suffixes: M tokens, H heads, S size of a head.
 """
@@ -14,11 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention import varlen
 
-_OPERATORS: Any = torch.ops.torch_attn
 _ATEN: Any = torch.ops.aten
-_ = varlen  # registers the operators
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def flash_forward(
     ``key`` and ``value`` may have fewer heads (grouped queries).
     """
     if not is_on_cpu(query_M_H_S):
-        return _OPERATORS._varlen_attn(
+        return _ATEN._flash_attention_forward(
             query_M_H_S.contiguous(),
             key.contiguous(),
             value.contiguous(),
@@ -72,10 +70,10 @@ def flash_forward(
             keys.starts,
             queries.longest,
             keys.longest,
+            0.0,
             is_causal,
-            scale,
-            [-1, 0 if is_causal else -1],
-            key.shape[1] != query_M_H_S.shape[1],
+            return_debug_mask=False,
+            scale=scale,
         )[:2]
     output = torch.empty_like(query_M_H_S, memory_format=torch.contiguous_format)
     lse = torch.empty(query_M_H_S.shape[1::-1], dtype=torch.float32)
@@ -108,8 +106,8 @@ def flash_backward(
     is then these keys' part of its gradient.
     """
     if not is_on_cpu(query):
-        state = torch.zeros(2, dtype=torch.uint64, device=query.device)
-        return _OPERATORS._varlen_attn_backward(
+        unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # state of dropout
+        return _ATEN._flash_attention_backward(
             grad_M_H_S,
             query.contiguous(),
             key.contiguous(),
@@ -120,10 +118,11 @@ def flash_backward(
             keys.starts,
             queries.longest,
             keys.longest,
+            0.0,
             is_causal,
-            state,
-            scale,
-            [-1, 0 if is_causal else -1],
+            unused,
+            unused,
+            scale=scale,
         )
     grads = [
         torch.empty_like(t, memory_format=torch.contiguous_format) for t in (query, key, value)

@@ -7,7 +7,8 @@ Shape suffixes: M tokens, N trained ones, R rows, T tokens of a row, D hidden.
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -38,6 +39,17 @@ from troupe_trainer.model.vision import Vision
 from troupe_trainer.model.whole_weights import give_each, whole_weights
 
 _T = TypeVar("_T")
+
+
+@contextmanager
+def exact_products() -> Generator[None]:
+    """Products of float32 matrices keep all of their 23 bits, where the device has TF32 too."""
+    present = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(present)
 
 
 class PolicyModel:
@@ -322,7 +334,8 @@ class PolicyModel:
 
         A vision-language model computes them as it does when it learns; placeholders have 0.
         """
-        return self._gathered(lambda: self._score(token_ids, images))
+        with exact_products():  # it is compared with an engine's, which rounds less than TF32
+            return self._gathered(lambda: self._score(token_ids, images))
 
     def _score(self, token_ids: list[int], images: Sequence[ImagePart]) -> list[float]:
         with torch.no_grad(), self.autocast:

@@ -121,7 +121,7 @@ def lay_out(
     """
     if not shares_prompts:
         prompts = [replace(p, samples=[s]) for p in prompts for s in p.samples]
-    budget = batch.tokens_per_row * batch.rows_per_microbatch
+    budget = batch.budget
     blocks = [block for p in prompts for block in _within(p, budget)]
     return fill(blocks, budget, trained_vision)
 
