@@ -86,10 +86,7 @@ class Worker:
         with torch.inference_mode():
             while self._busy or not self._is_stopping:
                 self._take_messages()
-                for key, lane in list(self._busy.items()):
-                    self._advance(lane)
-                    if lane.is_idle:
-                        del self._busy[key]
+                self._advance_all()
 
     def _take_messages(self) -> None:
         """Take all queued messages; waits for one only when there is nothing to compute."""
@@ -104,6 +101,13 @@ class Worker:
                 self._is_stopping = True
             else:
                 message()
+
+    def _advance_all(self) -> None:
+        """Advance each busy lane. Its own function: none is held while the thread waits."""
+        for key, lane in list(self._busy.items()):
+            self._advance(lane)
+            if lane.is_idle:
+                del self._busy[key]
 
     def _advance(self, lane: Batcher) -> None:
         try:
