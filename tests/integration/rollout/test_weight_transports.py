@@ -129,6 +129,18 @@ async def test_late_joiner_is_brought_to_the_current_version(fleet: Fleet, via: 
     await publish.close()
 
 
+async def test_version_before_the_committed_one_when_rounds_may_be_stale_is_kept(fleet: Fleet):
+    publish = fleet.publisher("grpc")
+    publish._spec = publish._spec.model_copy(update={"max_staleness": 1})
+    for version in range(4):
+        fleet.trainer.learn(version)
+        await publish.publish(fleet.trainer.export(version))
+        await publish.forget_before("p", version)
+    held = [replica.engine.policies()[0].loaded_versions for replica in fleet.replicas]
+    assert held == [(2, 3)] * 2
+    await publish.close()
+
+
 async def test_heartbeat_older_than_the_push_when_it_is_seen_then_nothing_is_sent_again(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ):
