@@ -129,6 +129,21 @@ async def test_late_joiner_is_brought_to_the_current_version(fleet: Fleet, via: 
     await publish.close()
 
 
+async def test_late_replica_when_the_next_version_is_committed_then_it_unloads_what_it_had(
+    fleet: Fleet,
+):
+    late, publish = fleet.replicas[1], fleet.publisher("grpc")
+    for version in range(3):
+        late.is_listed = version != 1
+        fleet.trainer.learn(version)
+        await publish.publish(fleet.trainer.export(version))
+        late.is_listed = True
+        await publish.forget_before("p", version)  # of 1: version 0 is the late one's active one
+        await publish._catch_up("p")
+    assert late.engine.policies()[0].loaded_versions == (2,)
+    await publish.close()
+
+
 async def test_version_before_the_committed_one_when_rounds_may_be_stale_is_kept(fleet: Fleet):
     publish = fleet.publisher("grpc")
     publish._spec = publish._spec.model_copy(update={"max_staleness": 1})

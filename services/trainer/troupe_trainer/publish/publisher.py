@@ -156,9 +156,9 @@ class Publisher:
         """
         while self._replaced[policy]:
             await self._delivery.forget(self._replaced[policy].pop())
-        unused = version - (2 if self._spec.max_staleness else 1)
-        if unused >= 0:
-            await self._discard(policy, unused)
+        newest = version - (2 if self._spec.max_staleness else 1)
+        # The one before that again: a replica that was late may have had it as its active one.
+        await self._discard(policy, *range(max(0, newest - 1), newest + 1))
 
     async def hold(self) -> None:
         """Send no replica anything until ``go_on``; returns when nothing is being sent."""
@@ -304,12 +304,13 @@ class Publisher:
                 pointer=error.pointer,
             ) from error
 
-    async def _discard(self, policy: str, version: int) -> None:
+    async def _discard(self, policy: str, *versions: int) -> None:
         try:
-            members = await self._members(policy)
+            members = await self._members(policy) if versions else []
         except TroupeError:
             return
-        await self._delivery.discard(policy, version, members)
+        for version in versions:
+            await self._delivery.discard(policy, version, members)
 
     async def _members(self, policy: str) -> list[Replica]:
         """Serving replicas of the policy; loading and draining ones are left out."""
