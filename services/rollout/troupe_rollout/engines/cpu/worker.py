@@ -5,7 +5,7 @@ else; lanes share the thread token by token, so a long completion never starves 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -45,12 +45,16 @@ class Worker:
 
         self._mailbox.put(accept)
 
-    def hand_over(self, lanes: "Sequence[Batcher]", to: Batcher) -> "Future[None]":
-        """Let what follows updates in ``lanes`` go on in ``to``, between two tokens."""
+    def hand_over(self, lanes: list[Batcher], to: Batcher) -> "Future[None]":
+        """Let what follows updates in ``lanes`` go on in ``to``, between two tokens.
+
+        Empties ``lanes``: the thread may look at its next message long after the future is set.
+        """
 
         def move() -> None:
             for lane in lanes:
                 lane.hand_over(to)
+            lanes.clear()
             if not to.is_idle:
                 self._busy[id(to)] = to
 
