@@ -165,8 +165,8 @@ async def serve(learner: Learner, engine: CpuEngine, version: int, folder: Path)
     export = export_version(learner, version, folder, job_id="bench")
     await engine.stage(StagedWeights("p", version, "full", export.path, ""))
     await engine.activate("p", version)
-    if version > 1:
-        await engine.discard("p", version - 2)
+    if version:
+        await engine.discard("p", version - 1)
     export.path.unlink()
 
 

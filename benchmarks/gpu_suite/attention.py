@@ -1,9 +1,10 @@
 """Part: attention by segments gives on this device what a mask gives, forward and backward.
 
 Where no GPU is, ATen's operators of flash attention are only checked for shapes. Each path is held
-against float64 attention under a mask, with the same rounded inputs, beside PyTorch's own attention under that mask in the same format: the
-segments may be twice as far off as that, not more. Then a whole model's log probabilities and
-gradients, by segments and by the mask, against float32 on the CPU.
+against float64 attention under a mask, with the same rounded inputs, beside PyTorch's own attention
+under that mask in the same format: the segments may be twice as far off as that, not more. Then a
+whole model's log probabilities and gradients, by segments and by the mask, against float32 on the
+CPU.
 
 Shape suffixes: M tokens, H heads, S size of a head.
 """

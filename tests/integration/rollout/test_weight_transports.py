@@ -6,15 +6,18 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch import Tensor
 from weight_fleet import Fleet
 
 from troupe.api.rollout.v1 import rollout_pb2 as pb
+from troupe.api.router.v1.router_pb2 import Replica
 from troupe.errors import InvalidArgumentError, JobFailedError, WeightsRejectedError
 from troupe.runtime.engines.engine import StagedWeights
 from troupe_rollout.engines.cpu import engine as cpu_engine
+from troupe_rollout.engines.cpu.blocks import WeightBlocks
 from troupe_rollout.engines.cpu.model import CpuModel
 
 TRANSPORTS = ["grpc", "store", "distributed"]
@@ -30,6 +33,7 @@ async def test_publish_reaches_every_replica_with_proof(fleet: Fleet, via: str, 
         await publish.forget_before("p", version)  # its version is committed
         assert await fleet.serving() == [(version, ())] * 2
         for replica in fleet.replicas:
+            assert replica.engine.policies()[0].loaded_versions == (version,)
             scores = await replica.client.score("p", version, export.canary.token_ids)
             assert scores == pytest.approx(export.canary_logprobs, abs=1e-4)
     for results in fleet.notes.results:
@@ -71,13 +75,16 @@ async def test_tensor_that_changed_in_one_engine_fails_the_publish_and_is_named(
     real = cpu_engine.build_module
 
     def change_and_build(
-        base: CpuModel, weights: StagedWeights, tensors: Iterable[tuple[str, Tensor]]
+        base: CpuModel,
+        weights: StagedWeights,
+        tensors: Iterable[tuple[str, Tensor]],
+        blocks: WeightBlocks,
     ) -> object:
         def changed() -> Iterator[tuple[str, Tensor]]:
             for name, tensor in tensors:
                 yield name, tensor + 1.0 if name == "model.norm.weight" else tensor
 
-        return real(base, weights, changed())
+        return real(base, weights, changed(), blocks)
 
     monkeypatch.setattr(cpu_engine, "build_module", change_and_build)
     fleet.trainer.learn(1)
@@ -119,6 +126,64 @@ async def test_late_joiner_is_brought_to_the_current_version(fleet: Fleet, via: 
     assert [a.replica for a in fleet.notes.late] == ["r1"]
     await publish._catch_up("p")
     assert len(fleet.notes.late) == 1, "it is sent once"
+    await publish.close()
+
+
+async def test_late_replica_when_the_next_version_is_committed_then_it_unloads_what_it_had(
+    fleet: Fleet,
+):
+    late, publish = fleet.replicas[1], fleet.publisher("grpc")
+    for version in range(3):
+        late.is_listed = version != 1
+        fleet.trainer.learn(version)
+        await publish.publish(fleet.trainer.export(version))
+        late.is_listed = True
+        await publish.forget_before("p", version)  # of 1: version 0 is the late one's active one
+        await publish._catch_up("p")
+    assert late.engine.policies()[0].loaded_versions == (2,)
+    await publish.close()
+
+
+async def test_version_before_the_committed_one_when_rounds_may_be_stale_is_kept(fleet: Fleet):
+    publish = fleet.publisher("grpc")
+    publish._spec = publish._spec.model_copy(update={"max_staleness": 1})
+    for version in range(4):
+        fleet.trainer.learn(version)
+        await publish.publish(fleet.trainer.export(version))
+        await publish.forget_before("p", version)
+    held = [replica.engine.policies()[0].loaded_versions for replica in fleet.replicas]
+    assert held == [(2, 3)] * 2
+    await publish.close()
+
+
+async def test_heartbeat_older_than_the_push_when_it_is_seen_then_nothing_is_sent_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+):
+    publish, sent = fleet.publisher("grpc"), list[int]()
+    await publish.publish(fleet.trainer.export(0))
+    heartbeats = await fleet.members.list_replicas("job", 0)
+    fleet.trainer.learn(1)
+    await publish.publish(fleet.trainer.export(1))
+    for replica in fleet.replicas:
+        stage = replica.engine.stage
+
+        async def noted(weights: StagedWeights, stage: Any = stage) -> str:
+            sent.append(weights.policy_version)
+            return await stage(weights)
+
+        monkeypatch.setattr(replica.engine, "stage", noted)
+
+    async def old(job_id: str, kind: int) -> list[Replica]:
+        return heartbeats
+
+    monkeypatch.setattr(fleet.members, "list_replicas", old)
+    await publish._catch_up("p")
+    assert sent == [] and fleet.notes.late == []
+    for replica in fleet.replicas:
+        replica.engine._tables["p"].lose(1)  # pyright: ignore
+    await publish._catch_up("p")
+    assert sent == [1, 1], "one that has lost it is sent it again"
+    assert await fleet.serving() == [(1, ())] * 2
     await publish.close()
 
 

@@ -98,3 +98,28 @@ def test_activate_of_a_restaged_version_replaces_its_tensors():
     table.activate(0)
     assert table.state().tensor_digest == "other"
     assert table.holds(0, "other") and not table.holds(0, "d0")
+
+
+def test_room_is_made_by_the_oldest_idle_version_and_never_by_the_active_one():
+    table = VersionTable[Slot]("shared", max_versions=3)
+    for version in (4, 5, 6):
+        table.stage(slot(version))
+        table.activate(version)
+    table.make_room(7)
+    assert table.state().loaded_versions == (5, 6)
+    table.activate(5)
+    table.stage(slot(6, "learnt again"))
+    table.make_room(7)
+    assert (table.state().loaded_versions, table.state().staged_versions) == ((5,), (6,))
+
+
+def test_room_for_a_version_is_first_that_of_its_earlier_attempt():
+    table = table_at(0)
+    table.stage(slot(1))
+    table.make_room(1)
+    assert (table.state().loaded_versions, table.state().staged_versions) == ((0,), ())
+
+
+def test_room_for_a_version_two_behind_the_active_one_is_refused():
+    with pytest.raises(ConflictError, match="older than the active version 5"):
+        table_at(4, 5).make_room(3)

@@ -45,3 +45,23 @@ def test_freed_memory_when_kept_then_its_pages_are_fetched_once():
         return int(done.stdout)
 
     assert faults("keep_freed_memory()") * 3 < faults("")
+
+
+_RESIDENT = """
+import psutil
+from troupe.runtime.serving.memory import keep_freed_memory, return_freed_memory
+keep_freed_memory()
+blocks = [bytearray(20 << 20) for _ in range(8)]
+last = bytearray(1 << 20)
+del blocks
+before = psutil.Process().memory_info().rss
+return_freed_memory()
+print(before - psutil.Process().memory_info().rss)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="malloc_trim is glibc's")
+def test_freed_memory_when_it_is_returned_then_the_process_is_smaller_by_it():
+    command = [sys.executable, "-c", _RESIDENT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert int(done.stdout) > 150 << 20

@@ -78,6 +78,19 @@ class VersionTable(Generic[Held]):
                 f"version {self.active_version}: versions never go back. Publish a newer one."
             )
 
+    def make_room(self, policy_version: int) -> None:
+        """Before a version is built: with it, at most ``max_versions`` are held.
+
+        Its own earlier attempt goes, then loaded ones that are not active, the lowest first, then
+        staged ones. Raises ConflictError as ``stage`` does.
+        """
+        self.check_forward(policy_version)
+        self._remove(self._staged, policy_version)
+        idle = sorted(self._loaded.keys() - {self.active_version})
+        spare = [(self._loaded, v) for v in idle] + [(self._staged, v) for v in self._staged]
+        for versions, number in spare[: max(0, len(self.held()) + 1 - self.max_versions)]:
+            self._remove(versions, number)
+
     def stage(self, version: Held) -> None:
         """Keep ``version`` beside the serving ones, replacing an earlier attempt."""
         self.check_forward(version.policy_version)

@@ -17,7 +17,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.spec.deadlines import moving_s, push_s, startup_s
 from troupe.spec.job import JobSpec
 from troupe_trainer.checkpoint.export import Export
-from troupe_trainer.publish.push import Push, life_of, serves
+from troupe_trainer.publish.push import Push, is_among, life_of, serves
 from troupe_trainer.publish.push_events import PushResult
 from troupe_trainer.publish.transport import Send, Target, Transport
 
@@ -180,6 +180,21 @@ class Delivery:
         for error in await _gather(calls):
             if error is not None:
                 _log.warning("publisher.discard_failed", policy=policy, error=error.message)
+
+    async def has_lost(self, replica: Replica, export: Export) -> bool:
+        """Whether a replica that was given the version has it no more.
+
+        A heartbeat without it may be older than the push: then the replica itself is asked, since
+        to be sent the version again costs it the memory of one more. Without an answer it has not.
+        """
+        if is_among(replica.policies, export):
+            return False
+        try:
+            status = await self.client_of(replica).status()
+        except TroupeError as error:
+            _log.warning("publisher.not_asked", replica=replica.replica_id, error=error.message)
+            return False
+        return not is_among(status.policies, export)
 
     def client_of(self, replica: Replica) -> RolloutClient:
         """The connection to a replica."""

@@ -27,7 +27,7 @@ from troupe.spec.job import JobSpec
 from troupe.spec.policy import LoraSpec
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.publish.delivery import Delivery, Errors
-from troupe_trainer.publish.push import Life, Push, PushSeconds, has_other, life_of
+from troupe_trainer.publish.push import Life, Push, PushSeconds, life_of
 from troupe_trainer.publish.push_events import NoPushListener, PushListener, push_refusal
 from troupe_trainer.publish.stream import StreamTransport
 from troupe_trainer.publish.transport import Transport
@@ -149,14 +149,16 @@ class Publisher:
         return took
 
     async def forget_before(self, policy: str, version: int) -> None:
-        """``version`` is committed: unload what is older than the one before it. Best effort.
+        """``version`` is committed: unload what nobody asks for any more. Best effort.
 
-        Earlier versions' files go only now: until this commit, one of them was the committed one.
+        Strictly on-policy that is the version before it, whose round is over; with staleness that
+        one is still played. Earlier versions' files go only now: one of them was the committed one.
         """
         while self._replaced[policy]:
             await self._delivery.forget(self._replaced[policy].pop())
-        if version > 1:
-            await self._discard(policy, version - 2)
+        newest = version - (2 if self._spec.max_staleness else 1)
+        # The one before that again: a replica that was late may have had it as its active one.
+        await self._discard(policy, *range(max(0, newest - 1), newest + 1))
 
     async def hold(self) -> None:
         """Send no replica anything until ``go_on``; returns when nothing is being sent."""
@@ -233,7 +235,8 @@ class Publisher:
         except TroupeError:
             return
         for replica in members:
-            if life_of(replica) in push.active and not has_other(replica, push.export):
+            is_given = life_of(replica) in push.active
+            if is_given and not await self._delivery.has_lost(replica, push.export):
                 continue
             push.staged.discard(life_of(replica))
             (error,) = await self._delivery.activate([replica], push)
@@ -301,12 +304,13 @@ class Publisher:
                 pointer=error.pointer,
             ) from error
 
-    async def _discard(self, policy: str, version: int) -> None:
+    async def _discard(self, policy: str, *versions: int) -> None:
         try:
-            members = await self._members(policy)
+            members = await self._members(policy) if versions else []
         except TroupeError:
             return
-        await self._delivery.discard(policy, version, members)
+        for version in versions:
+            await self._delivery.discard(policy, version, members)
 
     async def _members(self, policy: str) -> list[Replica]:
         """Serving replicas of the policy; loading and draining ones are left out."""

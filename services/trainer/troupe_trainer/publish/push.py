@@ -3,10 +3,11 @@
 Owns no calls. A replica is identified by its life: after a restart it counts as another replica.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from troupe.api.router.v1.router_pb2 import Replica
+from troupe.api.router.v1.router_pb2 import Replica, ReplicaPolicy
+from troupe.runtime.engines.engine import PolicyState
 from troupe_trainer.checkpoint.export import Export
 from troupe_trainer.publish.push_events import PushResult
 
@@ -62,10 +63,10 @@ def serves(replica: Replica, export: Export) -> bool:
     )
 
 
-def has_other(replica: Replica, export: Export) -> bool:
-    """Whether the heartbeat says that the replica lost the version that it was given."""
+def is_among(policies: Iterable[ReplicaPolicy | PolicyState], export: Export) -> bool:
+    """Whether a replica that says this of its policies has loaded the version."""
     manifest = export.manifest
-    return not any(
+    return any(
         p.policy == manifest.policy and manifest.policy_version in p.loaded_versions
-        for p in replica.policies
+        for p in policies
     )

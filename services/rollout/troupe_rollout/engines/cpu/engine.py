@@ -19,7 +19,7 @@ from troupe.errors import InvalidArgumentError, OverloadedError
 from troupe.ids import prompt_digest
 from troupe.runtime.engines.broadcast import BroadcastWeights
 from troupe.runtime.engines.engine import PolicyState, StagedWeights
-from troupe.runtime.serving.memory import keep_freed_memory
+from troupe.runtime.serving.memory import keep_freed_memory, return_freed_memory
 from troupe.spec.policy import PolicySpec
 from troupe.tasks.content import ImagePart
 from troupe.tasks.family import Message
@@ -31,6 +31,7 @@ from troupe_rollout.engines.chat import (
     stop_detector,
 )
 from troupe_rollout.engines.cpu.batcher import Batcher
+from troupe_rollout.engines.cpu.blocks import WeightBlocks
 from troupe_rollout.engines.cpu.images import positions_of
 from troupe_rollout.engines.cpu.model import CpuModel, load_base
 from troupe_rollout.engines.cpu.receive import Memberships
@@ -64,6 +65,7 @@ class CpuEngine:
         self._bases: dict[str, CpuModel] = {}
         self._chats: dict[str, ChatTemplate] = {}
         self._tables: dict[str, VersionTable[Slot]] = {}
+        self._blocks: dict[str, WeightBlocks] = {}
         self._memberships = Memberships()
         self._in_flight = 0
         self._is_stopping = False
@@ -82,6 +84,7 @@ class CpuEngine:
                 loaded[key].tokenizer, spec.model, spec.chat_template_kwargs, loaded[key].vision
             )
             self._tables[policy] = VersionTable[Slot](policy, self._settings.max_versions)
+            self._blocks[policy] = WeightBlocks(loaded[key].device)
         self._worker.start()
         for base in loaded.values():
             prompt = [0] * min(32, base.context_length)
@@ -92,6 +95,8 @@ class CpuEngine:
             kinds = {p.train.kind for p in policies.values() if (p.model, p.dtype) == key}
             if kinds == {"full"}:
                 base.drop_weights()
+        if self._settings.device == "cpu":
+            return_freed_memory()
 
     def render(self, policy: str, messages: Sequence[Message]) -> list[int]:
         self._base(policy)
@@ -170,6 +175,7 @@ class CpuEngine:
         thread: ThreadPoolExecutor | None,
     ) -> str:
         base, table = self._base(weights.policy), self._tables[weights.policy]
+        table.make_room(weights.policy_version)
         loop = asyncio.get_running_loop()
         slot = await loop.run_in_executor(thread, self._build, base, weights, tensors)
         if not table.holds(weights.policy_version, slot.tensor_digest):
@@ -265,7 +271,7 @@ class CpuEngine:
         tensors: Callable[[], Generator[tuple[str, Tensor]]],
     ) -> Slot:
         with contextlib.closing(tensors()) as each:
-            module, sums = build_module(base, weights, each)
+            module, sums = build_module(base, weights, each, self._blocks[weights.policy])
         digest = held_digest(weights, sums)
         lane = Batcher(
             module,

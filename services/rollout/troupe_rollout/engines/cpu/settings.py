@@ -27,4 +27,5 @@ class CpuEngineSettings(BaseSettings):
     max_kv_mib: int = Field(default=4096, ge=1)
     """Key/value memory of one policy version, MiB."""
     max_versions: int = Field(default=3, ge=2, le=64)
-    """Versions of one policy held at once; activation unloads the oldest idle ones beyond it."""
+    """Versions of one policy held at once, with the one that is being staged: the oldest goes, and
+    never the active one. One that still answers requests stays in memory until they end."""

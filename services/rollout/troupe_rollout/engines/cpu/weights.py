@@ -19,6 +19,7 @@ from troupe.runtime.weights import TensorSum, TensorView, adapter_scale, read_la
 from troupe.runtime.weights.group import TORCH_DTYPES
 from troupe.runtime.weights.layout import read_into
 from troupe.runtime.weights.manifest import parse_adapter_config
+from troupe_rollout.engines.cpu.blocks import WeightBlocks
 from troupe_rollout.engines.cpu.model import CpuModel, replace_parameter
 
 _LORA_NAME = re.compile(r"^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight$")
@@ -51,11 +52,15 @@ def sum_of_tensor(name: str, tensor: Tensor) -> TensorSum:
 
 
 def build_module(
-    base: CpuModel, weights: StagedWeights, tensors: Iterable[tuple[str, Tensor]]
+    base: CpuModel,
+    weights: StagedWeights,
+    tensors: Iterable[tuple[str, Tensor]],
+    blocks: WeightBlocks,
 ) -> tuple[Any, list[TensorSum]]:
     """A module of the base's architecture that computes with ``tensors``, and their digests.
 
-    Full weights are put in as they come: beside the module there is one tensor at a time.
+    What it does not share with the base is in one of ``blocks``. Full weights are put in as they
+    come: beside the module there is one tensor at a time.
 
     Raises:
         WeightsRejectedError: A tensor is unknown, missing or of the wrong shape; it is named.
@@ -70,9 +75,9 @@ def build_module(
 
     with torch.no_grad():
         if weights.kind == "lora":
-            _merge_lora(module, dict(summed()), weights.adapter_config_json, where)
+            _merge_lora(module, dict(summed()), weights.adapter_config_json, blocks, where)
         else:
-            _replace_all(module, summed(), base.device, where)
+            _replace_all(module, summed(), blocks, where)
     return module, sums
 
 
@@ -104,7 +109,9 @@ def _twin(module: Any, twins: dict[int, Any]) -> Any:
     return twin
 
 
-def _merge_lora(module: Any, tensors: dict[str, Tensor], config_json: str, where: str) -> None:
+def _merge_lora(
+    module: Any, tensors: dict[str, Tensor], config_json: str, blocks: WeightBlocks, where: str
+) -> None:
     """W + scale * B @ A for every target. Source: LoRA, arXiv 2106.09685, Eq. 3."""
     config, scale = parse_adapter_config(config_json), adapter_scale(config_json)
     if unsupported := [name for name in _UNSUPPORTED if config.get(name)]:
@@ -114,20 +121,21 @@ def _merge_lora(module: Any, tensors: dict[str, Tensor], config_json: str, where
         if (match := _LORA_NAME.match(name)) is None:
             raise WeightsRejectedError(f"{where}: tensor '{name}' is not a LoRA matrix of a layer.")
         pairs.setdefault(match[1], {})[match[2]] = tensor
+    layers = {target: _linear(module, target, where) for target in pairs}
+    block = blocks.take([layer.weight for layer in layers.values()])
     for target, pair in pairs.items():
         if pair.keys() != {"A", "B"}:
             raise WeightsRejectedError(
                 f"{where}: tensor '{target}.lora_A' or '.lora_B' is missing."
             )
-        layer = _linear(module, target, where)
-        weight = layer.weight
+        layer, weight = layers[target], layers[target].weight
         a, b = (pair[side].to(weight.device, torch.float32) for side in "AB")
         if (b.shape[0], *a.shape[1:]) != tuple(weight.shape) or b.shape[1] != a.shape[0]:
             raise WeightsRejectedError(
                 f"{where}: tensor '{target}.lora_B' {list(b.shape)} times 'lora_A' {list(a.shape)} "
                 f"does not give the layer's {list(weight.shape)}."
             )
-        layer.weight = _laid_out_as(weight, weight.float() + scale * (b @ a), weight.device)
+        layer.weight = block.put(weight.float() + scale * (b @ a), weight)
 
 
 def _linear(module: Any, target: str, where: str) -> nn.Linear:
@@ -145,11 +153,12 @@ def _linear(module: Any, target: str, where: str) -> nn.Linear:
 
 
 def _replace_all(
-    module: Any, tensors: Iterable[tuple[str, Tensor]], device: torch.device, where: str
+    module: Any, tensors: Iterable[tuple[str, Tensor]], blocks: WeightBlocks, where: str
 ) -> None:
     """Every parameter as it comes; tied names may be given once or each time."""
     current: dict[str, nn.Parameter] = dict(module.named_parameters(remove_duplicate=False))
     ties, placed = _ties(current), dict[str, nn.Parameter]()
+    block = blocks.take([current[names[0]] for names in ties])
     names_of = {name: names for names in ties for name in names}
     for name, tensor in tensors:
         _check_fits(current.get(name), name, tuple(tensor.shape), where)
@@ -159,7 +168,7 @@ def _replace_all(
                     f"{where}: tensor '{name}' differs from '{twin}', and the model ties them."
                 )
             continue
-        placed[name] = _laid_out_as(current[name], tensor, device)
+        placed[name] = block.put(tensor, current[name])
         for tied in names_of[name]:
             replace_parameter(module, tied, placed[name])
     _check_complete(ties, placed, where)
@@ -186,12 +195,6 @@ def _check_complete(ties: list[list[str]], received: Container[str], where: str)
     for names in ties:
         if not any(name in received for name in names):
             raise WeightsRejectedError(f"{where}: tensor '{names[0]}' is missing.")
-
-
-def _laid_out_as(old: Tensor, values: Tensor, device: torch.device) -> nn.Parameter:
-    """``values`` on ``device`` with the dtype and memory layout of ``old``."""
-    placed = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=device)
-    return nn.Parameter(placed.copy_(values), requires_grad=False)
 
 
 def _bytes(tensor: Tensor) -> memoryview:

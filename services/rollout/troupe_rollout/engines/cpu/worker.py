@@ -5,7 +5,7 @@ else; lanes share the thread token by token, so a long completion never starves 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -45,12 +45,16 @@ class Worker:
 
         self._mailbox.put(accept)
 
-    def hand_over(self, lanes: "Sequence[Batcher]", to: Batcher) -> "Future[None]":
-        """Let what follows updates in ``lanes`` go on in ``to``, between two tokens."""
+    def hand_over(self, lanes: list[Batcher], to: Batcher) -> "Future[None]":
+        """Let what follows updates in ``lanes`` go on in ``to``, between two tokens.
+
+        Empties ``lanes``: the thread may look at its next message long after the future is set.
+        """
 
         def move() -> None:
             for lane in lanes:
                 lane.hand_over(to)
+            lanes.clear()
             if not to.is_idle:
                 self._busy[id(to)] = to
 
@@ -86,10 +90,7 @@ class Worker:
         with torch.inference_mode():
             while self._busy or not self._is_stopping:
                 self._take_messages()
-                for key, lane in list(self._busy.items()):
-                    self._advance(lane)
-                    if lane.is_idle:
-                        del self._busy[key]
+                self._advance_all()
 
     def _take_messages(self) -> None:
         """Take all queued messages; waits for one only when there is nothing to compute."""
@@ -104,6 +105,13 @@ class Worker:
                 self._is_stopping = True
             else:
                 message()
+
+    def _advance_all(self) -> None:
+        """Advance each busy lane. Its own function: none is held while the thread waits."""
+        for key, lane in list(self._busy.items()):
+            self._advance(lane)
+            if lane.is_idle:
+                del self._busy[key]
 
     def _advance(self, lane: Batcher) -> None:
         try:
