@@ -1,5 +1,6 @@
 """Windows of tickets: by size, and from nothing but the spec and what is trained."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -78,12 +79,13 @@ def test_windows_when_a_round_has_any_number_of_tickets_then_each_is_in_one(
 
 def test_windows_when_only_where_and_how_fast_it_runs_differs_then_are_the_same() -> None:
     here = _spec(48, 200)
-    for more in (
+    others: Sequence[dict[str, Any]] = (
         {"batch": {"tokens_per_row": 4096, "rows_per_microbatch": 1, "overlap": True}},
         {"limits": {"episodes_in_flight": 3, "step_timeout_s": 900}},
         {"seed": 7},
         {"trainer": {"per_policy": True}},
-    ):
+    )
+    for more in others:
         there = _spec(48, 200, **more)
         for is_small in (True, False):
             assert _windows(here, 48, is_small=is_small) == _windows(there, 48, is_small=is_small)
