@@ -231,13 +231,15 @@ def trainer_peak(
     sums = [_sum_bytes(policy, ranks) for policy in spec.policies.values()]
     if spec.trainer.per_policy:
         return max(p.peak + of for p, of in zip(alone, sums, strict=True)) + CONTEXT_BYTES
-    return sum(p.held for p in alone) + sum(sums) - shared + most + CONTEXT_BYTES
+    sum_bytes = max(sums) if spec.batch.overlap is False else sum(sums)
+    return sum(p.held for p in alone) + sum_bytes - shared + most + CONTEXT_BYTES
 
 
 def _sum_bytes(policy: PolicySpec, ranks: int) -> float:
     """Bytes of the sum of an adapter's gradients over a round's windows: 8 a number.
 
-    All policies have theirs while a round is played. Full weights and ranks add to the gradient.
+    All policies have theirs while a round is played, without ``batch.overlap`` one at a time. Full
+    weights and ranks add to the gradient.
     """
     shape = decoder_shape(policy.model)
     if shape is None or ranks > 1 or not isinstance(policy.train, LoraSpec):
