@@ -27,7 +27,7 @@ Gradient = Sequence[Tensor | None]
 
 FINE = 2.0**-36
 """The grid: 1.5e-11, of gradients that are not divided by the round's tokens yet. That is finer
-than float32 from 1.3e-4 up, and far below AdamW's eps after the division."""
+than float32 from 1.2e-4 up, and far below AdamW's eps after the division."""
 COARSE = 2.0**10
 """What is larger than half of it is split: whole multiples are summed apart. So 2 ** 17 windows
 stay within 63 bits, and a gradient may be as large as float32 allows."""
