@@ -9,11 +9,11 @@ ticket's tokens are in proportion to its time.
 Latencies: ``cpu engine`` and ``7B`` draw from what was recorded on the cpu engine
 (results/generate_latencies.json) and on engines of a 7B model (results/latencies_7b.json, see
 `benchmarks.recorded_latencies`), one call a ticket or eight, ``turns``; ``long tail`` is log-normal
-(sigma 1): a few tickets take ten times the median. Of 1.7B there is no recording. ``held`` is how
-many gradients may wait for their turn: 2 GiB are 12 adapters of 8B (rank 16) or 30 of 1.7B.
+(sigma 1): a few tickets take ten times the median. Of 1.7B there is no recording.
 
 ``tail``: how much sooner a round ends when its longest tickets start first
-(`benchmarks.tail_order`). ``sums``: what the way of summing needs (`benchmarks.window_sums`).
+(`benchmarks.tail_order`). ``sums``: the same cells with simulated times and no ledger, for adapters
+(``exact``) and for full weights (`benchmarks.window_sums`).
 
 ``floor`` is what no schedule can beat that is on-policy and learns a ticket when it is played: the
 same work without windows, order or limit. Both arms are interleaved. The last line is one JSON
@@ -45,7 +45,8 @@ from benchmarks.redis_fsync import valkey
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 from benchmarks.scale_engines import LATENCIES, Latencies
 from benchmarks.tail_order import tail_rows
-from benchmarks.window_sums import RATIO, SEEDS, sum_rows
+from benchmarks.window_sums import SEEDS, sum_row
+from troupe.algorithms.load import load_algorithm
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.ids import group_id, prompt_digest, ticket_id, train_round
 from troupe.runtime.streams.ledger import StepLedger
@@ -56,6 +57,7 @@ from troupe_trainer.learn.collector import Collector
 from troupe_trainer.learn.learners import Learners
 from troupe_trainer.learn.outcome import Fixed, Minibatch
 from troupe_trainer.learn.passes import Passes
+from troupe_trainer.learn.windows import Windows
 from troupe_trainer.model.packing import Microbatch
 
 GOAL = 1.1
@@ -74,29 +76,28 @@ class Cell:
     in_flight: int
     ratio: float
     turns: int = 1
-    held: int = 1000
 
     @property
     def name(self) -> str:
         """In the goals."""
         return (
             f"{self.latencies}, {self.turns} turns, {self.tickets} tickets, {self.in_flight} at "
-            f"once, learn/play {self.ratio:g}, {self.held} held"
+            f"once, learn/play {self.ratio:g}"
         )
 
 
 CELLS = (
     Cell("cpu engine", 256, 64, 0.8, turns=8),
-    Cell("7B", 256, 64, 0.9),
+    *(
+        Cell(latencies, tickets, in_flight, ratio)
+        for latencies in ("7B", "long tail")
+        for tickets, in_flight in ((64, 16), (256, 64))
+        for ratio in (0.5, 0.9)
+    ),
     Cell("7B", 256, 64, 0.9, turns=8),
     Cell("7B", 256, 256, 0.9),
-    Cell("7B", 256, 64, 0.9, held=12),
     Cell("long tail", 64, 64, 0.5),
-    Cell("long tail", 256, 64, 0.9),
     Cell("long tail", 256, 256, 0.9),
-    Cell("long tail", 256, 64, 0.9, held=30),
-    Cell("long tail", 256, 64, 0.9, held=12),
-    Cell("long tail", 256, 64, 0.9, held=0),
 )
 QUICK = (Cell("long tail", 64, 16, 0.5), Cell("7B", 64, 16, 0.5))
 
@@ -271,11 +272,6 @@ async def measure(
                 spec_of(cell, model, overlap), model, device="cpu", threads=1
             )
             learner = learners.by_policy["p"]
-            held = cell.held * sum(
-                p.numel() * p.element_size() for p in learner.model.trainable().values()
-            )
-            learner._held_bytes = held  # pyright: ignore[reportPrivateUsage]
-            learner.discard_ahead()
             coefficients = learner._passes.coefficients  # pyright: ignore[reportPrivateUsage]
             slow = SleepingPasses(learner.model, learner._algorithm, coefficients)  # pyright: ignore[reportPrivateUsage]
             learner._passes = slow  # pyright: ignore[reportPrivateUsage]
@@ -304,6 +300,22 @@ async def measure(
         "n": steps,
         "load": round(os.getloadavg()[0], 1),
     }
+
+
+def sums_of(cell: Cell) -> dict[str, Any]:
+    """The cell's row of `benchmarks.window_sums`, and its floor."""
+    spec = spec_of(cell, Path("model"), overlap=True)
+    sampler = load_algorithm(spec.algorithm).sampler()
+
+    def windows(is_small: bool) -> list[range]:
+        of_round = Windows(spec, sampler, is_small=is_small)
+        count = of_round.count(cell.tickets)
+        return [of_round.tickets_of(window, cell.tickets) for window in range(count)]
+
+    rounds = [(ends(cell, 1.0, seed), shares(cell, seed)) for seed in range(SEEDS)]
+    floors = [floor_s(ended, [cell.ratio * c for c in costs]) for ended, costs in rounds]
+    row = {"cell": cell.name, **sum_row(windows, rounds, cell.ratio)}
+    return {**row, "floor": round(statistics.median(floors), 2)}
 
 
 async def run(
@@ -344,10 +356,9 @@ def main() -> None:
     tail = tail_rows()
     for row in tail:
         print(json.dumps({"longest first": row}), flush=True)
-    cell = Cell("long tail", 256, 64, RATIO)
-    sums = sum_rows([(ends(cell, 1.0, seed), shares(cell, seed)) for seed in range(SEEDS)])
+    sums = [sums_of(cell) for cell in CELLS if args.latencies in (None, cell.latencies)]
     for row in sums:
-        print(json.dumps(row), flush=True)
+        print(json.dumps({"sums": row}), flush=True)
     goals = [goal(r["cell"], r["overlap"], GOAL, r["overlap"] <= GOAL) for r in rows]
     report = {"benchmark": "overlap", "commit": commit(), "machine": machine(), "spec": vars(args)}
     middle = {"n": args.steps, "median": round(statistics.median(values), 3)}

@@ -1,72 +1,71 @@
-"""How many sums of gradients wait in a round, and what too little room costs: of `overlap`.
+"""What the way of summing a round's gradients costs: of `overlap`.
 
-Real are the two sums (`troupe_trainer.learn.gradient_sums`), on a parameter of one number.
-Simulated are the times: tickets end as in `benchmarks.overlap`, a window is learnt when its tickets
-have ended and there is room, and after the round the rest follows at once. So the rows do not
-depend on the machine.
+Real are the two sums (`troupe_trainer.learn.gradient_sums`), on a parameter of one number, and the
+windows (`troupe_trainer.learn.windows`). Simulated are the times: tickets end as in
+`benchmarks.overlap`, a window is learnt when its tickets have ended and there is room, and after
+the round the rest follows at once. So the rows do not depend on the machine.
 """
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from troupe_trainer.learn.gradient_sums import GradientSum, InTurn, Paired
+from troupe_trainer.learn.gradient_sums import Exact, GradientSum, InTurn
 from troupe_trainer.learn.outcome import Minibatch
 
 SEEDS = 25
-HELD = (6, 12, 30, 1000)
-SUMS: Sequence[tuple[str, type[GradientSum], int]] = (
-    ("in turn", InTurn, 256),
-    ("in turn", InTurn, 32),
-    ("pair by pair", Paired, 32),
-    ("pair by pair", Paired, 64),
-)
-RATIO = 0.9
-"""Learning over playing."""
+Round = tuple[Sequence[float], Sequence[float]]
+"""When each ticket ends, as a share of playing, and its share of the learning."""
+SUMS: dict[str, tuple[bool, Callable[[nn.Parameter], GradientSum]]] = {
+    "exact": (True, lambda parameter: Exact([parameter])),
+    **{
+        f"in turn, {held} held": (False, lambda parameter, held=held: InTurn([parameter], 4 * held))
+        for held in (0, 3)
+    },
+}
+"""How adapters are summed, and full weights without room for any and, as SmolLM2's, for three;
+whether windows are those of small gradients."""
 
 
-def sum_rows(rounds: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[dict[str, Any]]:
+def sum_row(
+    windows: Callable[[bool], Sequence[range]], rounds: Sequence[Round], ratio: float
+) -> dict[str, Any]:
     """Of each way to sum: medians of step time over the longer of playing and learning.
 
-    ``rounds``: when each ticket ends, as a share of playing, and its share of the learning.
+    ``windows``: the round's, of small gradients or of full weights'. ``ratio``: learning over
+    playing.
     """
-    return [
-        {
-            "sum": name,
-            "windows": windows,
-            **{
-                f"held_{held}": round(
-                    statistics.median(_step(how, windows, held, *of) for of in rounds), 2
-                )
-                for held in HELD
-            },
-            "n": len(rounds),
-        }
-        for name, how, windows in SUMS
-    ]
+    row: dict[str, Any] = {"n": len(rounds)}
+    for name, (is_small, how) in SUMS.items():
+        places = windows(is_small)
+        steps = [_step(how, places, ratio, *of) for of in rounds]
+        row[name] = {"windows": len(places), "step": round(statistics.median(steps), 2)}
+    return row
 
 
 def _step(
-    how: type[GradientSum], windows: int, held: int, ends: Sequence[float], costs: Sequence[float]
+    how: Callable[[nn.Parameter], GradientSum],
+    windows: Sequence[range],
+    ratio: float,
+    ends: Sequence[float],
+    costs: Sequence[float],
 ) -> float:
     """The step's time, playing being 1 and longer than learning."""
-    size = -(-len(ends) // windows)
-    places = [slice(first, first + size) for first in range(0, len(ends), size)]
-    ready = [max(ends[place]) for place in places]
-    cost = [RATIO * sum(costs[place]) for place in places]
+    ready = [max(ends[ticket] for ticket in window) for window in windows]
+    cost = [ratio * sum(costs[ticket] for ticket in window) for window in windows]
     parameter = nn.Parameter(torch.zeros(1))
-    total = how([parameter], held * parameter.element_size())
+    total = how(parameter)
 
     def compute(_: Any) -> Minibatch:
         ones = torch.ones(1)
         parameter.grad = ones if parameter.grad is None else parameter.grad.add_(ones)
         return Minibatch(sums=defaultdict(float))
 
-    rest, now = set(range(len(places))), 0.0
+    rest, now = set(range(len(windows))), 0.0
     while rest and now < 1.0:
         window = total.next_of([w for w in sorted(rest) if ready[w] <= now], min(rest))
         if window is None:

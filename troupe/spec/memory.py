@@ -214,7 +214,7 @@ def trainer_peak(
     """Bytes that one trainer of ``spec`` needs on each GPU; None where a model's shape is unknown.
 
     Its policies lie side by side, adapters of one base and policies of one teacher on one copy of
-    it; one learns at a time.
+    it; one learns at a time, and each keeps its sum of gradients.
     With ``trainer.per_policy`` it is the trainer of the largest policy.
     """
     parts = _parts(spec, tokens, ranks, checkpoint_activations=checkpoint_activations)
@@ -222,9 +222,23 @@ def trainer_peak(
         return None
     alone, shared = parts
     most = max(p.peak - p.held for p in alone)
+    sums = [_sum_bytes(policy, ranks) for policy in spec.policies.values()]
     if spec.trainer.per_policy:
-        return max(p.peak for p in alone) + CONTEXT_BYTES
-    return sum(p.held for p in alone) - shared + most + CONTEXT_BYTES
+        return max(p.peak + of for p, of in zip(alone, sums, strict=True)) + CONTEXT_BYTES
+    sum_bytes = max(sums) if spec.batch.overlap is False else sum(sums)
+    return sum(p.held for p in alone) + sum_bytes - shared + most + CONTEXT_BYTES
+
+
+def _sum_bytes(policy: PolicySpec, ranks: int) -> float:
+    """Bytes of the sum of an adapter's gradients over a round's windows: 8 a number.
+
+    All policies have theirs while a round is played, without ``batch.overlap`` one at a time. Full
+    weights and ranks add to the gradient.
+    """
+    shape = decoder_shape(policy.model)
+    if shape is None or ranks > 1 or not isinstance(policy.train, LoraSpec):
+        return 0.0
+    return 2.0 * shape.lora_bytes(policy.train.rank, "float32")
 
 
 def trainer_held(spec: JobSpec) -> float | None:

@@ -1,15 +1,27 @@
-"""Sums of windows' gradients: the same bits in any order, and few that wait."""
+"""Sums of windows' gradients: the same bits in any order, and nothing that waits."""
 
+import math
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
-from troupe_trainer.learn.gradient_sums import GradientSum, InTurn, Paired
+from troupe_trainer.learn.gradient_sums import (
+    CHUNK,
+    COARSE,
+    FINE,
+    Exact,
+    GradientSum,
+    InTurn,
+    WholeSum,
+)
 from troupe_trainer.learn.outcome import Minibatch
 
 SIZE = 64
@@ -20,7 +32,9 @@ BATCHES = 3
 
 def _sum(how: type[GradientSum], most_held: int) -> tuple[GradientSum, nn.Parameter]:
     parameter = nn.Parameter(torch.zeros(SIZE))
-    return how([parameter], most_held * BYTES), parameter
+    if how is InTurn:
+        return InTurn([parameter], most_held * BYTES), parameter
+    return Exact([parameter]), parameter
 
 
 def _add(total: GradientSum, parameter: nn.Parameter, window: int, batches: int = BATCHES) -> None:
@@ -45,7 +59,7 @@ def _added(how: type[GradientSum], order: Sequence[int], windows: int = WINDOWS)
     return parameter.grad
 
 
-@pytest.mark.parametrize("how", [InTurn, Paired])
+@pytest.mark.parametrize("how", [InTurn, Exact])
 @pytest.mark.parametrize("windows", [6, 7, 21, WINDOWS])
 def test_sum_when_windows_come_in_any_order_then_has_the_same_bits(
     how: type[GradientSum], windows: int
@@ -62,51 +76,95 @@ def test_sum_when_windows_come_in_any_order_then_has_the_same_bits(
     assert torch.allclose(in_order.double(), torch.as_tensor(exact), atol=1e-4)
 
 
-def test_sum_when_only_one_window_has_groups_then_is_that_ones() -> None:
-    total, parameter = _sum(Paired, 0)
+def test_sum_when_only_one_window_has_groups_then_is_that_ones_to_the_grid() -> None:
+    total, parameter = _sum(Exact, 0)
     for window in range(4):
-        _add(total, parameter, window, BATCHES if window == 2 else 0)
+        _add(total, parameter, window, 1 if window == 2 else 0)
     total.finish()
-    alone, other = _sum(Paired, 0)
-    _add(alone, other, 2)
-    alone.finish()
+    alone = torch.randn(SIZE, generator=torch.Generator().manual_seed(2 * BATCHES))
     assert parameter.grad is not None
-    assert other.grad is not None
-    assert torch.equal(parameter.grad, other.grad)
+    assert torch.equal(parameter.grad.double(), (alone.double() / FINE).round() * FINE)
 
 
-def _refused(how: type[GradientSum], most_held: int, ended: Sequence[int]) -> int:
-    """How many windows could not be added before the last one had ended."""
-    total, parameter = _sum(how, most_held)
-    added: set[int] = set()
-    for number in range(1, len(ended)):
-        while True:
-            turn = next(window for window in range(WINDOWS) if window not in added)
-            window = total.next_of([w for w in ended[:number] if w not in added], turn)
-            if window is None:
-                break
-            _add(total, parameter, window, 1)
-            added.add(window)
-    return len(ended) - 1 - len(added)
+NUMBERS = st.floats(width=32, min_value=-(2.0**100), max_value=2.0**100)
 
 
-def test_room_when_the_first_window_is_the_last_to_end_then_pairs_need_little_of_it() -> None:
-    ended = [*range(1, WINDOWS), 0]
-    assert _refused(InTurn, 12, ended) == WINDOWS - 1 - 12
-    assert _refused(Paired, 8, ended) == 0
-
-
-def test_room_when_windows_end_at_random_then_pairs_need_12_sums_of_it() -> None:
-    orders = [random.Random(seed).sample(range(WINDOWS), WINDOWS) for seed in range(20)]
-    assert sum(_refused(InTurn, 12, ended) for ended in orders) > 5 * len(orders)
-    assert sum(_refused(Paired, 12, ended) for ended in orders) == 0
-
-
-@pytest.mark.parametrize("how", [InTurn, Paired])
-def test_room_when_there_is_none_then_the_window_whose_turn_it_is_is_still_added(
-    how: type[GradientSum],
+@given(st.lists(st.lists(NUMBERS, min_size=3, max_size=3), min_size=1, max_size=9), st.data())
+def test_sum_when_numbers_have_any_size_then_no_order_changes_a_bit(
+    rows: list[list[float]], data: st.DataObject
 ) -> None:
-    total, parameter = _sum(how, 0)
+    order = data.draw(st.permutations(range(len(rows))))
+    sums = [WholeSum(), WholeSum()]
+    for total, numbers in zip(sums, (range(len(rows)), order), strict=True):
+        for number in numbers:
+            total.add(torch.tensor(rows[number]))
+    one, other = (total.take() for total in sums)
+    is_exact = torch.tensor(rows).abs().sum(0) < COARSE * 2.0**53
+    assert torch.equal(one[is_exact], other[is_exact])
+    columns = [list(map(Fraction, column)) for column in zip(*rows, strict=True)]
+    for value, column in zip(one.tolist(), columns, strict=True):
+        true, size = sum(column), sum(map(abs, column))
+        assert abs(Fraction(value) - true) <= Fraction(FINE) * len(rows) + size * Fraction(2) ** -23
+
+
+def test_sum_when_a_number_is_not_finite_then_is_not_either() -> None:
+    for bad in (math.nan, math.inf, -math.inf):
+        total = WholeSum()
+        for value in (1.0, bad, 2.0):
+            total.add(torch.tensor([value, 1.0]))
+        values = total.take()
+        assert not math.isfinite(values[0])
+        assert values[1] == 3.0
+
+
+def test_sum_when_no_loss_reached_a_parameter_then_it_has_no_gradient() -> None:
+    parameters = [nn.Parameter(torch.zeros(2)) for _ in range(3)]
+    total = Exact(parameters)
+
+    def compute(blocks: Any) -> Minibatch:
+        parameters[blocks].grad = torch.full((2,), 0.5)
+        return Minibatch(sums=defaultdict(float))
+
+    numbers: Any = [0], [2], [0]
+    for window, reached in enumerate(numbers):
+        total.add(window, reached, compute)
+    total.finish()
+    gradients = [None if p.grad is None else p.grad.tolist() for p in parameters]
+    assert gradients == [[1.0, 1.0], None, [0.5, 0.5]]
+
+
+def test_sum_when_parameters_fill_several_chunks_then_each_gets_its_part() -> None:
+    sizes = [CHUNK - 1, 2, CHUNK + 1, 3]
+    parameters = [nn.Parameter(torch.zeros(size, 1)) for size in sizes]
+    total = Exact(parameters)
+
+    def compute(blocks: Any) -> Minibatch:
+        for number, parameter in enumerate(parameters):
+            parameter.grad = torch.full_like(parameter, 2.0**number + blocks)
+        return Minibatch(sums=defaultdict(float))
+
+    numbers: Any = [3], [5]
+    for window, of_window in enumerate(numbers):
+        total.add(window, of_window, compute)
+    total.finish()
+    for number, parameter in enumerate(parameters):
+        assert parameter.grad is not None
+        assert torch.equal(parameter.grad, torch.full_like(parameter, 2 * 2.0**number + 8))
+
+
+def test_room_when_it_is_used_up_then_in_turn_waits_and_exactly_does_not() -> None:
+    windows = range(1, WINDOWS)
+    for how, taken in ((InTurn, 12), (Exact, len(windows))):
+        total, parameter = _sum(how, 12)
+        added = list[int]()
+        while window := total.next_of([w for w in windows if w not in added], 0):
+            _add(total, parameter, window, 1)
+            added.append(window)
+        assert len(added) == taken
+
+
+def test_room_when_there_is_none_then_the_window_whose_turn_it_is_is_still_added() -> None:
+    total, parameter = _sum(InTurn, 0)
     assert total.next_of([1, 2, 3], 0) is None
     assert total.next_of([], 0) is None
     for window in range(WINDOWS):

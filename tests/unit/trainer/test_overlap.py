@@ -18,7 +18,6 @@ from troupe.spec.job import JobSpec
 from troupe_trainer.learn.collector import Arrived, Batch
 from troupe_trainer.learn.learner import NonFiniteError
 from troupe_trainer.learn.learners import Learned, Learners
-from troupe_trainer.learn.windows import MOST_PAIRED, tickets_per_window
 
 TICKETS = 6
 STEPS = 2
@@ -132,18 +131,21 @@ async def test_weights_when_there_is_little_room_for_what_came_early_then_are_th
     _assert_same_bits(weights, alone)
 
 
-async def test_room_when_it_is_used_up_then_only_the_next_in_turn_is_learnt_from(
+async def test_room_when_it_is_used_up_then_only_full_weights_wait_for_their_turn(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    spec, groups = _spec(tiny_model, overlap=True), _groups(0)
-    team = await Learners.load(spec, tmp_path, device="cpu", threads=1, held_bytes=0)
-    try:
-        assert not await team.ahead(_arrived(0, groups, [1, 2, 3]))
-        assert await team.ahead(_arrived(0, groups, [0, 1, 3]))
-        assert not await team.ahead(_arrived(0, groups, [0, 1, 3]))
-        assert team.by_policy["shared"].next_window(TICKETS, range(TICKETS)) == 2
-    finally:
-        team.close()
+    groups = _groups(0)
+    for train, waits in (({"kind": "full"}, True), (LORA, False)):
+        spec = _spec(tiny_model, overlap=True, train=train)
+        team = await Learners.load(spec, tmp_path, device="cpu", threads=1, held_bytes=0)
+        try:
+            assert await team.ahead(_arrived(0, groups, [1, 2, 3])) is not waits
+            assert await team.ahead(_arrived(0, groups, [0, 1, 3]))
+            assert not await team.ahead(_arrived(0, groups, [0, 1, 3]))
+            following = team.by_policy["shared"].next_window(TICKETS, range(TICKETS))
+            assert following == (2 if waits else 4)
+        finally:
+            team.close()
 
 
 async def test_weights_when_a_group_came_after_its_ticket_was_learnt_from_then_it_is_not_left_out(
@@ -161,15 +163,6 @@ async def test_weights_when_a_group_came_after_its_ticket_was_learnt_from_then_i
         _assert_same_bits(_weights(team), alone)
     finally:
         team.close()
-
-
-def test_windows_when_a_round_has_many_tickets_then_are_as_few_as_asked_for(
-    tiny_model: Path,
-) -> None:
-    spec = _spec(tiny_model, overlap=True, tasks_per_step=256)
-    sampler = load_algorithm(spec.algorithm).sampler()
-    assert tickets_per_window(spec, sampler) == 1  # each may fill a micro-batch
-    assert tickets_per_window(spec, sampler, most=MOST_PAIRED) == 8
 
 
 @pytest.mark.parametrize("train", [LORA, {"kind": "full"}])

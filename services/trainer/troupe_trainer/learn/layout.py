@@ -10,7 +10,7 @@ from troupe.seeds import derive_seed
 from troupe.spec.job import JobSpec
 from troupe.vision.model import VisionModel
 from troupe_trainer.learn.minibatches import minibatches
-from troupe_trainer.learn.windows import by_window, tickets_per_window
+from troupe_trainer.learn.windows import Windows
 from troupe_trainer.model.packing import Block, lay_out
 from troupe_trainer.model.shares import Dealt, deal
 from troupe_trainer.samples import CreditedGroup, PromptSamples
@@ -30,7 +30,7 @@ class Layout:
         *,
         shares_prompts: bool,
         num_ranks: int,
-        most_windows: int | None = None,
+        has_small_gradients: bool = False,
         trained_vision: VisionModel | None = None,
     ) -> None:
         self._policy = policy
@@ -42,7 +42,7 @@ class Layout:
         self._keeps_flat_groups = algorithm.needs.entropy or (
             algorithm.needs.reference and spec.algorithm.loss.kl.where == "loss"
         )
-        self._window_tickets = tickets_per_window(spec, algorithm.sampler(), most=most_windows)
+        self._windows = Windows(spec, algorithm.sampler(), is_small=has_small_gradients)
 
     def minibatches(
         self, groups: Sequence[CreditedGroup], optimizer_step: int
@@ -54,16 +54,15 @@ class Layout:
 
     def windows(self, groups: Sequence[CreditedGroup]) -> dict[int, list[CreditedGroup]]:
         """The groups of the first minibatch by window of tickets, in order."""
-        return by_window(groups, self._window_tickets)
+        return self._windows.split(groups)
 
     def num_windows(self, num_tickets: int) -> int:
         """Windows of a round of ``num_tickets``."""
-        return -(-num_tickets // self._window_tickets)
+        return self._windows.count(num_tickets)
 
     def tickets_of(self, window: int, num_tickets: int) -> range:
         """Positions of the tickets of ``window``."""
-        first = window * self._window_tickets
-        return range(first, min(num_tickets, first + self._window_tickets))
+        return self._windows.tickets_of(window, num_tickets)
 
     def is_used(self, group: CreditedGroup) -> bool:
         """Whether the loss of ``group`` has a gradient.

@@ -22,7 +22,7 @@ from troupe_trainer.learn import trained_state
 from troupe_trainer.learn.candidate_sums import by_candidate, sums_of
 from troupe_trainer.learn.demonstrations import Demonstrations
 from troupe_trainer.learn.first_minibatch import FirstMinibatch
-from troupe_trainer.learn.gradient_sums import InTurn, Paired
+from troupe_trainer.learn.gradient_sums import Exact, InTurn
 from troupe_trainer.learn.layout import Layout
 from troupe_trainer.learn.optimizer import PolicyOptimizer
 from troupe_trainer.learn.outcome import (
@@ -37,7 +37,6 @@ from troupe_trainer.learn.outcome import (
 from troupe_trainer.learn.passes import Passes
 from troupe_trainer.learn.share_passes import divided, drift_of, gradient_of
 from troupe_trainer.learn.validation import oldest_version
-from troupe_trainer.learn.windows import MOST_PAIRED
 from troupe_trainer.model.flops import peak_flops
 from troupe_trainer.model.kernels import AttentionChoice, choose
 from troupe_trainer.model.learner_state import LearnerState, check_fits
@@ -74,7 +73,7 @@ class Learner:
         demonstrations: Demonstrations | None = None,
         is_compiled: bool = False,
     ) -> None:
-        """``held_bytes``: for gradients of windows whose turn has not come; see ``ahead``.
+        """``held_bytes``: for full weights' gradients of windows whose turn has not come.
         ``teacher``: for steps of an algorithm that needs one. ``demonstrations``: imitated beside
         the groups; over ranks, rank 0 has them. ``is_compiled``: see ``compiled``; on one rank
         alone."""
@@ -100,15 +99,15 @@ class Learner:
         if teacher is not None:
             self.model.keep_teacher(teacher)
         self.model.spread(ranks, is_offloaded=spec.trainer.offload)
-        # Sums of an adapter's gradients are small enough for several to wait on the host.
-        self._is_paired = self.model.is_lora and ranks.size == 1
+        # Two gradients more are little for an adapter, and too much for full weights.
+        self._sums_exactly = self.model.is_lora and ranks.size == 1
         self._layout = Layout(
             policy,
             spec,
             algorithm,
             shares_prompts=self.model.shares_prompts,
             num_ranks=ranks.size,
-            most_windows=MOST_PAIRED if self._is_paired else None,
+            has_small_gradients=self._sums_exactly,
             trained_vision=self.model.vision if policy_spec.train.vision else None,
         )
         self._passes = Passes(self.model, algorithm, Coefficients.first(self._loss))
@@ -180,8 +179,10 @@ class Learner:
         return replace(outcome, trained_groups=sum(self._layout.is_used(group) for group in groups))
 
     def _nothing_ahead(self) -> FirstMinibatch:
-        how = Paired if self._is_paired else InTurn
-        gradients = how(list(self._parameters.values()), self._held_bytes)
+        parameters = list(self._parameters.values())
+        gradients = (
+            Exact(parameters) if self._sums_exactly else InTurn(parameters, self._held_bytes)
+        )
         return FirstMinibatch(self._layout, gradients)
 
     def _compute(self, blocks: Sequence[Block]) -> Minibatch:

@@ -1,10 +1,12 @@
 """Windows of tickets: which groups share micro-batches in a step's first minibatch.
 
-A window is a fixed number of tickets in a row, so what is in one depends neither on the other
-tickets nor on the order in which they end: it can be computed as soon as its tickets are played.
-Pure; a function of the spec and the ids of tickets.
+A window holds tickets in a row, so what is in one depends neither on the other tickets nor on the
+order in which they end: it can be computed as soon as its tickets are played. Pure; a function of
+the spec, of what is trained and of the ids of tickets: a restart, or another machine's room or
+speed, changes nothing.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -14,37 +16,68 @@ from troupe.samplers.sampler import Sampler
 from troupe.spec.job import JobSpec
 from troupe_trainer.samples import CreditedGroup
 
+LEAST_TOKENS = 256
+"""Tickets of fewer tokens than this share a window: a pass over few tokens costs as much as one
+over these, and each adds to the gradient."""
 FEWEST = 8
-"""A round has at least so many windows, or one for each ticket: the last one is learnt from when
-nothing is played any more."""
-SMALLEST = 256
-"""Fewer windows where they would have fewer tokens than this: each adds to every gradient, which
-then costs as much as its tokens."""
-MOST_PAIRED = 32
-"""A round has at most so many windows where each is summed apart: what waits is of windows then."""
+"""Where the gradient is of all weights, a window holds up to an eighth of the round's tickets:
+each adds to all weights then, which costs as much as a few hundred tokens."""
 
 
-def tickets_per_window(spec: JobSpec, sampler: Sampler, *, most: int | None = None) -> int:
-    """As many tickets as may fill a micro-batch with completions of the first minibatch.
+class Windows:
+    """The windows of one policy's rounds."""
 
-    More if a round would else have over ``most`` windows.
+    def __init__(self, spec: JobSpec, sampler: Sampler, *, is_small: bool) -> None:
+        """``is_small``: the gradient is small beside the model, so its additions cost little."""
+        self._starts = _starts(spec.tasks_per_step, *_sizes(spec, sampler, is_small=is_small))
 
-    Example: 8 candidates of at most 100 tokens, drawn by one agent for 2 turns, are 1,600 tokens;
-    in 4,096 tokens there is room for 2 such tickets, or for 4 with two minibatches.
+    def count(self, num_tickets: int) -> int:
+        """Windows of a round of ``num_tickets``."""
+        return self.of(num_tickets - 1) + 1
+
+    def of(self, position: int) -> int:
+        """The window of the ticket at ``position``; further ones belong to the last."""
+        return bisect_right(self._starts, position) - 1
+
+    def tickets_of(self, window: int, num_tickets: int) -> range:
+        """Positions of the tickets of ``window``."""
+        ends = [*self._starts[1:], num_tickets]
+        return range(self._starts[window], min(num_tickets, ends[window]))
+
+    def split(self, groups: Sequence[CreditedGroup]) -> dict[int, list[CreditedGroup]]:
+        """The groups of each window, in the order of the windows."""
+
+        def window(group: CreditedGroup) -> int:
+            return self.of(ticket_position(group.record.ticket_id))
+
+        return {key: list(of) for key, of in groupby(sorted(groups, key=window), key=window)}
+
+
+def _sizes(spec: JobSpec, sampler: Sampler, *, is_small: bool) -> tuple[int, int]:
+    """The fewest and the most tickets of a window; both fit a micro-batch, or are 1.
+
+    Example: 8 candidates of at most 10 tokens, drawn by one agent for 2 turns, are 160 tokens, so
+    one such ticket is a window. Of all weights and 64 tickets, up to 8 are.
     """
     draws = draws_per_act(sampler, spec) * spec.workflow.max_turns
     limits = [spec.sampling_for(agent).max_new_tokens for agent in spec.workflow.order]
     num_tokens = max(1, draws * sum(limits))
     budget = spec.batch.budget
-    room = budget * spec.algorithm.minibatches // num_tokens
-    fewest = 1 if most is None else -(-spec.tasks_per_step // most)
-    return max(fewest, min(room, max(spec.tasks_per_step // FEWEST, SMALLEST // num_tokens)))
+    room = max(1, budget * spec.algorithm.minibatches // num_tokens)
+    fewest = min(room, max(1, LEAST_TOKENS // num_tokens))
+    most = fewest if is_small else min(room, max(fewest, spec.tasks_per_step // FEWEST))
+    return fewest, most
 
 
-def by_window(groups: Sequence[CreditedGroup], size: int) -> dict[int, list[CreditedGroup]]:
-    """The groups of each window of ``size`` tickets, in the order of the windows."""
+def _starts(num_tickets: int, fewest: int, most: int) -> list[int]:
+    """The first ticket of each window: it holds ``most``, or half of the tickets that are left.
 
-    def window(group: CreditedGroup) -> int:
-        return ticket_position(group.record.ticket_id) // size
-
-    return {key: list(of) for key, of in groupby(sorted(groups, key=window), key=window)}
+    So the last ones are smaller, down to ``fewest``: they are learnt from when nothing is played.
+    Example: ten tickets, 1 to 4 in a window: 0, 4, 7, 9.
+    """
+    starts, start = [0], 0
+    while start < num_tickets:
+        half = -(-(num_tickets - start) // 2)
+        start += min(most, max(fewest, half))
+        starts.append(start)
+    return starts[:-1]
