@@ -70,8 +70,7 @@ class ChancePolicy:
     ) -> Generation:
         prompt = in_hermes_form(request.prompt)
         texts = [
-            self._text(prompt, Random(f"{request.seed}/{i}"))
-            for i in range(request.num_candidates)
+            self._text(prompt, Random(f"{request.seed}/{i}")) for i in range(request.num_candidates)
         ]
         return text_generation(request, [(text, "stop") for text in texts], (0, 0))
 
