@@ -53,6 +53,7 @@ class Tally:
     retried: Counter[str] = field(default_factory=Counter[str])
     groups: int = 0
     runs: int = 0
+    tool_calls: int = 0
     program_cpu_s: float = 0.0
     own_cpu_s: float = 0.0
     wall_s: float = 0.0
@@ -65,6 +66,7 @@ class Tally:
             "retried": self.retried,
             "groups": self.groups,
             "runs": self.runs,
+            "tool_calls": self.tool_calls,
             "program_cpu_s_a_run": round(self.program_cpu_s / max(1, self.runs), 4),
             "own_cpu_s_an_episode": round(self.own_cpu_s / max(1, self.episodes), 4),
             "wall_s": round(self.wall_s, 1),
@@ -73,14 +75,14 @@ class Tally:
 
 async def played(spec: JobSpec, num_episodes: int) -> Tally:
     """Play the job's first training tasks."""
-    tally, parts = Tally(), load_parts(spec)
+    tally, parts, policy = Tally(), load_parts(spec), ChancePolicy()
     assert isinstance(parts.family, Program)
     _count_runs(parts.family, tally)
     with LocalEnv(parts.family, num_threads=AT_ONCE) as env:
-        player = parts.player(ChancePolicy(), env)
+        player = parts.player(policy, env)
         await player.play(ticket_of(spec, num_episodes))  # starts and warms up the fork server
         (fork_server,) = descendants(os.getpid())[1:2]
-        tally.runs = 0
+        tally.runs = policy.num_tool_calls = 0
         before = (children_cpu_seconds(fork_server), time.process_time(), time.monotonic())
         indices = iter(range(num_episodes))
 
@@ -94,6 +96,7 @@ async def played(spec: JobSpec, num_episodes: int) -> Tally:
         async with asyncio.TaskGroup() as workers:
             for _ in range(AT_ONCE):
                 workers.create_task(work())
+        tally.tool_calls = policy.num_tool_calls
         after = (children_cpu_seconds(fork_server), time.process_time(), time.monotonic())
     tally.program_cpu_s, tally.own_cpu_s, tally.wall_s = (
         b - a for a, b in zip(before, after, strict=True)
@@ -147,10 +150,12 @@ def main() -> None:
         share = num_episodes // len(shapes) + (at < num_episodes % len(shapes))
         tallies[shape] = asyncio.run(played(spec_of(name, shape, "at_grpo"), share))
     print(
-        "| shape | episodes | dropped | retried | runs | CPU ms a run |\n|---|---|---|---|---|---|"
+        "| shape | episodes | dropped | retried | tool calls | runs | CPU ms a run |\n"
+        "|---|---|---|---|---|---|---|"
     )
     for shape, tally in tallies.items():
-        cells = (tally.episodes, tally.dropped.total(), tally.retried.total(), tally.runs)
+        cells = [tally.episodes, tally.dropped.total(), tally.retried.total()]
+        cells += [tally.tool_calls, tally.runs]
         cpu_ms = 1000 * tally.program_cpu_s / max(1, tally.runs)
         print(f"| {shape} | {' | '.join(map(str, cells))} | {cpu_ms:.0f} |")
     num_dropped = sum(tally.dropped.total() for tally in tallies.values())

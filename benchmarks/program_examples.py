@@ -12,7 +12,7 @@ from typing import Any
 from troupe.candidates import GenerateRequest, Generation, text_generation
 from troupe.spec import load_spec
 from troupe.spec.job import JobSpec
-from troupe.tasks.family import Observation
+from troupe.tasks.family import Observation, in_hermes_form
 from troupe.tasks.tool_calls import written_call
 
 ROOT = Path(__file__).parent.parent
@@ -68,9 +68,9 @@ class ChancePolicy:
     async def generate(
         self, request: GenerateRequest[Observation], *, timeout_s: float
     ) -> Generation:
+        prompt = in_hermes_form(request.prompt)
         texts = [
-            self._text(request.prompt, Random(f"{request.seed}/{i}"))
-            for i in range(request.num_candidates)
+            self._text(prompt, Random(f"{request.seed}/{i}")) for i in range(request.num_candidates)
         ]
         return text_generation(request, [(text, "stop") for text in texts], (0, 0))
 

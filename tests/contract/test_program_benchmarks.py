@@ -10,10 +10,15 @@ import pytest
 from benchmarks import program_arms
 from benchmarks.program_answers import measure
 from benchmarks.program_episodes import played
-from benchmarks.program_examples import EXAMPLES, spec_of
+from benchmarks.program_examples import EXAMPLES, ChancePolicy, spec_of
 from benchmarks.programs import slope
+from troupe.candidates import GenerateRequest
 from troupe.episodes.build import load_parts
 from troupe.spec import parse_spec
+from troupe.spec.job import SamplingSpec
+from troupe.tasks.family import BoundedObservation, Message
+from troupe.tasks.registry import load_family
+from troupe.tasks.tool_calls import Tool
 from troupe_tasks.plan_path import PlanPath, PlanPathParams
 
 STEPS, NUM_GRIDS = 2, 6
@@ -51,8 +56,21 @@ def test_answers_when_the_team_knows_the_way_then_length_explains_little(run: Pa
     assert (found["n"], found["base"], found["trained"]) == (NUM_GRIDS, 0.0, 1.0)
     assert found["moves_mean"]["base"] == 0.0
     assert 0.0 < found["base_filled"] < 0.7
+    assert found["trained_cut"] == 0.0
+    assert (found["first_move"]["base"], found["first_move"]["trained"]) == (0.0, 1.0)
+    assert 0.25 <= found["first_move"]["random"] < 0.75
     assert abs(found["base_filled"] - found["random"]) < 0.25
     assert measure(run, num_draws=20, num_changes=5) == found
+
+
+async def test_policy_of_chance_when_tools_are_offered_then_calls_some() -> None:
+    add = Tool("add", "Add two numbers.", {"type": "object", "properties": {}})
+    prompt = BoundedObservation([Message("user", "What is 2 + 3?")], tools=[add])
+    request = GenerateRequest("any", 0, prompt, 8, SamplingSpec(), seed=0)
+    policy = ChancePolicy()
+    generation = await policy.generate(request, timeout_s=1.0)
+    calls = [c for c in generation.candidates if '"name": "add"' in c.text]
+    assert 0 < len(calls) == policy.num_tool_calls
 
 
 def test_slope_when_each_answer_costs_the_same_then_is_that_cost() -> None:
@@ -103,3 +121,19 @@ def test_arm_when_its_run_has_passed_the_budget_then_success_is_between_its_eval
     assert program_arms.row_of(arm, 250)["success"] == pytest.approx(0.3)
     assert arm.is_done(400)
     assert program_arms.row_of(arm, 500)["success"] is None
+
+
+def test_shortest_walk_when_a_move_is_wasted_then_nothing_is_paid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    family = load_family("shortest:ShortestWalk", {"size": 4})
+    environment, taskset = family.environment(), family.taskset()
+    for index in range(NUM_GRIDS):
+        state = environment.reset(taskset.task("train", index))
+        way = family.demonstrate(state, "planner", Random(0))
+        assert environment.step(state, "planner", way).team_reward == 1.0
+        short, long = way.rsplit(" ", 1)[0], f"{way} U"
+        for answer in (short, long, f"plan U D {way.removeprefix('plan ')}", ""):
+            transition = environment.step(state, "planner", answer)
+            assert (transition.team_reward, transition.success) == (0.0, False)
