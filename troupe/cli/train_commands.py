@@ -162,12 +162,13 @@ def job_to_end(
 ) -> JobDocument:
     """Up, begin, watch, down; the job in its final state.
 
-    ``go_on`` says how to continue the run in a folder, after an interrupt.
+    The platform stays up for jobs that others submitted meanwhile. ``go_on`` says how to continue the run in a folder, after an interrupt.
 
     Raises KeyboardInterrupt after a job was interrupted and, where this call started the platform,
     ended in order.
     """
     job: JobDocument | None = None
+    known: set[str] = set()
     try:
         config, is_started_here = platform.up(settings)
     except KeyboardInterrupt:
@@ -175,6 +176,7 @@ def job_to_end(
         raise
     try:
         with config.client(api_key=settings.api_key, retry_for_s=opt.RETRY_FOR_S) as client:
+            known = {present.job_id for present in client.jobs()}
             job = begin(client)
             if not quiet:
                 note(f"{job.job_id}: run folder {job.run_dir}, router {config.rest_url}")
@@ -184,7 +186,24 @@ def job_to_end(
         raise
     finally:
         if is_started_here:
-            _down(settings)
+            own = set() if job is None else {job.job_id}
+            if used_by := _new_jobs(config, settings.api_key, known | own):
+                note(
+                    f"the platform stays up for {', '.join(used_by)}, submitted meanwhile; "
+                    "`troupe down` ends it"
+                )
+            else:
+                _down(settings)
+
+
+def _new_jobs(config: PlatformConfig, api_key: str, known: set[str]) -> list[str]:
+    """Jobs beside the ``known`` that are not over; none of a router that does not answer."""
+    try:
+        with config.client(timeout_s=10.0, api_key=api_key) as client:
+            jobs = client.jobs()
+    except TroupeError:
+        return []
+    return [job.job_id for job in jobs if not job.is_over and job.job_id not in known]
 
 
 def _on_interrupt(
