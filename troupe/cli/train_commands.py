@@ -162,7 +162,8 @@ def job_to_end(
 ) -> JobDocument:
     """Up, begin, watch, down; the job in its final state.
 
-    The platform stays up for jobs that others submitted meanwhile. ``go_on`` says how to continue the run in a folder, after an interrupt.
+    The platform stays up for jobs that others submitted meanwhile. ``go_on`` says how to continue
+    the run in a folder, after an interrupt.
 
     Raises KeyboardInterrupt after a job was interrupted and, where this call started the platform,
     ended in order.
