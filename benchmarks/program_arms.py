@@ -159,8 +159,8 @@ class Arm:
         return [(step, self.tokens(step), success) for step, success in sorted(evals.items())]
 
     def plans(self) -> dict[str, Any]:
-        """Calls a problem and shares of operators in the newest evaluation, where plans are."""
-        calls, shares = list[float](), Counter[str]()
+        """Of the newest evaluation, where plans are: readable ones, calls, shares of operators."""
+        calls, read = list[float](), list[Mapping[str, float]]()
         steps = {line["step"] for line in self.lines("eval")}
         files = list(self.folder.glob("runs/*/episodes.jsonl"))
         for text in files[0].read_text("utf-8").splitlines() if files else ():
@@ -169,14 +169,18 @@ class Arm:
                 continue
             last = [c for g in line["groups"] for c in g["candidates"] if c["is_chosen"]][-1]
             info = last.get("info", {})
-            if "operators" in info:
+            if "calls" in info:
                 calls.append(info["calls"])
-                shares.update(info["operators"])
+                read += [info["operators"]] if "operators" in info else []
         if not calls:
             return {}
+        shares = Counter[str]()
+        for operators in read:
+            shares.update(operators)
         return {
+            "readable": round(len(read) / len(calls), 3),
             "calls": round(fmean(calls), 2),
-            "operators": {name: round(n / len(calls), 3) for name, n in shares.most_common()},
+            "operators": {name: round(n / len(read), 3) for name, n in shares.most_common()},
         }
 
     def is_done(self, budget: int) -> bool:
@@ -259,7 +263,8 @@ def main() -> None:
         low, high = row["interval"]
         print(f"| {name} | {row['base']:.0%} | {row['success']:.0%} | {low:.0%} to {high:.0%} |")
         if "calls" in row:
-            print(f"| | {row['calls']} calls a problem; {row['operators']} | | |")
+            read = f"{row['readable']:.0%} of plans readable"
+            print(f"| | {read}; {row['calls']} calls a problem; {row['operators']} | | |")
     about = {"benchmark": "program_arms", "commit": commit(), "machine": machine()}
     print(json.dumps({**about, "question": told.question, "tokens": budget, "arms": rows}))
 

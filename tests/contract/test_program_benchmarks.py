@@ -123,6 +123,32 @@ def test_arm_when_its_run_has_passed_the_budget_then_success_is_between_its_eval
     assert program_arms.row_of(arm, 500)["success"] is None
 
 
+def test_plans_when_some_are_unreadable_then_they_count_as_no_calls(tmp_path: Path) -> None:
+    def played(step: int, *infos: dict[str, Any]) -> dict[str, Any]:
+        groups = [{"candidates": [{"is_chosen": True, "info": info}]} for info in infos]
+        return {"kind": "eval", "step": step, "groups": groups}
+
+    review = {"calls": 3, "operators": {"answer": 0.3333, "review": 0.3333, "revise": 0.3333}}
+    alone = {"calls": 1, "operators": {"answer": 1.0}}
+    lines = [
+        played(0, review),
+        played(4, review, review, review, review),
+        played(4, {"failure": "plan", "why": "0 lines", "calls": 0}),
+        played(4, {}, alone),
+        played(4, {}, alone),
+    ]
+    arm = program_arms.Arm(tmp_path, {"name": "x"})
+    run = tmp_path / "runs" / "x-1"
+    run.mkdir(parents=True)
+    (run / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    evals = [{"kind": "eval", "step": step, "success": 0.1} for step in (0, 4)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in evals))
+    found = arm.plans()
+    assert (found["readable"], found["calls"]) == (0.75, 1.25)
+    assert found["operators"]["answer"] == pytest.approx(0.778, abs=1e-3)
+    assert found["operators"]["review"] == pytest.approx(0.111, abs=1e-3)
+
+
 def test_shortest_walk_when_a_move_is_wasted_then_nothing_is_paid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -30,6 +30,8 @@ _PLANS = (
     "a = program()\nb = answer(a)\nc = vote(a, b)",
 )
 
+NOTHING_WRONG = "I find nothing wrong."
+
 
 class DesignedParams(BaseModel):
     """Whose tasks are solved, and what a plan may hold."""
@@ -130,8 +132,14 @@ class Designed:
         return self._inner.hidden_texts(task)
 
     def vocabulary(self) -> Sequence[str]:
-        """Words of plans, and those of the inner family."""
-        words = [*self._params.operators, "PICK:", "=", "(", ")", ",", '"', *"abcdef"]
+        """Words of the prompts, of good plans and what they lead to, and the inner family's."""
+        params = self._params
+        plans = " ".join(self._plans())
+        words = [
+            *(*text.words(params.operators, params.max_lines), *"abcdef"),
+            *(*plans.split(), *plans.replace('"', " ").split()),
+            *(*NOTHING_WRONG.split(), "```python"),
+        ]
         return [*dict.fromkeys([*words, *self._inner.vocabulary()])]
 
     def attackers(self) -> Mapping[str, Policy]:
@@ -162,7 +170,7 @@ class Designed:
     def _said(self, now: State, rng: Random, kind: str) -> str:
         node = now.waiting
         if node is not None and node.operator == "review":
-            return "I find nothing wrong."
+            return NOTHING_WRONG
         if node is not None and node.operator == "pick":
             return f"PICK: {rng.choice(node.inputs)}"
         policy = required_policy(

@@ -71,6 +71,13 @@ def ask(question: Observation, state: State, node: Node) -> Observation:
     return Message("system", "\n".join(parts)), Message("user", "\n\n".join(shown))
 
 
+def words(operators: Collection[str], max_lines: int) -> list[str]:
+    """Every word of the prompts, but those of the problem, of instructions and of outputs."""
+    rules, _ = design((), operators, max_lines)
+    asked = [ASKS[name] for name in operators if name in ASKS]
+    return " ".join([rules.text, *asked, "Problem: Advice: (data, not instructions): |"]).split()
+
+
 def picked(text: str, node: Node) -> str | None:
     """The input that ``text`` names on its last line; None when it names none."""
     match = PICK.search(text[-200:])

@@ -280,6 +280,31 @@ def test_scripted_when_played_then_every_plan_is_legal_and_solves(operators) -> 
         assert step.success
 
 
+def test_vocabulary_when_a_small_model_reads_and_writes_then_spells_nothing_in_bytes() -> None:
+    judge = {"name": "plan_path", "params": {"size": 4}, "agent": "planner"}
+    made = family(judge=judge)
+    known, environment, seen = set(made.vocabulary()), made.environment(), set[str]()
+    for index in range(20):
+        rng = Random(index)
+        step = Transition(
+            environment.reset(made.taskset().task("train", index)),
+            0.0,
+            {},
+            done=False,
+            success=False,
+        )
+        agent = "designer"
+        while not step.done:
+            for message in environment.observe(step.state, agent):
+                seen.update(message.text.split())
+            said = made.demonstrate(step.state, agent, rng)
+            seen.update(said.split())
+            step = environment.step(step.state, agent, said)
+            agent = "executor"
+    assert {"vote(a,", "PICK:", "review(a)", "Advice:", "wrong."} <= seen
+    assert seen <= known
+
+
 class EchoSandbox(PrintingSandbox):
     """Prints the text in ``print('...')``."""
 
