@@ -16,7 +16,7 @@ ALIGNED = 64
 """Bytes at a multiple of which a tensor begins, as torch's own allocator has it."""
 
 
-class Block:
+class WeightBlock:
     """Memory of one version, given to its parameters one after the other."""
 
     def __init__(self, memory: Tensor) -> None:
@@ -45,7 +45,7 @@ class WeightBlocks:
         self.num_made = 0
         """How often the system was asked for memory."""
 
-    def take(self, parameters: Sequence[Tensor]) -> Block:
+    def take(self, parameters: Sequence[Tensor]) -> WeightBlock:
         """A block with room for ``parameters`` of these sizes."""
         size = sum(_room(parameter) for parameter in parameters)
         memory, self._free = self._free, None
@@ -54,10 +54,10 @@ class WeightBlocks:
             self.num_made += 1
             memory = torch.empty(size, dtype=torch.uint8, device=self._device)
         if self._device.type != "cpu":
-            return Block(memory)
+            return WeightBlock(memory)
         lent: Any = memory.numpy()  # lives as long as a tensor in it
         weakref.finalize(lent, self._keep, memory).atexit = False
-        return Block(torch.from_numpy(lent))
+        return WeightBlock(torch.from_numpy(lent))
 
     def _keep(self, memory: Tensor) -> None:
         self._free = memory
