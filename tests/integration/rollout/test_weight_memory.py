@@ -10,9 +10,8 @@ from troupe.runtime.weights.group import BUCKET_BYTES
 
 pytestmark = pytest.mark.timeout(1800)
 
-FEW = 8 * BUCKET_BYTES
-"""Two buckets under way, one that is put in place, and what an allocator keeps: 190 MB on a quiet
-machine; beside other work 430 MB were seen once in eight. A copy of the model would be 1,060 MB."""
+FEW = 4 * BUCKET_BYTES
+"""Two buckets under way, one that is put in place, and what an allocator keeps."""
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from troupe.runtime.weights.digest import TensorSum
 from troupe.runtime.weights.layout import ITEM_BYTES
 
 BUCKET_BYTES = 64 * 2**20
-"""Tensors of about so many bytes are sent together; two such buckets are under way."""
+"""Tensors of about so many bytes are under way; a receiver keeps room for two such buckets."""
 
 TORCH_DTYPES = {
     "F64": "float64",

@@ -25,7 +25,9 @@ def give_each(
     Where ``take`` fails, it gets no more and the error is raised at the end.
     """
     error: Exception | None = None
+    whole: Tensor | None = None
     for name, tensor in tensors:
+        whole = None  # the one before goes first
         whole = gathered(tensor) if is_spread(tensor) else tensor
         if take is None or whole is None or error is not None:
             continue  # another rank; or the others still send the rest

@@ -60,7 +60,7 @@ class PushGroup:
         self._whole(self._form)
 
     def send(self, live: LiveWeights, bucket_bytes: int) -> None:
-        """Send each tensor; two buckets are under way. ``form`` comes first.
+        """Send each tensor; a bucket is under way, and the tensor after it. ``form`` comes first.
 
         Raises:
             UnavailableError: a member is gone or silent; the group is given up.
@@ -96,9 +96,9 @@ class PushGroup:
         device = "cuda" if self._backend == "nccl" else "cpu"
 
         def send(_: str, tensor: Tensor) -> None:
-            while going and going.num_bytes + tensor.nbytes > 2 * bucket_bytes:
-                going.take()
             going.start(tensor.to(device))
+            while going.num_bytes > bucket_bytes:  # ranks gather the next tensor beside these
+                going.take()
 
         live.each(send)
         while going:

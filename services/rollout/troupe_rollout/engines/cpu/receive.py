@@ -4,6 +4,7 @@ Owns the receiving rank and its memberships: one group for each policy, kept bet
 tensors out one by one and holds two buckets, and the one that the caller takes from.
 """
 
+import mmap
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -104,9 +105,13 @@ def _tensors(weights: BroadcastWeights, communicator: Any) -> Iterator[tuple[str
 
 
 def _started(coming: Broadcasts, run: list[TensorSum]) -> list[TensorSum]:
-    """Receive a bucket into memory of its own, which the system takes back in one piece."""
+    """Receive a bucket into memory of its own, which the system takes back in one piece.
+
+    Not by malloc, which takes it from what is free in the heap where it finds so much there, and
+    keeps its pages: up to 500 MB of them, with 1 GB of weights.
+    """
     sizes = [-(-size_of(tensor) // ALIGNED) * ALIGNED for tensor in run]
-    places = torch.empty(sum(sizes), dtype=torch.uint8).split(sizes)
+    places = torch.frombuffer(mmap.mmap(-1, sum(sizes)), dtype=torch.uint8).split(sizes)
     for tensor, place in zip(run, places, strict=True):
         dtype: torch.dtype = getattr(torch, TORCH_DTYPES[tensor.dtype])
         coming.start(place[: size_of(tensor)].view(dtype).view(tensor.shape))
