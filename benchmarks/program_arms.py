@@ -19,7 +19,6 @@ import argparse
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -205,7 +204,7 @@ class Arm:
                         break
             finally:
                 if process.poll() is None:
-                    process.send_signal(signal.SIGINT)
+                    process.terminate()  # in order; a background shell's children ignore SIGINT
                 process.wait(END_S)
 
 

@@ -188,13 +188,18 @@ def job_to_end(
     finally:
         if is_started_here:
             own = set() if job is None else {job.job_id}
-            if used_by := _new_jobs(config, settings.api_key, known | own):
-                note(
-                    f"the platform stays up for {', '.join(used_by)}, submitted meanwhile; "
-                    "`troupe down` ends it"
-                )
-            else:
-                _down(settings)
+            _undisturbed(lambda: _down(settings, config, known | own))
+
+
+def _down(settings: CliSettings, config: PlatformConfig, known: set[str]) -> None:
+    """Stop what was started, unless jobs beside the ``known`` run there."""
+    if used_by := _new_jobs(config, settings.api_key, known):
+        note(
+            f"the platform stays up for {', '.join(used_by)}, submitted meanwhile; "
+            "`troupe down` ends it"
+        )
+    else:
+        platform.down(settings)
 
 
 def _new_jobs(config: PlatformConfig, api_key: str, known: set[str]) -> list[str]:
@@ -243,14 +248,14 @@ def _await_end(client: RestClient, job_id: str) -> None:
         time.sleep(0.2)
 
 
-def _down(settings: CliSettings) -> None:
-    """Stop what was started; the wait is bounded, so a second Ctrl-C cannot cut it short."""
+def _undisturbed(end: Callable[[], None]) -> None:
+    """``end``, whose waits are bounded, so a second Ctrl-C cannot cut it short."""
     if threading.current_thread() is not threading.main_thread():
-        platform.down(settings)  # signals reach the main thread alone
+        end()  # signals reach the main thread alone
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        platform.down(settings)
+        end()
     finally:
         signal.signal(signal.SIGINT, before)
 
