@@ -2,8 +2,8 @@
 
 A window holds tickets in a row, so what is in one depends neither on the other tickets nor on the
 order in which they end: it can be computed as soon as its tickets are played. Pure; a function of
-the spec, of what is trained and of the ids of tickets: a restart, or another machine's room or
-speed, changes nothing.
+the spec (on a GPU of the tokens of a pass that fit it), of what is trained and of the ids of
+tickets: a restart, or another machine's room for gradients or speed, changes nothing.
 """
 
 from bisect import bisect_right
