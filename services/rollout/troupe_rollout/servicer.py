@@ -38,8 +38,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class Calls:
     """The calls in flight: each is a ``with`` block of it. Refuses them unless ``is_open``."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self) -> None:
         self._num_calls = 0
         self.is_open = False
         self.idle = asyncio.Event()
@@ -64,7 +63,6 @@ class Calls:
         self._num_calls -= 1
         if self._num_calls == 0:
             self.idle.set()
-        metrics.ROLLOUT_IN_FLIGHT.set(self._engine.num_in_flight())
 
 
 class RolloutServicer(RolloutServiceServicer):
@@ -88,8 +86,9 @@ class RolloutServicer(RolloutServiceServicer):
         self._loading_s = settings.call_timeout_s + self._moving_s
         """For calls that may have to load a version first."""
         self._intake = WeightReceiver(engine, staging, lease_s=settings.push_lease_s)
-        self._calls = Calls(engine)
+        self._calls = Calls()
         self._model = ""
+        metrics.ROLLOUT_IN_FLIGHT.set_function(engine.num_in_flight)
 
     def open(self, model: str) -> None:
         """The engine has loaded ``model``: take work."""
