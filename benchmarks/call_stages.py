@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import Any
 
-ROUTED = (
+SERVED = (
     "router, before the call is handed to gRPC",
     "gRPC, to the servicer",
     "servicer, to the engine: decoding, rendering",
@@ -20,6 +20,7 @@ ROUTED = (
     "gRPC, to the router",
     "router, after the answer: decoding, accounts",
 )
+"""Of a call that a servicer answers: the plain one and the routed one."""
 FLOOR = ("gRPC, to the handler", "handler: its timer is late", "gRPC, back")
 
 

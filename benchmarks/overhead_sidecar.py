@@ -31,7 +31,7 @@ from benchmarks.router_calls import (
 )
 from troupe.api.records.v1.records_pb2 import Prompt
 from troupe.api.rollout.v1 import rollout_pb2 as pb
-from troupe.candidates import Candidate, GenerateRequest, Generation
+from troupe.candidates import Candidate, GenerateRequest, Generation, generation_to_proto
 from troupe.clients import codec
 from troupe.clients.channel import SERVER_OPTIONS
 from troupe.ids import prompt_digest
@@ -44,6 +44,7 @@ from troupe_rollout.engines.sglang.settings import SglangSettings
 from troupe_rollout.servicer import RolloutServicer
 
 FLOOR_METHOD = "/bench.Floor/Wait"
+PLAIN_METHOD = "/bench.Plain/Generate"
 FIXED_TOKEN_S = 0.005
 MOST_TOKENS = 128
 """Tokens of the longest answer of the fixed-time engine; a longer one only takes longer."""
@@ -97,6 +98,34 @@ class Floor(grpc.GenericRpcHandler):  # pyright: ignore[reportMissingTypeArgumen
             return self._answers[num_tokens]
 
         return grpc.unary_unary_rpc_method_handler(wait)
+
+
+class Plain(grpc.GenericRpcHandler):  # pyright: ignore[reportMissingTypeArgument]
+    """Generate as a gRPC service must at least answer it: messages, rendering and the engine.
+
+    It has no interceptor, check, deadline or count.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """The one method there is."""
+        if handler_call_details.method != PLAIN_METHOD:
+            return None
+        return grpc.unary_unary_rpc_method_handler(
+            _instants.around(self._generate),  # pyright: ignore[reportArgumentType]
+            request_deserializer=pb.GenerateRequest.FromString,
+            response_serializer=pb.GenerateResponse.SerializeToString,
+        )
+
+    async def _generate(self, request: pb.GenerateRequest, context: Any) -> pb.GenerateResponse:
+        spec, seed = codec.sampling_from_proto(request.sampling)
+        prompt = self._engine.render(request.policy, codec.chat_from_proto(request.chat))
+        asked = GenerateRequest(
+            request.policy, request.policy_version, prompt, request.num_candidates, spec, seed
+        )
+        return generation_to_proto(await self._engine.generate(asked))
 
 
 def floor_request(num_tokens: int) -> bytes:
@@ -201,7 +230,9 @@ async def serve(name: str, model: Path, folder: Path) -> None:
         noted: Any = _instants.around(RolloutServicer.Generate)
         RolloutServicer.Generate = noted
         item = await stack.enter_async_context(sidecar(engine, folder / "in"))
-        floor = await stack.enter_async_context(_serving(Floor(is_timed=name == "fixed")))
+        floor = await stack.enter_async_context(
+            _serving(Floor(is_timed=name == "fixed"), Plain(engine))
+        )
         settle_heap()  # as a service does when it is up
         _say([item.address, floor])
         while line := await asyncio.to_thread(sys.stdin.readline):
@@ -218,10 +249,10 @@ async def serve(name: str, model: Path, folder: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serving(floor: Floor) -> AsyncGenerator[str]:
+async def _serving(*handlers: grpc.GenericRpcHandler) -> AsyncGenerator[str]:  # pyright: ignore[reportMissingTypeArgument]
     """A bare server, without any interceptor; its address."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    server.add_generic_rpc_handlers((floor,))
+    server.add_generic_rpc_handlers(handlers)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     try:

@@ -10,6 +10,8 @@ from troupe.tasks.family import Message
 
 IN_FLIGHT = 64
 CANDIDATES = 8
+NUM_PROMPTS = 60
+"""Prompts that differ; the next one is the first again."""
 Call = Callable[[int], Awaitable[Any]]
 
 

@@ -4,8 +4,11 @@ Run: ``python -m benchmarks.router_overhead [--quick]``. The sidecar runs in a p
 as it is deployed (`benchmarks.overhead_sidecar`). The direct call is the engine in that process;
 the routed one goes through the router's fleet here (admission, choice, failing over), gRPC, the
 servicer and the same engine. The floor is a bare gRPC call of as many bytes between the same two
-processes that waits as long, to a server without interceptors. With one request at a time the
-difference is latency; with 64 in flight it is throughput; ``stages`` says where a call's time goes.
+processes that waits as long, to a server without interceptors; the plain call also makes and reads
+the messages and renders the prompt, and does no more, so what it adds to the floor is the messages'
+and what the routed call adds to it is routing, deadlines, errors and counts. With one request at a
+time the difference is latency; with 64 in flight it is throughput; ``stages_ms`` says where a
+call's time goes.
 A fixed-time engine (``--engine fixed``, 5 ms a token) shows the overhead alone, for completions as
 short as a move in a game (16 tokens) and longer ones (128). With 1,024 calls of 5 s in flight, the
 distributions of routed and bare calls are compared: what a bare call loses there is shown and
@@ -21,73 +24,34 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
-
-from benchmarks.call_stages import FLOOR, ROUTED, Instants, stages_ms
-from benchmarks.overhead_sidecar import (
-    FIXED_TOKEN_S,
-    FLOOR_METHOD,
-    OverheadSidecar,
-    floor_request,
-    spawn_sidecar,
+from benchmarks.call_stages import FLOOR, SERVED, Instants, stages_ms
+from benchmarks.overhead_sidecar import FIXED_TOKEN_S, OverheadSidecar, spawn_sidecar
+from benchmarks.overhead_ways import (
+    CROWD,
+    CallOf,
+    floor_call,
+    overhead_spec,
+    plain_call,
+    routed_call,
 )
 from benchmarks.random_model import save_random_model
 from benchmarks.report import commit, goal, percentile
-from benchmarks.router_calls import (
-    CANDIDATES,
-    IN_FLIGHT,
-    Call,
-    crowd,
-    latencies,
-    observation,
-    sampling,
-    throughput,
-)
-from troupe.api.router.v1.router_pb2 import REPLICA_KIND_ROLLOUT, Replica, ReplicaPolicy
-from troupe.candidates import GenerateRequest
-from troupe.clients.channel import CLIENT_OPTIONS
+from benchmarks.router_calls import CANDIDATES, IN_FLIGHT, Call, crowd, latencies, throughput
 from troupe.runtime.serving.memory import settle_heap
-from troupe.spec import parse_spec
-from troupe.spec.job import JobSpec
-from troupe_router.members.store import Member
-from troupe_router.play.routing.fleet import Fleet
-from troupe_router.play.routing.ports import FleetRollout
 
 P50_GOAL_S = 0.001
 P99_GOAL_S = 0.005
-CROWD = 1024
 CROWD_TOKENS = 1024
 """200 calls a second, whatever the part of both that a quick run takes."""
 QUICK_PART = 8
 THROUGHPUT_GOAL = 0.05
-CASES = (16, 128)
-"""Tokens of a completion."""
-WAYS = ("direct", "floor", "routed")
-
-
-@dataclass
-class OneMember:
-    """The membership store as the fleet reads it: one replica that holds version 0."""
-
-    address: str
-
-    async def of_job(self, job_id: str) -> list[Member]:
-        """The replica, as its heartbeat says it."""
-        replica = Replica(
-            replica_id="r0",
-            incarnation="1",
-            kind=REPLICA_KIND_ROLLOUT,
-            address=self.address,
-            is_serving=True,
-            seen_at=time.time(),
-            policies=[ReplicaPolicy(policy="p", loaded_versions=[0])],
-        )
-        return [Member(replica, job_id, ("p",))]
+CASES = {16: 1, 128: 5}
+"""Tokens of a completion, and the part of the calls that is made: the longer ones are fewer."""
+WAYS = ("direct", "floor", "plain", "routed")
 
 
 @dataclass
@@ -103,69 +67,28 @@ class Samples:
     cpu_s: dict[str, list[float]] = field(default_factory=lambda: {way: [] for way in WAYS})
 
 
-CallOf = Callable[[int], Call]
-"""The call that samples a number of tokens."""
-
-
-@contextlib.asynccontextmanager
-async def routed_call(
-    sidecar: OverheadSidecar, spec: JobSpec, sent: Instants
-) -> AsyncGenerator[CallOf]:
-    """A Generate call as an episode makes it."""
-    fleet = Fleet("job", spec, OneMember(sidecar.address))  # pyright: ignore[reportArgumentType]
-    await fleet.refresh()
-    stub: Any = fleet.rollouts()[0].client._stub  # pyright: ignore
-    stub.Generate = sent.around(stub.Generate)
-    port = FleetRollout(fleet, max_in_flight=CROWD * CANDIDATES)
-
-    def of(num_tokens: int) -> Call:
-        async def call(number: int) -> None:
-            messages, how = observation(number), sampling(num_tokens)
-            request = GenerateRequest("p", 0, messages, CANDIDATES, how, seed=number)
-            await port.generate(request, timeout_s=120.0)
-
-        return call
-
-    try:
-        yield of
-    finally:
-        await fleet.close()
-
-
-@contextlib.asynccontextmanager
-async def floor_call(sidecar: OverheadSidecar) -> AsyncGenerator[CallOf]:
-    """A gRPC call of as many bytes that takes as long, and nothing else."""
-    async with grpc.aio.insecure_channel(sidecar.floor_address, options=CLIENT_OPTIONS) as channel:
-        method: Any = channel.unary_unary(FLOOR_METHOD)  # pyright: ignore[reportCallIssue]
-
-        def of(num_tokens: int) -> Call:
-            request = floor_request(num_tokens)
-
-            async def call(number: int) -> None:
-                await method(request, timeout=120.0)
-
-            return call
-
-        yield of
-
-
 async def measure(engine: str, folder: Path, n: int, rounds: int, part: int = 1) -> dict[str, Any]:
     """Every case, in one pair of processes."""
     model = save_random_model(folder / "model", hidden=96)
     async with contextlib.AsyncExitStack() as stack:
         sidecar = await stack.enter_async_context(spawn_sidecar(engine, model, folder))
         sent = Instants()
-        routed = await stack.enter_async_context(routed_call(sidecar, _spec(model), sent))
+        routed = await stack.enter_async_context(routed_call(sidecar, overhead_spec(model), sent))
+        plain = await stack.enter_async_context(plain_call(sidecar, sent))
         floor = await stack.enter_async_context(floor_call(sidecar))
         settle_heap()  # as the router does when it is up
         cases: dict[int, dict[str, Any]] = {}
-        for num_tokens in CASES:
-            calls = {"floor": floor(num_tokens), "routed": routed(num_tokens)}
-            count = max(3, n // (num_tokens // min(CASES)))
+        for num_tokens, part_of_calls in CASES.items():
+            calls = {
+                "floor": floor(num_tokens),
+                "plain": plain(num_tokens),
+                "routed": routed(num_tokens),
+            }
+            count = n // part_of_calls
             samples = await measure_case(sidecar, calls, num_tokens, count, rounds)
             cases[num_tokens] = _summary(samples, num_tokens)
             if engine == "fixed":
-                stages = await measure_stages(sidecar, calls, sent, num_tokens, count * rounds)
+                stages = await measure_stages(sidecar, calls, sent, num_tokens, count)
                 cases[num_tokens]["stages_ms"] = stages
         crowded = await measure_crowd(routed, floor, rounds, part) if engine == "fixed" else {}
     goals = [line for case in cases.values() for line in case.pop("goals")]
@@ -175,10 +98,10 @@ async def measure(engine: str, folder: Path, n: int, rounds: int, part: int = 1)
 async def measure_stages(
     sidecar: OverheadSidecar, calls: dict[str, Call], sent: Instants, num_tokens: int, n: int
 ) -> dict[str, dict[str, float]]:
-    """Medians of where the time of bare and routed calls goes, one at a time."""
+    """Medians of where the time of each kind of call goes, one at a time."""
     engine_s = FIXED_TOKEN_S * num_tokens
     stages: dict[str, dict[str, float]] = {}
-    for way, names in (("floor", FLOOR), ("routed", ROUTED)):
+    for way, names in (("floor", FLOOR), ("plain", SERVED), ("routed", SERVED)):
         await sidecar.direct("instants")
         sent.taken()
         await latencies(sent.around(calls[way]), n)
@@ -247,23 +170,9 @@ async def _cpu_s(sidecar: OverheadSidecar) -> float:
     return time.process_time() + (await sidecar.direct("cpu"))[0]
 
 
-def _spec(model: Path) -> JobSpec:
-    return parse_spec(
-        {
-            "name": "overhead",
-            "steps": 1,
-            "task": {"name": "plan_path"},
-            "workflow": {"order": ["a"]},
-            "agents": {"a": {"policy": "p"}},
-            "policies": {"p": {"model": str(model), "train": {"kind": "full"}}},
-        }
-    )
-
-
 def _summary(samples: Samples, num_tokens: int) -> dict[str, Any]:
     p50 = {way: statistics.median(values) for way, values in samples.alone.items()}
     rate = {way: statistics.median(values) for way, values in samples.rates.items()}
-    added_s = p50["routed"] - p50["direct"]
     floor_s = p50["floor"] - p50["direct"]
     over_s = p50["routed"] - p50["floor"]
     lost = 1 - rate["routed"] / rate["direct"]
@@ -280,7 +189,10 @@ def _summary(samples: Samples, num_tokens: int) -> dict[str, Any]:
             "added_p50_s": round(floor_s, 5),
             "throughput_lost": round(1 - rate["floor"] / rate["direct"], 4),
         },
-        "ratio": {"added_p50": round(added_s / floor_s, 2) if floor_s > 0 else None},
+        "over_floor_p50_s": {
+            "messages and rendering": round(p50["plain"] - p50["floor"], 5),
+            "routing, deadlines, counts": round(p50["routed"] - p50["plain"], 5),
+        },
         "goals": [
             goal(
                 f"over a bare call at p50, one at a time, {num_tokens} tokens, s",
@@ -304,7 +216,7 @@ def main() -> None:
         description=__doc__, prog="python -m benchmarks.router_overhead"
     )
     parser.add_argument("--engine", choices=["fixed", "cpu", "sglang"], default="fixed")
-    parser.add_argument("--n", type=int, default=50)
+    parser.add_argument("--n", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="two rounds of 20, a crowd of 128")
     args = parser.parse_args()
