@@ -262,22 +262,21 @@ def prompt_images_from_proto(prompt: records.Prompt) -> tuple[PromptImage, ...]:
 
 def generation_to_proto(generation: Generation) -> rollout.GenerateResponse:
     """The response of a rollout service for a generation."""
-    return rollout.GenerateResponse(
+    response = rollout.GenerateResponse(
         prompt=prompt_to_proto(generation),
-        candidates=[
-            rollout.GeneratedCandidate(
-                token_ids=candidate.token_ids,
-                logprobs=candidate.logprobs,
-                text=candidate.text,
-                finish_reason=finish_reason_to_proto(candidate.finish_reason),
-                version_spans=spans_to_proto(candidate.version_spans),
-            )
-            for candidate in generation.candidates
-        ],
         policy_version=generation.policy_version,
         engine_s=generation.engine_s,
         num_cached_tokens=generation.num_cached_tokens,
     )
+    for candidate in generation.candidates:
+        response.candidates.add(  # a list of them would be copied
+            token_ids=candidate.token_ids,
+            logprobs=candidate.logprobs,
+            text=candidate.text,
+            finish_reason=finish_reason_to_proto(candidate.finish_reason),
+            version_spans=spans_to_proto(candidate.version_spans),
+        )
+    return response
 
 
 def generation_from_proto(response: rollout.GenerateResponse) -> Generation:
