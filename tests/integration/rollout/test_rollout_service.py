@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from prometheus_client import REGISTRY
 
 from troupe.api.records.v1.records_pb2 import WeightsManifest
 from troupe.api.rollout.v1 import rollout_pb2 as pb
@@ -68,6 +69,34 @@ async def test_generate_before_and_after_a_publish(rollout: Rollout, rollout_wei
     assert status.engine == "cpu"
     assert status.num_in_flight == 0
     assert rollout.files_left() == []
+
+
+async def test_metrics_when_calls_are_answered_refused_or_under_way_then_say_so(
+    rollout: Rollout, rollout_weights: Path
+):
+    def counted(code: str) -> float:
+        method = "/troupe.api.rollout.v1.RolloutService/Generate"
+        labels = {"method": method, "code": code}
+        return REGISTRY.get_sample_value("troupe_grpc_requests_total", labels) or 0.0
+
+    def num_in_flight() -> float | None:
+        return REGISTRY.get_sample_value("troupe_rollout_in_flight_candidates")
+
+    await publish(rollout, rollout_weights)
+    answered, refused = counted("OK"), counted(VersionNotLoadedError.code)
+    under_way = asyncio.create_task(generate(rollout, tokens=64))
+    async with asyncio.timeout(20.0):
+        while num_in_flight() != 4:
+            await rollout.client.status()
+    assert counted("OK") == answered
+    await under_way
+    assert counted("OK") == answered + 1
+    assert num_in_flight() == 0
+    with pytest.raises(VersionNotLoadedError):
+        await generate(rollout, version=9)
+    async with asyncio.timeout(20.0):
+        while counted(VersionNotLoadedError.code) != refused + 1:
+            await rollout.client.status()
 
 
 async def test_staged_version_can_be_scored_discarded_and_does_not_answer(
