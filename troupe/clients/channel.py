@@ -132,8 +132,6 @@ class Client:
             return await retry(once, _BACKOFF, max_attempts=most, may_pass=self._is_answer_lost)
 
         within_s = min(timeout_s, self._retry_for_s) if retries else 0.0
-        if within_s <= 0:
-            return await until_heard()
         return await retry(until_heard, _BACKOFF, within_s=within_s, may_pass=self._may_pass)
 
     def _is_answer_lost(self, error: Exception) -> bool:
