@@ -1,6 +1,5 @@
 """Maps servicers' errors to gRPC statuses, in one place, and counts calls."""
 
-import asyncio
 import time
 from typing import Any
 
@@ -30,11 +29,6 @@ class ErrorInterceptor(WrappingInterceptor):
         answered = metrics.GRPC_REQUESTS.labels(method, grpc.StatusCode.OK.name)
         seconds = metrics.GRPC_SECONDS.labels(method)
 
-        def count(code: grpc.StatusCode, took_s: float) -> None:
-            is_ok = code is grpc.StatusCode.OK
-            (answered if is_ok else metrics.GRPC_REQUESTS.labels(method, code.name)).inc()
-            seconds.observe(took_s)
-
         async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             started = time.perf_counter()
             code = grpc.StatusCode.OK
@@ -48,9 +42,10 @@ class ErrorInterceptor(WrappingInterceptor):
                 failure = _as_troupe(error, method)
                 code = grpc.StatusCode[failure.code]
                 await context.abort(code, sendable(failure.message), trailing_of(failure))
-            finally:  # counted while the answer is on its way
-                took_s = time.perf_counter() - started
-                asyncio.get_running_loop().call_soon(count, code, took_s)
+            finally:
+                is_ok = code is grpc.StatusCode.OK
+                (answered if is_ok else metrics.GRPC_REQUESTS.labels(method, code.name)).inc()
+                seconds.observe(time.perf_counter() - started)
 
         return guarded
 
