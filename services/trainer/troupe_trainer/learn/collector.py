@@ -168,9 +168,13 @@ class Collector:
             if state is not None and state.is_complete:
                 for intake in self._intakes.values():
                     intake.reread()
-            elif ahead is not None and state is not None and not self._control.is_paused:
-                if await learning.add(ahead(self._arrived(step, state))):
-                    continue
+            elif (
+                ahead is not None
+                and state is not None
+                and not self._control.is_paused
+                and await learning.add(ahead(self._arrived(step, state)))
+            ):
+                continue
             await self._ledger.wait_change(self._finished.poll_s)
 
     async def ack_below(self, step: int) -> None:
