@@ -5,6 +5,7 @@ Owns the thread that looks whenever a step's line is written. ``computed`` is ti
 """
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ import psutil
 from benchmarks.processes import name_of
 
 LOOK_S = 0.1
+AGAIN_S = 2.0
+"""Between looks without a new line: a job may end with its last step."""
 Seconds = tuple[float, float]
 """Computed and waited."""
 
@@ -52,9 +55,15 @@ class StepTimes:
         }
 
     def _watch(self) -> None:
+        newest, looked_at = self._look(), time.monotonic()
         while not self._ends.wait(LOOK_S):
-            if self._num_steps() > len(self._seen):
-                self._seen.append(self._look())
+            num_steps, now = self._num_steps(), time.monotonic()
+            if num_steps > len(self._seen) or now > looked_at + AGAIN_S:
+                newest, looked_at = self._look() or newest, now
+            if num_steps > len(self._seen):
+                self._seen.append(newest)
+        if self._num_steps() > len(self._seen):  # the job ended with its last step
+            self._seen.append(newest)
 
     def _num_steps(self) -> int:
         lines = [file.read_text("utf-8") for file in self._folder.glob("*/metrics.jsonl")]
@@ -64,7 +73,7 @@ class StepTimes:
         totals: defaultdict[str, Seconds] = defaultdict(lambda: (0.0, 0.0))
         for pid in self._pids():
             try:
-                name, (computed, waited) = name_of(pid), _seconds_of(pid)
+                name, (computed, waited) = name_of(pid).split()[0], _seconds_of(pid)
             except OSError:  # it has just ended
                 continue
             totals[name] = (totals[name][0] + computed, totals[name][1] + waited)
