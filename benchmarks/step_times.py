@@ -4,6 +4,7 @@ Owns the thread that looks whenever a step's line is written. ``computed`` is ti
 ``waited`` is time ready to run on none, which is what sharing cores costs.
 """
 
+import re
 import threading
 import time
 from collections import defaultdict
@@ -18,6 +19,7 @@ from benchmarks.processes import name_of
 LOOK_S = 0.1
 AGAIN_S = 2.0
 """Between looks without a new line: a job may end with its last step."""
+_TRAIN_LINE = re.compile(r'"kind": ?"train"')
 Seconds = tuple[float, float]
 """Computed and waited."""
 
@@ -67,7 +69,7 @@ class StepTimes:
 
     def _num_steps(self) -> int:
         lines = [file.read_text("utf-8") for file in self._folder.glob("*/metrics.jsonl")]
-        return sum(text.count('"kind": "train"') for text in lines)
+        return sum(len(_TRAIN_LINE.findall(text)) for text in lines)
 
     def _look(self) -> dict[str, Seconds]:
         totals: defaultdict[str, Seconds] = defaultdict(lambda: (0.0, 0.0))
