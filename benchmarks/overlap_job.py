@@ -5,8 +5,10 @@ machine, one thread each: SmolLM2-135M (``troupe model fetch smollm2 --to models
 and learns the summaries of examples/smollm2_summaries.yaml, two tickets at once, so that their
 gradients can be summed while the others are written. Steps of the job with ``batch.overlap`` are
 set against its longest phase in the one without: what the engine does (playing and evaluating, on
-one core) or learning (on the other). Two pairs: without evaluations, and with one of every version,
-which begins in the tail of a round; ``hidden`` is what of it took no time of its own. ``--quick``
+one core) or learning (on the other); nothing pins them, each computes on one thread. Two pairs:
+without evaluations, and with one of every version, which begins in the tail of a round; ``hidden``
+is what of it took no time of its own. ``phases`` are all of a step's, ``unnamed`` is what none of
+them names, and ``processes`` what each computed, and waited for a core, in a step. ``--quick``
 takes a tiny model and a game. The last line is one JSON object; exits 0 whatever it shows, and 1 if
 a job fails.
 """
@@ -23,6 +25,7 @@ from typing import Any
 
 from benchmarks.demo_overhead import ROOT, quick_model, run_job
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
+from benchmarks.step_times import StepTimes
 
 GOAL = 1.1
 SUMMARIES = (
@@ -53,7 +56,7 @@ def main() -> int:
     args = parser.parse_args()
     clean_up_on_sigterm()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    pairs: dict[str, dict[str, dict[str, float]]] = {}
+    pairs: dict[str, dict[str, dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="troupe-overlap-job-") as scratch:
         folder = Path(scratch)
         spec, overrides, model = ROOT / "examples" / "smollm2_summaries.yaml", SUMMARIES, args.model
@@ -67,23 +70,35 @@ def main() -> int:
             for arm, overlap in (("without", "false"), ("with", "true")):
                 given = [*overrides, every, f"steps={args.steps}", f"batch.overlap={overlap}"]
                 given.append(f"policies.shared.model={model}")
-                lines = run_job(spec, given, folder / every / arm)
+                times = StepTimes(folder / every / arm)
+                with times.during():
+                    lines = run_job(spec, given, folder / every / arm)
                 if lines is None:
                     return 1
-                pairs[evaluations][arm] = _arm(lines, evaluated=evaluations != "none")
+                measured = _arm(lines, evaluated=evaluations != "none")
+                pairs[evaluations][arm] = measured | {"processes": times.per_step()}
                 line = {"evaluations": evaluations, "overlap": overlap}
                 print(json.dumps({**line, **pairs[evaluations][arm]}), flush=True)
     print(json.dumps(_report(args, spec, overrides, pairs)))
     return 0
 
 
-def _arm(lines: Sequence[dict[str, Any]], *, evaluated: bool) -> dict[str, float]:
+def _arm(lines: Sequence[dict[str, Any]], *, evaluated: bool) -> dict[str, Any]:
     """Medians of the steps after the first, which also pays for what happens once."""
     steps = [line for line in lines if line["kind"] == "train"][1:]
     evals = [line["wall_s"] for line in lines if line["kind"] == "eval"]
     play = [line["phases"]["generate"] + line["phases"]["env"] for line in steps]
+    phases = {
+        name: _median([line["phases"].get(name, 0.0) for line in steps])
+        for name in sorted({name for line in steps for name in line["phases"]})
+    }
     return {
         "step_s": _median([line["wall_s"] for line in steps]),
+        "phases": phases,
+        "unnamed_s": phases["other"],
+        "waited_s": _median([line.get("waited_s") or 0.0 for line in steps]),
+        "stage_s": _median([line.get("stage_s") or 0.0 for line in steps]),
+        "activate_s": _median([line.get("activate_s") or 0.0 for line in steps]),
         "play_s": _median(play),
         "learn_s": _median([line["phases"]["learn"] for line in steps]),
         "learned_ahead_s": _median([line.get("learned_ahead_s") or 0.0 for line in steps]),
@@ -101,7 +116,7 @@ def _report(
     args: argparse.Namespace,
     spec: Path,
     overrides: Sequence[str],
-    pairs: dict[str, dict[str, dict[str, float]]],
+    pairs: dict[str, dict[str, dict[str, Any]]],
 ) -> dict[str, Any]:
     goals: list[dict[str, Any]] = []
     for evaluations, pair in pairs.items():

@@ -45,6 +45,11 @@ class TrainerProgress:
         self.phase = phase
         self.phase_started = time.monotonic()
 
+    def count_as(self, phase: str, seconds: float, *, of: str) -> None:
+        """Count ``seconds`` of phase ``of``, which is over, as ``phase``."""
+        self.phase_seconds[of] -= seconds
+        self.phase_seconds[phase] = self.phase_seconds.get(phase, 0.0) + seconds
+
     def begin_step(self, step: int) -> None:
         """Reset the phase times."""
         self.step = step

@@ -52,6 +52,7 @@ async def train(spec: JobSpec, parts: Parts, *, first_step: int) -> None:
             )
             reached("trainer.collected", step)
             await parts.control.gate()
+        progress.count_as("learn", batch.late_s, of="collect")
         with progress.during("evaluation"):
             await parts.evaluations.before_learning(step)
         with progress.during("device"):

@@ -107,7 +107,7 @@ async def test_complete_ticket_when_repeated_then_counts_once_and_acks(redis: Re
         assert not await ledger.complete_ticket(ticket, entry.id, groups(ticket), episode(ticket))
     state = await ledger.round(ROUND)
     assert state is not None
-    assert state.is_complete
+    assert state.is_complete and state.completed_at is not None
     assert (state.num_done, state.num_dropped) == (2, 0)
     assert state.num_groups == {"small": 2, "big": 4}
     assert len(await trained_ids(redis, "big")) == 4

@@ -1,6 +1,7 @@
 """What the trainer collects of a step, from a real Redis, when deliveries go wrong."""
 
 import math
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -10,6 +11,7 @@ from trainer_world import JOB, open_round, play
 
 from troupe.api.records.v1 import records_pb2 as pb
 from troupe.errors import JobFailedError
+from troupe.ids import train_round
 from troupe.runtime.streams import keys
 from troupe.runtime.streams.consumer import Consumer, Entry
 from troupe.runtime.streams.ledger import StepLedger
@@ -180,3 +182,36 @@ async def test_collect_when_tickets_end_out_of_turn_then_their_groups_come_befor
     ]
     assert batch.dropped == {"non_finite_reward": 1}
     assert batch.waited_s >= 0.0
+
+
+async def test_collect_when_learning_ahead_outlasts_the_round_then_its_end_is_late(
+    redis: Redis,
+) -> None:
+    groups, ledger = groups_of_step(0, tasks=2), StepLedger(redis, JOB)
+    tickets = await open_round(redis, 0, 2)
+    learnt_s, since_end_s = list[float](), list[float]()
+
+    async def end(position: int) -> None:
+        ticket = tickets[position]
+        mine = [g for g in groups if g.ticket_id == ticket.ticket_id]
+        episode = pb.Episode(episode_id=ticket.ticket_id, step=0)
+        await ledger.complete_ticket(ticket, f"1-{position + 1}", mine, episode)
+
+    async def learn(arrived: Arrived) -> bool:
+        """The round ends meanwhile."""
+        began = time.monotonic()
+        if len(arrived.finished) == 1:
+            await end(1)
+            ended = time.monotonic()
+            while time.monotonic() < ended + 0.05:
+                await ledger.round(train_round(0))
+            learnt_s.append(time.monotonic() - began)
+            since_end_s.append(time.monotonic() - ended)
+        return len(arrived.finished) == 1
+
+    await end(0)
+    batch = await _collector(redis).collect(0, ahead=learn)
+    state = await ledger.round(train_round(0))
+    assert state is not None and state.completed_at is not None
+    assert state.completed_at == pytest.approx(time.time(), abs=60.0)
+    assert since_end_s[0] - 0.01 <= batch.late_s <= learnt_s[0] + 0.01

@@ -17,6 +17,8 @@ class RoundState:
 
     ``last_failure`` is the latest error of playing a ticket, ``last_drop`` the latest reason for
     dropping one; both are empty until then. ``is_cut``: the tickets at work are to be dropped.
+    ``completed_at``: when the last ticket ended, by Redis' clock; None before that, and where a
+    player of an earlier version ended it.
 
     Example: ``RoundState("train-00003", ROUND_KIND_TRAIN, 3, 32, 30, 0, {"shared": 240}, ...)``.
     """
@@ -33,6 +35,7 @@ class RoundState:
     last_failure: str = ""
     last_drop: str = ""
     is_cut: bool = False
+    completed_at: float | None = None
 
     @classmethod
     def from_fields(cls, round_id: str, fields: Mapping[str, str]) -> "RoundState":
@@ -51,6 +54,7 @@ class RoundState:
             last_failure=fields.get("last_failure", ""),
             last_drop=fields.get("last_drop", ""),
             is_cut="is_cut" in fields,
+            completed_at=float(fields["completed_at"]) if "completed_at" in fields else None,
         )
 
     @property

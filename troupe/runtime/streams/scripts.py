@@ -50,6 +50,14 @@ local function first(round, done, ticket_id)
   if tonumber(state[2]) + tonumber(state[3]) >= tonumber(state[1]) then return false end
   return redis.call('SADD', done, ticket_id) == 1
 end
+-- Counts a ticket as ``how``; the one that completes the round gives it ``completed_at``.
+local function count(round, how)
+  redis.call('HINCRBY', round, how, 1)
+  local state = redis.call('HMGET', round, 'num_tickets', 'num_done', 'num_dropped')
+  if tonumber(state[2]) + tonumber(state[3]) < tonumber(state[1]) then return end
+  local now = redis.call('TIME')
+  redis.call('HSET', round, 'completed_at', string.format('%d.%06d', now[1], now[2]))
+end
 """
 )
 
@@ -65,7 +73,7 @@ if is_first then
     redis.call('HINCRBY', KEYS[1], 'groups:' .. ARGV[i + 1], 1)
   end
   put(KEYS[4], 'p', ARGV[4])
-  redis.call('HINCRBY', KEYS[1], 'num_done', 1)
+  count(KEYS[1], 'num_done')
   changed(KEYS[5], ARGV[5])
 end
 acked(KEYS[3], ARGV[3], ARGV[2])
@@ -83,7 +91,7 @@ if is_first then
   put(KEYS[4], 'p', ARGV[4])
   redis.call('XADD', KEYS[6], 'MAXLEN', '~', 10000, '*', 'p', ARGV[6], 'reason', ARGV[7],
              'entry_id', ARGV[2])
-  redis.call('HINCRBY', KEYS[1], 'num_dropped', 1)
+  count(KEYS[1], 'num_dropped')
   redis.call('HSET', KEYS[1], 'last_drop', ARGV[7])
   changed(KEYS[5], ARGV[5])
 end

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
 from redis.asyncio import Redis
@@ -25,6 +25,7 @@ from troupe.runtime.telemetry.logging import get_logger
 from troupe.runtime.transient import is_transient
 from troupe.vision.model import VisionModel
 from troupe_trainer.control import Control
+from troupe_trainer.learn.ahead_times import AheadTimes
 from troupe_trainer.learn.validation import Expected, fault
 
 _log = get_logger(__name__)
@@ -46,7 +47,8 @@ class Batch:
 
     ``overlap_s``: for how long the step had been played when the trainer asked for it, which is how
     long playing and learning ran at the same time; 0 when strictly on-policy. ``waited_s``: for how
-    long it was waited for with nothing to learn from.
+    long it was waited for with nothing to learn from. ``late_s``: for how long it was still learnt
+    ahead when the round was over.
     """
 
     step: int
@@ -54,6 +56,7 @@ class Batch:
     dropped: Mapping[str, int]
     overlap_s: float = 0.0
     waited_s: float = 0.0
+    late_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class Collector:
             FencedError: another trainer has taken over.
         """
         round_id, asked_at = train_round(step), time.time()
-        began, ahead_s = time.monotonic(), 0.0
+        began, learning = time.monotonic(), AheadTimes()
         deadline, is_open, look_at = began + self._timeout_s, False, began + UNOPENED_S
         self._finished = _Finished()
         while True:
@@ -149,8 +152,12 @@ class Collector:
             if state is not None and self._missing(step, state) == {}:
                 # The router checks it too, but may be away, or later than the checkpoint.
                 state.check_drops(self._max_dropped_fraction)
-                waited_s = time.monotonic() - began - ahead_s
-                return self._batch(step, max(0.0, asked_at - state.opened_at), waited_s)
+                return replace(
+                    self._batch(step),
+                    overlap_s=max(0.0, asked_at - state.opened_at),
+                    waited_s=time.monotonic() - began - learning.seconds,
+                    late_s=learning.late_s(state.completed_at),
+                )
             if state is not None and not is_open:
                 deadline, is_open = time.monotonic() + self._timeout_s, True
             if time.monotonic() > deadline:
@@ -161,12 +168,13 @@ class Collector:
             if state is not None and state.is_complete:
                 for intake in self._intakes.values():
                     intake.reread()
-            elif ahead is not None and state is not None and not self._control.is_paused:
-                learning_at = time.monotonic()
-                is_learning = await ahead(self._arrived(step, state))
-                ahead_s += time.monotonic() - learning_at if is_learning else 0.0
-                if is_learning:
-                    continue
+            elif (
+                ahead is not None
+                and state is not None
+                and not self._control.is_paused
+                and await learning.add(ahead(self._arrived(step, state)))
+            ):
+                continue
             await self._ledger.wait_change(self._finished.poll_s)
 
     async def ack_below(self, step: int) -> None:
@@ -213,7 +221,7 @@ class Collector:
         lost = ", ".join(f"{count} of policy '{policy}'" for policy, count in missing.items())
         return f"{waited}groups that the ledger counts did not arrive: {lost}.{after}"
 
-    def _batch(self, step: int, overlap_s: float, waited_s: float) -> Batch:
+    def _batch(self, step: int) -> Batch:
         groups: dict[str, list[pb.Group]] = {}
         dropped: Counter[str] = Counter()
         for policy, intake in self._intakes.items():
@@ -226,7 +234,7 @@ class Collector:
                 else:
                     groups[policy].append(group)
         self._faults.clear()
-        return Batch(step, groups, dict(sorted(dropped.items())), overlap_s, waited_s)
+        return Batch(step, groups, dict(sorted(dropped.items())))
 
     def _arrived(self, step: int, state: RoundState) -> Arrived:
         def groups_of(policy: str, positions: Sequence[int]) -> list[pb.Group]:

@@ -34,9 +34,10 @@ def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str =
     be both, since a KL term or an entropy bonus has a gradient too. In a flat step no group has an
     advantage, so no policy learns from its rewards. The trainer of one ``policy`` reports its name,
     and the counts by which its numbers are combined with the other trainers'. ``learn_s`` is the
-    time of learning after the round.
+    time of learning after the round, which ``batch.late_s`` is of.
     """
-    learn_s += learned.ahead_s
+    ahead_s = max(0.0, learned.ahead_s - batch.late_s)
+    learn_s += ahead_s
     credited = [group for groups in learned.credited.values() for group in groups]
     sampled = _sampled(credited)
     rewards = [candidate.reward for _, candidate in sampled]
@@ -51,7 +52,7 @@ def step_report(batch: Batch, learned: Learned, learn_s: float, *, policy: str =
         staleness=max(lags, default=0),
         staleness_mean=_mean(lags),
         overlap_s=round(batch.overlap_s, 4),
-        learned_ahead_s=round(learned.ahead_s, 4),
+        learned_ahead_s=round(ahead_s, 4),
         waited_s=round(batch.waited_s, 4),
         trained_reward_mean=_mean(rewards),
         reward_std=_std(rewards),
