@@ -67,9 +67,10 @@ def _bytes(model: PolicyModel, how: Any, *, early: bool) -> dict[str, Any]:
         model.module(input_ids=tokens).logits.logsumexp(-1).sum().backward()
         return Minibatch(sums=defaultdict(float))
 
-    compute(None)  # what is kept from the first pass on, such as the tied gradient's buffer
-    _forget(parameters)
     with AllocationCounter(torch.Tensor) as counter:
+        compute(None)  # the counter has met the weights then, and what is kept from this pass on
+        _forget(parameters)
+        before = counter.now
         total: GradientSum = how(parameters)
         windows = (1, 0) if early else (0, 1)
         total.add(windows[0], [()], compute)
@@ -80,8 +81,8 @@ def _bytes(model: PolicyModel, how: Any, *, early: bool) -> dict[str, Any]:
     _forget(parameters)
     return {
         "parameters": count,
-        "bytes_held": round(held / count, 2),
-        "bytes_at_peak": round(peak / count, 2),
+        "bytes_held": round((held - before) / count, 2),
+        "bytes_at_peak": round((peak - before) / count, 2),
     }
 
 

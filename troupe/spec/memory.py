@@ -7,7 +7,7 @@ arithmetic. Never imports torch.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -230,7 +230,17 @@ def trainer_peak(
     if spec.batch.overlap is False or ranks > 1:
         return held + max(p.peak - p.held for p in alone)
     in_passes = max(p.peak - p.held - p.gradients for p in alone)
-    return held + sum(p.gradients for p in alone) + in_passes
+    return held + _kept_sums(spec, alone) + in_passes
+
+
+def _kept_sums(spec: JobSpec, alone: Sequence[Prediction]) -> float:
+    """Bytes of the sums of gradients that lie side by side: one of policies that take turns."""
+    turns = spec.algorithm.alternate
+    sums = {name: of.gradients for name, of in zip(spec.policies, alone, strict=True)}
+    trained = {name for name in sums if spec.trains(name)}
+    in_turns = trained.intersection(turns.order) if turns is not None else set[str]()
+    each = sum(sums[name] for name in trained - in_turns)
+    return each + max((sums[name] for name in in_turns), default=0.0)
 
 
 def trainer_held(spec: JobSpec) -> float | None:

@@ -311,6 +311,11 @@ def test_peak_when_full_weights_are_summed_exactly_then_holds_a_gradient_more_of
         gradient
     )
     assert peak(1, ranks=2, gradient_sums="exact") == peak(1, ranks=2)
+    stays = full.model_copy(update={"frozen": True})
+    beside = spec.model_copy(update={"policies": {"a": full, "b": stays}, "batch": BatchSpec()})
+    assert trainer_peak(beside, tokens=8192, checkpoint_activations=True) == pytest.approx(
+        peak(2, overlap=False)
+    )
     job = spec.model_copy(
         update={"policies": {name: full}, "batch": BatchSpec(gradient_sums="exact")}
     )
