@@ -23,8 +23,8 @@ Round = tuple[Sequence[float], Sequence[float]]
 Way = Callable[[nn.Parameter], GradientSum]
 ADDITION = 0.1
 """What adding all of SmolLM2's weights exactly costs, in the learning of a ticket of the mean
-length: 0.2 s (`benchmarks.sum_cost`) of about 2 s, which is 1.4 s for an adapter (results/overlap.md,
-"A real job") and half as much again, computed, for the gradients of the weights."""
+length: 0.2 s (`benchmarks.sum_cost`) of about 2 s. An adapter's takes 1.4 s (results/overlap.md, "A
+real job"), and the gradients of the weights half as much again, computed."""
 SUMS: dict[str, tuple[bool, Way, float]] = {
     "exact": (True, lambda parameter: Exact([parameter]), 0.0),
     "exact, full weights": (True, lambda parameter: Exact([parameter]), ADDITION),
