@@ -12,8 +12,9 @@ Latencies: ``cpu engine`` and ``7B`` draw from what was recorded on the cpu engi
 (sigma 1): a few tickets take ten times the median. Of 1.7B there is no recording.
 
 ``tail``: how much sooner a round ends when its longest tickets start first
-(`benchmarks.tail_order`). ``sums``: the same cells with simulated times and no ledger, for adapters
-(``exact``) and for full weights (`benchmarks.window_sums`).
+(`benchmarks.tail_order`). ``sums``: the same cells with simulated times and no ledger, for each way
+to sum gradients (`benchmarks.window_sums`); ``sum costs``: its bytes and time
+(`benchmarks.sum_cost`).
 
 ``floor`` is what no schedule can beat that is on-policy and learns a ticket when it is played: the
 same work without windows, order or limit. Both arms are interleaved. The last line is one JSON
@@ -44,6 +45,7 @@ from benchmarks.recorded_latencies import LATENCIES_7B
 from benchmarks.redis_fsync import valkey
 from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 from benchmarks.scale_engines import LATENCIES, Latencies
+from benchmarks.sum_cost import LAYERS, cost_rows
 from benchmarks.tail_order import tail_rows
 from benchmarks.window_sums import SEEDS, sum_row
 from troupe.algorithms.load import load_algorithm
@@ -307,8 +309,8 @@ def sums_of(cell: Cell) -> dict[str, Any]:
     spec = spec_of(cell, Path("model"), overlap=True)
     sampler = load_algorithm(spec.algorithm).sampler()
 
-    def windows(is_small: bool) -> list[range]:
-        of_round = Windows(spec, sampler, is_small=is_small)
+    def windows(is_exact: bool) -> list[range]:
+        of_round = Windows(spec, sampler, is_exact=is_exact)
         count = of_round.count(cell.tickets)
         return [of_round.tickets_of(window, cell.tickets) for window in range(count)]
 
@@ -352,6 +354,7 @@ def main() -> None:
         model = save_random_model(folder / "model", hidden=16, layers=1, heads=2, kv_heads=1)
         with valkey("everysec", folder / "redis") as url:
             rows = asyncio.run(run(cells, url, model, args.play_s, args.steps))
+        costs = cost_rows(folder, layers=2 if args.quick else LAYERS)
     values = [r["overlap"] for r in rows]
     tail = tail_rows()
     for row in tail:
@@ -359,11 +362,13 @@ def main() -> None:
     sums = [sums_of(cell) for cell in CELLS if args.latencies in (None, cell.latencies)]
     for row in sums:
         print(json.dumps({"sums": row}), flush=True)
+    for row in costs:
+        print(json.dumps({"sum costs": row}), flush=True)
     goals = [goal(r["cell"], r["overlap"], GOAL, r["overlap"] <= GOAL) for r in rows]
     report = {"benchmark": "overlap", "commit": commit(), "machine": machine(), "spec": vars(args)}
     middle = {"n": args.steps, "median": round(statistics.median(values), 3)}
     spread = {"spread": [min(values, default=math.nan), max(values, default=math.nan)]}
-    more = {"rows": rows, "tail": tail, "sums": sums, "goals": goals}
+    more = {"rows": rows, "tail": tail, "sums": sums, "sum costs": costs, "goals": goals}
     print(json.dumps({**report, **middle, **spread, **more}))
 
 

@@ -20,15 +20,26 @@ from troupe_trainer.learn.outcome import Minibatch
 SEEDS = 25
 Round = tuple[Sequence[float], Sequence[float]]
 """When each ticket ends, as a share of playing, and its share of the learning."""
-SUMS: dict[str, tuple[bool, Callable[[nn.Parameter], GradientSum]]] = {
-    "exact": (True, lambda parameter: Exact([parameter])),
+Way = Callable[[nn.Parameter], GradientSum]
+ADDITION = 0.1
+"""What adding all of SmolLM2's weights exactly costs, in the learning of a ticket of the mean
+length: 0.2 s (`benchmarks.sum_cost`) of about 2 s. An adapter's takes 1.4 s (results/overlap.md, "A
+real job"), and the gradients of the weights half as much again, computed."""
+SUMS: dict[str, tuple[bool, Way, float]] = {
+    "exact": (True, lambda parameter: Exact([parameter]), 0.0),
+    "exact, full weights": (True, lambda parameter: Exact([parameter]), ADDITION),
     **{
-        f"in turn, {held} held": (False, lambda parameter, held=held: InTurn([parameter], 4 * held))
+        f"in turn, {held} held": (
+            False,
+            lambda parameter, held=held: InTurn([parameter], 4 * held),
+            0.0,
+        )
         for held in (0, 3)
     },
 }
-"""How adapters are summed, and full weights without room for any and, as SmolLM2's, for three;
-whether windows are those of small gradients."""
+"""Exactly, where an addition costs next to nothing (adapters) and where it does not; in turn, full
+weights without room for any and, as SmolLM2's, for three. Whether the windows are those of exact
+sums, and what an addition costs."""
 
 
 def sum_row(
@@ -36,27 +47,28 @@ def sum_row(
 ) -> dict[str, Any]:
     """Of each way to sum: medians of step time over the longer of playing and learning.
 
-    ``windows``: the round's, of small gradients or of full weights'. ``ratio``: learning over
-    playing.
+    ``windows``: the round's, of exact sums or of those in turn. ``ratio``: learning over playing.
     """
     row: dict[str, Any] = {"n": len(rounds)}
-    for name, (is_small, how) in SUMS.items():
-        places = windows(is_small)
-        steps = [_step(how, places, ratio, *of) for of in rounds]
+    for name, (is_exact, how, addition) in SUMS.items():
+        places = windows(is_exact)
+        tickets = sum(map(len, places))
+        steps = [_step(how, places, ratio, addition * ratio / tickets, *of) for of in rounds]
         row[name] = {"windows": len(places), "step": round(statistics.median(steps), 2)}
     return row
 
 
 def _step(
-    how: Callable[[nn.Parameter], GradientSum],
+    how: Way,
     windows: Sequence[range],
     ratio: float,
+    addition: float,
     ends: Sequence[float],
     costs: Sequence[float],
 ) -> float:
     """The step's time, playing being 1 and longer than learning."""
     ready = [max(ends[ticket] for ticket in window) for window in windows]
-    cost = [ratio * sum(costs[ticket] for ticket in window) for window in windows]
+    cost = [ratio * sum(costs[ticket] for ticket in window) + addition for window in windows]
     parameter = nn.Parameter(torch.zeros(1))
     total = how(parameter)
 

@@ -129,6 +129,9 @@ def trained_groups(run_dir: Path) -> list[tuple[int, list[str]]]:
     return [(x["step"], [name.removeprefix(mark) for name in x["group_ids"]]) for x in lines]
 
 
-def adapter_bytes(run_dir: Path) -> bytes:
-    """The trained adapter of the policy ``shared``."""
-    return (run_dir / "policies" / "shared" / "adapter" / "adapter_model.safetensors").read_bytes()
+def trained_bytes(run_dir: Path) -> bytes:
+    """The trained weights of the policy ``shared``: its adapter, or all of them."""
+    exports = run_dir / "policies" / "shared"
+    adapter = exports / "adapter" / "adapter_model.safetensors"
+    path = adapter if adapter.exists() else exports / "merged" / "model.safetensors"
+    return path.read_bytes()

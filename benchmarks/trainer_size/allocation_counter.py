@@ -8,6 +8,7 @@ import gc
 import json
 import random
 import weakref
+from collections import defaultdict
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,8 @@ from transformers.initialization import no_init_weights
 from troupe.candidates import Sample
 from troupe.runtime.engines.presets import ModelShape
 from troupe.spec.policy import LoraSpec, PolicySpec
+from troupe_trainer.learn.gradient_sums import DEVICE_CHUNK, Exact
+from troupe_trainer.learn.outcome import Minibatch
 from troupe_trainer.model.logprobs import tokens_per_chunk
 from troupe_trainer.model.model import PolicyModel
 from troupe_trainer.model.packing import Microbatch, block_of, microbatch
@@ -181,9 +184,10 @@ def count(
     copies: int,
     checkpoint_activations: bool,
     ranks: int = 1,
+    sums_exactly: bool = False,
 ) -> dict[str, int]:
     """Bytes held before a step, and at the peak of two passes over ``copies`` equal groups: the
-    second meets the gradients of the first.
+    second meets the gradients of the first, or with ``sums_exactly`` their sum.
 
     Over ``ranks``: those of one of them, and the most layers that were gathered at once.
     """
@@ -204,10 +208,13 @@ def count(
         before = counter.peak = counter.now
         gathered = GatheredCounter(model._sharded or torch.nn.Module(), counter)
         with LayerCounter(gathered):
-            for _ in range(2):
-                logprobs, entropy = model.logprobs(batch, want_entropy_grad=False)
-                (logprobs.sum() + 0.0 * entropy.sum()).backward()
-                del logprobs, entropy
+            if sums_exactly:
+                total = Exact(trained)
+                total.add(0, [(), ()], lambda _: _pass(model, batch))
+                total.finish()
+            else:
+                for _ in range(2):
+                    _pass(model, batch)
         assert all(p.grad is not None for p in trained)
         gradients = sum(p.numel() * p.element_size() for p in trained)
         assert len(moments) == 2 * len(trained)
@@ -218,6 +225,12 @@ def count(
             "peak": counter.peak,
             "layers": gathered.most,
         }
+
+
+def _pass(model: PolicyModel, batch: Microbatch) -> Minibatch:
+    logprobs, entropy = model.logprobs(batch, want_entropy_grad=False)
+    (logprobs.sum() + 0.0 * entropy.sum()).backward()
+    return Minibatch(sums=defaultdict(float))
 
 
 def count_forward(
@@ -278,12 +291,15 @@ def _as_on_a_gpu() -> Generator[None]:
     def chunk(vocabulary_size: int, *, on_cpu: bool) -> int:
         return tokens_per_chunk(vocabulary_size, on_cpu=False)
 
-    at = "troupe_trainer.model"
+    at, sums = "troupe_trainer.model", "troupe_trainer.learn.gradient_sums"
     with (
         patch(f"{at}.base_model.load_causal", load),
         patch(f"{at}.base_model.base_digest", lambda *_: ""),
         patch(f"{at}.model.tokens_per_chunk", chunk),
         patch(f"{at}.flash.is_on_cpu", lambda _: False),
+        # There are no numbers, so none is large.
+        patch(f"{sums}._has_large", lambda _: False),
+        patch(f"{sums}._at_once", lambda _: DEVICE_CHUNK),
         # All is on one device, and adapters are made in float32, where they end. Fake parameters
         # can't be moved.
         patch.object(torch.nn.Module, "to", lambda module, *_, **__: module),

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from platform_world import adapter_bytes, trained_groups
+from platform_world import trained_bytes, trained_groups
 
 OTHER_STEPS = "metrics.jsonl has other steps"
 
@@ -44,7 +44,7 @@ class Outcome:
         self.num_groups = wanted.total()
         self.num_lost = (wanted - got).total()
         self.num_duplicated = (got - wanted).total()
-        self.same_weights = adapter_bytes(found) == adapter_bytes(expected)
+        self.same_weights = trained_bytes(found) == trained_bytes(expected)
         checks = {
             "groups were lost": not self.num_lost,
             "groups were trained twice": not self.num_duplicated,

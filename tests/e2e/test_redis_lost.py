@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from platform_world import Platform, adapter_bytes, trained_groups
+from platform_world import Platform, trained_bytes, trained_groups
 
 from troupe.runtime.launch.processes import find_leader
 
@@ -89,7 +89,7 @@ def test_redis_when_its_data_is_gone_then_ended_jobs_answer_as_before_and_a_runn
     assert (ended.state, ended.life) == ("succeeded", 2), ended.reason
     run_dir, reference = platform.run_dir(cut.job_id), platform.run_dir(whole)
     assert trained_groups(run_dir) == trained_groups(reference)
-    assert adapter_bytes(run_dir) == adapter_bytes(reference)
+    assert trained_bytes(run_dir) == trained_bytes(reference)
 
 
 def known(jobs: list[Any], *job_ids: str) -> dict[str, Any] | None:

@@ -200,6 +200,9 @@ def refuse_what_cannot_spread(spec: JobSpec, algorithm: Algorithm, num_ranks: in
     if spec.batch.overlap:
         why = "gradients are summed while the round is played on one rank only"
         refuse("/batch/overlap", why, ", or leave this out")
+    if spec.batch.gradient_sums == "exact":
+        why = "exact sums let tickets be learnt from in any order, which is on one rank only"
+        refuse("/batch/gradient_sums", why, ", or leave this out")
     for name, policy in spec.policies.items():
         if policy.train.vision:
             why = f"'{name}' trains its vision tower, and only ranks with images have its gradient"

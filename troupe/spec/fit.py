@@ -92,6 +92,8 @@ def _refusal(spec: JobSpec, peak: float, gpu_bytes: int) -> str:
         ways.append("set dtype: bfloat16")
     if any(policy.train.kind == "full" for policy in policies):
         ways.append("train adapters (train: {kind: lora})")
+    if spec.batch.gradient_sums == "exact":
+        ways.append("leave out batch.gradient_sums")
     if spec.batch.checkpoint_activations is False:
         ways.append("remove batch.checkpoint_activations: false")
     if len(policies) > 1 and not spec.trainer.per_policy:

@@ -13,7 +13,7 @@ from troupe.spec.algorithm import (
 )
 from troupe.spec.base import MAX_NAMED, Name, PluginParams, SpecModel, is_empty
 from troupe.spec.bundle import BundleSpec
-from troupe.spec.policy import PolicySpec
+from troupe.spec.policy import LoraSpec, PolicySpec
 
 _TOKENS_PER_ROW = 512
 _WEEK_S = 7 * 86_400.0
@@ -151,11 +151,26 @@ class BatchSpec(SpecModel):
     """Sum gradients of finished tickets while others are still being played, with the same bits.
     Left out, a trainer on a GPU does so, and one on a CPU, whose cores engines may need, does not.
     An algorithm that compares across tickets waits for the round either way."""
+    gradient_sums: Literal["exact", "in_turn"] | None = Field(
+        default=None, exclude_if=lambda sums: sums is None
+    )
+    """How tickets' gradients are added up, with or without `overlap`. exact: as whole numbers, the
+    same in any order, so no ticket waits for another, in 8 bytes a trained parameter on the
+    trainer's device. in_turn: in the order of the tickets, in 4; of one that ended early the
+    gradient waits on the host, within the trainer's room. Left out: exact for adapters, in_turn for
+    full weights. It decides last bits. Over several ranks `exact` is refused, and nothing is early.
+    """
 
     @property
     def budget(self) -> int:
         """Tokens of a pass at most."""
         return (self.tokens_per_row or _TOKENS_PER_ROW) * self.rows_per_microbatch
+
+    def sums_exactly(self, policy: PolicySpec) -> bool:
+        """Whether gradients of ``policy`` are summed exactly, on a trainer of one rank."""
+        if self.gradient_sums is None:
+            return isinstance(policy.train, LoraSpec)
+        return self.gradient_sums == "exact"
 
 
 class RolloutSpec(SpecModel):

@@ -7,7 +7,7 @@ arithmetic. Never imports torch.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,9 @@ def _plain_name(model: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Bytes on one GPU. ``held``: weights, moments, reference and teacher; ``gradients`` of the
-    trained weights; ``activations`` that the backward pass keeps, with masks; ``head``: a chunk's
-    logits.
+    """Bytes on one GPU. ``held``: weights, moments, reference and teacher; ``gradients``: the sum
+    of the trained weights'; ``activations`` that the backward pass keeps, with masks; ``head``: a
+    chunk's logits.
 
     ``peak`` is the larger of two moments of any micro-batch but the first, which meets the
     gradients of those before: when the head's gradient is computed, and when a layer's is.
@@ -110,12 +110,14 @@ def predict(
     ranks: int = 1,
     is_offloaded: bool = False,
     tower: TowerMemory = NO_TOWER,
+    sums_exactly: bool = False,
 ) -> Prediction:
     """The memory of one policy's step, for micro-batches of ``tokens`` tokens, with a ``tower``.
 
     ``has_reference``: the loss or reward has a KL term, for which full weights keep a second copy.
     Weights, moments and gradients are divided by ``ranks``, or in the host's memory
     (``is_offloaded``); embeddings, head and two layers are gathered while they compute.
+    ``sums_exactly``: gradients are summed as 64-bit numbers, and none is kept beside the sum.
     """
     number = 2 if policy.dtype == "bfloat16" else 4
     is_full = isinstance(policy.train, FullSpec)
@@ -124,7 +126,7 @@ def predict(
     root = table * (1 if shape.is_tied else 2)
     held, trained = _held_weights(shape, policy, number, ranks, has_reference=has_reference)
     held += tower.held
-    gradients = 4.0 * trained + tower.gradients
+    gradients = (4.0 * trained + tower.gradients) * (2 if sums_exactly else 1)
     if ranks > 1:
         held, gradients = held / ranks, gradients / ranks
     if is_offloaded:
@@ -214,31 +216,31 @@ def trainer_peak(
     """Bytes that one trainer of ``spec`` needs on each GPU; None where a model's shape is unknown.
 
     Its policies lie side by side, adapters of one base and policies of one teacher on one copy of
-    it; one learns at a time, and each keeps its sum of gradients.
+    it. One learns at a time; each keeps its sum of gradients while a round is played, and without
+    ``batch.overlap`` only that one has any.
     With ``trainer.per_policy`` it is the trainer of the largest policy.
     """
     parts = _parts(spec, tokens, ranks, checkpoint_activations=checkpoint_activations)
     if parts is None:
         return None
     alone, shared = parts
-    most = max(p.peak - p.held for p in alone)
-    sums = [_sum_bytes(policy, ranks) for policy in spec.policies.values()]
     if spec.trainer.per_policy:
-        return max(p.peak + of for p, of in zip(alone, sums, strict=True)) + CONTEXT_BYTES
-    sum_bytes = max(sums) if spec.batch.overlap is False else sum(sums)
-    return sum(p.held for p in alone) + sum_bytes - shared + most + CONTEXT_BYTES
+        return max(p.peak for p in alone) + CONTEXT_BYTES
+    held = sum(p.held for p in alone) - shared + CONTEXT_BYTES
+    if spec.batch.overlap is False or ranks > 1:
+        return held + max(p.peak - p.held for p in alone)
+    in_passes = max(p.peak - p.held - p.gradients for p in alone)
+    return held + _kept_sums(spec, alone) + in_passes
 
 
-def _sum_bytes(policy: PolicySpec, ranks: int) -> float:
-    """Bytes of the sum of an adapter's gradients over a round's windows: 8 a number.
-
-    All policies have theirs while a round is played, without ``batch.overlap`` one at a time. Full
-    weights and ranks add to the gradient.
-    """
-    shape = decoder_shape(policy.model)
-    if shape is None or ranks > 1 or not isinstance(policy.train, LoraSpec):
-        return 0.0
-    return 2.0 * shape.lora_bytes(policy.train.rank, "float32")
+def _kept_sums(spec: JobSpec, alone: Sequence[Prediction]) -> float:
+    """Bytes of the sums of gradients that lie side by side: one of policies that take turns."""
+    turns = spec.algorithm.alternate
+    sums = {name: of.gradients for name, of in zip(spec.policies, alone, strict=True)}
+    trained = {name for name in sums if spec.trains(name)}
+    in_turns = trained.intersection(turns.order) if turns is not None else set[str]()
+    each = sum(sums[name] for name in trained - in_turns)
+    return each + max((sums[name] for name in in_turns), default=0.0)
 
 
 def trainer_held(spec: JobSpec) -> float | None:
@@ -269,6 +271,7 @@ def _parts(
                 has_reference=has_reference,
                 ranks=ranks,
                 is_offloaded=spec.trainer.offload and ranks > 1,
+                sums_exactly=spec.batch.sums_exactly(policy) and ranks == 1,
                 tower=tower_memory(
                     tower,
                     policy,

@@ -36,9 +36,9 @@ class TrainerSettings(ServingSettings):
     ranks share further copies (HSDP), so that nodes exchange gradients alone. 0: all ranks share
     one copy."""
     held_gradient_bytes: int = Field(default=2 << 30, ge=0)
-    """Memory of the host for gradients of full weights, of tickets that ended before earlier ones,
-    where a job's batch.overlap is on. 0: tickets are learnt from in their order alone. Adapters
-    need none."""
+    """Memory of the host for gradients of tickets that ended before earlier ones, where a job's
+    batch.overlap is on and its gradients are summed in turn (full weights' are, unless
+    batch.gradient_sums says otherwise). 0: tickets are learnt from in their order alone."""
     colocated: bool = False
     """The device is the job's server's too: they take turns (with
     TROUPE_ROLLOUT_SGLANG_COLOCATED)."""

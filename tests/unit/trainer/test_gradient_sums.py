@@ -152,6 +152,39 @@ def test_sum_when_parameters_fill_several_chunks_then_each_gets_its_part() -> No
         assert torch.equal(parameter.grad, torch.full_like(parameter, 2 * 2.0**number + 8))
 
 
+@pytest.mark.parametrize("how", [InTurn, Exact])
+def test_gradients_when_they_are_summed_exactly_then_none_outlives_its_backward_pass(
+    how: type[GradientSum],
+) -> None:
+    torch.manual_seed(0)
+    wide = int(CHUNK**0.5) + 1
+    model = nn.Sequential(nn.Linear(3, wide), nn.Linear(wide, wide), nn.Linear(wide, 1))
+    parameters = list(model.parameters())
+    total = Exact(parameters) if how is Exact else InTurn(parameters, 0)
+    inputs = torch.randn(4, 3)
+    left = list[int]()
+
+    def compute(blocks: Any) -> Minibatch:
+        part = model(inputs[blocks])
+        part.sum().backward()
+        left.append(sum(p.numel() for p in parameters if p.grad is not None))
+        return Minibatch(sums=defaultdict(float))
+
+    windows: Any = [[0], [1]], [[2, 3]]
+    for window, batches in enumerate(windows):
+        total.add(window, batches, compute)
+    total.finish()
+    assert left == [0 if how is Exact else sum(p.numel() for p in parameters)] * 3
+    gradients = [p.grad for p in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    model(inputs).sum().backward()  # also: no hook is left
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        assert parameter.grad is not None
+        assert gradient is not None
+        assert torch.allclose(parameter.grad, gradient, atol=1e-5)
+
+
 def test_room_when_it_is_used_up_then_in_turn_waits_and_exactly_does_not() -> None:
     windows = range(1, WINDOWS)
     for how, taken in ((InTurn, 12), (Exact, len(windows))):

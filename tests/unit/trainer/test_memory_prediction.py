@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,17 +38,21 @@ LORA, FULL = LoraSpec(rank=32, alpha=64), FullSpec()
 
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
 @pytest.mark.parametrize(
-    ("shape", "train", "dtype", "checkpointed", "layers", "copies"),
+    ("shape", "train", "dtype", "checkpointed", "layers", "copies", "sums_exactly"),
     [
-        (SMALL, LORA, "bfloat16", True, 28, 3),
-        (SMALL, LORA, "bfloat16", False, 4, 3),
-        (SMALL, LORA, "float32", False, 4, 1),
-        (LARGE, LORA, "bfloat16", True, 4, 3),
-        (LARGE, LORA, "bfloat16", False, 4, 2),
-        (CODER, LORA, "bfloat16", False, 4, 2),
-        (LARGE, FULL, "bfloat16", True, 4, 3),
-        (SMALL, FULL, "bfloat16", False, 4, 2),
-        (SMALL, FULL, "float32", True, 4, 3),
+        (LARGE, FULL, "bfloat16", True, 4, 3, True),
+        (SMALL, FULL, "bfloat16", False, 4, 2, True),
+        (SMALL, FULL, "float32", True, 4, 1, True),
+        (SMALL, LoraSpec(rank=512, alpha=64), "bfloat16", True, 4, 1, True),
+        (SMALL, LORA, "bfloat16", True, 28, 3, False),
+        (SMALL, LORA, "bfloat16", False, 4, 3, False),
+        (SMALL, LORA, "float32", False, 4, 1, False),
+        (LARGE, LORA, "bfloat16", True, 4, 3, False),
+        (LARGE, LORA, "bfloat16", False, 4, 2, False),
+        (CODER, LORA, "bfloat16", False, 4, 2, False),
+        (LARGE, FULL, "bfloat16", True, 4, 3, False),
+        (SMALL, FULL, "bfloat16", False, 4, 2, False),
+        (SMALL, FULL, "float32", True, 4, 3, False),
     ],
 )
 def test_prediction_when_compared_with_an_allocation_counter_then_is_within_10_percent(
@@ -57,6 +62,7 @@ def test_prediction_when_compared_with_an_allocation_counter_then_is_within_10_p
     checkpointed: bool,
     layers: int,
     copies: int,
+    sums_exactly: bool,
     tmp_path: Path,
 ) -> None:
     # The counted model is a Qwen3; the others differ in biases and norms alone.
@@ -71,9 +77,14 @@ def test_prediction_when_compared_with_an_allocation_counter_then_is_within_10_p
         completions=[1024] * 4,
         copies=copies,
         checkpoint_activations=checkpointed,
+        sums_exactly=sums_exactly,
     )
     predicted = predict(
-        shape, policy, tokens=counted["tokens"], checkpoint_activations=checkpointed
+        shape,
+        policy,
+        tokens=counted["tokens"],
+        checkpoint_activations=checkpointed,
+        sums_exactly=sums_exactly,
     )
     print(f"\npredicted {predicted.peak / GB:.2f} GB, counted {counted['peak'] / GB:.2f} GB")
     assert predicted.peak == pytest.approx(counted["peak"], rel=0.1)
@@ -273,3 +284,41 @@ def test_batch_when_a_spec_leaves_tokens_out_then_a_gpu_takes_as_many_as_fit() -
     assert fit_batch(told, 80 * GB).batch.budget == 4096
     assert BatchSpec().budget == 4096
     assert "tokens_per_row" not in BatchSpec().model_dump()
+
+
+def test_peak_when_full_weights_are_summed_exactly_then_holds_a_gradient_more_of_each_policy() -> (
+    None
+):
+    spec = load_spec(ROOT / "examples/math.yaml")
+    name, policy = next(iter(spec.policies.items()))
+    full = policy.model_copy(update={"model": "Qwen/Qwen3-1.7B", "train": FULL})
+
+    def peak(num_policies: int, ranks: int = 1, **batch: Any) -> float:
+        policies = {f"{name}{i}": full for i in range(num_policies)}
+        job = spec.model_copy(update={"policies": policies, "batch": BatchSpec(**batch)})
+        found = trainer_peak(job, tokens=8192, checkpoint_activations=True, ranks=ranks)
+        assert found is not None
+        return found
+
+    assert SMALL is not None
+    gradient = 4.0 * SMALL.num_parameters()
+    assert peak(1, gradient_sums="exact") - peak(1) == pytest.approx(gradient)
+    assert peak(1, gradient_sums="in_turn") == peak(1) == peak(1, overlap=False)
+    # Each has its sum while a round is played, and without overlap one after the other.
+    assert peak(2, gradient_sums="exact") - peak(2) == pytest.approx(2 * gradient)
+    assert peak(2) - peak(2, overlap=False) == pytest.approx(gradient)
+    assert peak(2, gradient_sums="exact", overlap=False) - peak(2, overlap=False) == pytest.approx(
+        gradient
+    )
+    assert peak(1, ranks=2, gradient_sums="exact") == peak(1, ranks=2)
+    stays = full.model_copy(update={"frozen": True})
+    beside = spec.model_copy(update={"policies": {"a": full, "b": stays}, "batch": BatchSpec()})
+    assert trainer_peak(beside, tokens=8192, checkpoint_activations=True) == pytest.approx(
+        peak(2, overlap=False)
+    )
+    job = spec.model_copy(
+        update={"policies": {name: full}, "batch": BatchSpec(gradient_sums="exact")}
+    )
+    assert fit_batch(job.model_copy(update={"batch": BatchSpec()}), 42 * GB).peak_bytes
+    with pytest.raises(InvalidArgumentError, match=r"leave out batch\.gradient_sums"):
+        fit_batch(job, 40 * GB)

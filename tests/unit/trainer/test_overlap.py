@@ -27,13 +27,14 @@ SAFE_LOSS: dict[str, Any] = {"kl": {"coef": 0.1, "where": "loss"}, "importance":
 
 
 def _spec(tiny_model: Path, *, overlap: bool, **overrides: Any) -> JobSpec:
-    train = overrides.pop("train", LORA)
+    train, sums = overrides.pop("train", LORA), overrides.pop("sums", None)
     policy = {
         "model": str(tiny_model),
         "train": train,
         "optimizer": {"learning_rate": 0.01, "warmup_steps": 0},
     }
     batch = {"tokens_per_row": 64, "rows_per_microbatch": 2, "overlap": overlap}
+    batch |= {"gradient_sums": sums}
     body = {"policies": {"shared": policy}, "batch": batch, "tasks_per_step": TICKETS}
     return job_spec(tiny_model, **(body | overrides))
 
@@ -104,6 +105,13 @@ JOBS: dict[str, dict[str, Any]] = {
         "algorithm": {"group_size": 4, "minibatches": 2, "filters": {"zero_variance": True}}
     },
     "full weights": {"train": {"kind": "full"}},
+    "full weights, exact": {"train": {"kind": "full"}, "sums": "exact"},
+    "full weights, exact, minibatches": {
+        "train": {"kind": "full"},
+        "sums": "exact",
+        "algorithm": {"group_size": 4, "minibatches": 2, "loss": SAFE_LOSS},
+    },
+    "adapters in turn": {"sums": "in_turn"},
 }
 
 
@@ -131,21 +139,29 @@ async def test_weights_when_there_is_little_room_for_what_came_early_then_are_th
     _assert_same_bits(weights, alone)
 
 
-async def test_room_when_it_is_used_up_then_only_full_weights_wait_for_their_turn(
-    tiny_model: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("train", "sums", "waits"),
+    [
+        ({"kind": "full"}, None, True),
+        ({"kind": "full"}, "exact", False),
+        (LORA, None, False),
+        (LORA, "in_turn", True),
+    ],
+)
+async def test_room_when_it_is_used_up_then_only_gradients_that_are_summed_in_turn_wait(
+    tiny_model: Path, tmp_path: Path, train: dict[str, Any], sums: str | None, waits: bool
 ) -> None:
     groups = _groups(0)
-    for train, waits in (({"kind": "full"}, True), (LORA, False)):
-        spec = _spec(tiny_model, overlap=True, train=train)
-        team = await Learners.load(spec, tmp_path, device="cpu", threads=1, held_bytes=0)
-        try:
-            assert await team.ahead(_arrived(0, groups, [1, 2, 3])) is not waits
-            assert await team.ahead(_arrived(0, groups, [0, 1, 3]))
-            assert not await team.ahead(_arrived(0, groups, [0, 1, 3]))
-            following = team.by_policy["shared"].next_window(TICKETS, range(TICKETS))
-            assert following == (2 if waits else 4)
-        finally:
-            team.close()
+    spec = _spec(tiny_model, overlap=True, train=train, sums=sums)
+    team = await Learners.load(spec, tmp_path, device="cpu", threads=1, held_bytes=0)
+    try:
+        assert await team.ahead(_arrived(0, groups, [1, 2, 3])) is not waits
+        assert await team.ahead(_arrived(0, groups, [0, 1, 3]))
+        assert not await team.ahead(_arrived(0, groups, [0, 1, 3]))
+        following = team.by_policy["shared"].next_window(TICKETS, range(TICKETS))
+        assert following == (2 if waits else 4)
+    finally:
+        team.close()
 
 
 async def test_weights_when_a_group_came_after_its_ticket_was_learnt_from_then_it_is_not_left_out(
@@ -165,13 +181,15 @@ async def test_weights_when_a_group_came_after_its_ticket_was_learnt_from_then_i
         team.close()
 
 
-@pytest.mark.parametrize("train", [LORA, {"kind": "full"}])
+@pytest.mark.parametrize(
+    ("train", "sums"), [(LORA, None), ({"kind": "full"}, None), ({"kind": "full"}, "exact")]
+)
 async def test_weights_when_a_ticket_among_others_gave_no_group_then_are_those_without_overlap(
-    tiny_model: Path, tmp_path: Path, train: dict[str, Any]
+    tiny_model: Path, tmp_path: Path, train: dict[str, Any], sums: str | None
 ) -> None:
     weights: list[dict[str, torch.Tensor]] = []
     for overlap in (False, True):
-        spec = _spec(tiny_model, overlap=overlap, train=train)
+        spec = _spec(tiny_model, overlap=overlap, train=train, sums=sums)
         team = await Learners.load(spec, tmp_path, device="cpu", threads=1, held_bytes=PLENTY)
         try:
             for step in range(STEPS):
@@ -185,10 +203,12 @@ async def test_weights_when_a_ticket_among_others_gave_no_group_then_are_those_w
     _assert_same_bits(*weights)
 
 
+@pytest.mark.parametrize("job", [{}, {"train": {"kind": "full"}, "sums": "exact"}])
 async def test_weights_when_restored_in_the_middle_of_a_round_then_what_was_summed_is_forgotten(
-    tiny_model: Path, tmp_path: Path
+    tiny_model: Path, tmp_path: Path, job: dict[str, Any]
 ) -> None:
-    spec = _spec(tiny_model, overlap=True, algorithm={"group_size": 4, "minibatches": 2})
+    algorithm = {"group_size": 4, "minibatches": 2}
+    spec = _spec(tiny_model, overlap=True, algorithm=algorithm, **job)
     alone, _ = await _learn(spec, tmp_path)
     team = await Learners.load(spec, tmp_path, device="cpu", threads=1, held_bytes=PLENTY)
     try:
@@ -247,8 +267,23 @@ async def test_step_when_the_spec_and_the_algorithm_allow_it_then_begins_while_p
     assert (team.while_played is not None) == begins_early
 
 
-def test_overlap_when_asked_for_over_ranks_then_is_refused_by_name(tiny_model: Path) -> None:
-    spec = _spec(tiny_model, overlap=True)
-    with pytest.raises(InvalidArgumentError, match="/batch/overlap: gradients") as caught:
-        refuse_what_cannot_spread(spec, load_algorithm(spec.algorithm), 2)
-    assert caught.value.pointer == "/batch/overlap"
+@pytest.mark.parametrize(
+    ("overlap", "sums", "refused"),
+    [
+        (True, None, "/batch/overlap: gradients"),
+        (None, "exact", "/batch/gradient_sums: exact sums"),
+        (None, None, ""),
+        (False, "in_turn", ""),
+    ],
+)
+def test_sums_when_asked_for_over_ranks_then_are_refused_by_name_where_they_are_not_there(
+    tiny_model: Path, overlap: Any, sums: str | None, refused: str
+) -> None:
+    spec = _spec(tiny_model, overlap=overlap, sums=sums)
+    algorithm = load_algorithm(spec.algorithm)
+    if not refused:
+        refuse_what_cannot_spread(spec, algorithm, 2)
+        return
+    with pytest.raises(InvalidArgumentError, match=refused) as caught:
+        refuse_what_cannot_spread(spec, algorithm, 2)
+    assert caught.value.pointer == refused.partition(":")[0]

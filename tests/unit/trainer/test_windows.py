@@ -15,8 +15,8 @@ from troupe.spec.job import JobSpec
 from troupe_trainer.learn.windows import FEWEST, LEAST_TOKENS, Windows
 
 
-def _windows(spec: JobSpec, num_tickets: int, *, is_small: bool) -> list[range]:
-    windows = Windows(spec, load_algorithm(spec.algorithm).sampler(), is_small=is_small)
+def _windows(spec: JobSpec, num_tickets: int, *, is_exact: bool) -> list[range]:
+    windows = Windows(spec, load_algorithm(spec.algorithm).sampler(), is_exact=is_exact)
     return [windows.tickets_of(w, num_tickets) for w in range(windows.count(num_tickets))]
 
 
@@ -34,7 +34,7 @@ def _spec(tickets: int, tokens: int, *, row: int = 4096, **more: Any) -> JobSpec
 
 
 @pytest.mark.parametrize(
-    ("tickets", "tokens", "is_small", "sizes"),
+    ("tickets", "tokens", "is_exact", "sizes"),
     [
         (256, 400, True, [1] * 256),
         (10, 100, True, [2] * 5),
@@ -47,9 +47,9 @@ def _spec(tickets: int, tokens: int, *, row: int = 4096, **more: Any) -> JobSpec
     ],
 )
 def test_windows_when_tickets_are_long_or_short_then_have_so_many(
-    tickets: int, tokens: int, is_small: bool, sizes: list[int]
+    tickets: int, tokens: int, is_exact: bool, sizes: list[int]
 ) -> None:
-    windows = _windows(_spec(tickets, tokens), tickets, is_small=is_small)
+    windows = _windows(_spec(tickets, tokens), tickets, is_exact=is_exact)
     assert [len(window) for window in windows] == sizes
 
 
@@ -58,21 +58,21 @@ def test_windows_when_tickets_are_long_or_short_then_have_so_many(
     num_tickets=st.integers(1, 700),
     tokens=st.integers(2, 5000),
     row=st.integers(16, 20_000),
-    is_small=st.booleans(),
+    is_exact=st.booleans(),
 )
 def test_windows_when_a_round_has_any_number_of_tickets_then_each_is_in_one(
-    tickets: int, num_tickets: int, tokens: int, row: int, is_small: bool
+    tickets: int, num_tickets: int, tokens: int, row: int, is_exact: bool
 ) -> None:
     spec = _spec(tickets, tokens, row=row)
-    windows = _windows(spec, num_tickets, is_small=is_small)
+    windows = _windows(spec, num_tickets, is_exact=is_exact)
     assert [ticket for window in windows for ticket in window] == list(range(num_tickets))
     assert all(windows)
     if num_tickets <= tickets:
-        most = max(1, LEAST_TOKENS // (tokens // 2 * 2), 0 if is_small else tickets // FEWEST)
+        most = max(1, LEAST_TOKENS // (tokens // 2 * 2), 0 if is_exact else tickets // FEWEST)
         assert all(len(window) <= most for window in windows)
         assert all(len(window) == 1 or len(window) * (tokens // 2 * 2) <= row for window in windows)
     if num_tickets < tickets:  # the first windows of a round do not depend on how long it is
-        whole = _windows(spec, tickets, is_small=is_small)
+        whole = _windows(spec, tickets, is_exact=is_exact)
         assert windows[:-1] == whole[: len(windows) - 1]
     assert all(len(one) >= len(other) for one, other in pairwise(windows[: len(windows) - 1]))
 
@@ -87,5 +87,5 @@ def test_windows_when_only_where_and_how_fast_it_runs_differs_then_are_the_same(
     )
     for more in others:
         there = _spec(48, 200, **more)
-        for is_small in (True, False):
-            assert _windows(here, 48, is_small=is_small) == _windows(there, 48, is_small=is_small)
+        for is_exact in (True, False):
+            assert _windows(here, 48, is_exact=is_exact) == _windows(there, 48, is_exact=is_exact)

@@ -3,15 +3,17 @@
 The bits of either sum do not depend on when the windows come. Owns what is held and its limit.
 Never lays out, and never steps an optimizer.
 
-`Exact` rounds each window's gradient to a fixed grid and adds whole numbers, which is the same in
-any order: nothing waits, and it holds two gradients however many windows there are. `InTurn` adds
-each micro-batch to the parameters' gradient in the order of the windows. It holds nothing while
-none is early, and one gradient of each micro-batch that is: for full weights two gradients more
-would be too many.
+`Exact` rounds each micro-batch's gradient to a fixed grid and adds whole numbers, which is the same
+in any order: nothing waits, however many windows there are. A parameter's gradient is added and
+freed inside the backward pass, so the sum takes the memory of two gradients and there is no third.
+`InTurn` adds each micro-batch to the parameters' gradient in the order of the windows. It holds one
+gradient, and one more of each micro-batch that is early.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import zip_longest
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +31,12 @@ FINE = 2.0**-36
 """The grid: 1.5e-11, of gradients that are not divided by the round's tokens yet. That is finer
 than float32 from 1.2e-4 up, and far below AdamW's eps after the division."""
 COARSE = 2.0**10
-"""What is larger than half of it is split: whole multiples are summed apart. So 2 ** 17 windows
+"""What is larger than half of it is split: whole multiples are summed apart. So 2 ** 17 passes
 stay within 63 bits, and a gradient may be as large as float32 allows."""
 CHUNK = 1 << 18
 """Numbers that are rounded at once, a MB: the copies stay in the processor's cache."""
+DEVICE_CHUNK = 1 << 23
+"""Those of an accelerator, 32 MB: its kernels take longer than to launch them."""
 
 
 class GradientSum(ABC):
@@ -62,37 +66,75 @@ class GradientSum(ABC):
 
 
 class Exact(GradientSum):
-    """Adds windows as they come, in whole multiples of `FINE`, where the parameters are."""
+    """Adds gradients as they come, in whole multiples of `FINE`, where the parameters are."""
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         super().__init__(parameters)
-        self._sums = [WholeSum() for _ in _chunks(parameters)]
-        self._reached: set[nn.Parameter] = set()
+        self._sums = [ChunkSum(chunk) for chunk in _chunks(parameters)]
 
     def next_of(self, windows: Collection[int], turn: int) -> int | None:
         return min(windows, default=None)
 
     def add(self, window: int, batches: Batches, compute: Pass) -> list[Minibatch]:
-        parts = [compute(blocks) for blocks in batches]
-        self._reached.update(p for p in self._parameters if p.grad is not None)
-        for total, chunk in zip(self._sums, _chunks(self._parameters), strict=True):
-            if any(parameter.grad is not None for parameter in chunk):
-                gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in chunk]
-                total.add(torch.cat([gradient.reshape(-1) for gradient in gradients]))
-        self._put([None] * len(self._parameters))
-        return parts
+        with ExitStack() as hooks:
+            for total in self._sums:
+                for remove in total.hooks():
+                    hooks.callback(remove)
+            return [self._added(compute(blocks)) for blocks in batches]
 
     def finish(self) -> None:
-        for total, chunk in zip(self._sums, _chunks(self._parameters), strict=True):
-            if self._reached.intersection(chunk):
-                parts = total.take().split([parameter.numel() for parameter in chunk])
-                for parameter, part in zip(chunk, parts, strict=True):
-                    if parameter in self._reached:
-                        parameter.grad = part.view_as(parameter).to(parameter.dtype)
+        for total in self._sums:
+            total.finish()
+
+    def _added(self, part: Minibatch) -> Minibatch:
+        for total in self._sums:
+            total.add()
+        return part
+
+
+class ChunkSum:
+    """The sum of the gradients of some parameters, each of which is freed when it was added."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self._parameters = parameters
+        self._total = WholeSum()
+        self._reached: set[nn.Parameter] = set()
+        self._num_there = 0
+
+    def hooks(self) -> Iterator[Callable[[], None]]:
+        """Add in each backward pass as soon as all gradients are there; what removes that."""
+        for parameter in self._parameters:
+            yield parameter.register_post_accumulate_grad_hook(self._arrived).remove
+
+    def add(self) -> None:
+        """Add what is there, and free it."""
+        self._num_there = 0
+        reached = [parameter for parameter in self._parameters if parameter.grad is not None]
+        if reached:
+            self._reached.update(reached)
+            gradients = [
+                torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters
+            ]
+            for parameter in reached:
+                parameter.grad = None
+            self._total.add(_in_one(gradients))
+
+    def finish(self) -> None:
+        """Leave the sum in the parameters' gradient; those that no loss has reached have none."""
+        if self._reached:
+            parts = self._total.take().split([p.numel() for p in self._parameters])
+            for parameter, part in zip(self._parameters, parts, strict=True):
+                if parameter in self._reached:
+                    parameter.grad = part.view_as(parameter).to(parameter.dtype)
+
+    def _arrived(self, _: Tensor) -> None:
+        self._num_there += 1
+        if self._num_there == len(self._parameters):
+            self.add()
 
 
 class WholeSum:
-    """A sum of tensors of one shape, exact in multiples of `FINE`."""
+    """A sum of vectors of one length, exact in multiples of `FINE`."""
 
     def __init__(self) -> None:
         self._fine: Tensor | None = None
@@ -100,30 +142,55 @@ class WholeSum:
 
     def add(self, values: Tensor) -> None:
         """Add ``values``, each rounded to the grid."""
-        rest = values.float()
-        # Also where one is not finite: so is the sum then.
-        if not bool(torch.linalg.vector_norm(rest, torch.inf) < COARSE / 2):
-            coarse = (rest / COARSE).round_()
-            rest = rest - coarse * COARSE
-            self._coarse = coarse.double() if self._coarse is None else self._coarse.add_(coarse)
-        fine = (rest / FINE).round_().long()
-        self._fine = fine if self._fine is None else self._fine.add_(fine)
+        if self._fine is None:
+            self._fine = torch.zeros_like(values, dtype=torch.int64)
+        size = _at_once(values)
+        for place, part in enumerate(values.split(size)):
+            rest = part.float()
+            if _has_large(rest):
+                if self._coarse is None:
+                    self._coarse = torch.zeros_like(values, dtype=torch.float64)
+                coarse = (rest / COARSE).round_()
+                rest = rest - coarse * COARSE
+                self._coarse.split(size)[place].add_(coarse)
+            self._fine.split(size)[place].add_((rest / FINE).round_().long())
 
     def take(self) -> Tensor:
         """The sum, rounded once to float32; it is 0 and holds nothing then. Not before ``add``."""
         assert self._fine is not None
-        total = self._fine.double().mul_(FINE)
-        if self._coarse is not None:
-            total.add_(self._coarse, alpha=COARSE)
+        total = torch.empty_like(self._fine, dtype=torch.float32)
+        size = _at_once(total)
+        coarse = () if self._coarse is None else self._coarse.split(size)
+        parts = zip_longest(total.split(size), self._fine.split(size), coarse)
+        for into, fine, rest in parts:
+            exact = fine.double().mul_(FINE)
+            into.copy_(exact if rest is None else exact.add_(rest, alpha=COARSE))
         self._fine = self._coarse = None
-        return total.float()
+        return total
+
+
+def _has_large(values: Tensor) -> bool:
+    """Whether one of them must be split. Also one that is not finite: so is the sum then."""
+    low, high = torch.aminmax(values)
+    return not bool(torch.maximum(high, -low) < COARSE / 2)
+
+
+def _in_one(gradients: Sequence[Tensor]) -> Tensor:
+    """All numbers in one vector, which is not copied where there is one gradient."""
+    flat = [gradient.reshape(-1) for gradient in gradients]
+    return flat[0] if len(flat) == 1 else torch.cat(flat)
+
+
+def _at_once(numbers: Tensor) -> int:
+    """How many numbers are rounded at once."""
+    return CHUNK if numbers.device.type == "cpu" else DEVICE_CHUNK
 
 
 def _chunks(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Parameters that follow each other, of at most `CHUNK` numbers or of one parameter."""
+    """Parameters that follow each other, as many as are rounded at once, or one larger one."""
     chunk: list[nn.Parameter] = []
     for parameter in parameters:
-        if chunk and sum(p.numel() for p in chunk) + parameter.numel() > CHUNK:
+        if chunk and sum(p.numel() for p in chunk) + parameter.numel() > _at_once(parameter):
             yield chunk
             chunk = []
         chunk.append(parameter)

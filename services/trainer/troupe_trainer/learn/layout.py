@@ -30,7 +30,7 @@ class Layout:
         *,
         shares_prompts: bool,
         num_ranks: int,
-        has_small_gradients: bool = False,
+        sums_exactly: bool = False,
         trained_vision: VisionModel | None = None,
     ) -> None:
         self._policy = policy
@@ -42,7 +42,7 @@ class Layout:
         self._keeps_flat_groups = algorithm.needs.entropy or (
             algorithm.needs.reference and spec.algorithm.loss.kl.where == "loss"
         )
-        self._windows = Windows(spec, algorithm.sampler(), is_small=has_small_gradients)
+        self._windows = Windows(spec, algorithm.sampler(), is_exact=sums_exactly)
 
     def minibatches(
         self, groups: Sequence[CreditedGroup], optimizer_step: int

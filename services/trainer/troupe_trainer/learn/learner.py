@@ -73,10 +73,10 @@ class Learner:
         demonstrations: Demonstrations | None = None,
         is_compiled: bool = False,
     ) -> None:
-        """``held_bytes``: for full weights' gradients of windows whose turn has not come.
-        ``teacher``: for steps of an algorithm that needs one. ``demonstrations``: imitated beside
-        the groups; over ranks, rank 0 has them. ``is_compiled``: see ``compiled``; on one rank
-        alone."""
+        """``held_bytes``: for gradients that are summed in turn, of windows whose turn has not
+        come. ``teacher``: for steps of an algorithm that needs one. ``demonstrations``: imitated
+        beside the groups; over ranks, rank 0 has them. ``is_compiled``: see ``compiled``; on one
+        rank alone."""
         self.policy = policy
         self.ranks = ranks
         self._make = (spec, algorithm)
@@ -99,15 +99,14 @@ class Learner:
         if teacher is not None:
             self.model.keep_teacher(teacher)
         self.model.spread(ranks, is_offloaded=spec.trainer.offload)
-        # Two gradients more are little for an adapter, and too much for full weights.
-        self._sums_exactly = self.model.is_lora and ranks.size == 1
+        self._sums_exactly = spec.batch.sums_exactly(policy_spec) and ranks.size == 1
         self._layout = Layout(
             policy,
             spec,
             algorithm,
             shares_prompts=self.model.shares_prompts,
             num_ranks=ranks.size,
-            has_small_gradients=self._sums_exactly,
+            sums_exactly=self._sums_exactly,
             trained_vision=self.model.vision if policy_spec.train.vision else None,
         )
         self._passes = Passes(self.model, algorithm, Coefficients.first(self._loss))

@@ -20,16 +20,16 @@ LEAST_TOKENS = 256
 """Tickets of fewer tokens than this share a window: a pass over few tokens costs as much as one
 over these, and each adds to the gradient."""
 FEWEST = 8
-"""Where the gradient is of all weights, a window holds up to an eighth of the round's tickets:
-each adds to all weights then, which costs as much as a few hundred tokens."""
+"""Where gradients are summed in turn, a window holds up to an eighth of the round's tickets: it
+waits for others anyway, and each adds to all weights."""
 
 
 class Windows:
     """The windows of one policy's rounds."""
 
-    def __init__(self, spec: JobSpec, sampler: Sampler, *, is_small: bool) -> None:
-        """``is_small``: the gradient is small beside the model, so its additions cost little."""
-        self._starts = _starts(spec.tasks_per_step, *_sizes(spec, sampler, is_small=is_small))
+    def __init__(self, spec: JobSpec, sampler: Sampler, *, is_exact: bool) -> None:
+        """``is_exact``: they are added in any order, so none waits but for its own tickets."""
+        self._starts = _starts(spec.tasks_per_step, *_sizes(spec, sampler, is_exact=is_exact))
 
     def count(self, num_tickets: int) -> int:
         """Windows of a round of ``num_tickets``."""
@@ -53,11 +53,11 @@ class Windows:
         return {key: list(of) for key, of in groupby(sorted(groups, key=window), key=window)}
 
 
-def _sizes(spec: JobSpec, sampler: Sampler, *, is_small: bool) -> tuple[int, int]:
+def _sizes(spec: JobSpec, sampler: Sampler, *, is_exact: bool) -> tuple[int, int]:
     """The fewest and the most tickets of a window; both fit a micro-batch, or are 1.
 
     Example: 8 candidates of at most 10 tokens, drawn by one agent for 2 turns, are 160 tokens, so
-    one such ticket is a window. Of all weights and 64 tickets, up to 8 are.
+    one such ticket is a window. In turn, up to 8 of 64 tickets are.
     """
     draws = draws_per_act(sampler, spec) * spec.workflow.max_turns
     limits = [spec.sampling_for(agent).max_new_tokens for agent in spec.workflow.order]
@@ -65,7 +65,7 @@ def _sizes(spec: JobSpec, sampler: Sampler, *, is_small: bool) -> tuple[int, int
     budget = spec.batch.budget
     room = max(1, budget * spec.algorithm.minibatches // num_tokens)
     fewest = min(room, max(1, LEAST_TOKENS // num_tokens))
-    most = fewest if is_small else min(room, max(fewest, spec.tasks_per_step // FEWEST))
+    most = fewest if is_exact else min(room, max(fewest, spec.tasks_per_step // FEWEST))
     return fewest, most
 
 
