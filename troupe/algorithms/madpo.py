@@ -37,9 +37,11 @@ class Madpo(GroupRelative):
         issues: list[Issue] = []
         if spec.joint is not None and spec.joint.mode != "aligned":
             issues.append(Issue("/algorithm/joint/mode", "a pair is of aligned candidates"))
+        message = "preferences hold for the weights at the beginning of a step; use 1"
         if spec.minibatches != 1:
-            message = "preferences hold for the weights at the beginning of a step; use 1"
             issues.append(Issue("/algorithm/minibatches", message))
+        if spec.epochs != 1:
+            issues.append(Issue("/algorithm/epochs", message))
         if spec.loss != LossSpec() or spec.aggregation or spec.scale:
             message = "madpo has a loss of its own; leave out loss, aggregation and scale"
             issues.append(Issue("/algorithm/loss", message))

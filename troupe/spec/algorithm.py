@@ -225,7 +225,10 @@ class AlgorithmSpec(SpecModel):
     """Mean over tokens, over completions of their token means, or over completions of their token
     sums; the algorithm's default when left out."""
     minibatches: int = Field(default=1, ge=1, le=64)
-    """Optimizer steps per training step; each sees its share of the groups once."""
+    """Parts of a training step's groups, with an optimizer step each."""
+    epochs: int = Field(default=1, ge=1, le=16, exclude_if=lambda number: number == 1)
+    """How often a training step goes through its groups, dealt out anew each time. Ratios stay
+    relative to the probabilities from before its first update."""
     loss: LossSpec = LossSpec()
     """The loss."""
     filters: FilterSpec = FilterSpec()

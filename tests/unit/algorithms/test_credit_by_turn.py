@@ -209,6 +209,35 @@ def test_gigpo_when_compared_with_its_formulas_then_agrees_to_1e_9(
 
 
 @settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.9, 1e-6]))
+def test_turn_grpo_when_compared_with_its_formula_then_agrees_to_1e_9(
+    seed: int, gamma: float
+) -> None:
+    """G = sum over t' >= t of gamma ** (t' - t) * r, then (G - mean) / std over acts."""
+    acts = some_acts(Random(seed))
+    own, turns = np.array([act[0] for act in acts]), np.array([act[1] for act in acts])
+    apart = turns[None, :] - turns[:, None]
+    later = (own[:, None] == own[None, :]) & (apart >= 0)
+    returns = np.where(later, gamma ** np.maximum(apart, 0), 0.0) @ [act[2] for act in acts]
+    deviation = np.std(returns, ddof=1)
+    expected = 0.0 * returns
+    if deviation >= 1e-8:
+        expected = (returns - returns.mean()) / (deviation + 1e-6)
+    found = TurnGrpo(SCALED, TurnParams(gamma=gamma)).advantages(group(acts))
+    assert found == pytest.approx(expected.tolist(), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=9))
+def test_best_of_k_when_compared_with_its_formula_then_agrees_to_1e_9(rewards: list[float]) -> None:
+    """1 / (number of the best) on the best, 0 elsewhere and in a flat group."""
+    is_best = np.array(rewards) == np.max(rewards)
+    expected = np.where(is_best & (not is_best.all()), 1.0 / is_best.sum(), 0.0)
+    found = BestOfK(PLAIN, BestOfKParams()).advantages(episodes(*rewards))
+    assert found == pytest.approx(expected.tolist(), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=9))
 def test_maxrl_when_compared_with_its_formula_then_agrees_to_1e_9(rewards: list[float]) -> None:
     values = np.array(rewards)

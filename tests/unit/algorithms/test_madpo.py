@@ -88,6 +88,7 @@ def test_madpo_when_the_margin_is_huge_then_the_weight_is_a_number() -> None:
     [
         ({"joint": {"mode": "cross"}}, "/algorithm/joint/mode"),
         ({"minibatches": 2}, "/algorithm/minibatches"),
+        ({"epochs": 2}, "/algorithm/epochs"),
         ({"loss": {"entropy_coef": 0.1}}, "/algorithm/loss"),
         ({"scale": "std"}, "/algorithm/loss"),
         ({"preference": None}, "/algorithm/preference"),

@@ -97,6 +97,9 @@ JOBS: dict[str, dict[str, Any]] = {
     "kl and importance": {
         "algorithm": {"group_size": 4, "minibatches": 2, "loss": SAFE_LOSS},
     },
+    "epochs": {
+        "algorithm": {"group_size": 4, "minibatches": 2, "epochs": 2, "loss": SAFE_LOSS},
+    },
     "sequences": {
         "algorithm": {"kind": "grpo", "group_size": 4, "loss": {"kind": "gspo"}},
     },

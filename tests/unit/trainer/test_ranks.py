@@ -59,7 +59,7 @@ def _spec(tiny_model: Path) -> JobSpec:
         tiny_model,
         agents={"tool": {"policy": "adapter"}, "planner": {"policy": "whole"}},
         policies={n: p | {"optimizer": optimizer} for n, p in policies.items()},
-        algorithm={"group_size": 4, "minibatches": 2, "loss": loss},
+        algorithm={"group_size": 4, "minibatches": 2, "epochs": 2, "loss": loss},
         batch={"tokens_per_row": 32, "rows_per_microbatch": 1},
     )
 

@@ -326,7 +326,7 @@ class TrainerPart(Part):
     )
     candidates_filtered: Count = number("Candidates that a filter left out.", "count", SUM)
     trained_tokens: Count = number(
-        "Trained tokens.",
+        "Trained tokens, in every epoch anew.",
         "tokens",
         SUM,
         series=Series("troupe_job_tokens_total", {"kind": "trained"}),

@@ -88,8 +88,9 @@ def demonstrations_of(policy: str, spec: JobSpec) -> Demonstrations | None:
     if not prompts:
         return None
     turns = sum(spec.learns(policy, step) for step in range(spec.steps))
+    updates = turns * spec.algorithm.minibatches * spec.algorithm.epochs
     seed = derive_seed(spec.seed, "demonstrations", policy)
-    return Demonstrations(given, prompts, seed, turns * spec.algorithm.minibatches)
+    return Demonstrations(given, prompts, seed, updates)
 
 
 def _tokenized(

@@ -47,10 +47,17 @@ class Layout:
     def minibatches(
         self, groups: Sequence[CreditedGroup], optimizer_step: int
     ) -> Sequence[Sequence[CreditedGroup]]:
-        """The minibatches of the step that begins at ``optimizer_step``."""
+        """The minibatches of the step that begins at ``optimizer_step``, epoch after epoch."""
         seed = derive_seed(self._spec.seed, "minibatches", self._policy, optimizer_step)
-        count = self._spec.algorithm.minibatches
-        return minibatches(groups, count, seed, self._spec.tasks_per_step)
+        algorithm, num_tickets = self._spec.algorithm, self._spec.tasks_per_step
+        seeds = [seed, *(derive_seed(seed, "epoch", n) for n in range(1, algorithm.epochs))]
+        of_epochs = [minibatches(groups, algorithm.minibatches, s, num_tickets) for s in seeds]
+        return [part for parts in of_epochs for part in parts]
+
+    @property
+    def num_minibatches(self) -> int:
+        """Of each epoch."""
+        return self._spec.algorithm.minibatches
 
     def windows(self, groups: Sequence[CreditedGroup]) -> dict[int, list[CreditedGroup]]:
         """The groups of the first minibatch by window of tickets, in order."""

@@ -152,7 +152,7 @@ class Learner:
         self._first = self._nothing_ahead()
 
     def step(self, groups: Sequence[CreditedGroup], version: int | None = None) -> LearnOutcome:
-        """Take one training step: each group is seen once, in one of the minibatches.
+        """Take one training step: in each epoch a group is in one of the minibatches.
 
         Groups of one ticket follow each other. What ``ahead`` computed of the very same groups is
         taken from there; the weights are the same bits with and without.
@@ -215,8 +215,9 @@ class Learner:
         if not self._first.is_begun:
             reset_peak(self.model.device)
         fixed = [self._fixed(share) for share in shares[1:]]
-        later = zip(shares[1:], fixed, strict=True) if is_current else ()
-        unmoved = [drift_of(*each, self._passes, self.ranks) for each in later]
+        later = [*zip(shares[1:], fixed, strict=True)] if is_current else []
+        in_first_epoch = later[: self._layout.num_minibatches - 1]
+        unmoved = [drift_of(*each, self._passes, self.ranks) for each in in_first_epoch]
         outcomes = [
             self._minibatch(
                 share, fixed[number - 1] if number else None, number, (shown[number], weight)

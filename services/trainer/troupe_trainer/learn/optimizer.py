@@ -23,7 +23,7 @@ class PolicyOptimizer(torch.optim.AdamW):
         self._config = spec.policies[policy].optimizer
         self._parameters = parameters
         turns = sum(spec.learns(policy, step) for step in range(spec.steps))
-        self._num_steps = turns * spec.algorithm.minibatches
+        self._num_steps = turns * spec.algorithm.minibatches * spec.algorithm.epochs
         self.next_step = 0
         """The number of the next optimizer step. Only steps with groups count: a policy whose turn
         it is not keeps its warm-up."""
