@@ -1,4 +1,4 @@
-"""Sums as problems of the family `math`, and what a tiny base for `designed_sums.yaml` imitates.
+"""Sums as problems of the family `math`, and what a tiny base for `sums.yaml` imitates.
 
 Half of the problems are written in digits: too long for a small model's head, and a program is
 only a copy of them. Half are written in words: short, and no demonstration shows a program for
@@ -21,7 +21,9 @@ from troupe_tasks.math.text import REASONER, observation
 
 OPERATORS, MAX_LINES = ("answer", "program", "pick", "vote"), 6
 WORDS = "zero one two three four five six seven eight nine ten".split()
-NAMES = "Ada Ben Cleo Dan Eve Finn Gwen Hugo Ida Jon Kim Leo Mia Ned Ola Pia Quin Ray Sue Tom".split()
+NAMES = (
+    "Ada Ben Cleo Dan Eve Finn Gwen Hugo Ida Jon Kim Leo Mia Ned Ola Pia Quin Ray Sue Tom".split()
+)
 THINGS = "nuts pens caps cups bags keys maps jars".split()
 SIZES = {"test": 200, "validation": 200, "train": 1600}
 NUM_ROWS = 24_000
@@ -102,7 +104,9 @@ def shown(row: MathRow, rng: Random) -> tuple[Observation, str]:
     *above, node = read_plan(plan, operators=OPERATORS, max_lines=MAX_LINES).nodes
     other = f"\\boxed{{{int(row.answer) + rng.randrange(-3, 4)}}}"
     outputs = {line.name: Output(rng.choice((boxed, other))) for line in above}
-    return text.ask(question, State(b"{}", outputs=outputs), node), f"PICK: {rng.choice(node.inputs)}"
+    return text.ask(
+        question, State(b"{}", outputs=outputs), node
+    ), f"PICK: {rng.choice(node.inputs)}"
 
 
 def main(folder: Path) -> None:
