@@ -20,11 +20,30 @@ from troupe_tasks.math.state import State as Problem
 from troupe_tasks.math.text import REASONER, observation
 
 OPERATORS, MAX_LINES = ("answer", "program", "pick", "vote"), 6
-WORDS = "zero one two three four five six seven eight nine ten".split()
-NAMES = (
-    "Ada Ben Cleo Dan Eve Finn Gwen Hugo Ida Jon Kim Leo Mia Ned Ola Pia Quin Ray Sue Tom".split()
-)
-THINGS = "nuts pens caps cups bags keys maps jars".split()
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+NAMES = [
+    "Ada",
+    "Ben",
+    "Cleo",
+    "Dan",
+    "Eve",
+    "Finn",
+    "Gwen",
+    "Hugo",
+    "Ida",
+    "Jon",
+    "Kim",
+    "Leo",
+    "Mia",
+    "Ned",
+    "Ola",
+    "Pia",
+    "Quin",
+    "Ray",
+    "Sue",
+    "Tom",
+]
+THINGS = ["nuts", "pens", "caps", "cups", "bags", "keys", "maps", "jars"]
 SIZES = {"test": 200, "validation": 200, "train": 1600}
 NUM_ROWS = 24_000
 SLIPS = {"answer": 0.4, "program": 0.3}

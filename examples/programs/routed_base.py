@@ -11,10 +11,10 @@ from random import Random
 from troupe_tasks.math.row import MathRow
 
 PLACES = {
-    "zoo": "fox owl hen cow pig bee".split(),
-    "park": "oak elm fir ash fig yew".split(),
-    "shed": "saw axe rod jar pan mop".split(),
-    "port": "tug ark rig jib buoy oar".split(),
+    "zoo": ["fox", "owl", "hen", "cow", "pig", "bee"],
+    "park": ["oak", "elm", "fir", "ash", "fig", "yew"],
+    "shed": ["saw", "axe", "rod", "jar", "pan", "mop"],
+    "port": ["tug", "ark", "rig", "jib", "buoy", "oar"],
 }
 FOLDER = Path("data/routed")
 SIZES = {"train": 2000, "validation": 200, "test": 200}
