@@ -3,15 +3,16 @@
 Run: ``python -m benchmarks.program_arms follow|router|designed [--tokens 60000] [--seeds 0,1]
 [--minutes 9] [--folder build/program_arms] [--quick]``. ``follow``, which is meant where none is
 named: an outcome alone, paid at the end of a group chat, learnt by `follow` and by `grpo`.
-``router``: the same agents, asked by a router seat that learns or in a fixed order. ``designed``:
-one answer, five answers and a vote, a plan that a model designs with designer, executor or neither
-frozen (docs/tasks/designed.md).
+``router``: keepers that know different things, asked by a router seat that learns, by one that
+does not, or all in turn. ``designed``: one answer, one program, five answers and a vote, a plan
+that a model designs with designer, executor or neither frozen (docs/tasks/designed.md).
 
 All arms of a question begin with one base model (the head of the question's example says how it is
-made; ``--model`` names it, and ``designed`` needs it) and play the same tasks. An arm is trained
+made; ``--model`` names another one) and play the same tasks. An arm is trained
 until it has sampled the tokens; ``--minutes`` bounds a call, and the next call goes on where it
-ended. Prints success on the same 100 held-out tasks at the budget, with Wilson's interval of the
-evaluation after it, and for ``designed`` the calls a problem and the operators. The last line is
+ended. Prints success on the same held-out tasks (100; 200 of ``designed`` and ``router``) at the
+budget, with Wilson's interval of the evaluation after it, the calls and the sampled tokens a
+problem, and for ``designed`` the operators. The last line is
 one JSON object.
 """
 
@@ -31,11 +32,11 @@ from typing import Any
 import yaml
 
 from benchmarks.demo_overhead import quick_model
-from benchmarks.program_examples import EXAMPLES, ROOT
+from benchmarks.program_examples import ROOT
 from benchmarks.report import commit, machine
 from troupe.evaluation.estimators import wilson
 
-EVERY, TASKS = 4, 100
+EVERY, TASKS = 4, {"follow": 100, "router": 200, "designed": 200}
 END_S = 120.0
 CHAT: dict[str, Any] = {
     "program": "chat:run",
@@ -56,7 +57,6 @@ DESIGN = {
     "scale": "none",
     "follow": {"agents": ["designer"], "executions": 2, "goes_on": False},
 }
-PLANS: dict[str, Any] = {"operators": ["answer", "review", "revise", "pick", "vote"]}
 FIVE = "".join(f"{name} = answer()\n" for name in "abcde") + "f = vote(a, b, c, d, e)"
 QUESTIONS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "follow": (
@@ -67,31 +67,37 @@ QUESTIONS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
         },
     ),
     "designed": (
-        "designed_math",
+        "designed/sums",
         {
             "one answer": {
-                "params": {**PLANS, "plan": "a = answer()"},
+                "params": {"plan": "a = answer()"},
+                "algorithm": GRPO,
+                "seats": ("executor",),
+            },
+            "one program": {
+                "params": {"plan": "a = program()"},
                 "algorithm": GRPO,
                 "seats": ("executor",),
             },
             "five answers and a vote": {
-                "params": {**PLANS, "plan": FIVE},
+                "params": {"plan": FIVE},
                 "algorithm": GRPO,
                 "seats": ("executor",),
             },
-            "designer frozen": {"params": PLANS, "algorithm": DESIGN, "frozen": "designer"},
-            "executor frozen": {"params": PLANS, "algorithm": DESIGN, "frozen": "executor"},
-            "both learn": {"params": PLANS, "algorithm": DESIGN},
+            "designer frozen": {"algorithm": DESIGN, "frozen": "designer"},
+            "executor frozen": {"algorithm": DESIGN, "frozen": "executor"},
+            "both learn": {"algorithm": DESIGN},
         },
     ),
     "router": (
         "programs/routed",
         {
             "router": {"algorithm": GRPO},
+            "router frozen": {"algorithm": GRPO, "frozen": "router"},
             "fixed": {
                 "params": {"program": "routed:fixed"},
                 "algorithm": GRPO,
-                "seats": ("solver", "verifier"),
+                "seats": ("zoo", "park", "shed", "port"),
             },
         },
     ),
@@ -117,17 +123,11 @@ def spec_of(
         document["policies"] = {p: document["policies"][p] for p in sorted(used)}
     for name, policy in document["policies"].items():
         policy |= {"model": model} if model is not None else {}
-        if question == "designed":
-            policy |= {"dtype": "float32", "optimizer": {"learning_rate": 1e-3, "warmup_steps": 2}}
         if name == changes.get("frozen"):
             document["policies"][name] = {"model": policy["model"], "frozen": True}
-    if question == "designed":  # a tiny model's: its answers are short
-        document |= {"tasks_per_step": 8, "batch": {}}
-        for agent in document["agents"].values():
-            agent["sampling"] = {"max_new_tokens": 48}
     name = f"{question}-{arm}".replace(" ", "-")
     document.update(name=name, seed=seed, steps=400, algorithm=changes["algorithm"])
-    document["eval"] = {"num_tasks": TASKS, "every": EVERY}
+    document["eval"] = {"num_tasks": TASKS[question], "every": EVERY}
     return document
 
 
@@ -137,6 +137,7 @@ class Arm:
     def __init__(self, folder: Path, document: Mapping[str, Any]) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        self.num_tasks: int = document["eval"]["num_tasks"]
         self.spec = folder / "spec.yaml"
         self.spec.write_text(yaml.safe_dump(dict(document)))
 
@@ -217,7 +218,7 @@ def row_of(arm: Arm, budget: int) -> dict[str, Any]:
         return {"curve": curve, "success": None}
     (_, t0, s0), (_, t1, s1) = before[-1], after[0]
     success = s0 + (s1 - s0) * ((budget - t0) / (t1 - t0) if t1 > t0 else 0.0)
-    low, high = wilson(s1, TASKS)
+    low, high = wilson(s1, arm.num_tasks)
     return {
         "success": round(success, 3),
         "interval": [round(low, 3), round(high, 3)],
@@ -244,7 +245,7 @@ def main() -> None:
     ends_at = time.monotonic() + 60.0 * told.minutes
     if told.quick and told.model is None:
         told.model = str(quick_model(folder / "model"))
-    os.chdir(EXAMPLES)
+    os.chdir((ROOT / "examples" / QUESTIONS[told.question][0]).parent)  # its paths are relative
     rows: dict[str, dict[str, Any]] = {}
     for seed in map(int, told.seeds.split(",")):
         for name in QUESTIONS[told.question][1]:

@@ -1,6 +1,8 @@
 """The figures of benchmarks/results/programs.md come from a run's files as the page says."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -92,11 +94,26 @@ async def test_episodes_when_a_program_repeats_itself_then_none_is_dropped(
 ARMS = [(question, arm) for question, (_, arms) in program_arms.QUESTIONS.items() for arm in arms]
 
 
+MAKERS = {"designed": "designed/sums.py", "router": "programs/routed_base.py"}
+"""What makes the problems of an example."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the problems of those examples, and the programs beside them."""
+    folder = tmp_path_factory.mktemp("made")
+    for script in MAKERS.values():
+        made_by = [sys.executable, str(EXAMPLES.parent / script)]
+        subprocess.run(made_by, cwd=folder, check=True, timeout=60)
+    (folder / "toy").symlink_to(EXAMPLES / "toy")
+    return folder
+
+
 @pytest.mark.parametrize(("question", "arm"), ARMS)
 def test_arm_when_listed_then_its_job_can_be_played(
-    question: str, arm: str, monkeypatch: pytest.MonkeyPatch
+    question: str, arm: str, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(EXAMPLES)
+    monkeypatch.chdir(made if question in MAKERS else EXAMPLES)
     monkeypatch.syspath_prepend(EXAMPLES)
     spec = parse_spec(program_arms.spec_of(question, arm, 1, "models/any", None))
     assert load_parts(spec).family.agents
@@ -106,7 +123,7 @@ def test_arm_when_listed_then_its_job_can_be_played(
 def test_arm_when_its_run_has_passed_the_budget_then_success_is_between_its_evaluations(
     tmp_path: Path,
 ) -> None:
-    arm = program_arms.Arm(tmp_path, {"name": "x"})
+    arm = program_arms.Arm(tmp_path, {"name": "x", "eval": {"num_tasks": 100}})
     run = tmp_path / "runs" / "x-1"
     run.mkdir(parents=True)
     lines = [
@@ -137,7 +154,7 @@ def test_plans_when_some_are_unreadable_then_they_count_as_no_calls(tmp_path: Pa
         played(4, {}, alone),
         played(4, {}, alone),
     ]
-    arm = program_arms.Arm(tmp_path, {"name": "x"})
+    arm = program_arms.Arm(tmp_path, {"name": "x", "eval": {"num_tasks": 100}})
     run = tmp_path / "runs" / "x-1"
     run.mkdir(parents=True)
     (run / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

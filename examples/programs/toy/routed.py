@@ -1,27 +1,45 @@
-"""Who is asked next is a model's choice: a router seat, and the same agents in a fixed order."""
+"""Four keepers know different things: a router says whom to ask, or all are asked in turn."""
+
+import re
 
 from team import ask
 
+RECORD = re.compile(r"(\w+) : ([\w ]+?) \.")
+
+
+def keeper(place, records, question):
+    """What the keeper of a place says; it sees its own records alone."""
+    return ask(f"You are the keeper of {place}.", f"{records} . {question}")
+
+
+def parts(task):
+    """Records by place, and the question after them."""
+    question = task["question"]
+    return dict(RECORD.findall(question)), question[question.rindex("How") :]
+
+
+def boxed(said):
+    """The first answer that is a number."""
+    return f"\\boxed{{{next((words for words in said if words.isdigit()), '')}}}"
+
 
 def run(task):
-    """A router names the solver or the verifier, or ends; three of them are asked at most."""
-    said, seen = "", [task["question"]]
-    for _ in range(3):
-        choice = ask("You are the router. Say solver, verifier or done.", "\n".join(seen))
-        if "done" in choice:
+    """A router names a place, and another one if that keeper knows nothing: four calls at most."""
+    records, question = parts(task)
+    said, seen = [], question
+    for _ in range(2):
+        choice = ask("You are the router. Whose keeper knows it?", seen)
+        place = next((name for name in records if name in choice), None)
+        if place is None:
             break
-        agent = "verifier" if "verifier" in choice else "solver"
-        words = ask(f"You are the {agent}.", "\n".join(seen))
-        said = words if agent == "solver" else said
-        seen.append(f"[{agent}]: {words}")
-    return said
+        said.append(keeper(place, records[place], question))
+        if said[-1].isdigit():
+            break
+        seen += f" {place} : none"
+    return boxed(said)
 
 
 def fixed(task):
-    """Solver, verifier, solver, whatever they say."""
-    said, seen = "", [task["question"]]
-    for agent in ("solver", "verifier", "solver"):
-        words = ask(f"You are the {agent}.", "\n".join(seen))
-        said = words if agent == "solver" else said
-        seen.append(f"[{agent}]: {words}")
-    return said
+    """All four in turn, whatever they say."""
+    records, question = parts(task)
+    return boxed([keeper(place, records[place], question) for place in records])
