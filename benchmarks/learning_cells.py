@@ -49,7 +49,8 @@ class Cell:
         return f"{self}@{digest}"
 
     def __str__(self) -> str:
-        phase = f"final-{self.seed}" if self.steps else "tune"
+        tuning = f"tune-{self.seed}" if self.seed else "tune"
+        phase = f"final-{self.seed}" if self.steps else tuning
         return f"{self.task}:{self.arm}:{self.setting.rate:g}:{self.setting.tasks_per_step}:{phase}"
 
 

@@ -3,8 +3,9 @@
 Run: ``python -m benchmarks.learning_curve [--quick]``. Every arm trains the same base on the same
 tasks through the whole local platform. First each setting of an arm (four learning rates, two
 sizes of a step) is run once until the budget of sampled tokens is spent, and measured on validation
-tasks. Then the best one is run with fresh seeds, for as many steps as it needed, and the trained
-team plays the test tasks at temperature 1 and greedily. Arms:
+tasks; its three best settings are run with two seeds more. Then the setting with the best mean of
+three seeds is run with fresh ones, for as many steps as it needed, and the trained team plays the
+test tasks at temperature 1 and greedily. Arms:
 
 - ``at_grpo``; ``at_grpo_random`` goes on from a random candidate (what best-of-K adds at one rate);
 - ``turn_grpo``: whole episodes, the same rewards a turn as reward-to-go; ``turn_grpo_now``: the
@@ -13,11 +14,11 @@ team plays the test tasks at temperature 1 and greedily. Arms:
   agent's own terms; ``magrpo``; ``ippo`` with a critic of its own;
 - ``best_of_k``: the best candidate is imitated; ``_L0``: one agent; ``_L2``, ``_L3``: own weights.
 
-One seed of tuning, eight fresh ones after it; all share one base. A cell is one run, kept as a line
-of ``results/learning_cells.jsonl`` and never repeated: stop the command and call it again, or run a
-part (``--arms``, ``--tasks``, ``--minutes``; ``--setting 5e-4:8`` plays what tuning did not choose,
-in a table of its own). ``--report`` only makes tables and plot. The last
-line is one JSON object; exits 0 whatever the curves show.
+Fourteen runs of tuning an arm, eight fresh seeds after them; all share one base. A cell is one run,
+kept as a line of ``results/learning_cells.jsonl`` and never repeated: stop the command and call it
+again, or run a part (``--arms``, ``--tasks``, ``--minutes``; ``--setting 5e-4:8`` plays what tuning
+did not choose, in a table of its own). ``--report`` only makes tables and plot. The last line is
+one JSON object; exits 0 whatever the curves show.
 """
 
 import argparse
@@ -31,6 +32,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.learning_arms import ARMS, TASKS, Setting, settings_of
@@ -53,7 +55,10 @@ from benchmarks.report import clean_up_on_sigterm, commit, goal, machine
 RESULTS = Path(__file__).parent / "results"
 FIRST_PORT = 18_000
 FIRST_SEED = 100
-"""Of the final runs; tuning has seed 0."""
+"""Of the final runs."""
+TUNING_SEEDS = (0, 1, 2)
+"""All settings are run with the first, an arm's ``FINALISTS`` with the others too."""
+FINALISTS = 3
 QUICK_MODEL = {
     "--shape": {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "intermediate_size": 128},
     "--warm-start": {"num_careful_steps": 60, "num_careless_steps": 0, "batch_size": 32},
@@ -83,7 +88,7 @@ class Experiment:
         """Play what is missing, tuning first, until the time is up."""
         chosen = [x for x in arms() if x[0] in self._plan.tasks and x[1] in self._plan.arms]
         # Seed by seed, so that a stop leaves all arms alike.
-        phases = [lambda: self._tuning(chosen)]
+        phases = [lambda: self._tuning(chosen), lambda: self._again(chosen)]
         phases += [lambda seed=seed: self._finals(chosen, seed) for seed in self._seeds()]
         with concurrent.futures.ThreadPoolExecutor(self._plan.workers) as pool:
             for phase in phases:
@@ -91,7 +96,7 @@ class Experiment:
 
     def missing(self) -> list[str]:
         """Cells that the plan names and that are not there; finals by arm where it is not tuned."""
-        names = [str(cell) for cell in self._tuning(arms()) if self._find(cell) is None]
+        names = [str(cell) for cell in self._tuning_cells() if self._find(cell) is None]
         for task, arm in arms():
             for seed in self._seeds():
                 cell = self._final(task, arm, seed)
@@ -101,7 +106,7 @@ class Experiment:
 
     def tuned(self) -> dict[str, dict[str, Any]]:
         """Cell of tuning -> its line, of those that are there."""
-        found = {str(cell): self._find(cell) for cell in self._tuning(arms())}
+        found = {str(cell): self._find(cell) for cell in self._tuning_cells()}
         return {name: line for name, line in found.items() if line is not None}
 
     def finals(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -134,6 +139,30 @@ class Experiment:
                 for setting in settings_of(ARMS[arm]):
                     yield Cell(task, arm, setting, 0)
 
+    def _again(self, of: Sequence[tuple[str, str]]) -> Iterator[Cell]:
+        """The finalists with the other seeds; seed by seed, so that a stop leaves all alike."""
+        for seed, (task, arm) in product(TUNING_SEEDS[1:], of):
+            for setting in self._finalists(task, arm):
+                yield Cell(task, arm, setting, seed)
+
+    def _tuning_cells(self) -> list[Cell]:
+        return [*self._tuning(arms()), *self._again(arms())]
+
+    def _finalists(self, task: str, arm: str) -> list[Setting]:
+        """The best settings of the first seed, best first; none before all were tried."""
+        settings = [] if self._plan.quick else list(settings_of(ARMS[arm]))
+        found = {setting: self._score(task, arm, setting, TUNING_SEEDS[:1]) for setting in settings}
+        scores = {setting: score for setting, score in found.items() if score is not None}
+        if len(scores) < len(settings):
+            return []
+        return sorted(scores, key=lambda x: -scores[x])[:FINALISTS]
+
+    def _score(self, task: str, arm: str, setting: Setting, seeds: Sequence[int]) -> float | None:
+        """Mean success of validation tasks at the budget; None before all seeds were played."""
+        lines = [self._find(Cell(task, arm, setting, seed)) for seed in seeds]
+        found = [at(line["curve"], 1, self._plan.tokens) for line in lines if line]
+        return fmean(found) if len(found) == len(seeds) else None
+
     def _finals(self, of: Sequence[tuple[str, str]], seed: int) -> Iterator[Cell]:
         for task, arm in of:
             setting = self._plan.setting
@@ -145,19 +174,20 @@ class Experiment:
                 yield cell
 
     def _final(self, task: str, arm: str, seed: int) -> Cell | None:
-        """The best setting on validation tasks, for the steps that it needed; None before that."""
+        """At the best of the finalists, by the mean of all seeds; None before that is known."""
         settings = list(settings_of(ARMS[arm]))
         if self._plan.quick:
             return Cell(task, arm, Setting(settings[0].rate, 4), seed, QUICK_STEPS)
-        lines = {setting: self._find(Cell(task, arm, setting, 0)) for setting in settings}
-        if not all(lines.values()):
+        finalists = self._finalists(task, arm)
+        means = {x: self._score(task, arm, x, TUNING_SEEDS) for x in finalists}
+        scores = {setting: mean for setting, mean in means.items() if mean is not None}
+        if not scores or len(scores) < len(finalists):
             return None
-        tokens = self._plan.tokens
-        best, _ = max(lines.items(), key=lambda x: at(x[1]["curve"], 1, tokens) if x[1] else 0)
+        best = max(scores, key=lambda x: scores[x])
         return self._at_setting(task, arm, best, seed)
 
     def _at_setting(self, task: str, arm: str, setting: Setting, seed: int) -> Cell | None:
-        """For the steps that the setting needed in tuning; None before that."""
+        """For the steps that the setting needed with tuning's first seed; None before that."""
         line = self._find(Cell(task, arm, setting, 0))
         return Cell(task, arm, setting, seed, line["steps_at_budget"]) if line else None
 
