@@ -11,9 +11,8 @@ All arms of a question begin with one base model (the head of the question's exa
 made; ``--model`` names another one) and play the same tasks. An arm is trained
 until it has sampled the tokens; ``--minutes`` bounds a call, and the next call goes on where it
 ended. Prints success on the same held-out tasks (100; 200 of ``designed`` and ``router``) at the
-budget, with Wilson's interval of the evaluation after it, the calls and the sampled tokens a
-problem, and for ``designed`` the operators. The last line is
-one JSON object.
+budget, with Wilson's interval of the evaluation after it, and for ``designed`` the calls a problem
+and the operators. The last line is one JSON object.
 """
 
 import argparse

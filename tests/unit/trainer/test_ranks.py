@@ -141,6 +141,7 @@ def test_weights_in_bfloat16_when_spread_then_two_ranks_learn_nearly_what_one_do
     body = _spec(tiny_model).model_dump(mode="json")
     for policy in body["policies"].values():
         policy["dtype"] = "bfloat16"
+    body["algorithm"]["epochs"] = 1  # rounding grows with the number of updates
     spec = JobSpec.model_validate(body)
     algorithm = AtGrpo(spec.algorithm)
     with ranks_with(spec) as ranks:
